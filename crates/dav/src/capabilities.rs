@@ -1,53 +1,52 @@
-//! What a server can do beyond the least.
+//! What a server supports beyond the minimum.
 //!
-//! It is read from what servers say of themselves, and never from one sign alone where a wrong guess would lose
-//! data. Three families hide behind each other's names: a Nextcloud calls itself `Apache` or `nginx` in `Server`, and
-//! what it can do is PHP's and not theirs. So Apache's own WebDAV is known by a property set that only mod_dav_fs
-//! names, and nginx's by what it leaves out.
+//! This is read from what servers say about themselves, and never from a single sign where a wrong guess would lose data.
+//! Names mislead: a Nextcloud calls itself `Apache` or `nginx` in `Server`, but its WebDAV is PHP's. So Apache's own WebDAV
+//! is recognised by a property set that only mod_dav_fs names, and nginx's by what it omits.
 
 use http::{HeaderMap, Method, header};
 use serde::Deserialize;
 
 use crate::{multistatus::Entry, properties::Properties};
 
-/// What a server can do in a folder, as far as it is known.
+/// What a server supports in a folder, as far as is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each ability is there or not, whatever the others are")]
 pub struct Capabilities {
-    /// The software, as it names itself.
+    /// The `Server` header.
     pub server: Option<String>,
-    /// Whose WebDAV it is, if that is known.
+    /// The WebDAV implementation, if it is recognised.
     pub family: Family,
-    /// Whether it speaks WebDAV at all (RFC 4918 §18: compliance class 1, which nginx does not claim).
+    /// Whether it supports WebDAV at all (class 1 of RFC 4918 §18, which nginx does not claim, or PROPFIND).
     pub webdav: bool,
     /// Write locks (class 2).
     pub locks: bool,
-    /// The methods that the folder itself takes (`Allow`); empty if it does not say. PUT and MKCOL are about what is
-    /// not there yet, and missing from Apache's.
+    /// The methods that the folder itself allows (`Allow`); empty if it does not say. Apache omits PUT and MKCOL, which
+    /// are for resources that do not exist yet.
     pub methods: Vec<Method>,
-    /// Folders with properties from the start (RFC 5689).
+    /// Extended MKCOL (RFC 5689).
     pub extended_mkcol: bool,
-    /// Changes since the last look (RFC 6578).
+    /// Lists of changes since a sync token (RFC 6578).
     pub sync_collection: bool,
-    /// PUT of a part of a file by `Content-Range`, which mod_dav alone is known to take for a part. Others take
-    /// the part for the whole, or refuse (RFC 9110 §14.5).
+    /// PUT of a part of a file with `Content-Range`. Only mod_dav is known to write a part; others replace the whole
+    /// file, or refuse (RFC 9110 §14.5).
     pub content_range_put: bool,
-    /// Whether a [`crate::Precondition`] on a PUT holds, as far as it is known of this software. nginx overwrites whatever the
-    /// guard says, and so do several others (seen with golang.org/x/net/webdav, rclone 1.60 and dufs 0.47).
+    /// Whether a PUT honours [`crate::Precondition`], as far as is known of this software. nginx overwrites in any
+    /// case, and so do several others (seen with golang.org/x/net/webdav, rclone 1.60 and dufs 0.47).
     pub honors_preconditions: Option<bool>,
-    /// Which entity tags it gives, seen in a listing.
+    /// The kind of entity tags in its listings.
     pub etags: ETags,
-    /// `X-OC-Mtime` with a PUT sets the file's time.
+    /// `X-OC-Mtime` on a PUT sets the file's time.
     pub sets_mtime: bool,
     /// Uploads in chunks (Nextcloud's "v2").
     pub chunking: Option<Chunking>,
     /// Many small files in one request (Nextcloud's `/remote.php/dav/bulk`).
     pub bulk_upload: bool,
-    /// The digests that it keeps with files if told at upload (`OC-Checksum`): `SHA1`, `MD5`, ….
+    /// The digests that it stores with files (`OC-Checksum`): `SHA1`, `MD5`, ….
     pub checksums: Vec<String>,
 }
 
-/// Whose WebDAV a server runs.
+/// A WebDAV implementation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Family {
     /// Apache's mod_dav with files.
@@ -65,31 +64,31 @@ pub enum Family {
     Other,
 }
 
-/// Which entity tags a server gives.
+/// The kind of entity tags that a server sends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum ETags {
     /// No file has been seen yet.
     #[default]
     Unknown,
-    /// None: its versions cannot be told apart but by time and length.
+    /// None: versions differ only by time and length.
     None,
-    /// Weak ones, which guard nothing.
+    /// Weak ones, which `If-Match` never matches.
     Weak,
     /// Strong ones.
     Strong,
 }
 
-/// How a file is uploaded in chunks.
+/// Limits of chunked uploads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunking {
-    /// The largest chunk in bytes, if there is a bound.
+    /// Maximum size of a chunk in bytes, if limited.
     pub largest: Option<u64>,
-    /// How many may be under way at once.
+    /// Maximum number of chunks in flight.
     pub parallel: u32,
 }
 
 impl Capabilities {
-    /// What the answer to OPTIONS tells.
+    /// The capabilities in an answer to OPTIONS.
     pub fn from_options(headers: &HeaderMap) -> Self {
         let server = headers.get(header::SERVER).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let classes = list(headers, "dav");
@@ -118,7 +117,7 @@ impl Capabilities {
             webdav: has("1") || has("2") || takes("PROPFIND"),
             locks: has("2") || takes("LOCK"),
             extended_mkcol: has("extended-mkcol"),
-            // Said by some; the property `supported-report-set` is the rule (RFC 6578 §3.1).
+            // Some say so here; normative is the property `supported-report-set` (RFC 6578 §3.1).
             sync_collection: has("sync-collection"),
             content_range_put: family == Family::Apache,
             honors_preconditions: match family {
@@ -134,14 +133,14 @@ impl Capabilities {
         }
     }
 
-    /// Adds what a listing shows: entity tags of files, and what its folders' properties say.
+    /// Adds what a listing entry shows: the kind of entity tags, and what a folder supports.
     pub fn see(&mut self, entry: &Entry) {
         let Properties { collection, etag, lockable, syncs, .. } = &entry.properties;
         self.sync_collection |= *syncs;
         self.locks |= lockable.exclusive;
         if *collection != Some(true) {
             let seen = etag.as_ref().map_or(ETags::None, |tag| if tag.is_weak() { ETags::Weak } else { ETags::Strong });
-            // Apache's are weak right after a change, so one strong tag shows what the server can do.
+            // Apache's are weak for a moment after a change, so a single strong tag decides.
             self.etags = if self.etags == ETags::Strong { ETags::Strong } else { seen };
         }
     }
@@ -151,7 +150,7 @@ impl Capabilities {
     pub fn add_ocs_capabilities(&mut self, json: &[u8]) {
         let Ok(Envelope { ocs }) = serde_json::from_slice(json) else { return };
         let OcsCapabilities { dav, files, checksums } = ocs.data.capabilities;
-        // ownCloud has the same word for its own older protocol, which has no `Destination` on each chunk.
+        // ownCloud announces its older protocol by the same name, which has no `Destination` on each chunk.
         if self.family == Family::Nextcloud && dav.chunking.is_some() {
             let Chunked { max_size, max_parallel_count } = files.chunked_upload;
             let parallel = if dav.one_at_a_time { 1 } else { max_parallel_count.unwrap_or(5).max(1) };
@@ -161,13 +160,13 @@ impl Capabilities {
         self.checksums = checksums.supported;
     }
 
-    /// Whether the server says that the folder takes the method, or says nothing.
+    /// Whether the folder allows the method, or does not list methods.
     pub fn allows(&self, method: &str) -> bool {
         self.methods.is_empty() || self.methods.iter().any(|known| known.as_str() == method)
     }
 }
 
-/// The members of a header that is a list (RFC 9110 §5.6.1), over all its lines.
+/// The members of a list header (RFC 9110 §5.6.1), over all its lines.
 fn list(headers: &HeaderMap, name: &str) -> Vec<String> {
     let lines = headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok());
     lines.flat_map(|line| line.split(',')).map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect()

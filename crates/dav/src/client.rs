@@ -1,12 +1,13 @@
-//! The verbs: one request each, its answer read and its refusal explained.
+//! The verbs: each method sends one request, reads the answer and explains an error.
 //!
-//! What passes by itself (425, 429, 502, 503, 504) is waited for, as long as the server asks (`Retry-After`) or a
-//! little longer each time, a few times; what changes nothing or may be repeated, only. Requests that were refused
-//! together do not come back together: each waits up to half as long again, and a server that says that it is busy
-//! (429, 503) says so to all that is asked of it (see `throttle`).
+//! Idempotent requests that fail for a reason that passes by itself (425, 429, 502, 503, 504) are repeated a few times,
+//! after the time that the server names (`Retry-After`) or with exponential backoff. The pause has a random part, so that
+//! requests that were refused together do not come back together. If the server is busy (429, 503), all requests to it
+//! wait (`throttle`).
 //!
-//! A request that was sent more than once may meet its own echo: a MOVE that there is nothing to move any more, a PUT
-//! that the file is there already (see `put`). Then it is looked what is there before anybody is told of a failure.
+//! A request that was sent more than once may be refused because its first sending took effect: a MOVE of something that
+//! has already moved, a PUT of a file that already exists. So before such an error is reported, a PROPFIND checks whether
+//! the request was in fact done (`confirmation`, `put`).
 
 pub(crate) mod clock_offset;
 pub(crate) mod compare;
@@ -44,7 +45,7 @@ use crate::{
     requests::{Depth, Made},
 };
 
-/// A WebDAV server, for one user.
+/// A client for one WebDAV server and one user. Clones share its connections and what it has learned.
 #[derive(Clone)]
 pub struct Dav {
     client: Client,
@@ -54,21 +55,21 @@ pub struct Dav {
     clock: Arc<Mutex<ClockOffset>>,
 }
 
-/// So many tries, the first included.
+/// Maximum number of attempts.
 pub(crate) const TRIES: u32 = 5;
-/// The first wait where the server names none; it doubles.
+/// The first pause if the server names none; it doubles.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// A server that wants a longer wait than this is not waited for.
+/// If the server asks for a longer pause than this, the request fails.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// How long a server may work on something before its answer begins: copying or deleting a tree.
 pub(crate) const LONGEST_WORK: Duration = Duration::from_mins(10);
-/// How much of a refusal is read.
+/// Maximum number of bytes read of an error response.
 const REFUSAL: usize = 64 * 1024;
-/// How much of an answer that is short is read.
+/// Maximum number of bytes read of a response that should be short.
 const SHORT: usize = 4 * 1024 * 1024;
 
 impl Dav {
-    /// The server at an origin, through a client that has the user's credentials.
+    /// A client for the server at `origin`; `client` holds the credentials.
     pub fn new(client: Client, origin: Origin) -> Self {
         Self {
             client,
@@ -79,37 +80,37 @@ impl Dav {
         }
     }
 
-    /// The HTTP client beneath.
+    /// The HTTP client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// What makes its requests.
+    /// Builds the requests.
     pub fn requests(&self) -> &Requests {
         &self.requests
     }
 
-    /// Opens connections before they are needed, and tries on the way whether the server pipelines: the first request
-    /// goes behind an `OPTIONS` that nobody waits for, and what would else cost a round trip of its own is known when
-    /// the first answer begins, which may be a long listing.
+    /// Opens connections before they are needed, and tests pipelining at no cost: the first request follows an
+    /// `OPTIONS` on the same connection without waiting for it. Its answer shows whether the server pipelines before
+    /// the first real answer, which may be a long listing, has arrived.
     pub fn warm(&self, path: &RemotePath, connections: usize) {
         self.client.warm(self.requests.origin(), connections);
         let (dav, path) = (self.clone(), path.clone());
         let mut learning = async move { dav.learn(&path).await.map(drop) }.boxed();
-        // Begun now: whoever warms asks for something next, and a task would come after that.
+        // Polled now: the caller sends its next request right away, and a spawned task would run after that.
         if (&mut learning).now_or_never().is_none() {
             tokio::spawn(learning);
         }
     }
 
-    /// Sends a request about `path` and gives the answer, if it is a success.
+    /// Sends a request about `path`, and returns the response if it is a success. Repeats it as the module describes.
     pub async fn send(&self, request: Request<Body>, path: &RemotePath) -> Result<Answer, Error> {
         let (mut parts, mut body) = request.into_parts();
         let method = parts.method.clone();
         let is_large = parts.extensions.get::<Options>().is_some_and(|options| options.class != Class::Small);
         let mut sendings = 0;
         for attempt in 1.. {
-            // What takes long does not keep others waiting for its answer.
+            // A large transfer does not hold the others back until its answer arrives.
             let turn = self.throttle.wait().await.filter(|_| !is_large);
             let again = body.again().map(|body| (parts.clone(), body));
             let sent = SystemTime::now();
@@ -122,7 +123,7 @@ impl Dav {
                 return Ok(answer);
             }
             let mut failure = refusal(&method, path, answer).await;
-            // A gateway's 502 or 504 says nothing about what became of the request.
+            // After a gateway's 502 or 504 the request may have taken effect.
             sendings += failure.sendings;
             failure.sendings = sendings;
             let wait = failure.retry_after.unwrap_or(FIRST_WAIT * 2_u32.pow(attempt - 1));
@@ -139,7 +140,7 @@ impl Dav {
                 Some(again) => (parts, body) = again,
                 None => return Err(Box::new(failure).into()),
             }
-            // For a busy server one waits with the others.
+            // For a busy server, `throttle` waits.
             if !busy {
                 tokio::time::sleep(spread(wait)).await;
             }
@@ -153,8 +154,7 @@ impl Dav {
         self.send(request, path).await
     }
 
-    /// Asks what the server can do at a path. What a Nextcloud says of itself is asked for together with what its
-    /// WebDAV says.
+    /// Requests the capabilities of a path: OPTIONS, and at the same time a Nextcloud's capabilities document.
     pub async fn options(&self, path: &RemotePath) -> Result<Capabilities, Error> {
         let (answer, told) = futures_util::join!(
             self.ask(self.requests.plain(Method::OPTIONS, path), path, Options::default()),
@@ -170,7 +170,8 @@ impl Dav {
         Ok(capabilities)
     }
 
-    /// What a Nextcloud or ownCloud says of itself, as JSON; none if the path is on no such server, or it does not say.
+    /// The capabilities document of a Nextcloud or ownCloud, as JSON; none if the path is not on such a server, or it
+    /// sends none.
     pub async fn ocs_capabilities(&self, path: &RemotePath) -> Option<Bytes> {
         let url = nextcloud::capabilities_url(self.requests.origin(), path)?;
         let request = Request::get(url).header("ocs-apirequest", "true").body(Body::empty()).ok()?;
@@ -178,23 +179,22 @@ impl Dav {
         whole(answer).await.ok()
     }
 
-    /// What the server can do, asked for now if it was not yet; who asks while somebody else does waits for that
-    /// answer.
+    /// The server's capabilities, requested now unless they are known. Concurrent callers share one request.
     pub async fn learn(&self, path: &RemotePath) -> Result<&Capabilities, Error> {
         self.capabilities.get_or_try_init(|| self.options(path).boxed()).await
     }
 
-    /// What the server can do, if it was asked ([`Dav::options`], [`Dav::learn`], [`Dav::warm`]) and has answered.
+    /// The server's capabilities, if [`Dav::options`], [`Dav::learn`] or [`Dav::warm`] has received them.
     pub fn capabilities(&self) -> Option<&Capabilities> {
         self.capabilities.get()
     }
 
-    /// What is at a path; none if nothing is.
+    /// The resource at a path; none if there is none.
     pub async fn stat(&self, path: &RemotePath, wanted: Wanted) -> Result<Option<Entry>, Error> {
         self.look(path, wanted, Options::default()).await
     }
 
-    /// The same as a hint: that nothing is there may be so of another path that was asked about at the same time.
+    /// The same as a hint: "none" may be the answer about another path that was requested at the same time.
     pub(crate) async fn glance(&self, path: &RemotePath, wanted: Wanted) -> Result<Option<Entry>, Error> {
         self.look(path, wanted, Options { tentative: true, ..Options::default() }).await
     }
@@ -206,7 +206,7 @@ impl Dav {
         };
         let first = found(options).await;
         let found = match first {
-            // The answer tells of something else, perhaps of what another request was about.
+            // The answer is about another path, perhaps that of another request.
             Ok(None) => found(Options { alone: true, ..Options::default() }).await,
             found => found,
         };
@@ -216,20 +216,21 @@ impl Dav {
         }
     }
 
-    /// Whether a file is there, in this state. After a 412 this tells a server that knows no states from a change.
+    /// Whether a file still has this entity tag. After a 412, this tells a server without ETags in `If` from an edit
+    /// conflict.
     pub async fn is_still(&self, path: &RemotePath, tag: &ETag) -> bool {
         let found = self.stat(path, Wanted::LISTING).await.ok().flatten();
         found.is_some_and(|found| !found.path.is_folder() && found.properties.etag.as_ref() == Some(tag))
     }
 
-    /// Begins to fetch a file; `headers` may ask for a range or name a condition.
+    /// Starts a GET; `headers` may hold a range or a precondition.
     pub async fn get(&self, path: &RemotePath, headers: HeaderMap, options: Options) -> Result<Answer, Error> {
         let mut request = self.requests.plain(Method::GET, path)?;
         request.headers_mut().extend(headers);
         self.ask(Ok(request), path, options).await
     }
 
-    /// What the server says of a file without sending it; `headers` may ask for digests.
+    /// The headers of a file (HEAD); `headers` may ask for digests.
     pub async fn head(&self, path: &RemotePath, headers: HeaderMap) -> Result<HeaderMap, Error> {
         let mut request = self.requests.plain(Method::HEAD, path)?;
         request.headers_mut().extend(headers);
@@ -239,7 +240,7 @@ impl Dav {
         Ok(headers)
     }
 
-    /// How far the server's clock is from ours, if it has told.
+    /// The offset of the server's clock from ours, if a response has shown it.
     pub(crate) fn clock_offset(&self) -> Option<Offset> {
         self.clock().offset()
     }
@@ -248,23 +249,24 @@ impl Dav {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether requests may stand behind others on a connection, as far as the server is known.
+    /// Whether requests to this server may be pipelined, as far as is known.
     pub(crate) fn pipelines(&self) -> bool {
         self.client.pipelines(self.requests.origin())
     }
 
-    /// Makes a folder; none if it was there before.
+    /// Creates a folder; none if it existed already.
     pub async fn mkcol(&self, path: &RemotePath) -> Result<Option<Confirmed>, Error> {
         self.mkcol_among(path, false).await
     }
 
-    /// The same, and the request may share its connection with others: the caller looks at the outcome.
+    /// The same, and with `pipeline` the request may share its connection with others: then the caller verifies the
+    /// outcome.
     pub(crate) async fn mkcol_among(&self, path: &RemotePath, pipeline: bool) -> Result<Option<Confirmed>, Error> {
         let options = Options { pipeline, ..Options::default() };
         match self.mkcol_with(path, HeaderMap::new(), options).await {
             Ok(done) => Ok(Some(done)),
-            // Something is there. A folder, as a rule: the way to know is to look, and to be sure it is left to who
-            // cares. That is a 405 (RFC 4918 §9.3.1), and with some servers another refusal.
+            // Something exists, as a rule a folder: a PROPFIND shows it. The status is 405 (RFC 4918 §9.3.1), with some
+            // servers another one.
             Err(error) if error.refusal().is_some() => match self.stat(path, Wanted::LISTING).await? {
                 Some(entry) if entry.path.is_folder() => Ok(None),
                 _ => Err(error),
@@ -273,12 +275,12 @@ impl Dav {
         }
     }
 
-    /// The same, without a look at what is there if it is refused.
+    /// The same, without a PROPFIND if it is refused.
     pub(crate) async fn try_mkcol(&self, path: &RemotePath) -> Result<Confirmed, Error> {
         self.mkcol_with(path, HeaderMap::new(), Options::default()).await
     }
 
-    /// The same, with headers that mean something to this server.
+    /// The same, with headers for this server.
     pub(crate) async fn mkcol_with(
         &self,
         path: &RemotePath,
@@ -291,13 +293,13 @@ impl Dav {
         self.confirmed(made, Intent::Make(path)).await
     }
 
-    /// A request whose answer says nothing but that it was done.
+    /// A request whose answer has no content of interest.
     async fn done(&self, made: Made, path: &RemotePath, options: Options) -> Result<(), Error> {
         drain(self.ask(made, path, options).await?).await;
         Ok(())
     }
 
-    /// A request whose answer may tell of parts that failed.
+    /// A request whose answer may list parts that failed.
     async fn done_in_parts(
         &self,
         made: Made,
@@ -311,12 +313,13 @@ impl Dav {
         self.parts(answer, path, &method, other).await
     }
 
-    /// Deletes a file, or a folder with all that is in it.
+    /// Deletes a file, or a folder with its contents.
     pub async fn delete(&self, path: &RemotePath, precondition: &Precondition, locks: &If) -> Result<Confirmed, Error> {
         self.delete_among(path, precondition, locks, false).await
     }
 
-    /// The same, and a file's deletion may share its connection with others: the caller looks at the outcome.
+    /// The same, and with `pipeline` a file's deletion may share its connection with others: then the caller verifies
+    /// the outcome.
     pub(crate) async fn delete_among(
         &self,
         path: &RemotePath,
@@ -357,7 +360,7 @@ impl Dav {
         self.confirmed(moved, Intent::Move { left: from, to }).await
     }
 
-    /// Makes one file of the chunks in a folder of a Nextcloud, which goes with that (MOVE of its `.file`).
+    /// Joins the chunks in a Nextcloud's upload folder to one file (MOVE of its `.file`). The folder disappears.
     pub(crate) async fn assemble(
         &self,
         chunks: &RemotePath,
@@ -384,7 +387,7 @@ impl Dav {
         self.confirmed(set, Intent::Set(path, settings)).await
     }
 
-    /// A success that may name parts that failed (RFC 4918 §13).
+    /// Checks a success that may list parts that failed (RFC 4918 §13).
     async fn parts(
         &self,
         answer: Answer,
@@ -412,9 +415,9 @@ impl Dav {
                         return Err(Box::new(Failure::of_part(method, &entry.path, status, entry.conditions)).into());
                     }
                 }
-                // It may be this one's failure, under a name that a proxy has made of it.
+                // It may be a failure of this resource, under a name that a proxy rewrote.
                 Item::Misplaced(other) => {
-                    let why = format!("it is not known what was done, as the server tells of something else: {other}");
+                    let why = format!("outcome unknown: the answer is about another resource: {other}");
                     return Err(Error::Differs { path: path.clone(), why });
                 }
             }
@@ -423,23 +426,23 @@ impl Dav {
     }
 }
 
-/// The way of what the server takes its time for.
+/// The options of a request that the server may work on for long.
 fn slow() -> Options {
     let timeouts = Timeouts { first_byte: LONGEST_WORK, ..Timeouts::default() };
     Options { class: Class::Large, timeouts: Some(timeouts), ..Options::default() }
 }
 
-/// Whether the same request may be taken later.
+/// Whether the server may accept the same request later.
 fn passes(status: StatusCode) -> bool {
     is_busy(status) || matches!(status.as_u16(), 425 | 502 | 504)
 }
 
-/// Whether the server wants less of everything.
+/// Whether the server asks for fewer requests.
 fn is_busy(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 503)
 }
 
-/// Reads a refusal as far as it is of use.
+/// Reads the beginning of an error response.
 async fn refusal(method: &Method, path: &RemotePath, answer: Answer) -> Failure {
     let sendings = answer.extensions().get::<ResponseInfo>().map_or(1, |info| info.sendings);
     let (parts, mut body) = answer.into_parts();
@@ -455,7 +458,7 @@ async fn refusal(method: &Method, path: &RemotePath, answer: Answer) -> Failure 
     failure
 }
 
-/// Reads an answer's body, which is short; one that is not is cut.
+/// Reads a response body that should be short, and truncates it if it is not.
 pub(crate) async fn whole(answer: Answer) -> Result<Bytes, Error> {
     let mut body = answer.into_body();
     let mut text = Vec::new();
@@ -469,8 +472,7 @@ pub(crate) async fn whole(answer: Answer) -> Result<Bytes, Error> {
     Ok(text.into())
 }
 
-/// Reads an answer's body and forgets it: what matters has been said in its head. The connection is worth so much
-/// waiting, and no more.
+/// Reads a response body and discards it, up to a limit, so that the connection can be reused.
 pub(crate) async fn drain(answer: Answer) {
     let mut body = answer.into_body();
     let mut length = 0;
@@ -481,7 +483,7 @@ pub(crate) async fn drain(answer: Answer) {
     }
 }
 
-/// The wait, and up to half as much again.
+/// The pause, plus a random share of up to half of it.
 fn spread(wait: Duration) -> Duration {
     let random = RandomState::new().hash_one(wait) >> 32;
     wait + wait.mul_f64(random as f64 / f64::from(u32::MAX) / 2.0)

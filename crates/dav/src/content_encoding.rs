@@ -1,11 +1,11 @@
-//! Listings that come compressed (RFC 9110 §8.4).
+//! Compressed listings (RFC 9110 §8.4).
 //!
-//! Of a listing nine tenths are the same few elements, and a connection that has been quiet sends some ten segments in
-//! its first round trip: compressed, a thousand entries come in one or two of them, rather than in five. So listings
-//! are asked for in gzip's coding. Apache's mod_dav uses it where its folder has `SetOutputFilter DEFLATE`, and not by
-//! `AddOutputFilterByType`, as Debian sets it up.
+//! Nine tenths of a listing are the same few elements, and a new connection sends some ten segments in its first round trip.
+//! Compressed, a thousand entries arrive in one or two round trips instead of five. So requests for listings accept gzip.
+//! Apache's mod_dav compresses if the folder has `SetOutputFilter DEFLATE`; `AddOutputFilterByType`, Debian's default, has no
+//! effect on it.
 //!
-//! What is sent small may be large: it is decoded a piece at a time, and whoever reads the pieces bounds what they say.
+//! A small input may expand to a huge output, so it is decoded in pieces, and the reader of the pieces limits their content.
 
 use std::io::{self, Write};
 
@@ -13,17 +13,17 @@ use bytes::{Buf, Bytes};
 use flate2::write::MultiGzDecoder;
 use http::{HeaderMap, header};
 
-/// What listings are asked for in.
+/// The coding that requests for listings accept.
 pub(crate) const ACCEPTED: &str = "gzip";
 
-/// Decodes a body as it comes.
+/// Decodes a body as it arrives.
 pub(crate) enum Decoder {
     Identity,
     Gzip(Box<MultiGzDecoder<Vec<u8>>>),
 }
 
 impl Decoder {
-    /// The decoder for what a head says of its body.
+    /// The decoder for the `Content-Encoding` of a response.
     pub(crate) fn of(headers: &HeaderMap) -> io::Result<Self> {
         let mut decoder = Self::Identity;
         for value in headers.get_all(header::CONTENT_ENCODING) {
@@ -35,7 +35,7 @@ impl Decoder {
                     Self::Identity if gzip => Self::Gzip(Box::new(MultiGzDecoder::new(Vec::new()))),
                     _ => {
                         let coding = String::from_utf8_lossy(coding).into_owned();
-                        return Err(io::Error::other(format!("it is encoded as {coding:?}, which was not asked for")));
+                        return Err(io::Error::other(format!("unexpected Content-Encoding {coding:?}")));
                     }
                 };
             }
@@ -43,14 +43,14 @@ impl Decoder {
         Ok(decoder)
     }
 
-    /// The next piece of what `coded` decodes to, which is taken off it; none if more is needed.
+    /// Decodes a piece and removes it from `coded`; none if more input is needed.
     pub(crate) fn next(&mut self, coded: &mut Bytes) -> io::Result<Option<Bytes>> {
         let Self::Gzip(decoder) = self else { return Ok(Some(std::mem::take(coded)).filter(|all| !all.is_empty())) };
         while !coded.is_empty() {
-            // It takes no more than what fills its buffer when decoded.
+            // It consumes no more than fills its buffer when decoded.
             let taken = decoder.write(coded)?;
             if taken == 0 {
-                return Err(io::Error::other("something stands behind the end of its coding"));
+                return Err(io::Error::other("unexpected data after the end of the compressed body"));
             }
             coded.advance(taken);
             let text = std::mem::take(decoder.get_mut());
@@ -61,7 +61,7 @@ impl Decoder {
         Ok(None)
     }
 
-    /// All has come: what the decoder still has, if the coding is whole.
+    /// Ends the input: returns the rest, or an error if the input is truncated.
     pub(crate) fn finish(&mut self) -> io::Result<Bytes> {
         let Self::Gzip(decoder) = self else { return Ok(Bytes::new()) };
         decoder.try_finish()?;
@@ -69,7 +69,7 @@ impl Decoder {
     }
 }
 
-/// The first `most` bytes or so of what a body says, as far as it can be decoded.
+/// About the first `most` bytes of a body, decoded as far as possible.
 pub(crate) fn beginning(headers: &HeaderMap, mut coded: Bytes, most: usize) -> Vec<u8> {
     let mut text = Vec::new();
     if let Ok(mut decoder) = Decoder::of(headers) {

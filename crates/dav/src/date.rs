@@ -1,14 +1,14 @@
 //! Times as servers write them.
 //!
-//! A property's type says one format (RFC 1123 for `getlastmodified`, RFC 3339 for `creationdate`: RFC 4918 §15),
-//! servers mix them and older ones of HTTP (RFC 9110 §5.6.7). Each is tried; a name of a weekday is not compared,
-//! since some servers get it wrong.
+//! A property prescribes one format (RFC 1123 for `getlastmodified`, RFC 3339 for `creationdate`: RFC 4918 §15), but servers
+//! mix them with older ones of HTTP (RFC 9110 §5.6.7). All are tried. The name of a weekday is ignored, because some servers
+//! get it wrong.
 
 use std::time::SystemTime;
 
 use chrono::{DateTime, NaiveDateTime};
 
-/// The time, if it is one in any of the formats. Without a zone it is UTC.
+/// Parses a time in any of these formats. Without a zone it is UTC.
 pub(crate) fn parse(text: &str) -> Option<SystemTime> {
     let text = text.trim();
     let bare = text.split_once(", ").map_or(text, |(_weekday, rest)| rest);
@@ -22,7 +22,7 @@ pub(crate) fn parse(text: &str) -> Option<SystemTime> {
     time.ok().map(SystemTime::from)
 }
 
-/// The time as HTTP has it, to the second; none if it is beyond the years it can write.
+/// Formats a time for HTTP, to the second; none if the year does not fit.
 #[cfg(test)]
 pub(crate) fn http(time: SystemTime) -> Option<String> {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).ok()?;

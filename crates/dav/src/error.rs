@@ -1,4 +1,4 @@
-//! What can go wrong, in one sentence each.
+//! The errors of this crate, one sentence each.
 
 use std::{io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
@@ -12,60 +12,60 @@ use crate::{
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There was no answer, or no whole one.
+    /// There was no complete answer.
     #[error(transparent)]
     Http(#[from] haul_http::Error),
-    /// The server refused.
+    /// The server sent an error status.
     #[error(transparent)]
     Refused(#[from] Box<Failure>),
-    /// The server's answer cannot be read.
-    #[error("the server's listing of {path} cannot be used: {why}")]
+    /// The server's multistatus answer is invalid.
+    #[error("{path}: invalid multistatus answer from the server: {why}")]
     Listing {
-        /// What was listed.
+        /// The path of the request.
         path: RemotePath,
-        /// What is wrong with the answer.
+        /// The fault of the answer.
         why: XmlError,
     },
-    /// The answer was lost, and a look shows that what was asked for is not the case.
-    #[error("{asked}: {cause}; a look shows that {found}")]
+    /// The answer was lost, and a lookup shows that the request did not take effect.
+    #[error("{asked}: {cause}; a check shows: {found}")]
     Lost {
-        /// What was asked.
+        /// The request.
         asked: haul_http::RequestLine,
-        /// Why there was no answer.
+        /// The cause of the missing answer.
         cause: haul_http::Cause,
-        /// What is there.
+        /// What the lookup found.
         found: String,
     },
-    /// A name cannot be on that side.
+    /// A path is not usable on the other side.
     #[error(transparent)]
     Path(#[from] PathError),
-    /// Something here, not on the server, failed. Its name may be one that the server gave.
+    /// A local operation failed. The name may come from the server, so it is escaped.
     #[error("cannot {doing} {}: {source}", terminal_safe(path.as_os_str().as_bytes()))]
     Local {
-        /// What was tried.
+        /// The operation, as a verb.
         doing: &'static str,
-        /// On what.
+        /// Its file or folder.
         path: PathBuf,
-        /// Why not.
+        /// The cause.
         source: Arc<io::Error>,
     },
-    /// What arrived is not what was sent.
+    /// The server and this side disagree, or a path is not what it should be.
     #[error("{path}: {why}")]
     Differs {
-        /// Which file.
+        /// The path.
         path: RemotePath,
-        /// In what.
+        /// The contradiction.
         why: String,
     },
 }
 
 impl Error {
-    /// An error of this side's file system.
+    /// A local error.
     pub(crate) fn local(doing: &'static str, path: impl Into<PathBuf>, source: io::Error) -> Self {
         Self::Local { doing, path: path.into(), source: source.into() }
     }
 
-    /// The same failure, with what a look has shown since. A refusal says enough by itself.
+    /// Adds what a lookup found. An error response needs no addition.
     pub(crate) fn with_found(self, found: String) -> Self {
         use haul_http::Error::{Exchange, Undecided};
         match self {
@@ -74,12 +74,12 @@ impl Error {
         }
     }
 
-    /// The server's refusal, if it is one.
+    /// The error response, if it is one.
     pub fn refusal(&self) -> Option<&Failure> {
         if let Self::Refused(failure) = self { Some(failure) } else { None }
     }
 
-    /// Whether the server refused with this status.
+    /// Whether it is an error response with this status.
     pub fn is(&self, status: u16) -> bool {
         self.refusal().is_some_and(|failure| failure.status.as_u16() == status)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use http::HeaderValue;
 
-/// A name for one state of a file.
+/// An entity tag: identifies a version of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ETag {
     weak: bool,
@@ -12,8 +12,8 @@ pub struct ETag {
 }
 
 impl ETag {
-    /// The tag in a header or property. Quotes may be missing, as some servers leave them out. `None` if it could
-    /// not be sent back.
+    /// Parses a tag in a header or property. Quotes may be missing, as some servers omit them. `None` if it could not
+    /// be sent back.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let strong = text.strip_prefix("W/").or_else(|| text.strip_prefix("w/"));
@@ -25,13 +25,12 @@ impl ETag {
         (sound && (quoted.is_some() || !opaque.is_empty())).then(|| Self { weak, opaque: opaque.to_owned() })
     }
 
-    /// The tag in a header, if it is one.
+    /// Parses a header, if it is a tag.
     pub fn from_header(value: &HeaderValue) -> Option<Self> {
         Self::parse(str::from_utf8(value.as_bytes()).ok()?)
     }
 
-    /// Whether it stands for more than one state. Such a tag guards nothing: `If-Match` never matches it
-    /// (RFC 9110 §13.1.1).
+    /// Whether it may stand for several versions. `If-Match` never matches a weak tag (RFC 9110 §13.1.1).
     pub fn is_weak(&self) -> bool {
         self.weak
     }
@@ -41,7 +40,7 @@ impl ETag {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// Whether both name the same state as far as the server tells (the weak comparison).
+    /// Whether both identify the same version as far as the server tells (the weak comparison).
     pub fn resembles(&self, other: &Self) -> bool {
         self.opaque == other.opaque
     }

@@ -1,4 +1,4 @@
-//! A server's refusal, explained.
+//! Error responses, explained.
 
 use std::{
     fmt,
@@ -14,31 +14,29 @@ use crate::{
     properties::ActiveLock,
 };
 
-/// A request that a server did not do: what was asked of which path, why not, and what helps. It reads as one
-/// sentence.
+/// An error response. Its `Display` names the request, the cause, the status and a remedy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     /// The request's method.
     pub method: Method,
-    /// What it was about.
+    /// The path of the request.
     pub path: RemotePath,
-    /// The server's answer.
+    /// The status of the response.
     pub status: StatusCode,
-    /// The conditions that were not met, as far as the server says.
+    /// The condition codes of the response.
     pub conditions: Vec<UnmetCondition>,
-    /// What the server says in words.
+    /// The server's message.
     pub message: Option<String>,
-    /// How long to wait before the next try (`Retry-After`).
+    /// The pause before a retry (`Retry-After`).
     pub retry_after: Option<Duration>,
-    /// How often the request was put on a wire. Above 1, the refusal may be of its own echo.
+    /// How often the request was sent. Above 1, an earlier sending may have caused the error.
     pub sendings: u32,
-    /// The lock in the way, where it is known: its owner, and how long it lasts.
+    /// The conflicting lock, if known: its owner and its remaining time.
     pub lock: Option<(String, Option<Duration>)>,
 }
 
 impl Failure {
-    /// The failure in an answer. The body may be any; as much of it as is at hand. `now` is what a date in
-    /// `Retry-After` is compared with.
+    /// Reads an error response; `body` may be truncated or empty. A date in `Retry-After` is relative to `now`.
     pub fn new(
         method: &Method,
         path: &RemotePath,
@@ -61,13 +59,13 @@ impl Failure {
         }
     }
 
-    /// The failure in a part of an answer about many (RFC 4918 §13).
+    /// The failure of one resource in a multistatus answer (RFC 4918 §13).
     pub fn of_part(method: &Method, path: &RemotePath, status: StatusCode, conditions: Vec<UnmetCondition>) -> Self {
         let (method, path) = (method.clone(), path.clone());
         Self { method, path, status, conditions, message: None, retry_after: None, sendings: 1, lock: None }
     }
 
-    /// Adds whose lock it is, from the property `lockdiscovery`, which is to be asked for after a 423.
+    /// Adds the owner of the lock, from the property `lockdiscovery`, to be requested after a 423.
     #[must_use]
     pub fn with_locks(mut self, locks: &[ActiveLock]) -> Self {
         let owned = locks.iter().find_map(|lock| lock.owner.clone().map(|owner| (owner, lock.timeout)));
@@ -75,7 +73,7 @@ impl Failure {
         self
     }
 
-    /// Whether the same request may succeed later, by itself.
+    /// Whether the same request may succeed later without anybody's help.
     pub fn is_passing(&self) -> bool {
         matches!(self.status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
     }
@@ -84,83 +82,88 @@ impl Failure {
         self.conditions.iter().any(|condition| condition.code == *code)
     }
 
-    fn explain(&self) -> String {
-        let makes = matches!(self.method.as_str(), "PUT" | "MKCOL" | "COPY" | "MOVE");
-        let text = match self.status.as_u16() {
-            401 => "the server wants a name and password it knows: put them into ~/.netrc for this host",
+    /// Why the server refused, and what to do about it; nothing to do is empty.
+    fn explain(&self) -> (String, String) {
+        let creates = matches!(self.method.as_str(), "PUT" | "MKCOL" | "COPY" | "MOVE");
+        let (cause, remedy) = match self.status.as_u16() {
+            401 => ("authentication failed", "check user name and password, for example in ~/.netrc"),
             403 if self.unmet(&ConditionCode::PropfindFiniteDepth) => {
-                "the server does not list a whole tree at once: list it folder by folder"
+                ("the server does not list a whole tree in one request", "list it folder by folder")
             }
             403 if self.unmet(&ConditionCode::ValidSyncToken) => {
-                "the server no longer knows that state: list the folder anew"
+                ("the server does not know this sync token any more", "list the folder again")
             }
-            403 => "the server does not allow it to this user: ask its administrator, or check the path",
+            403 => ("permission denied", "check the path, or ask the server's administrator"),
             404 if self.method.as_str() == "LOCK" => {
-                "the server locks only what is there: lock on edit (--lock edit), or never"
+                ("the server cannot lock a file that does not exist yet", "use `--lock edit` or `--lock never`")
             }
-            404 => "there is nothing at this path: check its spelling and case",
-            405 if self.method.as_str() == "MKCOL" => "there is something of this name already",
-            405 | 501 if self.method.as_str() == "LOCK" => "the server has no locks here: do without (--lock never)",
-            405 | 501 => "the server does not do this here: check that the URL is a WebDAV folder",
-            409 if makes => "the folder it belongs in is not there: make that first",
-            409 => "it does not fit the state of what is there: list the folder and try again",
+            404 => ("not found", "check spelling and case of the path"),
+            405 if self.method.as_str() == "MKCOL" => ("a file or folder of this name exists already", ""),
+            405 | 501 if self.method.as_str() == "LOCK" => {
+                ("the server does not support locks here", "use `--lock never`")
+            }
+            405 | 501 => ("the server does not support this method here", "check that the URL is a WebDAV folder"),
+            409 if creates => ("the parent folder does not exist", "create it first"),
+            409 => ("the request conflicts with the present state", "list the folder and retry"),
             412 if self.method.as_str() == "LOCK" => {
-                "the lock is lost, it ended or was broken: lock it again and compare before writing"
+                ("the lock is lost: it expired or was removed", "lock the file again, and compare it before writing")
             }
-            412 => "somebody else has changed or made it, or a lock was lost: fetch the present version and compare",
-            413 => {
-                "it is larger than the server takes: raise the limit there (nginx client_max_body_size, Apache \
-                 LimitRequestBody), or upload in chunks where it can"
+            412 => {
+                ("somebody else has changed or created it, or a lock was lost", "fetch the current version and compare")
             }
-            415 => {
-                "the server does not understand the body of the request: another server setting or version is needed"
-            }
-            423 => return self.explain_lock(),
-            424 => "it was not done because another part of the request failed: see what else failed",
-            429 | 503 => return self.explain_wait(),
+            413 => (
+                "the file is larger than the server accepts",
+                "raise the server's limit (nginx client_max_body_size, Apache LimitRequestBody), or upload in chunks if \
+                 the server can",
+            ),
+            415 => ("the server does not support this request body", "check the server's settings and version"),
+            423 => return (self.explain_lock(), "retry later, or ask the owner to close the file".to_owned()),
+            424 => ("another part of the request failed", "see the other errors"),
+            429 | 503 => return self.explain_busy(),
             507 if matches!(self.method.as_str(), "PROPFIND" | "REPORT") => {
-                "the server lists only a part of it: list smaller folders, or raise the limit there"
+                ("the server lists only a part of the folder", "list smaller folders, or raise the server's limit")
             }
-            507 => "there is no room left, on the disk or in the quota: free some and try again",
-            508 => "the folder contains itself, by a binding or link on the server: go through it folder by folder",
-            500..600 => "the server failed: see its error log, or try again later",
-            _ => "the server refused it",
+            507 => ("no space left, on the server's disk or in the quota", "free some space and retry"),
+            508 => ("the folder contains itself, through a link on the server", "list it folder by folder"),
+            500..600 => ("the server failed", "see the server's error log, or retry later"),
+            _ => ("the server refused the request", ""),
         };
-        text.to_owned()
+        (cause.to_owned(), remedy.to_owned())
     }
 
     fn explain_lock(&self) -> String {
         let Some((owner, left)) = &self.lock else {
             let root = self.conditions.iter().flat_map(|condition| &condition.hrefs).next();
-            let place = root.map_or(String::new(), |root| format!(" at {root:?}"));
-            return format!("somebody holds a lock{place}: wait until it is given back or ends");
+            return root.map_or("locked by somebody else".into(), |root| format!("locked by a lock on {root:?}"));
         };
-        let left =
-            left.map_or(String::new(), |left| format!(", which ends in {} s unless it is renewed", left.as_secs()));
-        format!("{owner:?} holds a lock on it{left}: wait, or ask them to finish")
+        let left = left.map_or(String::new(), |left| format!(" for another {} s", left.as_secs()));
+        format!("locked by {owner:?}{left}")
     }
 
-    fn explain_wait(&self) -> String {
-        match self.retry_after {
-            Some(wait) => format!("the server is too busy and asks to try again in {} s", wait.as_secs()),
-            None => "the server is too busy: try again later, with fewer connections".to_owned(),
-        }
+    fn explain_busy(&self) -> (String, String) {
+        let remedy = match self.retry_after {
+            Some(wait) => format!("retry in {} s", wait.as_secs()),
+            None => "retry later, with fewer connections".to_owned(),
+        };
+        ("the server is too busy".to_owned(), remedy)
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}: {} ({}", self.method, self.path, self.explain(), self.status.as_u16())?;
+        let (cause, remedy) = self.explain();
+        write!(f, "{} {}: {cause} ({}", self.method, self.path, self.status.as_u16())?;
         if let Some(message) = &self.message {
-            write!(f, ", the server says {:?}", message.chars().take(300).collect::<String>())?;
+            write!(f, ", server message {:?}", message.chars().take(300).collect::<String>())?;
         }
-        f.write_str(")")
+        f.write_str(if remedy.is_empty() { ")" } else { "); " })?;
+        f.write_str(&remedy)
     }
 }
 
 impl std::error::Error for Failure {}
 
-/// The wait in `Retry-After`: seconds, or until a date (RFC 9110 §10.2.3). A date gone by is no wait.
+/// Parses `Retry-After`: seconds or a date (RFC 9110 §10.2.3). A date in the past is a pause of zero.
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?.trim();
     let until = || date::parse(text).map(|date| date.duration_since(now).unwrap_or_default());
@@ -185,14 +188,12 @@ mod tests {
             for method in ["PUT", "PROPFIND", "LOCK", "MKCOL"] {
                 let told = failure(method, status, b"<!DOCTYPE html>").to_string();
                 assert!(told.starts_with(&format!("{method} /a b/c: ")), "{told}");
-                assert!(
-                    told.ends_with(&format!(" ({status})")) && !told.contains(['.', '\n']) || status == 401,
-                    "{told}"
-                );
+                assert!(told.contains(&format!(" ({status})")), "{told}");
+                assert!(!told.contains(['.', '\n']) || status == 401, "{told}");
             }
         }
         assert!(failure("MKCOL", 405, b"").to_string().contains("already"));
-        assert!(failure("PUT", 409, b"").to_string().contains("folder it belongs in"));
+        assert!(failure("PUT", 409, b"").to_string().contains("parent folder does not exist"));
         assert!(failure("LOCK", 412, b"").to_string().contains("lock is lost"));
     }
 
@@ -205,24 +206,24 @@ mod tests {
         };
         assert_eq!(
             failure("PUT", 423, b"").with_locks(&[ActiveLock::default(), lock]).to_string(),
-            "PUT /a b/c: \"Ann\\u{1b}[2J\" holds a lock on it, which ends in 543 s unless it is renewed: wait, or ask \
-             them to finish (423)"
+            "PUT /a b/c: locked by \"Ann\\u{1b}[2J\" for another 543 s (423); retry later, or ask the owner to close the \
+             file"
         );
         let body = b"<D:error xmlns:D='DAV:'><D:lock-token-submitted><D:href>/a%20b/</D:href></D:lock-token-submitted>\
                      </D:error>";
-        assert!(failure("PUT", 423, body).to_string().contains("a lock at \"/a%20b/\""));
+        assert!(failure("PUT", 423, body).to_string().contains("locked by a lock on \"/a%20b/\""));
     }
 
     #[test]
     fn a_listing_that_is_cut_is_not_taken_for_a_full_disk() {
         assert!(failure("PROPFIND", 507, b"").to_string().contains("lists only a part"));
-        assert!(failure("PUT", 507, b"").to_string().contains("no room left"));
+        assert!(failure("PUT", 507, b"").to_string().contains("no space left"));
     }
 
     #[test]
     fn the_servers_own_words_are_quoted() {
         let body = b"<d:error xmlns:d='DAV:' xmlns:s='http://sabredav.org/ns'><s:message>Quota</s:message></d:error>";
-        assert!(failure("PUT", 507, body).to_string().ends_with("(507, the server says \"Quota\")"));
+        assert!(failure("PUT", 507, body).to_string().contains("(507, server message \"Quota\"); free some space"));
     }
 
     #[test]

@@ -1,20 +1,37 @@
 //! A WebDAV client for long links.
 //!
-//! WebDAV (RFC 4918) is HTTP with folders, properties and locks, and a good deal of freedom, which its servers have
-//! used. What to send, what the answers mean, what must not be believed and in which order a tree is moved are plain
-//! data and state machines here, fed with bytes and times, so that each can be tested without a server and attacked
-//! without a network. [`Dav`] and [`transfer`] carry out what they say, through [`haul_http`].
+//! WebDAV (RFC 4918) is HTTP with folders, properties and locks, and servers implement it differently. Which request to
+//! send, what an answer means, what not to believe and in which order to transfer a tree: these decisions are plain data
+//! and state machines, fed with bytes and times. So each can be tested without a server and attacked without a network.
+//! [`Dav`] and [`transfer`] carry the decisions out, through [`haul_http`].
+//!
+//! ```no_run
+//! use dav::{Dav, Depth, RemotePath, Wanted};
+//! use haul_http::{Client, Origin, Settings, auth::Authenticator};
+//!
+//! # async fn list() -> Result<(), Box<dyn std::error::Error>> {
+//! let origin = Origin::of(&"https://dav.example.org/".parse()?)?;
+//! let dav = Dav::new(Client::new(Settings::default(), Authenticator::default())?, origin);
+//! let folder = RemotePath::from_url_path("/photos/")?;
+//! dav.list(&folder, Depth::One, Wanted::LISTING, |entry| match entry {
+//!     Ok(entry) => println!("{} {:?}", entry.path, entry.properties.length),
+//!     Err(error) => eprintln!("{error}"),
+//! })
+//! .await?;
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # How data passes through
-//! [`Requests`] makes `http` requests for one server, guarded by [`Precondition`] and [`If`], and [`Dav`] sends them. A
-//! listing's body goes, piece by piece as it arrives, into [`Multistatus`], which gives an [`Entry`] for each resource
-//! as soon as it is whole; the answer to LOCK into [`Properties::read`]; a refusal into [`Failure`], which explains it.
-//! [`Locks`] says when to lock, refresh and unlock; [`Capabilities`] what else a server can do. `transfer::plan` says which
-//! request of an upload may go when.
+//! [`Requests`] builds `http` requests for one server, with [`Precondition`] and [`If`]; [`Dav`] sends them. The body of a
+//! listing goes piece by piece into [`Multistatus`], which returns an [`Entry`] for each resource as soon as it is
+//! complete; the answer to LOCK into [`Properties::read`]; an error response into [`Failure`], which explains it.
+//! [`Locks`] decides when to lock, refresh and unlock; [`Capabilities`] says what else a server supports.
+//! `transfer::plan` decides which request of an upload may be sent when.
 //!
-//! # What is not believed
-//! Paths from a server become names of files here, so each goes through [`RemotePath`], out of which nothing
-//! escapes. XML is read with bounds on everything, and an answer that is cut off is an error and never a short list.
+//! # What is not trusted
+//! Paths from a server become names of local files, so each goes through [`RemotePath`], from which nothing escapes. XML
+//! is parsed with limits on everything, and a truncated answer is an error and never a short list.
 
 mod capabilities;
 mod client;

@@ -1,23 +1,23 @@
-//! The name of a lock (RFC 4918 §6.5).
+//! Lock tokens (RFC 4918 §6.5).
 
 use std::fmt;
 
 use http::HeaderValue;
 
-/// A lock's token, fit to be sent back: a URI, or what the server has in its place (golang.org/x/net/webdav, and so
-/// rclone and Caddy, number theirs).
+/// A lock token that can be sent back: a URI, or what the server uses instead (golang.org/x/net/webdav, and so rclone
+/// and Caddy, use numbers).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct LockToken(String);
 
 impl LockToken {
-    /// The token in a property. `None` if it could not be sent back as it is.
+    /// Parses the token in a property. `None` if it could not be sent back unchanged.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let sound = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_graphic() && !b"<>\"".contains(&byte));
         sound.then(|| Self(text.to_owned()))
     }
 
-    /// The token in a header `Lock-Token` (RFC 4918 §10.5). Some servers leave the brackets out.
+    /// Parses the header `Lock-Token` (RFC 4918 §10.5). Some servers omit the brackets.
     pub fn from_header(value: &HeaderValue) -> Option<Self> {
         let text = value.to_str().ok()?.trim();
         Self::parse(text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).unwrap_or(text))

@@ -1,27 +1,27 @@
-//! When to lock, for how long, and what a lock that is gone means.
+//! When to lock, for how long, and what a lost lock means.
 //!
-//! A lock costs two round trips per file, LOCK before the PUT and UNLOCK after it, and it is not what keeps
-//! versions from being lost: a PUT that names the entity tag it replaces does that alone ([`crate::Precondition`]), where
-//! the server minds it. A lock keeps others from *beginning* to edit. Hence the policies:
+//! A lock costs two round trips per file, LOCK before the PUT and UNLOCK after it, and is not what keeps versions from being
+//! lost: a PUT with the entity tag that it replaces ([`crate::Precondition`]) does that alone, if the server honours it. A
+//! lock keeps others from *starting* to edit. Hence the policies:
 //!
-//! | policy | a file that is not there yet | a file that is there |
+//! | policy | new file | existing file |
 //! |---|---|---|
 //! | never | PUT if absent | PUT if unchanged |
 //! | on edit | PUT if absent | LOCK, PUT if unchanged, UNLOCK |
 //! | always | LOCK, PUT, UNLOCK | LOCK, PUT if unchanged, UNLOCK |
 //!
-//! "On edit" is davfs2's with one difference: davfs2 locks new files too, though nobody else can be editing what
-//! is not there. As with davfs2, a file that is open for writing holds its lock from then until its last change is
-//! on the server, so an edit with twenty saves has one LOCK and one UNLOCK. A LOCK on a name with nothing behind it
-//! makes an empty file (RFC 4918 §7.3), which is why "always" cannot ask for absence; the answer, 201 instead of 200,
-//! says that there was none, and a writer that then fails has an empty file to delete.
+//! "On edit" follows davfs2, with one difference: davfs2 also locks new files, although nobody else can be editing a file
+//! that does not exist. As with davfs2, a file that is open for writing keeps its lock until its last change is on the
+//! server, so an edit with twenty saves has one LOCK and one UNLOCK. A LOCK on an unused name creates an empty file
+//! (RFC 4918 §7.3), so "always" cannot require absence. The status 201 instead of 200 says that the file is new, and a writer
+//! that then fails must delete the empty file.
 //!
-//! A lock lasts as long as the server says, not as long as was asked for, and is refreshed at half of that. If a
-//! refresh gets no answer, it is tried again at half of what is left. If the server says 412, the lock is lost: it
-//! ended, or an administrator broke it, and somebody may have written since. Then nothing more is written under it;
-//! whoever held it acquires it anew and compares entity tags, as it would for any file seen for the first time.
+//! A lock lasts as long as the server says, not as long as was requested, and is refreshed at half of that time. If a refresh
+//! gets no answer, it is repeated at half of the remaining time. If the server says 412, the lock is lost: it expired, or an
+//! administrator removed it, and somebody else may have written since. Then nothing more is written under it; its holder
+//! acquires it anew and compares entity tags, as for any file seen for the first time.
 //!
-//! This machine does no I/O. It is asked before a write and told of answers; it says which requests to send.
+//! This state machine does no I/O. It is told about writers and answers, and says which requests to send.
 
 use std::{
     collections::BTreeMap,
@@ -30,13 +30,13 @@ use std::{
 
 use crate::{lock_token::LockToken, path::RemotePath};
 
-/// Which files are locked before they are written.
+/// Which files to lock before writing them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum LockPolicy {
     /// None.
     #[default]
     Never,
-    /// Those that are there already.
+    /// Files that exist already.
     OnEdit,
     /// All.
     Always,
@@ -60,25 +60,24 @@ pub enum LockPermit {
     Unlocked,
     /// Write with this lock's token.
     Locked(LockToken),
-    /// Send LOCK, and tell [`Locks::granted`] or [`Locks::refused`] of its answer.
+    /// Send LOCK, then call [`Locks::granted`] or [`Locks::refused`].
     Ask,
-    /// Somebody else's request about this file is under way: wait for what it leads to, and look again with
-    /// [`Locks::permit`].
+    /// Another request about this lock is in flight: wait for it, then ask [`Locks::permit`] again.
     Wait,
 }
 
 /// A request to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LockAction {
-    /// LOCK, as [`LockPermit::Ask`] asks for it.
+    /// LOCK, as for [`LockPermit::Ask`].
     Lock(RemotePath),
-    /// LOCK to refresh; tell [`Locks::refreshed`], [`Locks::lost`] (412) or [`Locks::unanswered`].
+    /// LOCK to refresh; then call [`Locks::refreshed`], [`Locks::lost`] (412) or [`Locks::unanswered`].
     Refresh(RemotePath, LockToken),
-    /// UNLOCK; tell [`Locks::unlocked`], whatever the answer is.
+    /// UNLOCK; then call [`Locks::unlocked`], whatever the answer is.
     Unlock(RemotePath, LockToken),
 }
 
-/// The locks of one client on one server. A file that is locked has one lock, however many write it here.
+/// The locks of one client on one server. Several local writers of a file share one lock.
 #[derive(Debug)]
 pub struct Locks {
     policy: LockPolicy,
@@ -87,7 +86,7 @@ pub struct Locks {
 
 #[derive(Debug)]
 struct Hold {
-    /// How many are writing.
+    /// Number of writers.
     writers: usize,
     state: State,
 }
@@ -104,15 +103,15 @@ enum State {
 #[derive(Debug, Clone)]
 struct Grant {
     token: LockToken,
-    /// When to refresh, and when it ends; none for a lock that does not end.
+    /// When to refresh, and when it expires; none for a lock that does not expire.
     term: Option<(Instant, Instant)>,
 }
 
-/// The shortest time between refreshes, whatever a server grants.
+/// Minimum time between refreshes, whatever timeout the server grants.
 const SHORTEST: Duration = Duration::from_secs(1);
 
 impl Grant {
-    /// To be refreshed half-way from `now` to its end.
+    /// A lock to be refreshed half-way from `now` to its end.
     fn until(token: LockToken, end: Option<Instant>, now: Instant) -> Self {
         let half = |end: Instant| now + (end.saturating_duration_since(now) / 2).max(SHORTEST);
         Self { token, term: end.map(|end| (half(end), end)) }
@@ -125,7 +124,7 @@ impl Locks {
         Self { policy, held: BTreeMap::new() }
     }
 
-    /// A writer begins. To each that did not get [`LockPermit::Unlocked`] belongs one [`Locks::release`].
+    /// A writer starts. Unless it gets [`LockPermit::Unlocked`], it must call [`Locks::release`] once.
     pub fn acquire(&mut self, path: &RemotePath, exists: bool) -> LockPermit {
         if let Some(hold) = self.held.get_mut(path) {
             hold.writers += 1;
@@ -142,12 +141,12 @@ impl Locks {
         LockPermit::Ask
     }
 
-    /// What a waiting writer may do by now. `None` if its lock was refused or lost.
+    /// What a waiting writer may do now. `None` if its lock was refused or lost.
     pub fn permit(&self, path: &RemotePath) -> Option<LockPermit> {
         self.held.get(path).filter(|hold| !matches!(hold.state, State::Lost)).map(Hold::permit)
     }
 
-    /// The server granted the lock for so long (`None`: without end), by an answer to a request sent at `sent`.
+    /// The server granted the lock for the time `lasts` (`None`: unlimited), in the answer to a request sent at `sent`.
     pub fn granted(
         &mut self,
         path: &RemotePath,
@@ -157,16 +156,16 @@ impl Locks {
     ) -> Option<LockAction> {
         let hold = self.held.entry(path.clone()).or_insert(Hold { writers: 0, state: State::Asked });
         hold.state = State::Held(Grant::until(token, lasts.map(|lasts| sent + lasts), sent));
-        // All who wanted it may have given up meanwhile.
+        // All its writers may have gone in the meantime.
         hold.end_if_unused(path)
     }
 
-    /// The server refused the lock, or did not answer: who waits for it gets none.
+    /// The server refused the lock, or did not answer; waiting writers get none.
     pub fn refused(&mut self, path: &RemotePath) {
         self.held.remove(path);
     }
 
-    /// A writer is done, or gives up.
+    /// A writer has finished or given up.
     pub fn release(&mut self, path: &RemotePath) -> Option<LockAction> {
         let hold = self.held.get_mut(path)?;
         hold.writers = hold.writers.saturating_sub(1);
@@ -177,8 +176,8 @@ impl Locks {
         action
     }
 
-    /// The UNLOCK was answered, or given up: then the lock ends by itself in time. Asks anew if somebody wants the
-    /// lock again by now.
+    /// The UNLOCK was answered, or abandoned: then the lock expires by itself. Returns a new LOCK if a writer wants the
+    /// lock again.
     pub fn unlocked(&mut self, path: &RemotePath) -> Option<LockAction> {
         let hold = self.held.get_mut(path).filter(|hold| matches!(hold.state, State::Releasing))?;
         if hold.writers == 0 {
@@ -189,7 +188,7 @@ impl Locks {
         Some(LockAction::Lock(path.clone()))
     }
 
-    /// The refreshes that are due.
+    /// The refreshes due at `now`.
     pub fn due(&mut self, now: Instant) -> Vec<LockAction> {
         let mut actions = Vec::new();
         for (path, hold) in &mut self.held {
@@ -203,7 +202,7 @@ impl Locks {
         actions
     }
 
-    /// When the next refresh is due.
+    /// The time of the next refresh.
     pub fn wake(&self) -> Option<Instant> {
         let times = self.held.values().filter_map(|hold| match &hold.state {
             State::Held(grant) => grant.term.map(|(refresh, _)| refresh),
@@ -212,13 +211,13 @@ impl Locks {
         times.min()
     }
 
-    /// The server refreshed the lock for so long, by an answer to a request sent at `sent`.
+    /// The server refreshed the lock for the time `lasts`, in the answer to a request sent at `sent`.
     pub fn refreshed(&mut self, path: &RemotePath, lasts: Option<Duration>, sent: Instant) {
         self.refresh_ended(path, |grant| Grant::until(grant.token, lasts.map(|lasts| sent + lasts), sent));
     }
 
-    /// A refresh got no answer that says anything: it is tried again while there is time. After the lock's end
-    /// too, since only the server knows whether it is gone.
+    /// A refresh got no usable answer: it is repeated while there is time, and also after the lock's end, since only
+    /// the server knows whether it has expired.
     pub fn unanswered(&mut self, path: &RemotePath, now: Instant) {
         self.refresh_ended(path, |grant| Grant::until(grant.token, grant.term.map(|(_, end)| end), now));
     }
@@ -231,8 +230,8 @@ impl Locks {
         }
     }
 
-    /// The server does not know the lock any more (412 to a refresh, or to a write that named it). Whether somebody
-    /// was writing under it, and is to be told.
+    /// The server does not know the lock any more (412 to a refresh, or to a write that presented it). Returns whether
+    /// the lock was in use.
     pub fn lost(&mut self, path: &RemotePath, token: &LockToken) -> bool {
         let Some(hold) = self.held.get_mut(path) else { return false };
         let current = matches!(&hold.state, State::Held(grant) | State::Refreshing(grant) if grant.token == *token);
@@ -242,8 +241,7 @@ impl Locks {
         current
     }
 
-    /// The end of the program: gives all locks back, whoever still holds them. Those asked for are given back when
-    /// they are granted.
+    /// Releases all locks at the end of the program. Locks that are still being requested are released when granted.
     pub fn release_all(&mut self) -> Vec<LockAction> {
         self.held.retain(|_, hold| !matches!(hold.state, State::Lost));
         let ended = self.held.iter_mut().filter_map(|(path, hold)| {

@@ -1,13 +1,11 @@
-//! A server's answer about many resources (RFC 4918 §13), as it comes in.
+//! Multistatus answers (RFC 4918 §13), parsed as they arrive.
 //!
-//! A folder of 100,000 files is an answer of 50 MB. It is read in the pieces it arrives in, and each response is
-//! handed on when it is whole, so neither the answer nor the list is ever in memory, and the first files are on
-//! their way before the last are known. The same document stands in answers to PROPFIND, PROPPATCH and REPORT, and
-//! in those to DELETE, COPY, MOVE and LOCK that failed for some of what they were to reach (with 207; from Apache
-//! with 424 too).
+//! A folder with 100,000 files is an answer of 50 MB. It is parsed in the pieces that arrive, and each `response` is passed
+//! on when it is complete. So neither the answer nor the list is ever in memory, and the first files are in transfer before
+//! the last are known. The same document answers PROPFIND, PROPPATCH and REPORT, and DELETE, COPY, MOVE and LOCK that failed
+//! for some resources (with status 207; from Apache also 424).
 //!
-//! A truncated answer is an error. A list that ends early without one would make a mirror delete what it did not
-//! see.
+//! A truncated answer is an error. Otherwise a mirror would delete files that it did not see in the list.
 
 use std::mem;
 
@@ -21,10 +19,10 @@ use crate::{
     xml::{self, Sink, XmlError, XmlProblem},
 };
 
-/// Bytes of text and names in one response.
+/// Maximum number of bytes of text and names in one `response`.
 const LARGEST: usize = 1024 * 1024;
 
-/// An answer that is being read.
+/// A parser for one answer.
 #[derive(Debug)]
 pub struct Multistatus {
     document: xml::Document,
@@ -32,39 +30,39 @@ pub struct Multistatus {
     failed: Option<XmlError>,
 }
 
-/// What stands in an answer, in its order.
+/// An item of an answer, in document order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Item {
     /// A resource.
     Entry(Box<Entry>),
-    /// A resource that cannot be here by this name, or that was not asked for. It is left out; the others stand.
+    /// A resource with an unusable name, or one that was not requested. The other items remain valid.
     Misplaced(PathError),
 }
 
-/// What an answer says of one resource.
+/// What an answer says about one resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Where it is. A folder's if its properties say so, or else if its href ends with `/`.
+    /// Its path: a folder's if its properties say so, or otherwise if its href ends with `/`.
     pub path: RemotePath,
-    /// The outcome for the whole of it, where the answer is about what was done to it. In a `sync-collection` 404
-    /// means that it is gone, and 507 of the folder itself that the list goes on (RFC 6578 §3.6).
+    /// The status of the whole resource, if the answer has one. In a `sync-collection` report, 404 means deleted, and
+    /// 507 for the folder itself means that the list continues (RFC 6578 §3.6).
     pub status: Option<StatusCode>,
     /// The properties that it has.
     pub properties: Properties,
-    /// The properties that could not be had or set, but for those that it just does not have (404).
+    /// The properties that could not be read or set, except those that do not exist (404).
     pub refused: Vec<(QName, StatusCode)>,
-    /// The conditions that were not met. Where one response is about many resources, they stand with the first.
+    /// The conditions that were not met. If one `response` is about several resources, the first entry has them.
     pub conditions: Vec<UnmetCondition>,
-    /// What the server says about it in words.
+    /// The server's description.
     pub description: Option<String>,
 }
 
-/// What stands behind all entries.
+/// What follows all entries.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct End {
-    /// The state for the next `sync-collection` (RFC 6578 §6.4).
+    /// The sync token for the next `sync-collection` (RFC 6578 §6.4).
     pub sync_token: Option<String>,
-    /// What the server says in words.
+    /// The server's description.
     pub description: Option<String>,
 }
 
@@ -93,14 +91,14 @@ struct Response {
 
 #[derive(Debug, Default)]
 struct Propstat {
-    /// The properties before this part, to which to return if it is about those that are not there.
+    /// The properties before this `propstat`, which are restored if its status is an error.
     before: Properties,
     names: Vec<QName>,
     status: Option<StatusCode>,
 }
 
 impl Multistatus {
-    /// Begins to read an answer to a request for `asked`. What is not `asked` or below it is misplaced.
+    /// A parser for the answer to a request for `asked`. Anything else than `asked` and below is misplaced.
     pub fn new(asked: RemotePath) -> Self {
         let reading = Reading {
             asked,
@@ -114,14 +112,14 @@ impl Multistatus {
         Self { document: xml::Document::default(), reading, failed: None }
     }
 
-    /// The same for COPY and MOVE, whose answers speak of either place.
+    /// Also accepts paths below `destination`, for COPY and MOVE.
     #[must_use]
     pub fn or_below(mut self, destination: RemotePath) -> Self {
         self.reading.destination = Some(destination);
         self
     }
 
-    /// Takes the next bytes; what they complete. After an error there is no more to come.
+    /// Parses the next bytes and returns the items that they complete. Nothing follows an error.
     pub fn feed(&mut self, piece: &[u8]) -> impl Iterator<Item = Result<Item, XmlError>> + '_ {
         let mut failure = None;
         if self.failed.is_none()
@@ -133,7 +131,7 @@ impl Multistatus {
         self.reading.found.drain(..).map(Ok).chain(failure)
     }
 
-    /// All bytes are in: what stands behind the entries, or an error if some are missing.
+    /// Ends the input: returns what follows the entries, or an error if the answer is truncated.
     pub fn finish(self) -> Result<End, XmlError> {
         self.failed.map_or_else(|| self.document.finish(), Err)?;
         Ok(self.reading.end)
@@ -149,7 +147,7 @@ impl Reading {
     fn close_propstat(&mut self) {
         let response = &mut self.response;
         let propstat = mem::take(&mut response.propstat);
-        // Some servers leave out what can only be a success.
+        // Some servers omit the status of a success.
         let Some(status) = propstat.status.filter(|status| !status.is_success()) else { return };
         response.properties = propstat.before;
         if status != StatusCode::NOT_FOUND {
@@ -169,8 +167,8 @@ impl Reading {
         if response.hrefs.is_empty() {
             response.hrefs.push(String::new());
         }
-        // One status may be for many hrefs, but properties are for one (RFC 4918 §14.24). So is all that takes room,
-        // or else an answer of many hrefs and conditions would grow to their product.
+        // A status may apply to several hrefs, but properties belong to one (RFC 4918 §14.24). Everything else goes to
+        // the first href, too: otherwise memory would grow with the product of hrefs and conditions.
         for href in &response.hrefs {
             self.found.push(match self.place(href) {
                 Err(error) => Item::Misplaced(error),
@@ -219,7 +217,7 @@ impl Sink for Reading {
             _ => {}
         }
         self.trail.open(tag);
-        // An element takes room besides its names: an empty name must not be free.
+        // An element takes memory besides its name, so an empty name must count too.
         self.grow(namespace.len() + local.len() + 64)
     }
 
@@ -263,7 +261,7 @@ impl Sink for Reading {
     }
 }
 
-/// The status in a line such as `HTTP/1.1 200 OK`, however much of it there is; none if it is empty.
+/// Parses a status line such as `HTTP/1.1 200 OK`, or a part of it; none if it is empty.
 fn status(line: &str) -> Result<Option<StatusCode>, XmlProblem> {
     let code = line.split_whitespace().find_map(|word| (word.len() == 3).then(|| word.parse().ok())?);
     if code.is_none() && !line.is_empty() { Err(XmlProblem::Status(line.to_owned())) } else { Ok(code) }

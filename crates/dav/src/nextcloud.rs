@@ -1,18 +1,17 @@
-//! Where a Nextcloud keeps what is not a file.
+//! Paths on a Nextcloud that are not files.
 //!
-//! Its files are below `/remote.php/dav/files/USER/`, and beside that stand the folder that takes uploads in chunks,
-//! the endpoint that takes many files at once, and what it says of itself. The user's name in these paths is the
-//! account's, which need not be the one that logs in: so it is read off the path that the user of this program has
-//! given.
+//! Files lie below `/remote.php/dav/files/USER/`. Beside it are the folder for chunked uploads, the endpoint for bulk uploads
+//! and the capabilities document. USER is the account's name, which may differ from the login name, so it is taken from the
+//! path that the user of this program has given.
 
 use haul_http::Origin;
 
 use crate::path::{PathError, RemotePath};
 
-/// What every path of a Nextcloud or ownCloud has in it.
+/// The segment that every path of a Nextcloud or ownCloud contains.
 const ENTRANCE: &[u8] = b"remote.php";
 
-/// One user's files on a Nextcloud.
+/// The files of one user on a Nextcloud.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Nextcloud {
     /// `…/remote.php/dav/`.
@@ -22,7 +21,7 @@ pub(crate) struct Nextcloud {
 }
 
 impl Nextcloud {
-    /// The files that a path is among, if it looks like one on a Nextcloud.
+    /// The user's files that contain `path`, if it looks like a path on a Nextcloud.
     pub(crate) fn of(path: &RemotePath) -> Option<Self> {
         let segments: Vec<&[u8]> = path.segments().collect();
         let at = segments.iter().position(|segment| *segment == ENTRANCE)?;
@@ -37,13 +36,12 @@ impl Nextcloud {
         self.dav.join(b"uploads", true)?.join(&self.user, true)?.join(name.as_bytes(), true)
     }
 
-    /// What takes many files in one request.
+    /// The endpoint for bulk uploads.
     pub(crate) fn bulk(&self) -> Result<RemotePath, PathError> {
         self.dav.join(b"bulk", false)
     }
 
-    /// A file's path as the user has it, from which a header can be made: what is trimmed or cannot be in a JSON
-    /// document would come back as another.
+    /// A file's path relative to the user's files, for a header; none if trimming or JSON would change it.
     pub(crate) fn own_path(&self, path: &RemotePath) -> Option<String> {
         let own: Vec<u8> = path.relative_to(&self.files)?.flat_map(|name| [b"/", name].concat()).collect();
         let own = String::from_utf8(own).ok()?;
@@ -51,7 +49,7 @@ impl Nextcloud {
     }
 }
 
-/// Where a Nextcloud or ownCloud says what it can do, if the path is one of theirs.
+/// The URL of the capabilities document of a Nextcloud or ownCloud, if the path is on one.
 pub(crate) fn capabilities_url(origin: &Origin, path: &RemotePath) -> Option<String> {
     let segments: Vec<&[u8]> = path.segments().collect();
     let at = segments.iter().position(|segment| *segment == ENTRANCE)?;

@@ -1,16 +1,16 @@
-//! Where something lies on a server, and what it may be called here.
+//! Paths on a server, and their names on the local side.
 //!
-//! A server's hrefs become names of local files, so they are the way by which a hostile or broken server would
-//! write where it should not. A [`RemotePath`] is the proof that it cannot: it is made of whole segments, none of
-//! which is `.`, `..` or empty or has a `/` or NUL in it, and an href is accepted only below the folder that was
-//! asked for. What cannot be kept so is refused by name, alone, and the rest of a listing stands.
+//! A server's hrefs become names of local files, so a hostile or broken server could try to write outside the target. A
+//! [`RemotePath`] proves that it cannot: it consists of whole segments, none of which is `.`, `..` or empty or contains `/` or
+//! NUL, and an href is accepted only below the requested folder. An unusable name is rejected alone; the rest of the listing
+//! remains valid.
 //!
-//! Everything else a URL can carry is kept as it is, byte for byte: Latin-1 names of old servers, line feeds,
-//! escape sequences. They are harmless on a disk, and printing a path makes them harmless on a terminal.
+//! Everything else that a URL can carry is kept byte for byte: Latin-1 names of old servers, line feeds, escape sequences.
+//! They are harmless on a disk, and `Display` escapes them for a terminal.
 //!
-//! Two liberties are taken with what servers send. Empty segments are dropped (`/dav//a`), since many servers join
-//! paths carelessly; and the asked folder is found again whatever the case of its letters, because servers on
-//! file systems without case answer with their own spelling of it. Neither can lead outside.
+//! Two deviations are tolerated. Empty segments are dropped (`/dav//a`), because many servers join paths carelessly. And the
+//! requested folder matches in any case of its letters, because servers on case-insensitive file systems answer with their own
+//! spelling. Neither can lead outside.
 
 use std::{
     ffi::OsStr,
@@ -22,8 +22,8 @@ use std::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use unicode_normalization::UnicodeNormalization;
 
-/// What is written as `%XX` in a request's target: all that RFC 3986 §3.3 does not allow in a segment, and `;` and
-/// `+`, which some servers take for a parameter and a space.
+/// Characters written as `%XX` in a request target: all that RFC 3986 §3.3 does not allow in a segment, and `;` and
+/// `+`, which some servers read as a parameter and a space.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -41,60 +41,60 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-/// An absolute path on a server, decoded, and whether it is a folder's.
+/// An absolute, decoded path on a server, and whether it is a folder's.
 ///
-/// Two paths are equal if they name the same place in the same role; [`RemotePath::same_place`] leaves the role out.
-/// The order is that of the decoded bytes: a folder comes before what is in it.
+/// Paths of a file and of a folder differ; [`RemotePath::same_place`] ignores that. Paths are ordered by their decoded
+/// bytes, so a folder precedes its contents.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RemotePath {
-    /// Each segment with a `/` before it; nothing for the root.
+    /// Each segment with a preceding `/`; empty for the root.
     bytes: Vec<u8>,
     folder: bool,
 }
 
-/// Why a path cannot be used.
+/// A path that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the path `{}` {why}", path.escape_debug())]
 pub struct PathError {
-    /// The path as it was given, shortened if it is long.
+    /// The path as given, truncated if it is long.
     pub path: String,
-    /// What is wrong with it.
+    /// The problem.
     pub why: PathProblem,
 }
 
-/// What can be wrong with a path.
+/// A problem of a path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathProblem {
-    /// There is none.
-    #[error("is empty: the server did not say what it speaks of")]
+    /// The path is empty.
+    #[error("is empty; the answer names no resource")]
     Empty,
-    /// A URL of another scheme.
-    #[error("is not that of an http or https URL")]
+    /// A URL with another scheme.
+    #[error("does not belong to an http or https URL")]
     Scheme,
-    /// A `?` or `#` that is not encoded: no file's path has a query.
-    #[error("has a query or fragment: the server should have encoded its `?` or `#`")]
+    /// An unencoded `?` or `#`.
+    #[error("contains a query or fragment; a `?` or `#` in a name must be encoded")]
     Query,
     /// A segment `.` or `..`, in any spelling.
-    #[error("has a segment `.` or `..`, by which a server could write outside of the target folder: left out")]
+    #[error("contains a segment `.` or `..`, which could lead outside the target folder; skipped")]
     Dots,
     /// A `/` within a name.
-    #[error("has a `/` inside a name (`%2F`), which no file here can have: left out")]
+    #[error("contains a `/` within a name (`%2F`), which no local file can have; skipped")]
     Slash,
     /// A NUL within a name.
-    #[error("has a NUL byte in it, which no file can have: left out")]
+    #[error("contains a NUL byte, which no file name can have; skipped")]
     Nul,
-    /// A place that was not asked for.
-    #[error("is not below {0}, which was asked for: left out (is there a proxy that changes paths?)")]
+    /// A path that was not requested.
+    #[error("is not below {0}, which was requested; skipped (does a proxy rewrite paths?)")]
     Elsewhere(RemotePath),
-    /// A place further down, where only what is right below a folder was asked for.
-    #[error("is not right below {0}, whose listing has it: left out")]
+    /// A path further below, where only direct members were requested.
+    #[error("is not directly below {0}, whose listing contains it; skipped")]
     TooDeep(RemotePath),
-    /// No URL is that long.
+    /// The path is too long for a URL.
     #[error("is too long for a URL")]
     Long,
-    /// A local path that is not relative, or leads upwards.
-    #[error("is not a relative path below a folder")]
+    /// A local path that is absolute or leads upwards.
+    #[error("is not a relative path within the folder")]
     NotBelow,
 }
 
@@ -110,8 +110,7 @@ impl RemotePath {
         Self { bytes: Vec::new(), folder: true }
     }
 
-    /// The path of a URL, percent-encoded and absolute, as a user or a header gives it. A final `/` makes it a
-    /// folder's.
+    /// Parses the absolute, percent-encoded path of a URL. A final `/` means a folder.
     pub fn from_url_path(path: &str) -> Result<Self, PathError> {
         let fail = |why| PathError::new(path, why);
         if path.is_empty() {
@@ -130,9 +129,9 @@ impl RemotePath {
         Ok(place)
     }
 
-    /// The place that an href in an answer means (RFC 4918 §8.3), if it is `asked` or below it. An absolute URL's
-    /// host is left out: behind a proxy it is often another, and no request is ever sent there. A relative one is
-    /// below `asked`. A final `.` is the folder itself (RFC 3986 §5.2.4), which some servers call their root by.
+    /// Resolves an href in an answer (RFC 4918 §8.3), which must be `asked` or below. The host of an absolute URL is
+    /// ignored: behind a proxy it is often wrong, and no request is ever sent there. A relative href is below `asked`.
+    /// A final `.` means the folder itself (RFC 3986 §5.2.4); some servers name their root so.
     pub fn from_href(href: &str, asked: &Self) -> Result<Self, PathError> {
         let fail = |why| PathError::new(href, why);
         let href = href.strip_suffix('.').filter(|folder| folder.ends_with('/')).unwrap_or(href);
@@ -156,8 +155,8 @@ impl RemotePath {
         Self::from_url_path(path)?.below(asked).map_err(fail)
     }
 
-    /// Itself in `asked`'s spelling, if it is `asked` or below it. Servers that fold case, or normalise names, answer
-    /// with the spelling that they keep.
+    /// Replaces the leading part by `asked`, if they are equal or equivalent. Servers that ignore case or normalise
+    /// names answer with their own spelling.
     fn below(mut self, asked: &Self) -> Result<Self, PathProblem> {
         let length = asked.bytes.len();
         let begins = self.bytes.get(..length).is_some_and(|start| start.eq_ignore_ascii_case(&asked.bytes));
@@ -179,7 +178,7 @@ impl RemotePath {
         self.bytes.extend_from_slice(segment);
     }
 
-    /// What is called `name`, decoded, in this folder.
+    /// The member `name` (decoded) of this folder.
     pub fn join(&self, name: &[u8], folder: bool) -> Result<Self, PathError> {
         check(name).map_err(|why| PathError::new(&String::from_utf8_lossy(name), why))?;
         let mut place = self.clone();
@@ -188,7 +187,7 @@ impl RemotePath {
         Ok(place)
     }
 
-    /// What a local path, relative to a folder that corresponds to this one, is called on the server.
+    /// Appends a relative local path.
     pub fn join_local(&self, relative: &Path, folder: bool) -> Result<Self, PathError> {
         let mut place = self.clone();
         for component in relative.components() {
@@ -202,12 +201,12 @@ impl RemotePath {
         Ok(place)
     }
 
-    /// Where this belongs in the local folder `root` that corresponds to `base`: always in it, or nowhere.
+    /// The local path for this path, if the local folder `root` corresponds to `base`. Never outside `root`.
     pub fn to_local(&self, base: &Self, root: &Path) -> Option<PathBuf> {
         Some(self.relative_to(base)?.fold(root.to_owned(), |path, name| path.join(OsStr::from_bytes(name))))
     }
 
-    /// The names from `base` to here; none for `base` itself.
+    /// The names from `base` to here; empty for `base` itself, and `None` if this is not below `base`.
     pub fn relative_to(&self, base: &Self) -> Option<impl Iterator<Item = &[u8]>> {
         let rest = self.bytes.strip_prefix(base.bytes.as_slice())?;
         rest.first().is_none_or(|next| *next == b'/').then(|| segments(rest))
@@ -218,36 +217,36 @@ impl RemotePath {
         segments(&self.bytes)
     }
 
-    /// The last name, decoded; none for the root.
+    /// The last name, decoded; `None` for the root.
     pub fn name(&self) -> Option<&[u8]> {
         self.bytes.rsplit(|byte| *byte == b'/').next().filter(|name| !name.is_empty())
     }
 
-    /// The folder this is in; none for the root.
+    /// The parent folder; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         let end = self.bytes.iter().rposition(|byte| *byte == b'/')?;
         Some(Self { bytes: self.bytes[..end].to_vec(), folder: true })
     }
 
-    /// Whether it is a folder's, so that its URL ends with `/` (RFC 4918 §5.2).
+    /// Whether it is a folder's path, whose URL ends with `/` (RFC 4918 §5.2).
     pub fn is_folder(&self) -> bool {
         self.folder
     }
 
-    /// The same place as a folder, or as a file.
+    /// The same path as a folder's or a file's.
     #[must_use]
     pub fn as_folder(mut self, folder: bool) -> Self {
         self.folder = folder || self.bytes.is_empty();
         self
     }
 
-    /// Whether both name one place, whatever they take it for.
+    /// Whether both are equal, a file's or a folder's.
     pub fn same_place(&self, other: &Self) -> bool {
         self.bytes == other.bytes
     }
 
-    /// Decoded, as programs want it: nothing is escaped, and what is not UTF-8 is replaced. For people, and terminals,
-    /// there is the path's `Display`.
+    /// Decoded text for programs: nothing is escaped, and bytes that are not UTF-8 are replaced. For terminals use
+    /// `Display`.
     pub fn decoded(&self) -> String {
         let mut text = String::from_utf8_lossy(&self.bytes).into_owned();
         if self.folder {
@@ -256,7 +255,7 @@ impl RemotePath {
         text
     }
 
-    /// The target of a request for it: absolute and percent-encoded.
+    /// The request target: absolute and percent-encoded.
     pub fn target(&self) -> String {
         let mut target = String::with_capacity(self.bytes.len() + 1);
         for segment in self.segments() {
@@ -270,7 +269,7 @@ impl RemotePath {
     }
 }
 
-/// Decoded, with what a terminal would obey escaped.
+/// Decoded, with control characters escaped.
 impl fmt::Display for RemotePath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         terminal_safe(&self.bytes).fmt(f)?;
@@ -284,7 +283,7 @@ impl fmt::Debug for RemotePath {
     }
 }
 
-/// Whether two names differ at most in case and in Unicode form.
+/// Whether two names differ at most in case and Unicode form.
 fn are_equivalent(one: &[u8], other: &[u8]) -> bool {
     let fold = |text: &str| text.nfd().flat_map(char::to_lowercase).nfc().collect::<String>();
     match (str::from_utf8(one), str::from_utf8(other)) {
@@ -293,8 +292,8 @@ fn are_equivalent(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// A name, or any other text from a server, as a terminal may show it. Control characters (C0 and C1), and characters
-/// that are invisible or change the direction of writing, are escaped: with those, one name can look like another.
+/// Escapes text from a server for a terminal: control characters (C0 and C1), and invisible characters or those that
+/// change the writing direction, with which one name can imitate another.
 pub fn terminal_safe(bytes: &[u8]) -> impl fmt::Display {
     fmt::from_fn(|f| {
         use fmt::Write;
@@ -306,8 +305,8 @@ pub fn terminal_safe(bytes: &[u8]) -> impl fmt::Display {
     })
 }
 
-/// Whether a character has no shape of its own: Unicode's format characters (general category Cf) as far as they occur
-/// outside of one script, its line and paragraph separators, and letters that are blank.
+/// Whether a character is invisible: Unicode's format characters (category Cf) unless specific to a script, its line
+/// and paragraph separators, and blank letters.
 fn is_invisible(char: char) -> bool {
     matches!(
         char,

@@ -1,4 +1,4 @@
-//! Why a server refuses, in the words that RFC 4918 §16 and its extensions give it.
+//! The precondition and postcondition codes of error responses (RFC 4918 §16 and its extensions).
 
 use crate::{
     qnames::{Element, ElementPath},
@@ -10,18 +10,18 @@ use crate::{
 pub struct UnmetCondition {
     /// Which one.
     pub code: ConditionCode,
-    /// The hrefs of what stands in the way, where the server says (the roots of locks, above all).
+    /// The hrefs that the server names, such as the roots of conflicting locks.
     pub hrefs: Vec<String>,
 }
 
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $code:ident = $local:literal),+ $(,)?) => {
-        /// A condition's code.
+        /// The code of a precondition or postcondition.
         #[derive(Debug, Clone, PartialEq, Eq)]
         #[non_exhaustive]
         pub enum ConditionCode {
             $($(#[doc = $doc])+ $code,)+
-            /// Any other, by its element's name.
+            /// Any other, by the name of its element.
             Other(String),
         }
 
@@ -37,25 +37,25 @@ macro_rules! codes {
 }
 
 codes! {
-    /// The lock whose token was sent does not cover this (RFC 4918 §16).
+    /// The lock token does not belong to this resource (RFC 4918 §16).
     LockTokenMatchesRequestUri = "lock-token-matches-request-uri",
-    /// A lock's token must be sent, and was not (RFC 4918 §16).
+    /// A lock token is required and was not submitted (RFC 4918 §16).
     LockTokenSubmitted = "lock-token-submitted",
-    /// Somebody's lock is in the way (RFC 4918 §16).
+    /// There is a conflicting lock (RFC 4918 §16).
     NoConflictingLock = "no-conflicting-lock",
     /// Live properties could not be kept by COPY or MOVE (RFC 4918 §16).
     PreservedLiveProperties = "preserved-live-properties",
-    /// No listing of a whole tree at once (RFC 4918 §16).
+    /// PROPFIND with infinite depth is not allowed (RFC 4918 §16).
     PropfindFiniteDepth = "propfind-finite-depth",
-    /// A property that only the server sets (RFC 4918 §16).
+    /// Only the server sets this property (RFC 4918 §16).
     CannotModifyProtectedProperty = "cannot-modify-protected-property",
     /// The user's quota is used up (RFC 4331 §6).
     QuotaNotExceeded = "quota-not-exceeded",
     /// The disk is full (RFC 4331 §6).
     SufficientDiskSpace = "sufficient-disk-space",
-    /// The sync token is too old or another folder's (RFC 6578 §3.2): begin anew without one.
+    /// The sync token is too old or belongs to another folder (RFC 6578 §3.2): start again without one.
     ValidSyncToken = "valid-sync-token",
-    /// More results than the server gives at once (RFC 5323 §5.17.2, RFC 6578 §3.6).
+    /// The server truncated the result (RFC 5323 §5.17.2, RFC 6578 §3.6).
     NumberOfMatchesWithinLimits = "number-of-matches-within-limits",
 }
 
@@ -65,18 +65,17 @@ impl UnmetCondition {
     }
 }
 
-/// The body of a refusal: conditions, and what the server says in words.
+/// The body of an error response: condition codes and a message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ErrorBody {
     /// The conditions that were not met.
     pub conditions: Vec<UnmetCondition>,
-    /// The server's message, if it has one (sabre/dav's, hence ownCloud's and Nextcloud's, and mod_dav's).
+    /// The server's message (sent by sabre/dav, so by ownCloud and Nextcloud, and by mod_dav).
     pub message: Option<String>,
 }
 
 impl ErrorBody {
-    /// The refusal in the body of an answer. Many servers send a page for people instead: then there is nothing in
-    /// it.
+    /// Reads a response body. Many servers send HTML instead, which results in an empty value.
     pub fn read(body: &[u8]) -> Self {
         xml::read(body, Reading::default()).map(|reading| reading.refusal).unwrap_or_default()
     }

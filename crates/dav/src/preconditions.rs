@@ -1,8 +1,8 @@
-//! What must be true for a request to take effect.
+//! Conditions under which a request takes effect.
 //!
-//! Two headers say so. `If-Match` and `If-None-Match` (RFC 9110 §13.1) are about the state of what is written: they
-//! keep somebody else's newer version from being overwritten unseen. `If` (RFC 4918 §10.4) names the locks that one
-//! holds; without it one's own lock keeps one out.
+//! `If-Match` and `If-None-Match` (RFC 9110 §13.1) are about the version of the resource: they keep a newer version of
+//! somebody else's from being overwritten. `If` (RFC 4918 §10.4) presents lock tokens: without it, one's own lock refuses
+//! one's own request.
 
 use std::fmt::Write;
 
@@ -11,28 +11,29 @@ use http::{HeaderMap, HeaderName, HeaderValue, header};
 
 use crate::{etag::ETag, lock_token::LockToken, path::RemotePath};
 
-/// What must be true of the resource that a request writes.
+/// The precondition of a request on the resource that it writes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Precondition {
     /// Nothing.
     #[default]
     None,
-    /// There is none yet.
+    /// The resource does not exist (`If-None-Match: *`).
     Absent,
-    /// There is one, in whatever state.
+    /// The resource exists, in any version (`If-Match: *`).
     Present,
-    /// It is still in this state. A weak tag would never match (RFC 9110 §13.1.1): it guards nothing.
+    /// The resource still has this entity tag (`If-Match`). A weak tag sends no header, because it would never match
+    /// (RFC 9110 §13.1.1).
     Unchanged(ETag),
 }
 
 impl Precondition {
-    /// The guard for what a listing says of a state. For want of a strong tag there is none: `If-Unmodified-Since`
-    /// would be one, but Apache compares it with the present time when a file is written, and refuses.
+    /// The precondition for a version in a listing; none without a strong tag. `If-Unmodified-Since` is no substitute:
+    /// Apache compares it with the present time when it writes a file, and refuses.
     pub fn of(etag: Option<&ETag>) -> Self {
         etag.filter(|tag| !tag.is_weak()).map_or(Self::None, |tag| Self::Unchanged(tag.clone()))
     }
 
-    /// Adds the header that says so, if there is one.
+    /// Adds the header, if there is one.
     pub fn apply(&self, headers: &mut HeaderMap) {
         match self {
             Self::Unchanged(tag) if !tag.is_weak() => insert(headers, header::IF_MATCH, &tag.to_string()),
@@ -43,10 +44,10 @@ impl Precondition {
     }
 }
 
-/// The locks that are held, and the states that must hold with them: the header `If`.
+/// The header `If`: lock tokens to present, and entity tags that must match.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct If {
-    /// Places, and what is claimed of each: all of it must be true of at least one place.
+    /// Paths, each with its conditions. The header holds if all conditions of at least one path do.
     claims: Vec<(RemotePath, Vec<Claim>)>,
 }
 
@@ -57,13 +58,13 @@ enum Claim {
 }
 
 impl If {
-    /// Also claims the lock on `place`.
+    /// Also presents the token of the lock on `place`.
     #[must_use]
     pub fn locked(self, place: &RemotePath, token: LockToken) -> Self {
         self.claim(place, Claim::Locked(token))
     }
 
-    /// Also claims that `place` is in this state.
+    /// Also requires that `place` has this entity tag.
     #[must_use]
     pub fn unchanged(self, place: &RemotePath, tag: ETag) -> Self {
         self.claim(place, Claim::State(tag))
@@ -77,8 +78,8 @@ impl If {
         self
     }
 
-    /// Adds the header to a request for `target`, unless nothing is claimed. What is claimed of the target alone
-    /// needs no URL, which all servers understand; else every list has one, since the two kinds do not mix.
+    /// Adds the header to a request for `target`, unless it is empty. If all conditions are about the target, they need
+    /// no URL, which every server understands; otherwise each list has one, because the two forms cannot be mixed.
     pub fn apply(&self, headers: &mut HeaderMap, origin: &Origin, target: &RemotePath) {
         let alone = self.claims.iter().all(|(place, _)| place.same_place(target));
         let mut value = String::new();
@@ -102,7 +103,7 @@ impl If {
     }
 }
 
-/// Tags, tokens and targets are made of what a header may hold.
+/// Tags, tokens and targets consist of characters that a header may hold.
 fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
         headers.insert(name, value);

@@ -1,7 +1,7 @@
-//! What a server tells of one file or folder.
+//! Properties of files and folders.
 //!
-//! A property that is missing, empty or unreadable is not there: servers differ too much for one odd date to cost
-//! a listing. Only what is asked for by [`crate::Wanted`] is read.
+//! A property that is missing, empty or unreadable is `None`: servers differ too much for one odd date to fail a whole
+//! listing. Only the properties in [`crate::Wanted`] are parsed.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,14 +13,14 @@ use crate::{
     xml::{self, Sink, XmlError, XmlProblem},
 };
 
-/// The properties of one resource, as far as it has them.
+/// The properties of one resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Properties {
-    /// Whether it is a folder (`resourcetype`); `None` if the server did not say.
+    /// Whether it is a folder (`resourcetype`); `None` if unknown.
     pub collection: Option<bool>,
     /// Its length in bytes.
     pub length: Option<u64>,
-    /// When it was last changed.
+    /// Time of the last change.
     pub modified: Option<SystemTime>,
     /// When it was created.
     pub created: Option<SystemTime>,
@@ -28,49 +28,49 @@ pub struct Properties {
     pub etag: Option<ETag>,
     /// Its media type.
     pub content_type: Option<String>,
-    /// How many more bytes fit in (RFC 4331 §3).
+    /// Available bytes (RFC 4331 §3).
     pub quota_available: Option<u64>,
-    /// How many bytes are in (RFC 4331 §4).
+    /// Used bytes (RFC 4331 §4).
     pub quota_used: Option<u64>,
     /// The locks on it.
     pub locks: Vec<ActiveLock>,
-    /// Which locks it can have.
+    /// The kinds of locks that it supports.
     pub lockable: Lockable,
-    /// Digests of its content, as ownCloud and Nextcloud keep them: `SHA1:da39a3ee…`, one each.
+    /// Digests of its content from ownCloud and Nextcloud, each as `SHA1:da39a3ee…`.
     pub checksums: Vec<String>,
-    /// Apache's flag for a program.
+    /// Apache's `executable` property.
     pub executable: Option<bool>,
-    /// What the Windows redirector keeps.
+    /// Properties of the Windows redirector.
     pub windows: Windows,
-    /// The state of a folder for a later `sync-collection` (RFC 6578 §4).
+    /// The folder's sync token (RFC 6578 §4).
     pub sync_token: Option<String>,
-    /// Whether it answers the report `sync-collection` (`supported-report-set`, RFC 3253 §3.1.5).
+    /// Whether it supports the report `sync-collection` (`supported-report-set`, RFC 3253 §3.1.5).
     pub syncs: bool,
 }
 
 /// A lock that somebody holds (RFC 4918 §14.1).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ActiveLock {
-    /// The token; servers may hide it from others than its owner.
+    /// The token; servers may hide it from other users.
     pub token: Option<LockToken>,
-    /// Who, in their client's words.
+    /// The owner, as the client that locked it calls them.
     pub owner: Option<String>,
-    /// Whether others may hold one too.
+    /// Whether it is a shared lock.
     pub shared: bool,
-    /// Whether it holds for all that is in the folder.
+    /// Whether it covers the contents of the folder.
     pub infinite_depth: bool,
-    /// How long it lasts from when the server said so; `None` if it does not end by itself or is not told.
+    /// Time to its end, as of the answer; `None` if it does not expire or the server does not say.
     pub timeout: Option<Duration>,
     /// The href of what was locked.
     pub root: Option<String>,
 }
 
-/// Which write locks are offered (`supportedlock`, RFC 4918 §15.10).
+/// The supported write locks (`supportedlock`, RFC 4918 §15.10).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Lockable {
-    /// A lock for one alone.
+    /// Exclusive locks.
     pub exclusive: bool,
-    /// A lock for several at once.
+    /// Shared locks.
     pub shared: bool,
 }
 
@@ -81,7 +81,7 @@ pub struct Windows {
     pub created: Option<SystemTime>,
     /// When it was last read.
     pub accessed: Option<SystemTime>,
-    /// When it was last changed.
+    /// Time of the last change.
     pub modified: Option<SystemTime>,
     /// Its attributes, as in `FILE_ATTRIBUTE_…`.
     pub attributes: Option<u32>,
@@ -93,7 +93,7 @@ impl Properties {
         Ok(xml::read(body, Lone::default())?.properties)
     }
 
-    /// An element below `prop` begins; its ancestors there, outermost first.
+    /// Called for the start of an element below `prop`; `within` are its ancestors there, outermost first.
     pub(crate) fn open(&mut self, within: &[Element], tag: Element) {
         match (within, tag) {
             ([], Element::ResourceType) => self.collection = Some(false),
@@ -117,7 +117,7 @@ impl Properties {
         }
     }
 
-    /// An element below `prop` ends; its place there, outermost first, and its text.
+    /// Called for the end of an element below `prop`; `place` is its path there, outermost first.
     pub(crate) fn close(&mut self, place: &[Element], text: &str) {
         if text.is_empty() {
             return;
@@ -128,11 +128,11 @@ impl Properties {
             [Element::Created] => self.created = date::parse(text),
             [Element::Validator] => self.etag = ETag::parse(text),
             [Element::ContentType] => self.content_type = Some(text.to_owned()),
-            // ownCloud says -1 to -3 where it does not know or there is no limit.
+            // ownCloud says -1 to -3 if it is unknown or unlimited.
             [Element::QuotaAvailable] => self.quota_available = text.parse().ok(),
             [Element::QuotaUsed] => self.quota_used = text.parse().ok(),
             [Element::SyncToken] => self.sync_token = Some(text.to_owned()),
-            // Nextcloud writes several into one element.
+            // Nextcloud puts several into one element.
             [Element::Checksums, Element::Checksum] => {
                 self.checksums.extend(text.split_whitespace().map(str::to_owned));
             }
@@ -164,15 +164,15 @@ impl ActiveLock {
     }
 }
 
-/// A `TimeType` (RFC 4918 §10.7): a time, or none for one that does not end.
+/// Parses a `TimeType` (RFC 4918 §10.7); none if it is infinite.
 fn timeout(text: &str) -> Option<Duration> {
     let (unit, seconds) = text.split_at_checked("Second-".len())?;
     let seconds: u64 = seconds.parse().ok().filter(|_| unit.eq_ignore_ascii_case("Second-"))?;
-    // RFC 4918 bounds it so; servers that do not mean "never" by more.
+    // The limit of RFC 4918; servers mean "never" by more.
     Some(Duration::from_secs(seconds.min(u64::from(u32::MAX))))
 }
 
-/// Reads a document that is one `prop`.
+/// Parses a document whose root is `prop`.
 #[derive(Default)]
 struct Lone {
     trail: ElementPath,

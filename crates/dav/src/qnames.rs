@@ -1,4 +1,4 @@
-//! The elements that mean something here.
+//! The XML elements that this client knows.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ const MICROSOFT: &str = "urn:schemas-microsoft-com:";
 const OWNCLOUD: &str = "http://owncloud.org/ns";
 const SABRE: &str = "http://sabredav.org/ns";
 
-/// The two parts of an element's name.
+/// A qualified XML name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct QName {
     /// Its namespace; empty if it has none.
@@ -22,7 +22,7 @@ pub struct QName {
 
 macro_rules! tags {
     ($($tag:ident = $namespace:ident $local:literal),+ $(,)?) => {
-        /// An element, if it is a known one.
+        /// A known element.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Element {
             $($tag,)+
@@ -30,7 +30,7 @@ macro_rules! tags {
         }
 
         impl Element {
-            /// The element of this name. `DAV:` is taken in any case, as some servers write it small.
+            /// The element of this name. The case of the namespace is ignored, since some servers write `dav:`.
             pub(crate) fn of(namespace: &str, local: &str) -> Self {
                 $(if local == $local && namespace.eq_ignore_ascii_case($namespace) {
                     return Self::$tag;
@@ -106,7 +106,7 @@ tags! {
 }
 
 impl QName {
-    /// The name of an element; of a known one without a copy.
+    /// The name of an element, without a copy if it is known.
     pub(crate) fn new(tag: Element, namespace: &str, local: &str) -> Self {
         if tag == Element::Other {
             Self { namespace: namespace.to_owned().into(), local: local.to_owned().into() }
@@ -117,7 +117,7 @@ impl QName {
     }
 }
 
-/// Where a reader is in a document, and the text of the innermost element that has any worth reading.
+/// The path from the root to the current element, and the text of the innermost element.
 #[derive(Debug, Default)]
 pub(crate) struct ElementPath {
     pub(crate) path: Vec<Element>,
@@ -132,7 +132,7 @@ impl ElementPath {
         self.path.push(tag);
     }
 
-    /// Keeps the text if somebody will ask for it.
+    /// Keeps the text of elements whose text is used.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), XmlProblem> {
         if self.in_owner() || self.path.last().is_some_and(|tag| tag.has_text()) {
             self.text.push_str(text);
@@ -147,7 +147,7 @@ impl ElementPath {
         }
     }
 
-    /// A lock's owner may be any XML (RFC 4918 §14.17): all text in it is one text.
+    /// A lock's owner may be any XML (RFC 4918 §14.17), whose text is concatenated.
     fn in_owner(&self) -> bool {
         self.path.contains(&Element::Owner)
     }

@@ -1,7 +1,7 @@
-//! WebDAV's requests (RFC 4918 §9, RFC 6578 §3), ready to be sent but for credentials.
+//! Builds WebDAV requests (RFC 4918 §9, RFC 6578 §3), complete but for credentials.
 //!
-//! Properties are asked for by name. To ask for all of them costs some servers a database query or a digest per
-//! file, and a client has no use for what it does not know.
+//! Properties are requested by name. `allprop` costs some servers a database query or a digest per file, and most of it would
+//! be ignored.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ use crate::{
     qnames::Element,
 };
 
-/// How far below a folder a request reaches (RFC 4918 §10.2).
+/// The header `Depth` (RFC 4918 §10.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Depth {
     /// The resource itself.
     Zero,
-    /// And what is directly in it.
+    /// The folder and its direct members.
     One,
-    /// And all that is below. Many servers refuse it to PROPFIND.
+    /// The folder and everything below. Many servers refuse this for PROPFIND.
     Infinity,
 }
 
@@ -40,19 +40,19 @@ impl Depth {
     }
 }
 
-/// The properties to ask for.
+/// The properties to request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Wanted(&'static [Element]);
 
 impl Wanted {
-    /// What a list, a copy and a mirror need: kind, length, time and entity tag. Cheap for every server.
+    /// For listings, copies and mirrors: kind, length, time and entity tag. Cheap for every server.
     pub const LISTING: Self = Self(&[Element::ResourceType, Element::Length, Element::Modified, Element::Validator]);
-    /// The same, and the digests that a server of the ownCloud family keeps.
+    /// The same, and ownCloud's digests.
     pub const DIGESTS: Self =
         Self(&[Element::ResourceType, Element::Length, Element::Modified, Element::Validator, Element::Checksums]);
     /// Entity tags alone.
     pub(crate) const ETAGS: Self = Self(&[Element::Validator]);
-    /// What a list needs, and the state of the folder for a later [`crate::Dav::changes`], if it has that.
+    /// The same as [`Self::LISTING`], and the sync token for a later [`crate::Dav::changes`].
     pub const STATE: Self = Self(&[
         Element::ResourceType,
         Element::Length,
@@ -61,9 +61,9 @@ impl Wanted {
         Element::ReportSet,
         Element::SyncToken,
     ]);
-    /// Who holds which locks. Not among the others, since Apache looks into its lock database for every file.
+    /// Active locks. Separate from the others, because Apache searches its lock database for each file.
     pub const LOCKS: Self = Self(&[Element::LockDiscovery]);
-    /// What a folder can do.
+    /// The capabilities of a folder.
     pub const CAPABILITIES: Self = Self(&[
         Element::ResourceType,
         Element::Validator,
@@ -73,7 +73,7 @@ impl Wanted {
         Element::QuotaAvailable,
         Element::QuotaUsed,
     ]);
-    /// All that is known here of one resource.
+    /// Every known property of one resource.
     pub const DETAILS: Self = Self(&[
         Element::ResourceType,
         Element::Length,
@@ -98,13 +98,13 @@ impl Wanted {
     }
 }
 
-/// A property to set. Windows' times are not among them: Apache keeps a `Win32LastModifiedTime` beside the file and goes
-/// on listing the time of the upload, rclone refuses it, and nginx has no PROPPATCH.
+/// A property to set. Windows' times are not supported: Apache stores a `Win32LastModifiedTime` but still lists the
+/// time of the upload, rclone refuses it, and nginx has no PROPPATCH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Setting {
-    /// Its attributes, as Windows keeps them (`Win32FileAttributes`).
+    /// Windows file attributes (`Win32FileAttributes`).
     Attributes(u32),
-    /// Whether it is a program, as Apache keeps it.
+    /// Apache's `executable`.
     Executable(bool),
 }
 
@@ -125,7 +125,7 @@ impl Setting {
     }
 }
 
-/// Makes the requests to one server.
+/// Builds the requests to one server.
 #[derive(Debug, Clone)]
 pub struct Requests {
     origin: Origin,
@@ -135,12 +135,12 @@ pub struct Requests {
 pub(crate) type Made = Result<Request<Bytes>, PathError>;
 
 impl Requests {
-    /// The requests to this server.
+    /// A builder for requests to this server.
     pub fn to(origin: Origin) -> Self {
         Self { origin }
     }
 
-    /// Whom they are to.
+    /// The server.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
@@ -148,11 +148,11 @@ impl Requests {
     /// The URL of a path.
     pub fn url(&self, path: &RemotePath) -> Result<Uri, PathError> {
         let url = format!("{}{}", self.origin, path.target());
-        // The only thing that can be wrong with it by now.
+        // Nothing else can be wrong with it here.
         url.parse().map_err(|_| PathError { path: path.to_string().chars().take(80).collect(), why: PathProblem::Long })
     }
 
-    /// A request with no header and an empty body: OPTIONS, GET, HEAD as they are, PUT by exchanging the body.
+    /// A request without headers and with an empty body.
     pub fn plain(&self, method: Method, path: &RemotePath) -> Made {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = self.url(path)?;
@@ -172,7 +172,7 @@ impl Requests {
         Ok(request)
     }
 
-    /// PUT: the body is for the caller to exchange.
+    /// PUT, with an empty body that the caller replaces.
     pub fn put(&self, path: &RemotePath, precondition: &Precondition, locks: &If) -> Made {
         let mut request = self.plain(Method::PUT, path)?;
         precondition.apply(request.headers_mut());
@@ -180,7 +180,7 @@ impl Requests {
         Ok(request)
     }
 
-    /// DELETE, of a folder with all that is in it (RFC 4918 §9.6).
+    /// DELETE, for a folder with its contents (RFC 4918 §9.6).
     pub fn delete(&self, path: &RemotePath, precondition: &Precondition, locks: &If) -> Made {
         let mut request = self.plain(Method::DELETE, path)?;
         precondition.apply(request.headers_mut());
@@ -188,7 +188,7 @@ impl Requests {
         Ok(request)
     }
 
-    /// MKCOL (RFC 4918 §9.3). Its parent must be there; if the folder is, the answer is 405.
+    /// MKCOL (RFC 4918 §9.3). The parent must exist; if the folder exists already, the answer is 405.
     pub fn mkcol(&self, path: &RemotePath, locks: &If) -> Made {
         let path = path.clone().as_folder(true);
         let mut request = self.extended("MKCOL", &path)?;
@@ -196,16 +196,16 @@ impl Requests {
         Ok(request)
     }
 
-    /// COPY (RFC 4918 §9.8), of a folder with what is in it or as an empty one (depth 0).
+    /// COPY (RFC 4918 §9.8), for a folder with its contents or, at depth 0, without.
     pub fn copy(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, depth: Depth, locks: &If) -> Made {
         let mut request = self.transfer("COPY", from, to, overwrite, locks)?;
-        // Of a folder, one level alone is not offered (RFC 4918 §9.8.3).
+        // COPY allows only depth 0 and infinity (RFC 4918 §9.8.3).
         let depth = if depth == Depth::Zero { depth } else { Depth::Infinity };
         set(&mut request, "depth", depth.value());
         Ok(request)
     }
 
-    /// MOVE (RFC 4918 §9.9), of a folder always with what is in it.
+    /// MOVE (RFC 4918 §9.9), for a folder with its contents.
     pub fn rename(&self, from: &RemotePath, to: &RemotePath, overwrite: bool, locks: &If) -> Made {
         self.transfer("MOVE", from, to, overwrite, locks)
     }
@@ -222,14 +222,14 @@ impl Requests {
     pub fn propfind(&self, path: &RemotePath, depth: Depth, wanted: Wanted) -> Made {
         let mut request = self.with_body("PROPFIND", path, document(Element::Propfind, &wanted.prop()))?;
         set(&mut request, "depth", depth.value());
-        // What is said of one resource is short enough.
+        // The answer about a single resource is short enough.
         if depth != Depth::Zero {
             set(&mut request, "accept-encoding", ACCEPTED);
         }
         Ok(request)
     }
 
-    /// PROPPATCH (RFC 4918 §9.2): all of the settings take effect, or none.
+    /// PROPPATCH (RFC 4918 §9.2), which is atomic.
     pub fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Made {
         let settings: String = settings.iter().map(|setting| setting.element()).collect();
         let body = document(Element::Update, &element(Element::Set, &element(Element::Prop, &settings)));
@@ -238,8 +238,8 @@ impl Requests {
         Ok(request)
     }
 
-    /// LOCK for one alone (RFC 4918 §9.10): nobody else may write it. `owner` is what others are told in the way
-    /// of a name. A folder is locked with all that is in it.
+    /// LOCK for an exclusive write lock (RFC 4918 §9.10). Other clients see `owner`. A folder is locked with its
+    /// contents.
     pub fn lock(&self, path: &RemotePath, owner: &str, lasting: Duration) -> Made {
         let scope = element(Element::LockScope, &element(Element::Exclusive, ""));
         let kind = element(Element::LockType, &element(Element::Write, ""));
@@ -251,7 +251,7 @@ impl Requests {
         Ok(request)
     }
 
-    /// LOCK anew for longer (RFC 4918 §9.10.2). 412 means that the lock is lost.
+    /// LOCK to refresh (RFC 4918 §9.10.2). 412 means that the lock is lost.
     pub fn refresh(&self, path: &RemotePath, token: &LockToken, lasting: Duration) -> Made {
         let mut request = self.extended("LOCK", path)?;
         If::default().locked(path, token.clone()).apply(request.headers_mut(), &self.origin, path);
@@ -266,8 +266,8 @@ impl Requests {
         Ok(request)
     }
 
-    /// REPORT `sync-collection` (RFC 6578 §3.2): what changed in the folder since `token`, or all that is in it.
-    /// `limit` is a wish.
+    /// REPORT `sync-collection` (RFC 6578 §3.2): the changes since `token`, or without it all members. Servers may
+    /// ignore `limit`.
     pub fn sync_collection(
         &self,
         path: &RemotePath,
@@ -281,31 +281,31 @@ impl Requests {
         let limit = limit.map(|most| element(Element::Limit, &element(Element::Results, &most.to_string())));
         let inner = [token, element(Element::SyncLevel, level), limit.unwrap_or_default(), wanted.prop()].concat();
         let mut request = self.with_body("REPORT", path, document(Element::SyncCollection, &inner))?;
-        // How far it reaches is said by the level (RFC 6578 §3.2).
+        // `sync-level` holds the depth of the report (RFC 6578 §3.2).
         set(&mut request, "depth", Depth::Zero.value());
         set(&mut request, "accept-encoding", ACCEPTED);
         Ok(request)
     }
 }
 
-/// Sets a header to a value made of visible ASCII.
+/// Sets a header; the value is visible ASCII.
 fn set(request: &mut Request<Bytes>, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         request.headers_mut().insert(HeaderName::from_static(name), value);
     }
 }
 
-/// RFC 4918 §10.7. Whole seconds, at least one.
+/// A `TimeType` (RFC 4918 §10.7), at least one second.
 fn timeout(lasting: Duration) -> String {
     format!("Second-{}", lasting.as_secs().clamp(1, u64::from(u32::MAX)))
 }
 
-/// Without the characters that XML cannot hold (XML 1.0 §2.2).
+/// Removes characters that XML does not allow (XML 1.0 §2.2).
 fn printable(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).collect()
 }
 
-/// The element, with `inner` as it is.
+/// An element with the markup `inner`.
 fn element(tag: Element, inner: &str) -> String {
     let (namespace, local) = tag.name();
     let prefix = prefix(namespace);
@@ -316,7 +316,7 @@ fn element(tag: Element, inner: &str) -> String {
     }
 }
 
-/// The document with this root, and the namespaces that it uses declared.
+/// A document with this root, which declares the namespaces that it uses.
 fn document(root: Element, inner: &str) -> String {
     let (namespace, local) = root.name();
     let root = format!("{}:{local}", prefix(namespace));

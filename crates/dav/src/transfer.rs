@@ -285,7 +285,8 @@ impl Summary {
 }
 
 /// What to do about a thing of another kind that has the name.
-const REMEDY: &str = "delete or rename one of them, or let sync --delete replace it (without filters and --max-delete)";
+const REMEDY: &str =
+    "delete or rename one of them, or let `sync --delete` replace it (without filters and `--max-delete`)";
 
 /// A time in whole seconds, which is what servers tell.
 fn seconds(time: SystemTime) -> u64 {

@@ -1,14 +1,13 @@
-//! XML as it comes in: bytes in pieces of any size go in, elements and text come out.
+//! An incremental XML parser: bytes in pieces of any size go in, elements and text come out.
 //!
-//! quick-xml reads a whole document or waits for a reader; a body that arrives is neither. So each piece is read
-//! as far as it goes: quick-xml says where it came upon the end within a tag, and from there on the bytes are kept
-//! until more have come. Nothing else is kept but the names of the open elements, so memory does not grow with the
-//! document, and the result does not depend on how it was cut.
+//! quick-xml parses a whole document or blocks on a reader; a body that arrives piece by piece is neither. So each piece is
+//! parsed as far as possible: quick-xml says where the input ended within a tag, and the bytes from there are kept until more
+//! arrive. Nothing else is kept but the names of open elements, so memory does not grow with the document, and the result does
+//! not depend on where it was cut.
 //!
-//! What is sent here may be an attack. There are no document types, hence no entities but XML's own five (RFC 4918
-//! §20.6); elements nest no deeper than [`DEEPEST`], a tag is no longer than [`LONGEST`], and a document that ends
-//! before its root does is an error. Only UTF-8 is read: RFC 4918 §19 asks clients for UTF-16 too, but no server is
-//! known that sends it, and a decoder nobody needs is a risk.
+//! The input may be hostile. Document types are refused, so there are no entities but XML's own five (RFC 4918 §20.6);
+//! elements nest no deeper than [`DEEPEST`], a tag is no longer than [`LONGEST`], and a document that ends before its root
+//! does is an error. Only UTF-8 is supported: RFC 4918 §19 asks clients for UTF-16 too, but no known server sends it.
 
 use std::borrow::Cow;
 
@@ -19,18 +18,18 @@ use quick_xml::{
     name::{NamespaceResolver, ResolveResult},
 };
 
-/// Elements within elements. A lock's owner may hold any XML, but not any depth.
+/// Maximum nesting of elements.
 const DEEPEST: usize = 64;
-/// Bytes in a tag, a comment, a CDATA section or a value.
+/// Maximum length of a tag, comment, CDATA section or value in bytes.
 pub(crate) const LONGEST: usize = 64 * 1024;
-/// Bytes in an element's name.
+/// Maximum length of an element's name in bytes.
 const LONGEST_NAME: usize = 1024;
 
 /// Where and why a document could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the server's XML is wrong at byte {at}: {problem}")]
+#[error("invalid XML at byte {at}: {problem}")]
 pub struct XmlError {
-    /// The byte, from 0, at which the piece begins that is wrong.
+    /// The offset of the wrong part in bytes, from 0.
     pub at: u64,
     /// What is wrong with it.
     pub problem: XmlProblem,
@@ -40,68 +39,68 @@ pub struct XmlError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum XmlProblem {
-    /// It is not in UTF-8.
-    #[error("it is encoded as {0}, where only UTF-8 is read")]
+    /// Another encoding than UTF-8.
+    #[error("encoding {0} is not supported, only UTF-8")]
     Encoding(String),
     /// A byte that is not UTF-8.
-    #[error("this is not UTF-8")]
+    #[error("invalid UTF-8")]
     Utf8,
     /// A document type.
-    #[error("a document type, which WebDAV does not need and attacks do, is refused")]
+    #[error("a document type (DOCTYPE) is refused: WebDAV needs none, and attacks do")]
     Doctype,
-    /// A reference to what only a document type could declare.
-    #[error("the entity &{0}; is not known")]
+    /// A reference to an unknown entity.
+    #[error("unknown entity &{0};")]
     Entity(String),
     /// Too many elements within elements.
     #[error("elements are nested more than {DEEPEST} deep")]
     Deep,
-    /// A tag, name, comment or value that goes on and on.
-    #[error("a tag or value is longer than any server needs")]
+    /// A tag, name, comment or value that is too long.
+    #[error("a tag or value is too long")]
     Long,
-    /// A response that goes on and on.
+    /// A `response` that is too long.
     #[error("a single response is longer than 1 MiB")]
     Large,
     /// Not XML.
     #[error("{0}")]
     Malformed(String),
-    /// An element ended by another's name.
-    #[error("<{open}> is ended by </{close}>")]
+    /// An end tag of another element.
+    #[error("<{open}> is closed by </{close}>")]
     Mismatch {
         /// The open element.
         open: String,
-        /// The name at its end.
+        /// The name in the end tag.
         close: String,
     },
-    /// Something outside of the only root.
-    #[error("there is something outside of the root element (a program's warning, or a second document?)")]
+    /// Content outside the root element.
+    #[error("content outside the root element (a script's warning, or a second document?)")]
     Outside,
-    /// Another document than was to be expected.
-    #[error("it begins with <{0}>: not WebDAV's answer but another program's, such as a proxy's or a login page")]
+    /// An unexpected root element.
+    #[error("the root element is <{0}>, which is not WebDAV (a proxy's error, or a login page?)")]
     Root(String),
-    /// A status that is none.
-    #[error("{0:?} is no HTTP status")]
+    /// An invalid HTTP status.
+    #[error("{0:?} is not an HTTP status")]
     Status(String),
-    /// Its end is missing.
-    #[error("it ends here, unfinished: part of the answer is missing, ask again")]
+    /// The document is truncated.
+    #[error("the document ends early, so part of the answer is missing; retry")]
     Truncated,
 }
 
-/// Who makes sense of a document.
+/// Receives the events of a document.
 pub(crate) trait Sink {
-    /// An element begins; both parts of its name. An undeclared namespace is the empty one.
+    /// An element starts. The namespace is empty if it is not declared.
     fn open(&mut self, namespace: &str, local: &str) -> Result<(), XmlProblem>;
-    /// A piece of text in the innermost open element, unescaped. One text may come in many pieces.
+    /// Unescaped text in the innermost open element, in one or more pieces.
     fn text(&mut self, text: &str) -> Result<(), XmlProblem>;
     /// The innermost open element ends.
     fn close(&mut self) -> Result<(), XmlProblem>;
 }
 
-/// A document on its way in. After an error it is not to be fed again.
+/// An incremental parser. After an error it must not be fed again.
 #[derive(Debug, Default)]
 pub(crate) struct Document {
-    /// What came of a tag, a reference or a character that is not over.
+    /// An incomplete tag, reference or character.
     rest: Vec<u8>,
-    /// The number of bytes before it.
+    /// The number of bytes before `rest`.
     at: u64,
     begun: bool,
     ended: bool,
@@ -109,7 +108,7 @@ pub(crate) struct Document {
     namespaces: NamespaceResolver,
 }
 
-/// A whole document at once.
+/// Parses a complete document.
 pub(crate) fn read<S: Sink>(bytes: &[u8], mut sink: S) -> Result<S, XmlError> {
     let mut document = Document::default();
     document.feed(bytes, &mut sink)?;
@@ -118,7 +117,7 @@ pub(crate) fn read<S: Sink>(bytes: &[u8], mut sink: S) -> Result<S, XmlError> {
 }
 
 impl Document {
-    /// Reads what can be read with this piece.
+    /// Parses as much as this piece completes.
     pub(crate) fn feed(&mut self, piece: &[u8], sink: &mut impl Sink) -> Result<(), XmlError> {
         let bytes = if self.rest.is_empty() {
             Cow::Borrowed(piece)
@@ -136,16 +135,16 @@ impl Document {
         self.bounded()
     }
 
-    /// The document has come in whole: an error if its root is not closed.
+    /// Ends the input: an error if the root element is not closed.
     pub(crate) fn finish(&self) -> Result<(), XmlError> {
         let whole = self.ended && self.rest.is_empty();
         if whole { Ok(()) } else { Err(self.error(self.rest.len(), XmlProblem::Truncated)) }
     }
 
-    /// Whether a tag is still not over with this piece. So a long one that comes byte by byte is read only once.
+    /// Whether a tag is still incomplete with this piece. So a long tag that arrives byte by byte is parsed only once.
     fn is_pending(&self, piece: &[u8]) -> bool {
         let in_tag = self.rest.len() > "<![CDATA[".len() && self.rest[0] == b'<';
-        // A character that is cut in two may go on wrongly.
+        // A character that is cut in two may continue wrongly.
         in_tag && self.rest.last().is_some_and(u8::is_ascii) && piece.is_ascii() && !piece.contains(&b'>')
     }
 
@@ -157,7 +156,7 @@ impl Document {
         XmlError { at: self.at + offset as u64, problem }
     }
 
-    /// Reads as far as it goes; the number of bytes that need not be kept.
+    /// Parses as far as possible; returns the number of bytes consumed.
     fn consume(&mut self, bytes: &[u8], sink: &mut impl Sink) -> Result<usize, XmlError> {
         let mut start = 0;
         if !self.begun {
@@ -182,8 +181,8 @@ impl Document {
     fn consume_text(&mut self, text: &str, offset: usize, sink: &mut impl Sink) -> Result<usize, XmlError> {
         let base = self.at + offset as u64;
         let error = |at: usize, problem| XmlError { at: base + at as u64, problem };
-        // What marks the byte order at the start of a document is a character of the text anywhere else, but
-        // quick-xml would drop it at the start of every piece.
+        // A byte order mark at the start of a document is an ordinary character anywhere else, but quick-xml would drop
+        // it at the start of each piece.
         let mut marks = 0;
         while let Some(mark) = text[marks..].chars().next().filter(|char| *char == '\u{feff}') {
             self.text("\u{feff}", sink).map_err(|problem| error(marks, problem))?;
@@ -191,7 +190,7 @@ impl Document {
         }
         let mut reader = Reader::from_str(&text[marks..]);
         let config = reader.config_mut();
-        // Elements may have been opened in an earlier piece, so their ends are checked here.
+        // Elements may have been opened in an earlier piece, so end tags are checked here.
         config.check_end_names = false;
         config.allow_unmatched_ends = true;
         config.expand_empty_elements = true;
@@ -204,7 +203,7 @@ impl Document {
                     if length > LONGEST && !matches!(event, Event::Text(_)) {
                         return Err(error(start, XmlProblem::Long));
                     }
-                    // Text comes in pieces; what is wrong outside of the root is where its first character is.
+                    // Text outside the root is reported at its first visible character.
                     let blank = match &event {
                         Event::Text(text) if self.open.is_empty() => text.len() - text.trim_ascii_start().len(),
                         _ => 0,
@@ -214,7 +213,7 @@ impl Document {
                 Err(_) if unfinished(&text[start..]) => return Ok(start),
                 Err(_) if is_doctype(&text[start..]) => return Err(error(start, XmlProblem::Doctype)),
                 Err(Malformed::IllFormed(IllFormedError::UnclosedReference)) => {
-                    return Err(error(start, XmlProblem::Malformed("a `&` begins no reference".to_owned())));
+                    return Err(error(start, XmlProblem::Malformed("a `&` does not begin a reference".to_owned())));
                 }
                 Err(wrong) => return Err(error(start, XmlProblem::Malformed(wrong.to_string()))),
             }
@@ -275,7 +274,7 @@ impl Document {
     }
 }
 
-/// The length of the mark at the start of a document in UTF-8.
+/// The length of a UTF-8 byte order mark at the start of a document.
 fn byte_order_mark(start: [u8; 4]) -> Result<usize, XmlProblem> {
     match start {
         [0xef, 0xbb, 0xbf, _] => Ok(3),
@@ -286,7 +285,7 @@ fn byte_order_mark(start: [u8; 4]) -> Result<usize, XmlProblem> {
     }
 }
 
-/// Whether what begins with this may still become right.
+/// Whether this may be the start of valid markup.
 fn unfinished(text: &str) -> bool {
     match text.as_bytes() {
         [b'&', rest @ ..] => !rest.iter().any(|byte| b";&<".contains(byte)),

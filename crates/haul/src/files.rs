@@ -31,7 +31,7 @@ type Outcome = Result<ExitCode, Box<dyn Error>>;
 /// Says that something was done although its answer was lost.
 fn say_checked(known: dav::Confirmed, what: impl Display) {
     if known == dav::Confirmed::ByLookup {
-        crate::say(format_args!("{what} (the answer was lost; a look shows that it is done)"));
+        crate::say(format_args!("{what} (the answer was lost; a check shows that it is done)"));
     }
 }
 

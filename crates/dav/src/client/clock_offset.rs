@@ -1,10 +1,9 @@
-//! How far a server's clock is from ours.
+//! The offset of the server's clock.
 //!
-//! Every answer has a `Date` (RFC 9110 §6.6.1), in whole seconds, and was made between the moment its request was sent
-//! and the moment its head was here. So each answer bounds the offset, to a round trip and a second, and all answers of
-//! a run bound it better: what is true is within each of the bounds. Bounds that do not meet mean that one of the two
-//! clocks was set meanwhile, and then the newest counts. A cache that keeps answers tells their age, and the date of
-//! such an answer tells nothing.
+//! Each response has a `Date` (RFC 9110 §6.6.1) in whole seconds, made between the moment its request was sent and the moment
+//! its head arrived. So each response bounds the offset to a round trip and a second, and all responses together bound it
+//! better: the true offset lies within every one of the bounds. If bounds contradict each other, one of the clocks was set in
+//! between, and the newest counts. Responses from a cache (`Age`) carry an old date and are ignored.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,7 +14,7 @@ use http::{
 
 use crate::date;
 
-/// What a server's clock shows minus what ours does: between these, in milliseconds.
+/// The server's clock minus ours lies between these, in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Offset {
     low: i64,
@@ -23,8 +22,8 @@ pub(crate) struct Offset {
 }
 
 impl Offset {
-    /// The time by our clock at which the server's showed `time`, which it tells in whole seconds: not before the
-    /// first, and before the second.
+    /// Converts the server's `time`, in whole seconds, to our clock: not before the first result, and before the
+    /// second.
     pub(crate) fn ours(self, time: SystemTime) -> (SystemTime, SystemTime) {
         (shifted(time, -self.high), shifted(time + Duration::from_secs(1), -self.low))
     }
@@ -35,12 +34,12 @@ impl Offset {
     }
 }
 
-/// A server's clock, as far as its answers have told.
+/// The offset of a server's clock, as far as its responses show it.
 #[derive(Debug, Default)]
 pub(crate) struct ClockOffset(Option<Offset>);
 
 impl ClockOffset {
-    /// An answer came at `received` to a request that was not sent before `sent`.
+    /// A response arrived at `received`, to a request that was sent at `sent` or later.
     pub(crate) fn hear(&mut self, headers: &HeaderMap, sent: SystemTime, received: SystemTime) {
         let told = headers.get(DATE).filter(|_| !headers.contains_key(AGE));
         let Some(date) = told.and_then(|date| date::parse(date.to_str().ok()?)) else { return };
@@ -50,7 +49,7 @@ impl ClockOffset {
         }
     }
 
-    /// The offset; none before the first answer, or if the server has no clock.
+    /// The offset; none before the first response, or if the server sends no `Date`.
     pub(crate) fn offset(&self) -> Option<Offset> {
         self.0
     }

@@ -1,8 +1,8 @@
-//! Whether a file on the server has the same bytes as one here.
+//! Compares a file on the server with local content.
 //!
-//! Some servers keep digests and list them (ownCloud's), some make them when they are asked to (RFC 9530, RFC 3230);
-//! from the rest the bytes are fetched and compared as they come. For what fits into a few segments that is done at
-//! once, since asking first would cost as much.
+//! Some servers keep digests and list them (ownCloud), some compute them on request (RFC 9530, RFC 3230). From the others the
+//! file is downloaded and compared as it arrives. A file of a few segments is downloaded at once, because asking for a digest
+//! would cost as much.
 
 use bytes::{Buf, Bytes};
 use futures_util::TryStreamExt;
@@ -18,25 +18,25 @@ use http_body_util::BodyExt;
 
 use crate::{Dav, Error, RemotePath, client::drain};
 
-/// Up to this size a file is fetched rather than asked about.
+/// Up to this size, a file is downloaded without asking for digests first.
 const SMALL: u64 = 64 * 1024;
-/// What is asked for, the dearest first.
+/// Digests to ask for, in order of preference.
 const DEAREST: [Algorithm; 4] = [Algorithm::Sha256, Algorithm::Sha512, Algorithm::Sha1, Algorithm::Md5];
 
-/// Asks for the file as it is stored, and for its digests if the server makes some.
+/// Headers that ask for the unencoded file, and for its digests.
 pub(crate) fn with_digests() -> HeaderMap {
     let wanted = [Field::ReprDigest, Field::Digest].into_iter().filter_map(|field| want(field, &DEAREST));
     wanted.chain([as_stored()]).collect()
 }
 
-/// Asks for the file as it is stored.
+/// The header that asks for the unencoded file.
 pub(crate) fn as_stored() -> (HeaderName, HeaderValue) {
     (ACCEPT_ENCODING, HeaderValue::from_static("identity"))
 }
 
 impl Dav {
-    /// Whether a file on the server has the bytes of `body`, by the cheapest means there is. `listed` are the checksums
-    /// of its listing, if any, and `expected` is what the listing says of the answer to a GET.
+    /// Whether a file on the server equals `body`, by the cheapest means. `listed` are checksums from its listing, and
+    /// `expected` is what the listing says about the answer to a GET.
     pub async fn holds(
         &self,
         path: &RemotePath,
@@ -51,7 +51,7 @@ impl Dav {
         self.has_bytes(path, body, expected).await
     }
 
-    /// Whether a digest that the server keeps or makes is that of `body`; none if it has no digest.
+    /// Whether a digest from the server equals that of `body`; none if the server has no digest.
     pub async fn digest_fits(
         &self,
         path: &RemotePath,
@@ -60,7 +60,7 @@ impl Dav {
     ) -> Result<Option<bool>, Error> {
         let mut claim = strongest(listed_claims(listed));
         if claim.is_none() {
-            // Not every server answers to HEAD here: then there is no digest.
+            // Not every server supports HEAD: then there is no digest.
             let told = match self.head(path, with_digests()).await {
                 Err(Error::Refused(_)) => HeaderMap::new(),
                 told => told?,
@@ -107,7 +107,7 @@ impl Dav {
         let options = Options { class, expected, ..Options::default() };
         let answer = self.get(path, HeaderMap::from_iter([as_stored()]), options).await?;
         if answer.status() != StatusCode::OK {
-            let why = format!("the server answers with {} instead of the file", answer.status());
+            let why = format!("the server answers {} instead of sending the file", answer.status());
             return Err(Error::Differs { path: path.clone(), why });
         }
         let (mut theirs, mut ours) = (answer.into_body(), Bytes::new());

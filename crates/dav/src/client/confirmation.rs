@@ -1,13 +1,13 @@
 //! Requests that may have taken effect although no answer says so.
 //!
-//! A server does what it was asked for, and its answer gets lost: a reset, a gateway that ran out of patience. The
-//! engine sends most requests again, as WebDAV's methods are idempotent. But idempotent is the effect, not the answer:
-//! the second DELETE is refused with 404, the second MKCOL with 405, the second COPY with 412. So a failure after which
-//! the request may have taken effect is no failure yet. What is there now is looked at first: if that is what was asked
-//! for, the request is done ([`Confirmed::ByLookup`]). If not, the error says what was found.
+//! A server does what it was asked for, and its answer gets lost: by a reset, or by a gateway that times out. The engine
+//! sends most requests again, since WebDAV's methods are idempotent. But only the effect is idempotent, not the answer: the
+//! second DELETE gets 404, the second MKCOL 405, the second COPY 412. So such a failure is not yet a failure. A lookup
+//! (PROPFIND) checks whether the request took effect. If it did, the request is done ([`Confirmed::ByLookup`]); if not, the
+//! error says what was found.
 //!
-//! A look costs a round trip, and only where an answer was lost. What cut the answer may cut the look, so it has a few
-//! tries and a bound of its own; if all of them fail, the first error stands.
+//! A lookup costs a round trip, and only after a lost answer. Whatever cut the answer may cut the lookup too, so there are a
+//! few attempts with a common time limit; if all of them fail, the original error stands.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -17,21 +17,21 @@ use tokio::time::timeout;
 
 use crate::{ActiveLock, Dav, Depth, Entry, Error, LockToken, RemotePath, Setting, Wanted, client::whole};
 
-/// How it is known that a request was done.
+/// How it is known that a request took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Confirmed {
-    /// The server has answered so.
+    /// The server said so.
     ByAnswer,
-    /// The answer was lost, and a look shows that what was asked for is the case.
+    /// The answer was lost, and a PROPFIND shows the effect.
     ByLookup,
 }
 
-/// What was asked for, and can be looked for.
+/// The effect that a request should have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Intent<'a> {
     Delete(&'a RemotePath),
     Make(&'a RemotePath),
-    /// Nothing is left at one place, and something is at the other.
+    /// Nothing exists at `left`, and something exists at `to`.
     Move {
         left: &'a RemotePath,
         to: &'a RemotePath,
@@ -44,30 +44,29 @@ pub(crate) enum Intent<'a> {
     Unlock(&'a RemotePath, &'a LockToken),
 }
 
-/// What a look shows.
+/// What a lookup shows.
 enum Observed {
-    /// What was asked for.
+    /// The effect of the request.
     AsIntended,
-    /// Something else, in half a sentence.
+    /// Something else, as half a sentence for the error.
     Otherwise(String),
 }
 
-/// The bound on all of a look.
+/// Time limit of all lookups together.
 const LOOK: Duration = Duration::from_secs(30);
-/// How often it is tried to look.
+/// Maximum number of lookups.
 const LOOKS: usize = 3;
-/// Files up to this size are fetched to be compared.
+/// Files up to this size are downloaded for a comparison.
 const COMPARED: u64 = 16 * 1024 * 1024;
-/// Trees of up to so many entries are compared.
+/// Trees with up to this many entries are compared.
 const ENTRIES: usize = 10_000;
 
-/// Whether nobody knows what has become of a request: its only sending got no answer, or a gateway gave up waiting for
-/// it.
+/// Whether the outcome of a request is unknown: it was sent once and got no answer, or a gateway timed out.
 pub(crate) fn is_undecided(error: &Error) -> bool {
     matches!(error, Error::Http(haul_http::Error::Undecided { .. })) || error.is(502) || error.is(504)
 }
 
-/// Whether a request that failed so may have taken effect by one of its sendings: the refusal may be of its own echo.
+/// Whether a request that failed may have taken effect: an error response may be due to its own earlier sending.
 pub(crate) fn may_be_done(error: &Error) -> bool {
     is_undecided(error)
         || matches!(error, Error::Http(haul_http::Error::Exchange { .. }))
@@ -75,7 +74,7 @@ pub(crate) fn may_be_done(error: &Error) -> bool {
 }
 
 impl Dav {
-    /// Decides about a request that failed: where it may have taken effect, by a look.
+    /// Decides whether a failed request took effect, with a lookup if that is possible.
     pub(crate) async fn confirmed(&self, asked: Result<(), Error>, what: Intent<'_>) -> Result<Confirmed, Error> {
         let failed = match asked {
             Ok(()) => return Ok(Confirmed::ByAnswer),
@@ -112,15 +111,15 @@ impl Dav {
     async fn is_deleted(&self, path: &RemotePath) -> Result<Observed, Error> {
         Ok(match self.stat(path, Wanted::LISTING).await? {
             None => Observed::AsIntended,
-            Some(_) => Observed::Otherwise("it is still there: try again".into()),
+            Some(_) => Observed::Otherwise("it still exists; retry".into()),
         })
     }
 
     async fn is_made(&self, path: &RemotePath) -> Result<Observed, Error> {
         Ok(match self.stat(path, Wanted::LISTING).await? {
             Some(entry) if entry.path.is_folder() => Observed::AsIntended,
-            Some(_) => Observed::Otherwise("a file of this name is there".into()),
-            None => Observed::Otherwise("the folder is not there: try again".into()),
+            Some(_) => Observed::Otherwise("a file of this name exists".into()),
+            None => Observed::Otherwise("the folder does not exist; retry".into()),
         })
     }
 
@@ -128,22 +127,22 @@ impl Dav {
         let looks = futures_util::join!(self.stat(left, Wanted::LISTING), self.stat(to, Wanted::LISTING));
         Ok(match (looks.0?, looks.1?) {
             (None, Some(_)) => Observed::AsIntended,
-            (Some(_), _) => Observed::Otherwise("it is still at its old place: try again".into()),
-            (None, None) => Observed::Otherwise(format!("nothing is left there, and nothing is at {to}")),
+            (Some(_), _) => Observed::Otherwise("it is still at its old path; retry".into()),
+            (None, None) => Observed::Otherwise(format!("neither it nor {to} exists")),
         })
     }
 
     async fn is_copied(&self, from: &RemotePath, to: &RemotePath) -> Result<Observed, Error> {
         let looks = futures_util::join!(self.stat(from, Wanted::LISTING), self.stat(to, Wanted::LISTING));
-        let other = || Ok(Observed::Otherwise(format!("what is at {to} is no copy of it")));
+        let other = || Ok(Observed::Otherwise(format!("{to} is not a copy of it")));
         match (looks.0?, looks.1?) {
-            (_, None) => Ok(Observed::Otherwise(format!("nothing is at {to}: try again"))),
+            (_, None) => Ok(Observed::Otherwise(format!("{to} does not exist; retry"))),
             (Some(ours), Some(copy)) if ours.path.is_folder() && copy.path.is_folder() => {
                 match futures_util::join!(self.tree(from), self.tree(to)) {
                     (Ok(Some(ours)), Ok(Some(copy))) if ours == copy => Ok(Observed::AsIntended),
                     (Ok(Some(_)), Ok(Some(_))) => other(),
                     (Err(error), _) | (_, Err(error)) => Err(error),
-                    _ => Ok(Observed::Otherwise(format!("a folder is at {to}, too large to be compared here"))),
+                    _ => Ok(Observed::Otherwise(format!("{to} is a folder that is too large to compare"))),
                 }
             }
             (Some(ours), Some(copy)) if ours.path.is_folder() == copy.path.is_folder() => {
@@ -162,18 +161,18 @@ impl Dav {
     ) -> Result<Observed, Error> {
         let length = ours.properties.length;
         if length != copy.properties.length {
-            return Ok(Observed::Otherwise(format!("what is at {to} is no copy of it")));
+            return Ok(Observed::Otherwise(format!("{to} is not a copy of it")));
         }
         if length.is_none_or(|length| length > COMPARED) {
-            return Ok(Observed::Otherwise(format!("a file of the same length is at {to}: compare both")));
+            return Ok(Observed::Otherwise(format!("a file of the same length is at {to}; compare both")));
         }
         let content = whole(self.get(from, HeaderMap::new(), haul_http::Options::default()).await?).await?;
         let same = content.len() as u64 == length.unwrap_or_default()
             && self.holds(to, &mut Body::from(content), &copy.properties.checksums, Expected::default()).await?;
-        Ok(if same { Observed::AsIntended } else { Observed::Otherwise(format!("what is at {to} is no copy of it")) })
+        Ok(if same { Observed::AsIntended } else { Observed::Otherwise(format!("{to} is not a copy of it")) })
     }
 
-    /// What is below a folder, with the lengths of files; none if it is very much.
+    /// All entries below a folder with the lengths of files; none if there are too many.
     async fn tree(&self, root: &RemotePath) -> Result<Option<BTreeMap<Vec<Vec<u8>>, Option<u64>>>, Error> {
         let (mut found, mut folders) = (BTreeMap::new(), vec![root.clone()]);
         while let Some(folder) = folders.pop() {
@@ -199,16 +198,16 @@ impl Dav {
 
     async fn is_set(&self, path: &RemotePath, settings: &[Setting]) -> Result<Observed, Error> {
         let Some(entry) = self.stat(path, Wanted::DETAILS).await? else {
-            return Ok(Observed::Otherwise("there is nothing of this name".into()));
+            return Ok(Observed::Otherwise("it does not exist".into()));
         };
         let set = settings.iter().all(|setting| setting.is_in(&entry.properties));
-        Ok(if set { Observed::AsIntended } else { Observed::Otherwise("its properties are not set: try again".into()) })
+        Ok(if set { Observed::AsIntended } else { Observed::Otherwise("its properties are not set; retry".into()) })
     }
 
     async fn is_unlocked(&self, path: &RemotePath, token: &LockToken) -> Result<Observed, Error> {
         let found = self.stat(path, Wanted::LOCKS).await?;
         let held = |lock: &ActiveLock| lock.token.as_ref() == Some(token);
         let is_held = found.is_some_and(|entry| entry.properties.locks.iter().any(held));
-        Ok(if is_held { Observed::Otherwise("it is still locked: try again".into()) } else { Observed::AsIntended })
+        Ok(if is_held { Observed::Otherwise("it is still locked; retry".into()) } else { Observed::AsIntended })
     }
 }

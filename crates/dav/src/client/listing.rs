@@ -1,4 +1,4 @@
-//! Answers about many resources, read as they come: listings, and what has changed since one (RFC 6578).
+//! Multistatus answers about many resources, read as they arrive: listings, and changes since a sync token (RFC 6578).
 
 use std::{io, ops::ControlFlow};
 
@@ -11,17 +11,17 @@ use crate::{
     content_encoding::Decoder,
 };
 
-/// How long an answer may go on without an entry, in bytes.
+/// Maximum number of bytes without an entry.
 const BARREN: usize = 4 * 1024 * 1024;
-/// So many entries are kept until the folder's own has come.
+/// Maximum number of entries kept back until the folder's own entry arrives.
 const MOST_HELD: usize = 10_000;
-/// In so many parts a server may tell what has changed.
+/// Maximum number of parts of a list of changes.
 const PARTS: usize = 10_000;
-/// How many entries are looked at to see whether a server tells of what is far below.
+/// Number of entries examined to see whether a report covers folders below.
 const SAMPLE: u32 = 1000;
 
-/// Reads an answer to `method` about `path`, each entry as soon as it is there, until `each` has enough; what stands
-/// behind the entries, if it came to that.
+/// Reads an answer to `method` about `path` and passes on each entry as it arrives, until `each` breaks. Returns what
+/// follows the entries, if it was read to its end.
 pub(crate) async fn entries(
     answer: Answer,
     method: &'static str,
@@ -38,13 +38,13 @@ pub(crate) async fn entries(
     let mut reader = Multistatus::new(path.clone());
     let listing = |why| Error::Listing { path: path.clone(), why };
     let differs = |why| Error::Differs { path: path.clone(), why };
-    let coded = |error: io::Error| differs(format!("its listing cannot be decoded: {error}"));
+    let coded = |error: io::Error| differs(format!("cannot decode the listing: {error}"));
     let mut decoder = Decoder::of(answer.headers()).map_err(coded)?;
     let mut barren = 0;
     let mut read = |reader: &mut Multistatus, text: &[u8]| {
         barren += text.len();
         if barren > BARREN {
-            return Err(differs(format!("its listing goes on for {BARREN} bytes without saying anything")));
+            return Err(differs(format!("the listing contains {BARREN} bytes without a single entry")));
         }
         for item in reader.feed(text) {
             barren = 0;
@@ -75,12 +75,12 @@ pub(crate) async fn entries(
 }
 
 impl Dav {
-    /// Lists a folder, or a whole tree where the server does that; each entry as soon as it is there. The folder itself
-    /// is among them. What cannot be here by its name, or is not right below the folder where only that was asked for,
-    /// is told as an error to `each`, and left out; so is, without a word, what the server says is not there.
+    /// Lists a folder, or a whole tree if the server supports that, and passes on each entry as it arrives, the
+    /// folder's own included. An entry with an unusable name, or not directly below the folder at depth 1, is passed on
+    /// as an error. Entries with status 404 are dropped.
     ///
-    /// If the server refuses the folder itself amid its answer, as with a 507 where it has cut it, or says nothing at
-    /// all, then the folder was not listed, whatever has come.
+    /// Fails if the answer contains an error status for the folder itself (such as 507 for a truncated listing) or no
+    /// entry at all, even after other entries have arrived.
     pub async fn list(
         &self,
         path: &RemotePath,
@@ -88,8 +88,8 @@ impl Dav {
         wanted: Wanted,
         mut each: impl FnMut(Result<Entry, PathError>),
     ) -> Result<(), Error> {
-        // A listing of this folder has the folder in it (RFC 4918 §9.1). Until it is seen, what comes may be the
-        // answer to another request.
+        // A listing contains the folder itself (RFC 4918 §9.1). Until that entry arrives, this may be the answer to
+        // another request.
         let (mut held, mut is_own) = (Vec::new(), false);
         let listed = self.list_once(path, depth, wanted, Options::default(), |entry| {
             if is_own {
@@ -151,17 +151,16 @@ impl Dav {
         match refused {
             Some(refused) => Err(Box::new(refused).into()),
             None if silent => {
-                let why = "the server's listing says nothing, not even that it is there".into();
+                let why = "the server's listing is empty: even the folder itself is missing".into();
                 Err(Error::Differs { path: path.clone(), why })
             }
             None => Ok(()),
         }
     }
 
-    /// What has changed in a folder, or with [`Depth::Infinity`] in all folders below it too, since it had the state
-    /// `token`: each entry as soon as it is there. What is gone has the status 404, and the properties are those of
-    /// now. The token of the state that this leads to. A token that is too old is refused with
-    /// [`crate::ConditionCode::ValidSyncToken`]. (RFC 6578 §3.)
+    /// Lists the changes in a folder since `token`, with [`Depth::Infinity`] also in all folders below (RFC 6578 §3).
+    /// Deleted entries have status 404; properties are current. Returns the new token. A token that is too old is
+    /// refused with [`crate::ConditionCode::ValidSyncToken`].
     pub async fn changes(
         &self,
         path: &RemotePath,
@@ -176,7 +175,7 @@ impl Dav {
             let answer = self.report(path, Some(&token), depth, None, wanted).await?;
             let end = entries(answer, "REPORT", path, |entry| {
                 match entry {
-                    // The list goes on where its token leads (RFC 6578 §3.6).
+                    // The list continues at its token (RFC 6578 §3.6).
                     Ok(entry) if entry.status == Some(StatusCode::INSUFFICIENT_STORAGE) => more = true,
                     entry => each(entry),
                 }
@@ -189,13 +188,13 @@ impl Dav {
                 _ => break,
             }
         }
-        let why = "the server does not say where its list of changes goes on".into();
+        let why = "the server does not say where its list of changes continues".into();
         Err(Error::Differs { path: path.clone(), why })
     }
 
-    /// Whether a report about a folder is known to tell of what is in the folders in it. Servers that have no such
-    /// reports ought to say so (RFC 6578 §3.3), and some just leave out what is below. So it is looked whether anything
-    /// from there is among the first that has changed since `token`, or that is there.
+    /// Whether reports about a folder certainly cover the folders below it. Servers without such reports should say so
+    /// (RFC 6578 §3.3), but some just omit what is below. So this checks whether the first entries of a report since
+    /// `token` contain anything from below.
     pub(crate) async fn tells_of_all_below(&self, path: &RemotePath, token: Option<&str>) -> bool {
         let report = self.report(path, token, Depth::Infinity, Some(SAMPLE), Wanted::ETAGS);
         let Ok(answer) = report.await else { return false };
@@ -217,12 +216,12 @@ impl Dav {
         wanted: Wanted,
     ) -> Result<Answer, Error> {
         let request = self.requests().sync_collection(path, token, depth, limit, wanted);
-        // Nothing in its answer names the folder.
+        // Nothing in the answer names the folder, so it must not be pipelined.
         self.ask(request, path, Options { alone: true, ..Options::default() }).await
     }
 }
 
-/// What an answer about one path tells of it, whatever else it tells of.
+/// The entry for `path` in an answer, whatever else it contains.
 pub(crate) async fn entry_of(answer: Answer, path: &RemotePath) -> Result<Option<Entry>, Error> {
     let mut found = None;
     let read = entries(answer, "PROPFIND", path, |entry| {
@@ -237,14 +236,14 @@ pub(crate) async fn entry_of(answer: Answer, path: &RemotePath) -> Result<Option
     }
 }
 
-/// How the server refuses to list this one, if it does so within a listing.
+/// The error status of an entry within a listing, if it has one.
 fn refusal(entry: &Entry) -> Option<Failure> {
     let status = entry.status.filter(|status| !status.is_success())?;
     let method = Method::from_bytes(b"PROPFIND").unwrap_or_default();
     Some(Failure::of_part(&method, &entry.path, status, entry.conditions.clone()))
 }
 
-/// Whether a path is below a folder that is in `folder`.
+/// Whether a path is more than one level below `folder`.
 pub(crate) fn is_far_below(path: &RemotePath, folder: &RemotePath) -> bool {
     path.relative_to(folder).is_some_and(|names| names.count() > 1)
 }

@@ -11,19 +11,20 @@ use crate::{
     client::confirmation::{Confirmed, Intent},
 };
 
-/// A lock that was granted.
+/// A granted lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Locked {
-    /// Its name.
+    /// The lock token.
     pub token: LockToken,
-    /// For how long; `None` if it does not end by itself.
+    /// Its timeout; `None` if it does not expire.
     pub lasts: Option<Duration>,
-    /// Whether the lock made an empty file, as there was nothing of that name (201, RFC 4918 §7.3).
+    /// Whether the LOCK created an empty file, because none existed (201, RFC 4918 §7.3).
     pub created: bool,
 }
 
 impl Dav {
-    /// Locks a file or a folder for oneself. A refusal names who else has a lock, where the server tells.
+    /// Acquires an exclusive lock on a file or folder. If it is locked already, the error names the owner, if the
+    /// server tells.
     pub async fn lock(&self, path: &RemotePath, owner: &str, lasting: Duration) -> Result<Locked, Error> {
         let answer = self.ask(self.requests.lock(path, owner, lasting), path, Options::default()).await;
         let answer = match answer {
@@ -40,12 +41,12 @@ impl Dav {
         let lock = Properties::read(&body).ok().and_then(|found| found.locks.into_iter().next()).unwrap_or_default();
         let token = token.or(lock.token).ok_or_else(|| Error::Differs {
             path: path.clone(),
-            why: "the server says that it is locked, but gives no lock token".into(),
+            why: "the server granted the lock without a lock token".into(),
         })?;
         Ok(Locked { token, lasts: lock.timeout, created })
     }
 
-    /// Holds a lock for longer; for how long, if it ends.
+    /// Refreshes a lock; returns its new timeout, if it expires.
     pub async fn relock(
         &self,
         path: &RemotePath,
@@ -57,7 +58,7 @@ impl Dav {
         Ok(Properties::read(&body).ok().and_then(|found| found.locks.into_iter().next()).and_then(|lock| lock.timeout))
     }
 
-    /// Gives a lock back.
+    /// Releases a lock.
     pub async fn unlock(&self, path: &RemotePath, token: &LockToken) -> Result<Confirmed, Error> {
         let unlocked = self.done(self.requests.unlock(path, token), path, Options::default()).await;
         self.confirmed(unlocked, Intent::Unlock(path, token)).await

@@ -1,10 +1,13 @@
-//! Uploads by one PUT, and what has become of those that were not answered as one would wish.
+//! Uploads by a single PUT, and the outcome of those without a clear answer.
 //!
-//! A guarded PUT that was sent more than once may be refused for its own success: what it was to make is there already.
-//! And a large one that got no answer in time may have taken effect, or may yet: the engine does not send it again, as
-//! the server may be at work on it. Nobody has to be told of a failure before it has been looked at what is there. If
-//! it is ours, that was a success. If nothing has changed, it is sent once more, under the same guard: should the first
-//! one come to its end after all, one of the two is kept out. Anything else is left as it is, and named.
+//! A conditional PUT that was sent more than once may be refused because of its own success: the file that it should create
+//! exists already. And a large PUT without an answer may have taken effect, or may still do so; the engine does not repeat
+//! it, because the server may be working on it. So before an error is reported, a lookup checks the server:
+//!
+//! - If the server has our content, the upload has succeeded.
+//! - If nothing has changed, it is sent once more under the same precondition. Should the first one complete after all, the
+//!   precondition keeps one of the two out.
+//! - Anything else stays as it is, and is reported.
 
 use std::time::Duration;
 
@@ -20,31 +23,31 @@ use crate::{
     requests::Depth,
 };
 
-/// What became of an upload.
+/// The result of a successful upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
-    /// Whether there was nothing of that name before.
+    /// Whether the file is new.
     pub created: bool,
-    /// What the server calls this version, if it says so at once.
+    /// The entity tag of this version, if the response has one.
     pub etag: Option<ETag>,
 }
 
-/// What a server stores in a second at the least before it answers to a PUT that it has received: one that scans it, or
-/// copies it from a temporary place on a slow disk.
+/// Bytes per second that a server stores at the least after it has received a PUT: it may scan the file, or copy it on
+/// a slow disk.
 const SLOWEST_STORE: u64 = 8 * 1024 * 1024;
-/// The bound on a look at what has become of an upload, which may have to fetch it.
+/// Time limit of a check on an upload without an answer, which may have to download it.
 const LOOK: Duration = Duration::from_mins(2);
-/// What has become of an upload without an answer.
+/// The outcome of an upload without an answer.
 enum Fate {
-    /// It is there.
+    /// The file is there, with our content.
     Done,
-    /// All is as it was before.
+    /// Nothing has changed.
     Nothing,
     Unknown,
 }
 
 impl Dav {
-    /// Uploads a file, unless the guard forbids. What has become of it is looked at where the answer does not tell.
+    /// Uploads a file, if `precondition` holds. If the answer does not tell the outcome, a lookup does.
     pub async fn put(
         &self,
         path: &RemotePath,
@@ -57,7 +60,7 @@ impl Dav {
         Ok(self.put_and_look(path, body, headers, precondition, locks, options, None).await?.0)
     }
 
-    /// The same, and what is there right after it, in the same round trip where that can be.
+    /// The same, followed by a PROPFIND of the result, in the same round trip if possible.
     #[expect(clippy::too_many_arguments, reason = "each is a part of the request")]
     pub(crate) async fn put_and_look(
         &self,
@@ -88,7 +91,7 @@ impl Dav {
             && (is_undecided(error) || matches!(error, Error::Http(haul_http::Error::Exchange { .. })))
         {
             let [looked, again] = [(); 2].map(|()| ours.as_ref().and_then(Body::again));
-            // What the engine or a gateway has tried several times is not sent once more.
+            // What the engine or a gateway has tried several times is not repeated again.
             let once = matches!(error, Error::Http(haul_http::Error::Undecided { .. }));
             match (timeout(LOOK, Box::pin(self.fate(path, precondition, looked))).await, again) {
                 (Ok(Fate::Done), _) => return Ok(done()),
@@ -96,7 +99,8 @@ impl Dav {
                     (answer, sent_again) = (self.send(request.map(|()| body), path).await, true);
                 }
                 (Ok(Fate::Nothing), _) => {
-                    answer = answer.map_err(|error| error.with_found("nothing has changed there: try again".into()));
+                    answer =
+                        answer.map_err(|error| error.with_found("nothing has changed on the server; retry".into()));
                 }
                 _ => {}
             }
@@ -132,15 +136,16 @@ impl Dav {
         }
     }
 
-    /// Whether a refusal is the echo of our own success: the request was sent more than once, and its effect is there.
+    /// Whether an error response is due to our own success: the request was sent more than once, and its effect is
+    /// there.
     pub(crate) async fn is_ours(&self, refused: &Error, path: &RemotePath, ours: Option<Body>) -> bool {
         was_repeated(refused) && self.is_there(path, ours).await
     }
 
-    /// Whether what is there is what was sent.
+    /// Whether the server has what was sent.
     async fn is_there(&self, path: &RemotePath, ours: Option<Body>) -> bool {
         let Some(mut ours) = ours else { return false };
-        // What cut the request may cut the look at its effect.
+        // Whatever cut the request may cut the comparison.
         for _ in 0..TRIES {
             match self.holds(path, &mut ours, &[], Expected::default()).await {
                 Err(Error::Http(_)) => {}
@@ -155,7 +160,7 @@ fn was_repeated(refused: &Error) -> bool {
     refused.refusal().is_some_and(|failure| failure.sendings > 1)
 }
 
-/// The bounds for an upload of so many bytes, whose answer comes when they are stored; the usual ones if that is soon.
+/// Timeouts for an upload of this length, whose answer arrives only when it is stored; none for the usual ones.
 fn storing(length: Option<u64>) -> Option<Timeouts> {
     let usual = Timeouts::default();
     let work = Duration::from_secs(length? / SLOWEST_STORE).min(LONGEST_WORK);

@@ -1,8 +1,8 @@
-//! One wait for all when a server is busy.
+//! Pauses all requests to a server that says it is busy.
 //!
-//! A server that answers 429 or 503 wants less of everything, not of one request. If each request waited for itself,
-//! all would come back at once and be refused again. So the first refusal closes a gate for all of this server; when
-//! the time is over, one request goes to see, and the first success opens the gate to the rest.
+//! A server that answers 429 or 503 asks for less of everything, not of one request. If each request waited for itself, all
+//! would come back at once and be refused again. So the first such answer pauses all requests to the server. When the pause
+//! is over, a single request tests the server, and the first success releases the others.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
@@ -14,22 +14,22 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// The first wait where the server names none; it doubles, up to the last.
+/// The first and the longest pause if the server names none; it doubles in between.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LAST_WAIT: Duration = Duration::from_secs(16);
 
 #[derive(Debug)]
 pub(crate) struct Throttle {
     state: Mutex<State>,
-    /// One at a time goes to see.
+    /// Held by the one request that tests whether the server is still busy.
     turn: Semaphore,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Until when nothing is sent; none while the gate is open.
+    /// Nothing is sent until then; none if the server is not busy.
     closed: Option<Instant>,
-    /// How often it was closed since it was open.
+    /// Number of pauses since the last success.
     times: u32,
 }
 
@@ -40,7 +40,7 @@ impl Default for Throttle {
 }
 
 impl Throttle {
-    /// Waits until something may be sent. Who is the one that goes to see, holds its turn until it has been answered.
+    /// Waits until a request may be sent. The request that tests the server holds the permit until it is answered.
     pub(crate) async fn wait(&self) -> Option<SemaphorePermit<'_>> {
         self.state().closed?;
         let turn = self.turn.acquire().await.ok();
@@ -53,10 +53,10 @@ impl Throttle {
         }
     }
 
-    /// The server is busy, and may have said for how long.
+    /// The server is busy, for `wait` if it said so.
     pub(crate) fn back_off(&self, wait: Option<Duration>) {
         let (mut state, now) = (self.state(), Instant::now());
-        // Those that were under way together are refused together: that is one refusal.
+        // Requests in flight together are refused together: that counts once.
         let known = state.closed.filter(|until| *until > now);
         let wait = match (wait, known) {
             (Some(wait), _) => wait,
@@ -67,7 +67,7 @@ impl Throttle {
         state.closed = known.max(Some(now + wait));
     }
 
-    /// The server does what it is asked.
+    /// The server has accepted a request.
     pub(crate) fn clear(&self) {
         *self.state() = State::default();
     }

@@ -1,4 +1,4 @@
-//! What an earlier try of the same transfer has copied.
+//! Files that an earlier attempt of the same transfer has copied.
 
 use std::{
     collections::HashSet,
@@ -8,7 +8,7 @@ use std::{
 
 use super::lock;
 
-/// Files that an earlier try has copied. Of each name a number is kept: there may be very many.
+/// Files that an earlier attempt has copied. Only a hash of each name is kept, since there may be very many.
 #[derive(Debug, Clone, Default)]
 pub struct AlreadyCopied(Option<Arc<Names>>);
 
@@ -19,24 +19,24 @@ struct Names {
 }
 
 impl AlreadyCopied {
-    /// None yet.
+    /// An empty set, for a first attempt.
     pub fn new() -> Self {
         Self(Some(Arc::default()))
     }
 
-    /// A file was copied, by the name of its source.
+    /// Adds a file by the name of its source.
     pub fn add(&self, path: &str) {
         if let Some(names) = &self.0 {
             lock(&names.numbers).insert(names.hasher.hash_one(path));
         }
     }
 
-    /// Whether a file was copied.
+    /// Whether a file was copied before.
     pub(crate) fn contains(&self, path: &str) -> bool {
         self.0.as_ref().is_some_and(|names| lock(&names.numbers).contains(&names.hasher.hash_one(path)))
     }
 
-    /// Whether there was no earlier try.
+    /// Whether there was no earlier attempt.
     pub(crate) fn is_first(&self) -> bool {
         self.0.is_none()
     }

@@ -1,11 +1,10 @@
-//! What of a tree is copied, and what of the other side a mirror may delete.
+//! Selects what is copied, and what a mirror may delete on the other side.
 //!
-//! Both sides are asked the same questions, each with what it knows of its own files: what is out on the one side is
-//! out on the other, is not copied and is not deleted there. A folder that is out is not listed at all, unless something
-//! in it may be in.
+//! Both sides are filtered with the same rules, each with the facts of its own files: what is excluded on one side is neither
+//! copied nor deleted on the other. An excluded folder is not listed at all, unless something in it may be included.
 //!
-//! A file that is out here by its size or age may be in there, under the same name and with another size. It is left
-//! alone too: whoever walks the source keeps its name.
+//! A file that is excluded locally by its size or age may be included on the server, with another size under the same name.
+//! It is kept too: the walk over the source records its name.
 
 mod rules;
 
@@ -19,32 +18,32 @@ use self::rules::Rules;
 pub use self::rules::{BadPattern, Rule};
 use super::Leaf;
 
-/// What is copied, and compared in a mirror.
+/// Selects the files to copy, and to compare in a mirror.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
     rules: Rules,
-    /// The least and the greatest length in bytes.
+    /// Minimum and maximum length in bytes.
     sizes: (Option<u64>, Option<u64>),
-    /// Files changed before the first or after the second are out.
+    /// Files changed before the first or after the second time are excluded.
     times: (Option<SystemTime>, Option<SystemTime>),
     names: Option<Arc<Names>>,
 }
 
-/// The files of a list, by their paths in the source, and whether each has been met.
+/// The files of a list, by their paths in the source, and whether each was found.
 #[derive(Debug, Default)]
 struct Names {
     files: Mutex<BTreeMap<Vec<u8>, bool>>,
     folders: BTreeSet<Vec<u8>>,
 }
 
-/// A folder as a filter sees it: where it is, and by which rule.
+/// The state of the filter in a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Scope {
     /// Its path from the root of the source, with a `/` at its end; empty for the root.
     path: Vec<u8>,
     /// The first rule that matches it or a folder that it is in.
     rule: Option<usize>,
-    /// Whether it is out itself, and is only looked into.
+    /// Whether the folder itself is excluded, and is only traversed for something below.
     pub(crate) passing: bool,
 }
 
@@ -55,18 +54,18 @@ impl Scope {
 }
 
 impl Filter {
-    /// These rules, the first that matches decides.
+    /// A filter with these rules; the first that matches decides.
     pub fn new(rules: &[Rule]) -> Result<Self, BadPattern> {
         Ok(Self { rules: Rules::new(rules)?, ..Self::default() })
     }
 
-    /// Only files of at least and at most so many bytes.
+    /// Only files whose length is within these bounds.
     #[must_use]
     pub fn sizes(self, least: Option<u64>, most: Option<u64>) -> Self {
         Self { sizes: (least, most), ..self }
     }
 
-    /// Only files that were changed not before the first and not after the second of these times.
+    /// Only files whose time is within these bounds.
     #[must_use]
     pub fn times(self, first: Option<SystemTime>, last: Option<SystemTime>) -> Self {
         Self { times: (first, last), ..self }
@@ -87,7 +86,7 @@ impl Filter {
         Self { names: Some(Arc::new(names)), ..self }
     }
 
-    /// Whether it lets everything through.
+    /// Whether it includes everything.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.names.is_none() && (self.sizes, self.times) == Default::default()
     }
@@ -112,7 +111,7 @@ impl Filter {
         scope.is_none()
     }
 
-    /// The files of the list that nobody has met.
+    /// The files of the list that were not found.
     pub(crate) fn missing(&self) -> Vec<String> {
         let Some(names) = &self.names else { return Vec::new() };
         let files = names.files.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +119,7 @@ impl Filter {
         missing.map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect()
     }
 
-    /// A folder in a folder; none if it is out, and all that is in it.
+    /// Enters a folder; none if it is excluded with its contents.
     pub(crate) fn folder(&self, within: &Scope, name: &[u8]) -> Option<Scope> {
         let mut path = within.at(name);
         if let Some(names) = &self.names
@@ -137,12 +136,12 @@ impl Filter {
         Some(Scope { path, rule, passing })
     }
 
-    /// Whether a file in a folder is in. What is not known of it is no reason to leave it out.
+    /// Whether a file is included. Unknown facts do not exclude it.
     pub(crate) fn file(&self, within: &Scope, name: &[u8], length: Option<u64>, modified: Option<SystemTime>) -> bool {
         self.name(within, name) && self.facts(length, modified)
     }
 
-    /// Whether a file's name lets it in.
+    /// Whether a file is included by its name.
     pub(crate) fn name(&self, within: &Scope, name: &[u8]) -> bool {
         if self.names.is_none() && self.rules.is_empty() {
             return true;
@@ -155,13 +154,13 @@ impl Filter {
         listed && self.rules.includes(earlier(within.rule, self.rules.first(&path, false)))
     }
 
-    /// Whether a file's size and age let it in.
+    /// Whether a file is included by its size and time.
     pub(crate) fn facts(&self, length: Option<u64>, modified: Option<SystemTime>) -> bool {
         is_within(length, self.sizes) && is_within(modified, self.times)
     }
 }
 
-/// The earlier of two rules, where there are any.
+/// The earlier of two rules, if any.
 fn earlier(a: Option<usize>, b: Option<usize>) -> Option<usize> {
     a.into_iter().chain(b).min()
 }

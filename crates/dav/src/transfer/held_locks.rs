@@ -1,4 +1,4 @@
-//! Locks around writes: carries out what `Locks` decides.
+//! Locks around writes: carries out what [`Locks`] decides.
 
 use std::{
     collections::BTreeMap,
@@ -16,31 +16,32 @@ use crate::{
     client::confirmation::is_undecided, locks::LockPolicy,
 };
 
-/// What is asked for; the server decides.
+/// The requested timeout of a lock; the server decides.
 const LASTING: Duration = Duration::from_mins(10);
-/// How often it is seen whether a lock is to be refreshed.
+/// How often to check for locks that need a refresh.
 const LOOK: Duration = Duration::from_millis(500);
-/// How long giving the locks back may take in the end.
+/// Time limit for releasing all locks at the end.
 const FAREWELL: Duration = Duration::from_secs(10);
-/// How often it is tried, as what a server refuses now it may grant a moment later.
+/// Number of attempts to clean up: what a server refuses now it may accept a moment later.
 pub(crate) const ROUNDS: usize = 4;
-/// What comes between two of them; and how long after its connection's end an upload may still appear.
+/// The pause between two attempts; an upload may still appear this long after its connection has ended.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
 /// The locks of a transfer, which writes each file once.
 ///
-/// LOCK may not be repeated, and makes an empty file where there was none. So what it may have left on the server is
-/// kept in mind from before it is sent until it is undone: when its answer is lost, or when everything stops.
+/// LOCK must not be repeated blindly, and it creates an empty file if none exists. So what it may have left on the
+/// server is recorded before it is sent and until it is undone, even if its answer is lost or the program is
+/// interrupted.
 pub(crate) struct HeldLocks<'a> {
     dav: &'a Dav,
-    /// With a number of our own, by which a lock is known for ours whose token never came.
+    /// The owner with a random number, which identifies a lock of ours whose token never arrived.
     owner: String,
     locks: Mutex<Locks>,
     traces: Mutex<BTreeMap<RemotePath, Trace>>,
-    /// What a pipeline says was undone.
+    /// What was undone according to pipelined answers, which may belong to other requests.
     believed: Mutex<Vec<(RemotePath, Trace)>>,
     policy: LockPolicy,
-    /// Whose turn it is to write under a lock.
+    /// Serialises writes under a lock.
     turn: tokio::sync::Mutex<()>,
 }
 
@@ -48,7 +49,7 @@ pub(crate) struct HeldLocks<'a> {
 #[derive(Debug, Clone)]
 struct Trace {
     token: Option<LockToken>,
-    /// Whether the file is there by the lock alone.
+    /// Whether only the lock has created the file.
     hollow: bool,
 }
 
@@ -67,12 +68,11 @@ impl<'a> HeldLocks<'a> {
         }
     }
 
-    /// Locks a file, if the policy wants it: what is to be claimed when it is written. It is to be released, whatever
-    /// comes of that.
+    /// Locks a file if the policy says so, and returns the `If` header for the write. The caller must release it in any
+    /// case.
     ///
-    /// If a file is locked that was thought not to exist and the lock did not make it (200 instead of 201), then either
-    /// somebody else has made it meanwhile, or the server does not tell: so it is looked, and content is not ours to
-    /// overwrite.
+    /// If the file should not exist and the lock did not create it (200 instead of 201), then somebody else has created
+    /// it, or the server does not distinguish: a lookup decides, and existing content is not overwritten.
     pub(crate) async fn acquire(&self, path: &RemotePath, exists: bool) -> Result<If, Error> {
         let permit = lock(&self.locks).acquire(path, exists);
         let token = match permit {
@@ -105,19 +105,19 @@ impl<'a> HeldLocks<'a> {
         Ok(If::default().locked(path, token))
     }
 
-    /// Refuses what has content. An empty file may be the lock's own: nothing is lost with it.
+    /// Fails if the file has content. An empty file may be the lock's own, and nothing is lost with it.
     async fn see(&self, path: &RemotePath) -> Result<(), Error> {
         let found = self.dav.stat(path, Wanted::LISTING).await?;
         if found.is_none_or(|found| found.properties.length.is_none_or(|length| length == 0)) {
             return Ok(());
         }
-        let why = "somebody else has made it since the folder was listed: fetch the present version and compare";
+        let why = "somebody else has created it since the folder was listed; fetch the current version and compare";
         Err(Error::Differs { path: path.clone(), why: why.into() })
     }
 
-    /// The turn to write under a lock, where that must be done one after another: Apache's mod_dav_fs loses locks when
-    /// others are changed or used at the same time (seen with 2.4: 204 to an UNLOCK, and the lock stays; 200 to a LOCK,
-    /// and the PUT that names it is refused). Where it is not known whose server it is, it may be Apache's.
+    /// Serialises writes under a lock, if the server may be Apache: its mod_dav_fs loses locks when others are changed
+    /// or used at the same time (seen with 2.4: 204 to an UNLOCK, and the lock stays; 200 to a LOCK, and the PUT with
+    /// its token is refused).
     pub(crate) async fn turn(&self, exists: bool) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         let sound = self.dav.capabilities().is_some_and(|capabilities| capabilities.family != Family::Apache);
         if sound || !self.policy.locks(exists) { None } else { Some(self.turn.lock().await) }
@@ -125,14 +125,14 @@ impl<'a> HeldLocks<'a> {
 
     async fn ask(&self, path: &RemotePath) -> Result<Locked, Error> {
         match self.dav.lock(path, &self.owner, LASTING).await {
-            // Whether it took effect can be seen; not what it made.
+            // A lookup shows whether it took effect, but not whether it created the file.
             Err(error) if is_undecided(&error) => match self.find(path).await? {
                 Some((token, lasts)) => {
                     let created = self.is_empty(path).await?;
                     Ok(Locked { token, lasts, created })
                 }
                 None => match self.dav.lock(path, &self.owner, LASTING).await {
-                    // The first one was late.
+                    // The first one took effect after all.
                     Err(error) if error.is(423) => {
                         let (token, lasts) = self.find(path).await?.ok_or(error)?;
                         let created = self.is_empty(path).await?;
@@ -162,8 +162,7 @@ impl<'a> HeldLocks<'a> {
         Ok(ours.and_then(|lock| Some((lock.token?, lock.timeout))))
     }
 
-    /// The lock on a file whose LOCK got no answer, if there is one. Only if the file is empty, the lock may have made
-    /// it.
+    /// Finds the lock of a LOCK without an answer. The lock may have created the file only if it is empty.
     async fn recover(&self, path: &RemotePath) -> Result<Option<LockToken>, Error> {
         let Some((token, _)) = self.find(path).await? else { return Ok(None) };
         let is_empty = self.is_empty(path).await?;
@@ -172,7 +171,7 @@ impl<'a> HeldLocks<'a> {
         Ok(Some(token))
     }
 
-    /// Gives a file's lock back, if there is one. What the lock has made is deleted, unless it was `written`.
+    /// Releases a file's lock, if there is one. Deletes the file that the lock created, unless it was `written`.
     pub(crate) async fn release(&self, path: &RemotePath, written: bool) {
         let action = lock(&self.locks).release(path);
         let Some(LockAction::Unlock(path, token)) = action else { return };
@@ -183,8 +182,8 @@ impl<'a> HeldLocks<'a> {
         lock(&self.locks).unlocked(&path);
     }
 
-    /// Takes away what a lock has made, and gives it back. What is refused stays for the end, unless this is the `last`
-    /// try.
+    /// Deletes what a lock created, and releases it. What the server refuses is left for the end, unless this is the
+    /// `last` attempt.
     async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         let pipelined = self.dav.pipelines();
@@ -196,24 +195,24 @@ impl<'a> HeldLocks<'a> {
         }
     }
 
-    /// Whether a lock is given back. What it has made goes before it: without the lock it might be somebody else's file
-    /// that is deleted. If that is refused the lock is kept, unless this is the `last` try.
+    /// Returns whether the lock is released. The file that it created is deleted first: without the lock, this could
+    /// delete somebody else's file. If that is refused, the lock is kept, unless this is the `last` attempt.
     async fn take_away(&self, path: &RemotePath, token: &LockToken, hollow: bool, last: bool) -> bool {
         let away = hollow && (self.delete(path, token).await || self.delete(path, token).await);
-        // A refusal may say that there is no such lock any more (RFC 4918 §9.11.1). Asking once more in the end is
-        // sure. With the file goes its lock (RFC 4918 §9.6), and then this is refused; but a 404 may have been wrong.
+        // An error may mean that the lock is gone already (RFC 4918 §9.11.1); another attempt at the end makes sure.
+        // DELETE removes the lock too (RFC 4918 §9.6), and then UNLOCK fails; but a 404 may have been wrong.
         (away || !hollow || last)
             && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |_| true)
     }
 
-    /// Deletes what a lock has made; with the file goes its lock (RFC 4918 §9.6).
+    /// Deletes the file that a lock created, and thereby the lock (RFC 4918 §9.6).
     async fn delete(&self, path: &RemotePath, token: &LockToken) -> bool {
         let claims = If::default().locked(path, token.clone());
         let deleted = self.dav.delete(path, &Precondition::None, &claims).await;
         deleted.is_ok() || deleted.is_err_and(|error| error.is(404))
     }
 
-    /// Keeps the locks alive for as long as it is polled.
+    /// Refreshes the locks for as long as it is polled.
     pub(crate) async fn refresh(&self) {
         loop {
             sleep(LOOK).await;
@@ -235,10 +234,10 @@ impl<'a> HeldLocks<'a> {
         !lock(&self.traces).is_empty()
     }
 
-    /// Undoes all that is left, in a few rounds. A lock that cannot be given back ends by itself.
+    /// Undoes everything that is left, in a few rounds. A lock that cannot be released expires by itself.
     ///
-    /// Where pipelines turned out to be bad, an answer may have been another's, and what was believed is done once
-    /// more. It is refused where nothing is locked with our token any more, as it should be.
+    /// If pipelining turned out to be broken, answers may have belonged to other requests, so everything is repeated.
+    /// Where our lock is gone already, the server refuses that, as it should.
     pub(crate) async fn release_all(&self) {
         lock(&self.locks).release_all();
         let farewell = async {

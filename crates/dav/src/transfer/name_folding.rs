@@ -1,9 +1,9 @@
-//! Names that are two on one side and one on the other.
+//! Names that differ on one side and are equal on the other.
 //!
-//! Some file systems take upper and lower case for one, or the composed and the decomposed form of a letter (NFC and
-//! NFD), or leave out dots and spaces at a name's end. Two files that meet there would become one, and nobody would be
-//! told. Names are grouped by [`key`], which folds all of this and more. Only for two names of one group it is then
-//! found out whether the target takes them for one: most targets never need to be asked.
+//! Some file systems ignore case, or treat the composed and decomposed form of a letter as equal (NFC and NFD), or drop
+//! trailing dots and spaces. Two files that meet there would become one without notice. Names are grouped by [`key`], which
+//! folds all of this and more. Only for two names in one group is the target then asked whether they collide there; most
+//! targets never need to be asked.
 
 use std::{
     collections::HashMap,
@@ -17,7 +17,7 @@ use unicode_normalization::UnicodeNormalization;
 
 use super::{part_name, random};
 
-/// The same for all names that any target may take for one.
+/// A key that is equal for all names that some target may treat as equal.
 pub(crate) fn key(name: &[u8]) -> Vec<u8> {
     let (stem, _) = split_end(name);
     match str::from_utf8(stem) {
@@ -29,22 +29,22 @@ pub(crate) fn key(name: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A name without the dots and spaces at its end, and those.
+/// Splits off trailing dots and spaces.
 pub(crate) fn split_end(name: &[u8]) -> (&[u8], &[u8]) {
     name.split_at(name.iter().rposition(|byte| !matches!(byte, b'.' | b' ')).map_or(name.len(), |last| last + 1))
 }
 
-/// What all canonically equivalent forms of a name have in common (NFC); none for a name that has one form only.
+/// The common form (NFC) of all canonically equivalent names; none for ASCII, which has only one form.
 pub(crate) fn canonical(name: &[u8]) -> Option<String> {
     str::from_utf8(name).ok().filter(|text| !text.is_ascii()).map(|text| text.nfc().collect())
 }
 
-/// The names in a folder that are taken.
+/// The names in use in a folder.
 #[derive(Debug, Default)]
 pub(crate) struct TakenNames(HashMap<Vec<u8>, Vec<Box<[u8]>>>);
 
 impl TakenNames {
-    /// Takes a name; or the name that it would become one with, as `is_one` says.
+    /// Adds a name; fails with the name that it collides with, according to `is_one`.
     pub(crate) fn take(&mut self, name: &[u8], is_one: impl Fn(&[u8], &[u8]) -> bool) -> Result<(), Box<[u8]>> {
         let group = self.0.entry(key(name)).or_default();
         if let Some(other) = group.iter().find(|other| &***other != name && is_one(other, name)) {
@@ -55,7 +55,8 @@ impl TakenNames {
     }
 }
 
-/// Whether two names become one in a folder here. That is tried in a folder of our own in it, or in what it will be in.
+/// Whether two names collide in a local folder. Tried in a temporary folder within it, or within its nearest existing
+/// parent.
 pub(crate) fn are_one_here(folder: &Path, one: &[u8], other: &[u8]) -> bool {
     let Some(folder) = folder.ancestors().find(|folder| folder.is_dir()) else { return false };
     let trial = folder.join(OsStr::from_bytes(&part_name(b"names", random(folder))));
@@ -68,7 +69,7 @@ pub(crate) fn are_one_here(folder: &Path, one: &[u8], other: &[u8]) -> bool {
     are_one
 }
 
-/// Whether two names here lead to one file.
+/// Whether two local names refer to one file.
 pub(crate) fn is_same_file(one: &Path, other: &Path) -> bool {
     let of = |path| fs::symlink_metadata(path).ok().map(|it| (it.dev(), it.ino()));
     of(one).is_some_and(|it| of(other) == Some(it))

@@ -305,7 +305,7 @@ impl Plan {
                     self.steps.push_back(Step::Replace(child, file.precondition()));
                 }
                 Some(_) => {
-                    let why = format!("there is a file of this name on the server, and a folder here: {REMEDY}");
+                    let why = format!("it is a file on the server and a folder here; {REMEDY}");
                     let path = path.clone();
                     self.lose(child, &Error::Differs { path, why });
                 }
@@ -334,7 +334,7 @@ impl Plan {
             return self.queue(file, Before::Folder);
         }
         if there.folder {
-            let why = format!("there is a folder of this name on the server, and a file here: {REMEDY}");
+            let why = format!("it is a folder on the server and a file here; {REMEDY}");
             let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why });
             return self.file_failed(file, error.unwrap_or_else(|error| error));
         }
@@ -416,7 +416,7 @@ impl Plan {
             (Some(there), Ok(false)) => return self.overwrite(file, &there),
             (Some(_), Err(error)) => self.file_failed(file, error),
             (None, Ok(true)) => return self.done(file),
-            (None, Ok(false)) => return self.differs(file, "the server has other bytes than were sent".into()),
+            (None, Ok(false)) => return self.differs(file, "the server's copy has different content".into()),
             (None, Err(error)) => return self.not_verified(file, &error),
         }
         self.settled(folder);

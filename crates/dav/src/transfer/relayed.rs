@@ -79,7 +79,7 @@ async fn try_content(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result
 /// Whether an answer is of the whole file, in the length that was listed.
 fn is_whole(answer: &Answer, path: &RemotePath, listed: Option<u64>) -> Result<(), Error> {
     if answer.status() != StatusCode::OK {
-        let why = format!("the server answers with {} instead of the file", answer.status());
+        let why = format!("the server answers {} instead of sending the file", answer.status());
         return Err(Error::Differs { path: path.clone(), why });
     }
     match (listed, answer.body().size_hint().exact()) {
@@ -89,5 +89,5 @@ fn is_whole(answer: &Answer, path: &RemotePath, listed: Option<u64>) -> Result<(
 }
 
 fn other_length(path: &RemotePath, listed: u64, sent: impl std::fmt::Display) -> Error {
-    Error::Differs { path: path.clone(), why: format!("the server listed {listed} bytes and sent {sent}") }
+    Error::Differs { path: path.clone(), why: format!("the server listed {listed} bytes, but sent {sent}") }
 }

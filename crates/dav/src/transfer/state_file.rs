@@ -1,4 +1,4 @@
-//! Files of our own, in which something is kept from run to run.
+//! Our own files, which keep state from run to run.
 
 use std::{
     fs,
@@ -12,10 +12,10 @@ use serde::Serialize;
 
 use super::temporary_name;
 
-/// What cannot stand in a text as it is; what is not ASCII is encoded too, since it need not be a text.
+/// Characters to encode; bytes outside ASCII are always encoded, because a name need not be UTF-8.
 const ENCODED: &AsciiSet = &CONTROLS.add(b'%');
 
-/// Replaces a file as a whole. Nobody else can read it: which servers somebody uses is nobody else's business.
+/// Replaces a file atomically. Only the user can read it, since it tells which servers they use.
 pub(crate) fn replace(file: &Path, write: impl FnOnce(&mut BufWriter<fs::File>) -> io::Result<()>) -> io::Result<()> {
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -42,7 +42,7 @@ pub(crate) fn decoded(name: &str) -> Box<[u8]> {
     percent_decode_str(name).collect()
 }
 
-/// That something could not be kept, for the user.
+/// The note that a state file could not be written.
 pub(crate) fn unkept(file: &Path, error: &io::Error) -> String {
-    format!("cannot write {}, so the next run compares more than it need: {error}", file.display())
+    format!("cannot write {}: {error}; the next run compares more files than necessary", file.display())
 }

@@ -1,8 +1,8 @@
-//! One file from a stream whose length nobody knows, as from a pipe.
+//! Uploads a stream of unknown length, such as standard input.
 //!
-//! What is short is read to its end first, and is one PUT with a length. What is longer goes by `Transfer-Encoding:
-//! chunked`, which some servers refuse (411) and others store as nothing: so a few bytes are sent that way first, and it is
-//! looked what is there. Where that does not work, the stream is kept in a temporary file here until its end is known.
+//! A short stream is read to its end first and sent as one PUT with a length. A longer one needs `Transfer-Encoding: chunked`,
+//! which some servers refuse (411) and others store as an empty file. So a few bytes are sent that way first, and the result
+//! is checked. If it does not work, the stream is spooled to a temporary file until its length is known.
 //!
 //! A connection that breaks may leave half of a chunked upload. So it goes to a temporary name, which is renamed when the
 //! server has as many bytes as were sent.
@@ -25,24 +25,27 @@ use tokio::sync::Notify;
 use super::temporary_name;
 use crate::{Dav, Error, If, Precondition, RemotePath, Wanted};
 
-/// Up to this size it is in memory.
+/// Streams up to this size are kept in memory.
 const SHORT: usize = 4 * 1024 * 1024;
-/// What is sent to see whether the server takes chunks.
+/// The content with which to test chunked uploads.
 const PROBE: &[u8] = b"haul";
 
-/// Uploads what a stream gives as the file `to`, whole or not at all: its length. When `stop` is notified, it is given up.
+/// Uploads a stream as the file `to`, atomically; returns its length. When `stop` is notified, it is cancelled.
 pub async fn upload_stream(dav: &Dav, stream: Chunks, to: &RemotePath, stop: &Notify) -> Result<u64, Error> {
     let (Some(parent), Some(name), false) = (to.parent(), to.name(), to.is_folder()) else {
-        return Err(Error::Differs { path: to.clone(), why: "name the file that the input becomes".into() });
+        return Err(Error::Differs {
+            path: to.clone(),
+            why: "it is a folder; name the file that standard input is uploaded to".into(),
+        });
     };
     let temporary = parent.join(&temporary_name(name), false)?;
     let sent = tokio::select! {
         biased;
-        () = stop.notified() => Err(failed(io::Error::other("it was interrupted"))),
+        () = stop.notified() => Err(failed(io::Error::other("interrupted"))),
         sent = send(dav, stream, to, &temporary) => sent,
     };
     if sent.is_err() {
-        // What was sent may be in the server's hands yet.
+        // The server may still be working on what was sent.
         let settled = dav.client().settled(dav.requests().origin());
         let _ = tokio::time::timeout(std::time::Duration::from_secs(4), settled).await;
         let _ = dav.delete(&temporary, &Precondition::None, &If::default()).await;
@@ -54,7 +57,7 @@ async fn send(dav: &Dav, mut stream: Chunks, to: &RemotePath, temporary: &Remote
     let there = dav.stat(to, Wanted::LISTING).await?;
     let precondition = match &there {
         Some(there) if there.path.is_folder() => {
-            let why = "it is a folder: name the file in it that the input becomes".into();
+            let why = "it is a folder; name the file that standard input is uploaded to".into();
             return Err(Error::Differs { path: to.clone(), why });
         }
         Some(there) => Precondition::of(there.properties.etag.as_ref()),
@@ -89,7 +92,7 @@ async fn send(dav: &Dav, mut stream: Chunks, to: &RemotePath, temporary: &Remote
     put(dav, to, Body::file(spool.path().to_owned(), 0, length), &precondition, Class::Large).await
 }
 
-/// A PUT with a length, and a look at what is there.
+/// A PUT with a length, and a check of the result.
 async fn put(dav: &Dav, to: &RemotePath, body: Body, precondition: &Precondition, class: Class) -> Result<u64, Error> {
     let length = body.length().unwrap_or_default();
     let options = haul_http::Options { class, ..haul_http::Options::default() };
@@ -98,7 +101,7 @@ async fn put(dav: &Dav, to: &RemotePath, body: Body, precondition: &Precondition
     Ok(length)
 }
 
-/// Whether the server stores what comes in chunks.
+/// Whether the server stores a chunked upload.
 async fn takes_chunks(dav: &Dav, temporary: &RemotePath) -> bool {
     let body = Body::once(None, Box::pin(stream::iter([Ok(Bytes::from_static(PROBE))])));
     let options = haul_http::Options::default();
@@ -114,19 +117,19 @@ async fn takes_chunks(dav: &Dav, temporary: &RemotePath) -> bool {
     takes
 }
 
-/// An error unless so many bytes are there.
+/// Fails unless the server has `sent` bytes.
 async fn is_there(dav: &Dav, at: &RemotePath, named: &RemotePath, sent: u64) -> Result<(), Error> {
     let found = dav.stat(at, Wanted::LISTING).await?;
     let has = found.as_ref().and_then(|found| found.properties.length);
     let why = match found {
         Some(_) if has.is_none_or(|has| has == sent) => return Ok(()),
-        Some(_) => format!("{sent} bytes were sent, and the server has {}", has.unwrap_or_default()),
-        None => format!("{sent} bytes were sent and acknowledged, and the server has no such file"),
+        Some(_) => format!("{sent} bytes were sent, but the server has {}", has.unwrap_or_default()),
+        None => format!("the server acknowledged {sent} bytes, but has no such file"),
     };
     Err(Error::Differs { path: named.clone(), why })
 }
 
-/// Gives what is whole its name, unless somebody has changed what is there.
+/// Renames a complete upload to its final name, unless somebody has changed the target.
 async fn set_down(
     dav: &Dav,
     temporary: &RemotePath,
@@ -138,7 +141,7 @@ async fn set_down(
         return dav.rename(temporary, to, *precondition != Precondition::Absent, &none).await.map(drop);
     };
     match dav.rename(temporary, to, true, &none.clone().unchanged(to, tag.clone())).await {
-        // A server that does not know states says so of each.
+        // A server without ETags in `If` answers 412 to every tag.
         Err(error) if error.is(412) && dav.is_still(to, tag).await => {
             dav.rename(temporary, to, true, &none).await.map(drop)
         }

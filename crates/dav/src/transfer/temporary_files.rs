@@ -1,9 +1,9 @@
-//! Temporary files of ours that a run has left behind, because it was killed or may go on with them.
+//! The names of our temporary files, and the removal of stale ones.
 //!
-//! Their names are made by [`marked`], and nobody else makes such names: they are never content. They are neither
-//! listed nor moved, and a mirror does not take them for something that is to be deleted: another run may be at work on
-//! them. What is old is deleted by a run that comes by. Old is what has not changed for a day, by the clock of the side
-//! that it is on, or for a week in a run that goes on with such files; and here only what no process has locked.
+//! A run that was killed, or that may be resumed, leaves temporary files. Nobody else uses such names ([`marked`]), so they
+//! are never content: they are neither listed nor transferred, and a mirror does not delete them, because another run may be
+//! using them. A later run deletes stale ones: those that have not changed for a day, by the clock of their side, or for a
+//! week if the run itself may resume such files; locally only if no process has locked them.
 
 use std::{
     fs, io,
@@ -20,35 +20,35 @@ use rustix::{fs::OFlags, process::geteuid};
 use super::{Options, random};
 
 const DIGITS: usize = 16;
-/// The unfinished uploads of `haul serve`, which deletes them itself.
+/// Prefix of the staged uploads of `haul serve`, which deletes them itself.
 const SERVED: &[u8] = b".haul-upload-";
 
-/// A name beside `name` for what is not whole yet, hidden and new each time.
+/// A hidden, random name for an incomplete file `name`.
 pub(crate) fn temporary_name(name: &[u8]) -> Vec<u8> {
     part_name(name, random(name))
 }
 
-/// A name beside `name` for what is not whole yet, hidden.
+/// A hidden name for an incomplete file `name`.
 pub(crate) fn part_name(name: &[u8], mark: u64) -> Vec<u8> {
     marked(name, mark, "part")
 }
 
-/// A hidden name with a mark in it. File systems take 255 bytes: of a long name only a part is in it.
+/// A hidden name that contains a mark, and at most 200 bytes of `name`, since file systems allow 255 bytes.
 pub(crate) fn marked(name: &[u8], mark: u64, extension: &str) -> Vec<u8> {
     let mut end = name.len().min(200);
-    // Not within a character, where it is text.
+    // Not within a character.
     while end < name.len() && end > 190 && name[end] & 0xc0 == 0x80 {
         end -= 1;
     }
     [b".", &name[..end], format!(".{mark:016x}.{extension}").as_bytes()].concat()
 }
 
-/// Whether a name is one of ours for what is not whole yet.
+/// Whether a name is that of one of our temporary files.
 pub fn is_temporary(name: &[u8]) -> bool {
     is_transfer_part(name) || name.strip_prefix(SERVED).is_some_and(is_mark)
 }
 
-/// Whether it is one of an upload's or a download's: `.NAME.0123456789abcdef.part`.
+/// Whether it belongs to an upload or a download: `.NAME.0123456789abcdef.part`.
 pub(crate) fn is_transfer_part(name: &[u8]) -> bool {
     let bare = name.strip_suffix(b".part").or_else(|| name.strip_suffix(b".upload"));
     let parts = bare.and_then(|bare| bare.split_at_checked(bare.len().checked_sub(DIGITS)?));
@@ -61,20 +61,20 @@ fn is_mark(text: &[u8]) -> bool {
     text.len() == DIGITS && text.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// What has not changed since then is old; none if nothing is to be deleted.
+/// Files that have not changed since then are stale; none if nothing is to be deleted.
 pub(crate) fn old_since(options: &Options) -> Option<SystemTime> {
     let days = if options.resume { 7 } else { 1 };
     SystemTime::now().checked_sub(Duration::from_hours(days * 24)).filter(|_| !options.dry_run)
 }
 
-/// Deletes what is old in a folder here: what was deleted.
+/// Deletes the stale temporary files in a local folder; returns them.
 pub(crate) fn sweep(folder: &Path, old_since: SystemTime) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let old = entries.filter(|entry| is_transfer_part(entry.file_name().as_bytes())).map(|entry| entry.path());
     old.filter(|path| delete(path, old_since).is_ok_and(|deleted| deleted)).collect()
 }
 
-/// Deletes a file of ours, if it is old and no process has locked it; whether it did.
+/// Deletes a temporary file, if it is stale and no process has locked it; returns whether it did.
 fn delete(path: &Path, old_since: SystemTime) -> io::Result<bool> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
     let file = fs::File::options().write(true).custom_flags(flags).open(path)?;
@@ -83,7 +83,7 @@ fn delete(path: &Path, old_since: SystemTime) -> io::Result<bool> {
     if !ours || it.modified()? > old_since || file.try_lock().is_err() {
         return Ok(false);
     }
-    // Whoever held the lock until now may have given it its name.
+    // The previous holder of the lock may have renamed it to its final name.
     let there = fs::symlink_metadata(path)?;
     let same = (there.dev(), there.ino()) == (it.dev(), it.ino());
     if same { fs::remove_file(path).map(|()| true) } else { Ok(false) }

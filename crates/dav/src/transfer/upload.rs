@@ -71,7 +71,7 @@ const BULK: usize = 4;
 
 /// How often a listing is asked for that breaks off.
 pub(super) const LISTINGS: u32 = 3;
-const STOPPED: &str = "stopped: what was under way was given up, and what is done stays";
+const STOPPED: &str = "interrupted: transfers in flight were cancelled, completed files stay";
 
 /// Uploads files and folders, as cp(1) does: into `to` if that is a folder, and otherwise, if there is one source, as
 /// `to`. When `stop` is notified, what is under way is given up, what was made for the time being is undone, and the
@@ -141,7 +141,7 @@ pub async fn upload(
 /// The files of the user's list that are not among the sources.
 fn missing(options: &Options) -> Vec<(String, Error)> {
     let why = |name: String| {
-        let error = io::Error::other("it is in the list of files, and not in the source");
+        let error = io::Error::other("it is in the list of files, but not in the source");
         (name.clone(), Error::local("upload", name, error))
     };
     options.filter.missing().into_iter().map(why).collect()
@@ -245,14 +245,12 @@ impl Upload<'_> {
             self.tell(&mut plan, summary);
             watch(Event::Note(STOPPED));
             if blind > 0 {
-                watch(Event::Note(&format!(
-                    "{blind} of the files were sent, but not yet compared with what the server has"
-                )));
+                watch(Event::Note(&format!("{blind} of the completed files were not yet verified")));
             }
         }
         plan.records().save(options, stopped, watch);
         if plan.spares() {
-            watch(Event::Note("nothing was deleted on the server, since not everything went well here"));
+            watch(Event::Note("deletions on the server skipped because of earlier errors"));
         }
     }
 
@@ -427,7 +425,7 @@ impl Upload<'_> {
         .await;
         for left in self.temporary().keys() {
             (self.watch)(Event::Note(&format!(
-                "{left} is temporary and could not be deleted: it may stay on the server"
+                "{left} is a temporary file and could not be deleted; it may remain on the server"
             )));
         }
     }
@@ -466,8 +464,8 @@ impl Upload<'_> {
             let name = |file: usize| outline.files[file].origin.to_string();
             match news {
                 News::Hides => (self.watch)(Event::Note(
-                    "the server does not list names that begin with a dot: each is looked at by itself, and none is \
-                     downloaded or deleted",
+                    "the server does not list names that begin with a dot: uploads check each of them by itself, and \
+                     none is downloaded or deleted",
                 )),
                 News::Done(file) => {
                     let bytes = outline.files[file].length;
@@ -489,7 +487,7 @@ impl Upload<'_> {
                     (self.watch)(Event::Made { path: &outline.folders[folder].path.to_string() });
                 }
                 News::Swept(path) => {
-                    (self.watch)(Event::Note(&format!("deleted {path}, which an earlier run has left")));
+                    (self.watch)(Event::Note(&format!("deleted {path}, a temporary file of an earlier run")));
                 }
                 News::Renamed(from, to) => {
                     let done = if self.options.dry_run { "would rename" } else { "renamed" };

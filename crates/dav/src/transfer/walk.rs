@@ -204,19 +204,19 @@ impl Outline {
         let mut kind = fs::symlink_metadata(local)?;
         if kind.is_symlink() {
             if self.links == Links::Skip {
-                return Ok(Err("a symbolic link (--links follow copies what it leads to)"));
+                return Ok(Err("a symbolic link (`--links follow` copies its target)"));
             }
             kind = match fs::metadata(local) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                    return Ok(Err("a symbolic link that leads nowhere"));
+                    return Ok(Err("a dangling symbolic link"));
                 }
                 Err(error) if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) => {
-                    return Ok(Err("a symbolic link that leads back to itself"));
+                    return Ok(Err("a symbolic link to itself"));
                 }
                 there => there?,
             };
             if kind.is_dir() && self.above.contains(&(kind.dev(), kind.ino())) {
-                return Ok(Err("a symbolic link that leads back to a folder that it is in"));
+                return Ok(Err("a symbolic link to a folder that contains it"));
             }
         }
         let other = kind.file_type();

@@ -45,7 +45,7 @@ impl Outline {
             let Some((path, folder, listed)) = running.next().await else { break };
             match listed {
                 Ok((_, false)) if folder == 0 => {
-                    return Err(Error::Differs { path, why: "it is no folder".into() });
+                    return Err(Error::Differs { path, why: "it is not a folder".into() });
                 }
                 Ok((entries, _)) => {
                     for entry in entries {
@@ -93,7 +93,7 @@ impl Outline {
             return self.folders[at].excluded.push(name);
         }
         let Some(length) = leaf.length else {
-            let why = "the server does not tell its length".into();
+            let why = "the server does not list its length".into();
             self.left_out.push((entry.path.to_string(), Error::Differs { path: entry.path, why }));
             return self.folders[at].stays.push(name);
         };

@@ -140,7 +140,7 @@ async fn a_refusal_of_one_file_is_told_with_its_reason() {
     });
     let first = up(&double, &here, &mirror()).await.unwrap();
     assert_eq!((first.files, first.failed.len()), (wanted.len() as u64 - 1, 1));
-    assert!(first.failed[0].0.ends_with("a/small 7 ü") && first.failed[0].1.to_string().contains("no room left"));
+    assert!(first.failed[0].0.ends_with("a/small 7 ü") && first.failed[0].1.to_string().contains("no space left"));
 }
 
 #[tokio::test]

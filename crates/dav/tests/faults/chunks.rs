@@ -119,14 +119,14 @@ async fn a_lost_answer_to_the_last_request_is_no_failure() {
 #[tokio::test]
 async fn what_is_refused_is_named_and_nothing_half_written_is_seen() {
     for (method, end, fault, reason) in [
-        ("MKCOL", "", Fault::Refuse(403, ""), "does not allow"),
-        ("PUT", "/00002", Fault::Refuse(507, ""), "no room left"),
-        ("PUT", "/00002", Fault::RefuseEarly(413), "larger than the server takes"),
+        ("MKCOL", "", Fault::Refuse(403, ""), "permission denied"),
+        ("PUT", "/00002", Fault::Refuse(507, ""), "no space left"),
+        ("PUT", "/00002", Fault::RefuseEarly(413), "larger than the server accepts"),
         ("PUT", "/00001", Fault::Reset, ""),
-        ("PUT", "/00001", Fault::Refuse(201, ""), "does not have them"),
-        ("MOVE", "/.file", Fault::Refuse(423, ""), "holds a lock"),
+        ("PUT", "/00001", Fault::Refuse(201, ""), "does not have"),
+        ("MOVE", "/.file", Fault::Refuse(423, ""), "locked by"),
         ("MOVE", "/.file", Fault::Refuse(412, ""), "somebody else"),
-        ("MOVE", "/.file", Fault::Refuse(507, ""), "no room left"),
+        ("MOVE", "/.file", Fault::Refuse(507, ""), "no space left"),
     ] {
         // What is not kept for the next run fails in the same ways: once is enough.
         for options in [mirror(), resume()] {

@@ -83,8 +83,8 @@ async fn what_passes_by_itself_harms_nothing() {
 #[tokio::test]
 async fn what_fails_is_named_with_the_reason() {
     let faults = [
-        (Fault::Refuse(403, ""), "does not allow"),
-        (Fault::Refuse(404, ""), "nothing at this path"),
+        (Fault::Refuse(403, ""), "permission denied"),
+        (Fault::Refuse(404, ""), "not found"),
         (Fault::Refuse(503, "retry-after: 7200\r\n"), "in 7200 s"),
         (Fault::WrongDigest, "discard it and retry"),
         (Fault::Cut, "closed the connection unexpectedly"),

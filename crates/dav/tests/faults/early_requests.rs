@@ -106,7 +106,7 @@ async fn what_is_no_file_leaves_nothing_behind() {
     assert!(told.contains("it is a folder"), "{told}");
     double.remove("/up/file");
     let told = fetch(&double, &here.join("copy")).await.unwrap_err().to_string();
-    assert!(told.contains("nothing at this path"), "{told}");
+    assert!(told.contains("not found on the server"), "{told}");
     assert!(read(&here).is_empty());
 }
 
@@ -182,6 +182,6 @@ async fn a_folder_in_the_way_of_a_first_file_is_named() {
     double.put("/up/file/within", b"content", Duration::from_hours(1));
     fs::write(here.join("file"), b"a file").unwrap();
     let outcome = send(&double, &[here.join("file")]).await.unwrap();
-    assert!(outcome.failed[0].1.to_string().contains("a folder of this name"), "{:?}", outcome.failed);
+    assert!(outcome.failed[0].1.to_string().contains("a folder on the server"), "{:?}", outcome.failed);
     assert_eq!(double.files("/up").len(), 1);
 }

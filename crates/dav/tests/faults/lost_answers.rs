@@ -103,7 +103,7 @@ async fn request_that_was_not_done_is_said_to_have_failed_with_what_a_look_shows
         let method = verb.method();
         double.script(move |asked, _, _| (asked == method).then_some(Fault::Reset));
         let told = verb.send(&dav, &token).await.unwrap_err().to_string();
-        assert!(told.starts_with(method) && told.contains("; a look shows that "), "{verb:?}: {told}");
+        assert!(told.starts_with(method) && told.contains("; a check shows: "), "{verb:?}: {told}");
         assert!(!told.contains("spelling") && !told.contains("somebody else"), "{verb:?}: {told}");
     })
     .await;

@@ -122,14 +122,14 @@ async fn a_part_that_is_lost_on_the_way_is_sent_again() {
 #[tokio::test]
 async fn what_is_refused_is_named_and_nobody_sees_a_part() {
     for (method, fault, reason) in [
-        ("PUT", Fault::Refuse(507, ""), "no room left"),
-        ("PUT", Fault::RefuseEarly(507), "no room left"),
-        ("PUT", Fault::Refuse(403, ""), "does not allow"),
+        ("PUT", Fault::Refuse(507, ""), "no space left"),
+        ("PUT", Fault::RefuseEarly(507), "no space left"),
+        ("PUT", Fault::Refuse(403, ""), "permission denied"),
         ("PUT", Fault::Refuse(412, ""), "somebody else"),
         ("PUT", Fault::Reset, ""),
-        ("MOVE", Fault::Refuse(423, ""), "holds a lock"),
+        ("MOVE", Fault::Refuse(423, ""), "locked by"),
         ("MOVE", Fault::Refuse(412, ""), "somebody else"),
-        ("MOVE", Fault::Refuse(507, ""), "no room left"),
+        ("MOVE", Fault::Refuse(507, ""), "no space left"),
         ("PROPFIND", Fault::Refuse(500, ""), "the server failed"),
     ] {
         // What is not kept for the next run fails in the same ways: once is enough.
@@ -186,7 +186,7 @@ async fn a_source_that_changes_meanwhile_is_named() {
         None
     });
     let first = up(&client(double.address, |_| ()), &here, &resume()).await.unwrap();
-    assert!(first.failed.len() == 1 && first.failed[0].1.to_string().contains("was changed"), "{:?}", first.failed);
+    assert!(first.failed.len() == 1 && first.failed[0].1.to_string().contains("changed during"), "{:?}", first.failed);
     double.heal();
     complete(&double, &here, &read(&here), &resume()).await;
 }

@@ -157,11 +157,11 @@ async fn folders_and_names_survive_a_lost_answer() {
 #[tokio::test]
 async fn what_is_refused_is_named_with_the_reason() {
     let faults = [
-        (Fault::Refuse(507, ""), "no room left"),
-        (Fault::RefuseEarly(507), "no room left"),
-        (Fault::Refuse(423, ""), "holds a lock"),
-        (Fault::Refuse(412, ""), "somebody else has changed or made it"),
-        (Fault::Refuse(403, ""), "does not allow"),
+        (Fault::Refuse(507, ""), "no space left"),
+        (Fault::RefuseEarly(507), "no space left"),
+        (Fault::Refuse(423, ""), "locked by"),
+        (Fault::Refuse(412, ""), "somebody else has changed or created it"),
+        (Fault::Refuse(403, ""), "permission denied"),
         (Fault::Refuse(503, "retry-after: 7200\r\n"), "in 7200 s"),
         (Fault::Refuse(429, "retry-after: 0\r\n"), "too busy"),
         (Fault::Reset, ""),

@@ -168,8 +168,11 @@ fn what_is_in_the_way_is_named_once_and_stays() {
     let told = text(&ended.stderr);
     let lines: Vec<_> = told.lines().collect();
     assert_eq!((ended.status.code(), lines.len()), (Some(1), 3), "{told}");
-    for (path, what) in [("/there/a/", "a file"), ("/there/b", "a folder")] {
-        let line = format!("haul: {path}: there is {what} of this name on the server");
+    for (path, what) in [
+        ("/there/a/", "a file on the server and a folder here"),
+        ("/there/b", "a folder on the server and a file here"),
+    ] {
+        let line = format!("haul: {path}: it is {what}");
         assert_eq!(lines.iter().filter(|told| told.starts_with(&line)).count(), 1, "{told}");
     }
     assert!(lines[2].ends_with("5 failed") && tree(&place.served("there")).contains_key("b/x"), "{told}");
@@ -201,7 +204,7 @@ fn links_and_pipes_are_skipped_with_a_warning_and_do_not_stop_deletions() {
     let ended = place.haul(&["sync", "source", &place.at("there"), "--delete"]);
     printed(&ended);
     let told = text(&ended.stderr);
-    assert!(told.contains("haul: source/link: skipped: it is a symbolic link (--links follow"), "{told}");
+    assert!(told.contains("haul: source/link: skipped: it is a symbolic link (`--links follow"), "{told}");
     assert!(told.contains("haul: source/pipe: skipped: it is a FIFO"), "{told}");
     assert_eq!(tree(&place.served("there")).into_keys().collect::<Vec<_>>(), ["a/", "a/1", "b"]);
     printed(&place.haul(&["sync", "source", &place.at("there"), "--delete", "--links", "follow"]));

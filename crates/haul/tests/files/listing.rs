@@ -106,7 +106,10 @@ fn folders_are_made_with_their_parents_if_asked() {
     let place = Place::new();
     printed(&place.haul(&["mkdir", &place.at("a"), &place.at("b c")]));
     assert!(one_sentence(&place.haul(&["mkdir", &place.at("a")]), 1).contains("/a/: exists already"));
-    assert!(one_sentence(&place.haul(&["mkdir", &place.at("x/y")]), 1).contains("make that first (409)"));
+    assert!(
+        one_sentence(&place.haul(&["mkdir", &place.at("x/y")]), 1)
+            .contains("parent folder does not exist (409); create it first")
+    );
     let made = json(printed(&place.haul(&["mkdir", "-p", "--json", "-", &place.at("a/b/c")])).as_bytes(), "mkdir");
     assert_eq!(made["made"], serde_json::json!(["/a/b/", "/a/b/c/"]));
     printed(&place.haul(&["mkdir", "-p", &place.at("a/b/c")]));

@@ -98,7 +98,7 @@ fn claims(why: &str) -> bool {
     }
     let refused = |status: &str| status.len() >= 4 && status.starts_with(['4', '5']) && status.as_bytes()[3] == b')';
     why.match_indices('(').any(|(at, _)| refused(&why[at + 1..]))
-        || ["somebody else", "other bytes", "already", "no such"].iter().any(|claim| why.contains(claim))
+        || ["somebody else", "different content", "already", "no such"].iter().any(|claim| why.contains(claim))
 }
 
 pub(crate) fn judge(truth: &Truth<'_>, said: &Said) -> (Outcome, String) {

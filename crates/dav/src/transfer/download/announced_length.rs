@@ -1,13 +1,12 @@
-//! Answers that announce more than they bring, and answers that stand still.
+//! Answers that announce more bytes than they send.
 //!
-//! Some servers and gateways announce a longer body than they send: they count a byte order mark that they strip, or
-//! line ends that they convert. Such an answer never ends by itself, and whoever waits for the rest waits for the whole
-//! bound on a stall, as often as it is tried again. But the listing says how long the file is. When all of that has
-//! come and more was announced, more comes soon or not at all. Then the answer is wrong, it is said so, and it is not
-//! asked for again: it would be the same.
+//! Some servers and gateways announce a body that is too long: they count a byte order mark that they strip, or line ends
+//! that they convert. Such an answer never ends by itself, and a client that waits for the rest runs into its timeout on each
+//! attempt. But the listing says how long the file is. If all of that has arrived and more is announced, the rest either
+//! arrives soon or never. In the latter case the answer is reported as wrong, and not retried.
 //!
-//! The file is not taken for whole, although its length is as listed: an answer without its end is incomplete
-//! (RFC 9112 §8), and which of the two lengths is right only the server knows.
+//! The file does not count as complete although its length is as listed: an answer without its end is incomplete (RFC 9112
+//! §8), and only the server knows which of the two lengths is right.
 
 use std::time::Duration;
 
@@ -19,14 +18,14 @@ use tokio::time::timeout;
 use super::attempt::FetchError;
 use crate::{Error, RemotePath};
 
-/// How long is waited for what was announced beyond what was listed.
+/// How long to wait for bytes that are announced beyond the listed length.
 const SOON: Duration = Duration::from_secs(2);
 
-/// How far an answer may go.
+/// The announced and the listed length of an answer.
 pub(super) struct AnnouncedLength {
-    /// The length that the answer announces.
+    /// `Content-Length` of the answer.
     announced: Option<u64>,
-    /// The length that is known from elsewhere.
+    /// The length in the listing.
     known: Option<u64>,
 }
 
@@ -35,17 +34,17 @@ impl AnnouncedLength {
         Self { announced: answer.body().size_hint().exact(), known }
     }
 
-    /// Whether the answer does not tell its length.
+    /// Whether the answer announces no length.
     pub(super) fn is_blind(&self) -> bool {
         self.announced.is_none()
     }
 
-    /// Whether this is all that is announced.
+    /// Whether this is the announced length.
     pub(super) fn is_all(&self, length: u64) -> bool {
         self.announced == Some(length)
     }
 
-    /// Waits for the next piece of the body, of which so many bytes have come.
+    /// Reads the next piece of the body, of which `length` bytes have arrived.
     pub(super) async fn next<B: Body<Error = haul_http::Error> + Unpin>(
         &self,
         body: &mut B,
@@ -63,8 +62,8 @@ impl AnnouncedLength {
             return Ok(Some(frame));
         }
         let why = format!(
-            "the server lists {known} bytes and sent as many, but its answer announces {announced} (Content-Length) and \
-             does not end: the server or a gateway counts wrongly"
+            "the server lists {known} bytes and sent them all, but its answer announces {announced} (Content-Length) and \
+             does not end; the server or a gateway computes the length wrongly"
         );
         Err(FetchError::Final(Error::Differs { path: path.clone(), why }))
     }

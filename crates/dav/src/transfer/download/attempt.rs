@@ -7,16 +7,16 @@ use haul_http::{Cause, Step};
 use super::fetch::LARGE;
 use crate::Error;
 
-/// How often an answer that breaks off is asked for, the first time included: until all that came of it is as much as a
-/// large file, within these bounds. Where connections end after so many bytes, each one that others have used may break
-/// once more, and then there is a fresh one. One that stands still until its bound is exceeded is asked for once more.
+/// Bounds of the number of attempts, the first included: the smaller the file, the more. If a middlebox ends connections
+/// after some number of bytes, every connection that others have used may break once. An answer that stalls until its
+/// timeout is retried only once.
 const TRIES: RangeInclusive<u64> = 3..=10;
 
-/// Why a file, or a part of it, did not come.
+/// Why a download of a file or range failed.
 pub(super) enum FetchError {
-    /// What the engine could do about it, it has done; or nothing can be done.
+    /// A retry cannot help, or the engine has already retried.
     Final(Error),
-    /// Its answer had begun, and could not be tried elsewhere by then.
+    /// The answer broke off after it had begun; a retry may help.
     Interrupted(Error),
 }
 
@@ -30,7 +30,7 @@ pub(super) fn cut(error: haul_http::Error) -> FetchError {
     FetchError::Interrupted(error.into())
 }
 
-/// Tries a few times to have what is lost in the middle, of so many bytes.
+/// Retries interrupted downloads of `length` bytes a few times.
 pub(super) async fn retry<T, F: Future<Output = Result<T, FetchError>>>(
     length: u64,
     fetch: impl Fn() -> F,
@@ -51,7 +51,7 @@ pub(super) async fn retry<T, F: Future<Output = Result<T, FetchError>>>(
     unreachable!("the last try returns")
 }
 
-/// Whether an answer stood still until the bound was exceeded.
+/// Whether an answer stalled until its timeout.
 fn stood_still(error: &Error) -> bool {
     use haul_http::Error::{Exchange, Undecided};
     matches!(

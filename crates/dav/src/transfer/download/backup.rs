@@ -1,6 +1,6 @@
-//! What a download would replace or delete, kept in another folder here.
+//! Local backups of what a download replaces or deletes.
 //!
-//! What is replaced stays at its place until the new one is there, and has a second name in the backup.
+//! A replaced file stays in place until the new one is complete, and gets a second name in the backup.
 
 use std::{
     ffi::OsStr,
@@ -16,60 +16,60 @@ use crate::{
 };
 
 impl Download<'_> {
-    /// Keeps a file that is to be replaced, if that is wanted.
-    pub(super) fn keep_copy(&self, place: &Path) -> Result<(), Error> {
-        let Some(backup) = self.backup_of(place) else { return Ok(()) };
-        keep(place, &backup).map_err(|error| Error::local("keep a backup in", backup, error))
+    /// Backs up a file before it is replaced, if there is a backup folder.
+    pub(super) fn back_up_copy(&self, local: &Path) -> Result<(), Error> {
+        let Some(backup) = self.backup_path(local) else { return Ok(()) };
+        keep(local, &backup).map_err(|error| Error::local("keep a backup in", backup, error))
     }
 
-    /// Moves what is to be deleted to the backup; whether one is kept.
-    pub(super) fn put_away(&self, place: &Path) -> io::Result<bool> {
-        let Some(backup) = self.backup_of(place) else { return Ok(false) };
+    /// Moves something to the backup instead of deleting it; returns whether there is a backup folder.
+    pub(super) fn move_to_backup(&self, local: &Path) -> io::Result<bool> {
+        let Some(backup) = self.backup_path(local) else { return Ok(false) };
         if let Some(folder) = backup.parent() {
             fs::create_dir_all(folder)?;
         }
-        move_to(place, &backup).map(|()| true)
+        move_to(local, &backup).map(|()| true)
     }
 
-    fn backup_of(&self, place: &Path) -> Option<PathBuf> {
+    fn backup_path(&self, local: &Path) -> Option<PathBuf> {
         let Some(Backup::Here(backup)) = &self.options.backup else { return None };
-        Some(backup.join(place.strip_prefix(self.root).ok()?))
+        Some(backup.join(local.strip_prefix(self.target).ok()?))
     }
 }
 
-/// A second name for a file, or a copy where it is on another file system.
-fn keep(place: &Path, backup: &Path) -> io::Result<()> {
+/// Hard-links a file, or copies it to another file system.
+fn keep(local: &Path, backup: &Path) -> io::Result<()> {
     let Some((folder, name)) = backup.parent().zip(backup.file_name()) else { return Ok(()) };
     fs::create_dir_all(folder)?;
     let second = folder.join(OsStr::from_bytes(&temporary_name(name.as_bytes())));
-    if fs::hard_link(place, &second).is_err() {
-        fs::copy(place, &second)?;
-        let modified = fs::metadata(place)?.modified()?;
+    if fs::hard_link(local, &second).is_err() {
+        fs::copy(local, &second)?;
+        let modified = fs::metadata(local)?.modified()?;
         fs::File::options().write(true).open(&second)?.set_modified(modified)?;
     }
     let renamed = fs::rename(&second, backup);
-    // Two names of one file stay two when one is to become the other.
+    // rename(2) does nothing if both names refer to one file.
     let _ = fs::remove_file(&second);
     renamed
 }
 
-/// A folder that is there from earlier is added to; a file is replaced.
-fn move_to(place: &Path, backup: &Path) -> io::Result<()> {
-    let folder = fs::symlink_metadata(place)?.is_dir();
+/// Moves a file, replacing an older one, or merges a folder into an older one.
+fn move_to(local: &Path, backup: &Path) -> io::Result<()> {
+    let folder = fs::symlink_metadata(local)?.is_dir();
     if !folder || !backup.is_dir() {
-        match fs::rename(place, backup) {
+        match fs::rename(local, backup) {
             Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
             moved => return moved,
         }
     }
     if !folder {
-        keep(place, backup)?;
-        return fs::remove_file(place);
+        keep(local, backup)?;
+        return fs::remove_file(local);
     }
     fs::create_dir_all(backup)?;
-    for entry in fs::read_dir(place)? {
+    for entry in fs::read_dir(local)? {
         let entry = entry?;
         move_to(&entry.path(), &backup.join(entry.file_name()))?;
     }
-    fs::remove_dir(place)
+    fs::remove_dir(local)
 }

@@ -1,4 +1,4 @@
-//! One file: fetched under a temporary name, whole or in parts, and set down when it is right.
+//! Downloads one file under a temporary name, whole or in ranges, and puts it in place when it is complete.
 
 use std::{
     ffi::OsStr,
@@ -30,67 +30,53 @@ use crate::{
     transfer::{Verify, lock, part_name, temporary_name},
 };
 
-/// Answers up to this size may stand before others on a connection.
+/// Answers up to this size may precede others on a connection.
 const SMALL: u64 = 256 * 1024;
-/// The size from which a file is worth parts.
+/// Files from this size are downloaded in ranges.
 pub(super) const LARGE: u64 = 8 * 1024 * 1024;
 impl FileFacts {
-    /// Its length and tag, if it has that many bytes and one version can be told from another.
+    /// Length and entity tag, if the file has at least `least` bytes and a strong tag.
     fn in_parts(&self, least: u64) -> Option<(u64, &ETag)> {
         self.length.filter(|length| *length >= least).zip(self.etag.as_ref().filter(|tag| !tag.is_weak()))
     }
 }
 
 impl Download<'_> {
-    /// Fetches a file to its place: its length.
-    pub(super) async fn fetch(&self, find: &RemoteFile, path: &RemotePath) -> Result<u64, Error> {
-        let place = find.place_through_link();
-        let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else {
-            return Err(Error::local("write", &place, io::Error::other("it has no name")));
+    /// Downloads a file to its local path; returns its length.
+    pub(super) async fn fetch(&self, remote: &RemoteFile, path: &RemotePath) -> Result<u64, Error> {
+        let local = remote.local_path_through_link();
+        let (Some(folder), Some(name)) = (local.parent(), local.file_name()) else {
+            return Err(Error::local("write", &local, io::Error::other("it has no name")));
         };
-        let there = if find.folder.named { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
+        let there = if remote.folder.named { fs::metadata(&local) } else { fs::symlink_metadata(&local) };
         let (mode, replaces) = match there {
             Ok(kind) if kind.is_file() => (Some(kind.permissions()), false),
             Ok(kind) if !kind.is_symlink() => {
-                if find.folder.named && find.folder.alias.is_some() || !self.options.replaces() {
-                    return Err(Error::local("write", &place, in_the_way(&kind)));
+                if remote.folder.named && remote.folder.rename_to.is_some() || !self.options.replaces() {
+                    return Err(Error::local("write", &local, in_the_way(&kind)));
                 }
                 (None, true)
             }
             _ => (None, false),
         };
         if self.options.dry_run {
-            let replacing = if replaces { self.replace(&place, || Ok(())) } else { Ok(()) };
-            let local = |error| Error::local("write", &place, error);
-            return replacing.map(|()| find.facts.length.unwrap_or(0)).map_err(local);
+            let replacing = if replaces { self.replace(&local, || Ok(())) } else { Ok(()) };
+            let write_error = |error| Error::local("write", &local, error);
+            return replacing.map(|()| remote.facts.length.unwrap_or(0)).map_err(write_error);
         }
-        let mut part = self.part(folder, name, path, &find.facts);
-        let mut fetched = if find.facts.length.is_some_and(|length| length <= SMALL) {
-            let first = async { Ok((self.fetch_to(find, path, &part).await?, None)) };
-            let second = || async {
-                let other = self.new_part(folder, name);
-                Ok((Some(self.fetch_whole(find, path, &other.place, None).await?), Some(other)))
-            };
-            self.late.either(first, second).await.map(|(length, other)| {
-                if let Some(other) = other {
-                    self.gives_up(&std::mem::replace(&mut part, other));
-                }
-                length
-            })
-        } else {
-            self.fetch_to(find, path, &part).await
-        };
+        let mut part = self.partial_file(folder, name, path, &remote.facts);
+        let mut fetched = self.fetch_or_hedge(remote, path, folder, name, &mut part).await;
         if let Ok(None) = fetched {
-            // All of it at once may be of another version: that is nothing to go on from.
-            self.gives_up(&part);
-            part = self.new_part(folder, name);
-            fetched = self.fetch_whole(find, path, &part.place, None).await.map(Some);
+            // The whole file may be another version than what an earlier run left: start over.
+            self.discard_partial(&part);
+            part = self.new_partial_file(folder, name);
+            fetched = self.fetch_whole(remote, path, &part.path, None).await.map(Some);
         }
         let placed = match fetched {
             Ok(length) => {
-                let kept = if mode.is_some() { self.keep_copy(&place) } else { Ok(()) };
-                kept.and_then(|()| self.set_down(find, mode, &part.place, &place, replaces)).map(|here| {
-                    self.saw(find, here);
+                let kept = if mode.is_some() { self.back_up_copy(&local) } else { Ok(()) };
+                kept.and_then(|()| self.put_in_place(remote, mode, &part.path, &local, replaces)).map(|here| {
+                    self.record_seen(remote, here);
                     length.unwrap_or_default()
                 })
             }
@@ -99,107 +85,132 @@ impl Download<'_> {
         if let Err(error) = &placed {
             let useful = part.left.is_some()
                 && matches!(error, Error::Http(_) | Error::Local { .. })
-                && fs::metadata(&part.place).is_ok_and(|kind| kind.len() > 0);
+                && fs::metadata(&part.path).is_ok_and(|kind| kind.len() > 0);
             if !useful {
-                let _ = fs::remove_file(&part.place);
+                let _ = fs::remove_file(&part.path);
             }
         }
-        lock(&self.parts).remove(&part.place);
-        // Whose part it is, and not what that was called.
+        lock(&self.temporary_files).remove(&part.path);
+        // Name the file, not its temporary name.
         placed.map_err(|error| match error {
-            Error::Local { doing, path, source } if path == part.place => Error::Local { doing, path: place, source },
+            Error::Local { doing, path, source } if path == part.path => Error::Local { doing, path: local, source },
             other => other,
         })
     }
 
-    /// Where a file is written first. Of a large one that can be told from its other versions, the name is always the
-    /// same, and what an earlier run has left is gone on from; unless another process is writing it.
-    fn part(&self, folder: &Path, name: &OsStr, path: &RemotePath, facts: &FileFacts) -> PartialFile {
+    /// Fetches a file to `part`; a small one that is late is requested a second time, and `part` becomes the file of the
+    /// request that wins. None if the server does not send ranges.
+    async fn fetch_or_hedge(
+        &self,
+        remote: &RemoteFile,
+        path: &RemotePath,
+        folder: &Path,
+        name: &OsStr,
+        part: &mut PartialFile,
+    ) -> Result<Option<u64>, Error> {
+        if remote.facts.length.is_none_or(|length| length > SMALL) {
+            return self.fetch_to(remote, path, part).await;
+        }
+        let first = async { Ok::<_, Error>((self.fetch_to(remote, path, part).await?, None)) };
+        let second = || async {
+            let other = self.new_partial_file(folder, name);
+            Ok((Some(self.fetch_whole(remote, path, &other.path, None).await?), Some(other)))
+        };
+        let (length, other) = self.progress.hedge.race(first, second).await?;
+        if let Some(other) = other {
+            self.discard_partial(&std::mem::replace(part, other));
+        }
+        Ok(length)
+    }
+
+    /// The temporary file of a download. With `--resume`, a large file with a strong entity tag always gets the same
+    /// name, so that it continues what an earlier run left, unless another process is writing it.
+    fn partial_file(&self, folder: &Path, name: &OsStr, path: &RemotePath, facts: &FileFacts) -> PartialFile {
         if let Some((length, tag)) =
-            facts.in_parts(LARGE).filter(|_| self.options.resume && !self.whole_only.load(Ordering::Relaxed))
+            facts.in_parts(LARGE).filter(|_| self.options.resume && !self.ranges.unsupported.load(Ordering::Relaxed))
         {
             let mut mark = DefaultHasher::new();
             (path.target(), length, tag).hash(&mut mark);
-            let place = folder.join(OsStr::from_bytes(&part_name(name.as_bytes(), mark.finish())));
-            if let Some(file) = ours_alone(&place) {
+            let local = folder.join(OsStr::from_bytes(&part_name(name.as_bytes(), mark.finish())));
+            if let Some(file) = ours_alone(&local) {
                 let has = file.metadata().map_or(0, |kind| kind.len());
-                return PartialFile { place, has: if has > length { 0 } else { has }, left: Some(file) };
+                return PartialFile { path: local, has: if has > length { 0 } else { has }, left: Some(file) };
             }
         }
-        self.new_part(folder, name)
+        self.new_partial_file(folder, name)
     }
 
-    fn gives_up(&self, part: &PartialFile) {
-        let _ = fs::remove_file(&part.place);
-        lock(&self.parts).remove(&part.place);
+    fn discard_partial(&self, part: &PartialFile) {
+        let _ = fs::remove_file(&part.path);
+        lock(&self.temporary_files).remove(&part.path);
     }
 
-    fn new_part(&self, folder: &Path, name: &OsStr) -> PartialFile {
-        let place = folder.join(OsStr::from_bytes(&temporary_name(name.as_bytes())));
-        lock(&self.parts).insert(place.clone());
-        PartialFile { place, has: 0, left: None }
+    fn new_partial_file(&self, folder: &Path, name: &OsStr) -> PartialFile {
+        let local = folder.join(OsStr::from_bytes(&temporary_name(name.as_bytes())));
+        lock(&self.temporary_files).insert(local.clone());
+        PartialFile { path: local, has: 0, left: None }
     }
 
-    /// Fetches a file, in parts if it is worth that: its length. None if the server does not send parts.
-    async fn fetch_to(&self, find: &RemoteFile, path: &RemotePath, part: &PartialFile) -> Result<Option<u64>, Error> {
+    /// Downloads a file to `part`, in ranges if that pays; returns its length. None if the server does not send ranges.
+    async fn fetch_to(&self, remote: &RemoteFile, path: &RemotePath, part: &PartialFile) -> Result<Option<u64>, Error> {
         let apart = self.options.connections > 1 && !self.dav.client().is_limited();
-        let worth = part.left.is_some() || apart && !self.whole_only.load(Ordering::Relaxed);
+        let worth = part.left.is_some() || apart && !self.ranges.unsupported.load(Ordering::Relaxed);
         let mut early =
-            lock(&self.early).take_if(|early| early.path == *path).map(|early| early.ranges).unwrap_or_default();
+            lock(&self.prefetch).take_if(|early| early.path == *path).map(|early| early.ranges).unwrap_or_default();
         let least = if early.is_empty() { LARGE } else { prefetch::FIRST + 1 };
-        let Some((length, tag)) = find.facts.in_parts(least).filter(|_| worth) else {
+        let Some((length, tag)) = remote.facts.in_parts(least).filter(|_| worth) else {
             early.truncate(1);
-            return self.fetch_whole(find, path, &part.place, early.pop_front()).await.map(Some);
+            return self.fetch_whole(remote, path, &part.path, early.pop_front()).await.map(Some);
         };
-        // In a box: hundreds of small files need no room for it.
+        // Boxed, so that hundreds of small files need no memory for it.
         let fetched = Box::pin(self.fetch_parts(path, part, length, tag, early)).await?;
         if fetched.is_some() {
-            self.compare(find, path, &part.place, length).await?;
+            self.compare(remote, path, &part.path, length).await?;
         }
         Ok(fetched)
     }
 
-    /// Compares what has come with the digest that the server has of it, if that is wanted and there is one.
-    async fn compare(&self, find: &RemoteFile, path: &RemotePath, part: &Path, length: u64) -> Result<(), Error> {
+    /// With `--verify digest`, compares the received file with the server's digest, if there is one.
+    async fn compare(&self, remote: &RemoteFile, path: &RemotePath, part: &Path, length: u64) -> Result<(), Error> {
         if self.options.verify != Verify::Digest {
             return Ok(());
         }
         let mut body = Body::file(part.to_owned(), 0, length);
-        match self.dav.digest_fits(path, &mut body, &find.facts.checksums).await? {
+        match self.dav.digest_fits(path, &mut body, &remote.facts.checksums).await? {
             Some(false) => {
-                let why = "what came has another digest than the server says: try again".into();
+                let why = "the received data does not match the server's digest; retry".into();
                 Err(Error::Differs { path: path.clone(), why })
             }
             _ => Ok(()),
         }
     }
 
-    /// Fetches a file by one request, which may have been sent already.
+    /// Downloads a file by one request, which may have been sent already.
     async fn fetch_whole(
         &self,
-        find: &RemoteFile,
+        remote: &RemoteFile,
         path: &RemotePath,
         part: &Path,
         asked: Option<PrefetchedRange>,
     ) -> Result<u64, Error> {
         let asked = Mutex::new(asked);
-        let fetch = || self.try_whole(find, path, part, lock(&asked).take());
-        let (length, verified) = retry(find.facts.length.unwrap_or(LARGE), fetch).await?;
-        // A digest that came with the answer has been compared as it was read; what was listed comes from elsewhere.
-        if !verified || !find.facts.checksums.is_empty() {
-            self.compare(find, path, part, length).await?;
+        let fetch = || self.try_whole(remote, path, part, lock(&asked).take());
+        let (length, verified) = retry(remote.facts.length.unwrap_or(LARGE), fetch).await?;
+        // A digest in the answer was verified while reading; a listed one was not.
+        if !verified || !remote.facts.checksums.is_empty() {
+            self.compare(remote, path, part, length).await?;
         }
         Ok(length)
     }
 
     async fn try_whole(
         &self,
-        find: &RemoteFile,
+        remote: &RemoteFile,
         path: &RemotePath,
         part: &Path,
         asked: Option<PrefetchedRange>,
     ) -> Result<(u64, bool), FetchError> {
-        let facts = &find.facts;
+        let facts = &remote.facts;
         let length = facts.length.unwrap_or(0);
         let early = match asked {
             Some(asked) => asked.answer().await.filter(|answer| is_part(answer, &(0..length), length)),
@@ -214,13 +225,13 @@ impl Download<'_> {
         let headers = if digests { with_digests() } else { HeaderMap::from_iter([as_stored()]) };
         let answer = self.dav.get(path, headers, options).await?;
         if answer.status() != StatusCode::OK {
-            let why = format!("the server answers with {} instead of the file", answer.status());
+            let why = format!("the server answers {} instead of sending the file", answer.status());
             return Err(Error::Differs { path: path.clone(), why }.into());
         }
         self.write(answer, facts, path, part).await
     }
 
-    /// Writes what comes: its length, and whether it had a digest that fits.
+    /// Writes the body to `part`; returns its length, and whether a digest in the answer was verified.
     async fn write(
         &self,
         answer: Answer,
@@ -231,20 +242,20 @@ impl Download<'_> {
         let extent = AnnouncedLength::of(&answer, facts.length);
         let mut body = answer.into_body();
         let written = |error| Error::local("write", part, error);
-        // At once: a task for it might make it after all has been stopped and cleared away.
+        // Created right here: a spawned task might create it after an interrupt has removed all temporary files.
         let mut file = fs::File::create(part).map_err(written)?;
         let mut length = 0;
         let first = extent.next(&mut body, 0, path).await?.and_then(|frame| frame.into_data().ok());
         if let Some(piece) = first.clone().filter(|piece| extent.is_all(piece.len() as u64)) {
-            // What came in one piece is written in one go.
+            // A single piece is written at once.
             let moved = piece.len();
-            self.moves(moved);
+            self.add_received(moved);
             while let Some(end) = body.frame().await {
                 end.map_err(cut)?;
             }
             let wrote = tokio::task::spawn_blocking(move || file.write_all(&piece)).await;
             wrote.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(written)?;
-            self.is_as_listed(facts, path, moved as u64, extent.is_blind())?;
+            self.check_length(facts, path, moved as u64, extent.is_blind())?;
             return Ok((moved as u64, !body.verified().is_empty()));
         }
         let mut file = tokio::fs::File::from_std(file);
@@ -252,10 +263,10 @@ impl Download<'_> {
         loop {
             if let Some(piece) = piece.take() {
                 length += piece.len() as u64;
-                self.moves(piece.len());
+                self.add_received(piece.len());
                 file.write_all(&piece).await.map_err(written)?;
             }
-            // What is longer may have no end.
+            // A body that is too long may never end.
             if facts.length.is_some_and(|listed| length > listed) {
                 break;
             }
@@ -265,19 +276,19 @@ impl Download<'_> {
             }
         }
         file.flush().await.map_err(written)?;
-        self.is_as_listed(facts, path, length, extent.is_blind())?;
+        self.check_length(facts, path, length, extent.is_blind())?;
         Ok((length, !body.verified().is_empty()))
     }
 
-    /// Whether so many bytes are what was listed. An answer that does not tell its length itself may be cut: then it is
-    /// tried again.
-    fn is_as_listed(&self, facts: &FileFacts, path: &RemotePath, length: u64, blind: bool) -> Result<(), FetchError> {
+    /// Compares the received with the listed length. An answer without an announced length may be truncated, so it is
+    /// retried.
+    fn check_length(&self, facts: &FileFacts, path: &RemotePath, length: u64, blind: bool) -> Result<(), FetchError> {
         let Some(listed) = facts.length.filter(|listed| *listed != length) else { return Ok(()) };
         if self.options.verify == Verify::None && !blind {
             return Ok(());
         }
         let more = if length > listed { "more than " } else { "" };
-        let why = format!("the server listed {listed} bytes and sent {more}{}", length.min(listed));
+        let why = format!("the server listed {listed} bytes, but sent {more}{}", length.min(listed));
         let error = Error::Differs { path: path.clone(), why };
         Err(if blind { FetchError::Interrupted(error) } else { FetchError::Final(error) })
     }

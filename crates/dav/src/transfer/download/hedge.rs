@@ -1,12 +1,12 @@
-//! What is late in the end: parts of a large file, and small files.
+//! Hedged requests at the end: ranges of a large file, and small files (Dean and Barroso, "The tail at scale", 2013).
 //!
-//! When the last of them has been asked for, connections run out of work one by one. Whichever has lost many packets
-//! then mends them alone, perhaps a few in each round trip or after a retransmission timer (200 ms at least with
-//! Linux), and all wait for it though the link lies idle. What is missing by then is asked for once more: it goes to
-//! connections that have nothing else to do, and whichever answer is there first is taken.
+//! When everything has been requested, connections run out of work one by one. A connection that has lost many packets then
+//! repairs them alone, perhaps a few per round trip or after a retransmission timeout (at least 200 ms with Linux), and
+//! everything waits for it while the link is idle. So what is still missing is requested a second time, on connections that
+//! have nothing else to do, and the first answer wins.
 //!
-//! A server that computes what it sends leaves the link idle too, again and again. So no pause counts that is not
-//! longer than those which ended by themselves.
+//! A server that computes its answers leaves the link idle too, again and again. So a pause only counts if it is longer than
+//! those that ended by themselves.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -15,37 +15,38 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-/// A round trip that brought less than an eighth of what the best one did was an idle one.
+/// A round trip counts as idle if it brought less than 1/`IDLE` of the best one.
 const IDLE: u64 = 8;
-/// After so many in a row something is late, or after one more than there were before, up to a bound.
+/// The link has stalled after this many idle round trips in a row, or after one more than in the longest pause so far,
+/// up to a limit.
 const PATIENCE: u32 = 2;
 const MOST_PATIENCE: u32 = 16;
-/// What is shorter than this says nothing: a server takes as long to read a file.
+/// Shortest sampling interval: a server may need as long to read a file.
 const SHORTEST: Duration = Duration::from_millis(10);
 
-/// Whether the rest is late.
+/// Detects stalls, and repeats requests during one.
 pub(super) struct Hedge {
-    told: watch::Sender<bool>,
-    /// So much is asked for once more at a time.
-    turns: Semaphore,
+    stalled: watch::Sender<bool>,
+    /// Limits the repeated requests in flight.
+    slots: Semaphore,
 }
 
-/// Round trips, one after another.
+/// Received bytes per round trip.
 #[derive(Debug, Default)]
-struct Trips {
+struct RoundTrips {
     best: u64,
     idle: u32,
-    /// The longest pause that ended by itself.
-    usual: u32,
+    /// The longest pause that ended by itself, in round trips.
+    longest_pause: u32,
 }
 
 impl Hedge {
-    pub(super) fn new(turns: usize) -> Self {
-        Self { told: watch::Sender::new(false), turns: Semaphore::new(turns) }
+    pub(super) fn new(slots: usize) -> Self {
+        Self { stalled: watch::Sender::new(false), slots: Semaphore::new(slots) }
     }
 
-    /// Looks once in a round trip whether what is asked for still comes, by how much has moved so far, of whatever.
-    pub(super) async fn look(
+    /// Samples the number of received bytes once per round trip, and detects stalls.
+    pub(super) async fn monitor(
         &self,
         round_trip: Duration,
         moved: impl Fn() -> u64,
@@ -53,29 +54,29 @@ impl Hedge {
     ) -> Infallible {
         let mut clock = interval(round_trip.max(SHORTEST));
         clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut trips, mut before) = (Trips::default(), moved());
+        let (mut trips, mut before) = (RoundTrips::default(), moved());
         loop {
             clock.tick().await;
             let now = moved();
-            self.told.send_replace(trips.are_late(now - before, all_asked()));
+            self.stalled.send_replace(trips.is_stalled(now - before, all_asked()));
             before = now;
         }
     }
 
-    /// What comes of a first request, or of a second one, once it is late. A second that fails is as good as none.
-    pub(super) async fn either<T, E, S: Future<Output = Result<T, E>>>(
+    /// Runs `first`; during a stall also `second`. The first result wins, but an error of `second` is ignored.
+    pub(super) async fn race<T, E, S: Future<Output = Result<T, E>>>(
         &self,
         first: impl Future<Output = Result<T, E>>,
         second: impl FnOnce() -> S,
     ) -> Result<T, E> {
         let second = async {
-            let mut told = self.told.subscribe();
+            let mut stalled = self.stalled.subscribe();
             loop {
-                told.wait_for(|late| *late).await.ok()?;
-                let _turn = self.turns.acquire().await.ok()?;
-                // The link may have found its pace again while others had the turn.
-                if *told.borrow() {
-                    // In a box, since it is rare, and there are very many of these.
+                stalled.wait_for(|late| *late).await.ok()?;
+                let _slot = self.slots.acquire().await.ok()?;
+                // The stall may have ended while this request waited for a slot.
+                if *stalled.borrow() {
+                    // Boxed, since it is rare, and there are very many of these futures.
                     return Box::pin(second()).await.ok();
                 }
             }
@@ -88,16 +89,16 @@ impl Hedge {
     }
 }
 
-impl Trips {
-    /// Another one is over, in which so much came: whether what is missing is late.
-    fn are_late(&mut self, moved: u64, all_asked: bool) -> bool {
+impl RoundTrips {
+    /// Adds a round trip that brought `moved` bytes; returns whether the link has stalled.
+    fn is_stalled(&mut self, moved: u64, all_asked: bool) -> bool {
         self.best = self.best.max(moved);
         if all_asked && moved < self.best / IDLE {
             self.idle += 1;
         } else {
-            self.usual = self.usual.max(std::mem::take(&mut self.idle));
+            self.longest_pause = self.longest_pause.max(std::mem::take(&mut self.idle));
         }
-        self.idle >= PATIENCE.max(self.usual + 1).min(MOST_PATIENCE)
+        self.idle >= PATIENCE.max(self.longest_pause + 1).min(MOST_PATIENCE)
     }
 }
 
@@ -109,7 +110,7 @@ mod tests {
 
     #[test]
     fn a_link_is_idle_when_little_comes_of_what_was_asked_for() {
-        let mut trips = Trips::default();
+        let mut trips = RoundTrips::default();
         for (moved, all_asked, late) in [
             (0, true, false),
             (0, true, false),
@@ -130,10 +131,10 @@ mod tests {
             (0, true, true),
             (400_000, true, false),
         ] {
-            assert_eq!(trips.are_late(moved, all_asked), late, "{moved}");
+            assert_eq!(trips.is_stalled(moved, all_asked), late, "{moved}");
         }
-        trips.usual = 1_000;
-        assert_eq!((0..100).take_while(|_| !trips.are_late(0, true)).count() as u32, MOST_PATIENCE - 1);
+        trips.longest_pause = 1_000;
+        assert_eq!((0..100).take_while(|_| !trips.is_stalled(0, true)).count() as u32, MOST_PATIENCE - 1);
     }
 
     #[tokio::test(start_paused = true)]
@@ -144,15 +145,15 @@ mod tests {
             answer
         };
         // Nothing is late yet.
-        assert_eq!(late.either(soon(Ok(1)), || ready(Ok(2))).await, Ok(1));
+        assert_eq!(late.race(soon(Ok(1)), || ready(Ok(2))).await, Ok(1));
         // A megabyte comes in the first round trip, and nothing after it.
         let start = tokio::time::Instant::now();
-        let look = late.look(rtt, || if start.elapsed() > rtt / 2 { 1_000_000 } else { 0 }, || true);
+        let look = late.monitor(rtt, || if start.elapsed() > rtt / 2 { 1_000_000 } else { 0 }, || true);
         let parts = async {
-            let stuck = || late.either(pending(), || soon(Ok(2)));
+            let stuck = || late.race(pending(), || soon(Ok(2)));
             assert_eq!(tokio::join!(stuck(), stuck()), (Ok(2), Ok(2)));
-            assert_eq!(late.either(soon(Ok(1)), || ready(Err(()))).await, Ok(1), "a second that fails is none");
-            assert_eq!(late.either(soon(Err(())), pending).await, Err(()));
+            assert_eq!(late.race(soon(Ok(1)), || ready(Err(()))).await, Ok(1), "a second that fails is none");
+            assert_eq!(late.race(soon(Err(())), pending).await, Err(()));
         };
         tokio::select! {
             never = look => match never {},

@@ -1,7 +1,7 @@
-//! A folder as its listing comes in.
+//! One folder while its listing arrives.
 //!
-//! A long listing takes round trips to arrive, and each of its names is all that is needed to fetch a file. So what a
-//! folder holds is passed on entry by entry, and its first files are here before its last name is.
+//! A long listing takes several round trips, and each name in it suffices to start a download. So entries are passed on one
+//! by one, and the first files are complete before the last name arrives.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,43 +24,43 @@ use crate::{
     },
 };
 
-/// What a listing has found.
+/// A discovered folder or file.
 pub(super) enum Found {
     Folder(Folder),
     File(RemoteFile),
 }
 
-/// What is known of a folder so far.
+/// The state of a folder while its listing arrives.
 struct Contents<'a> {
     work: &'a Download<'a>,
     path: RemotePath,
     here: Here,
     folder: Folder,
-    /// The names so far, and whether they are folders.
+    /// The names so far, and whether each is a folder.
     names: HashMap<Box<[u8]>, bool>,
-    /// The names that are passed on.
+    /// The names that were passed on.
     taken: TakenNames,
-    /// All of it, if it is to be remembered.
+    /// The contents, if they are to be saved in the snapshot.
     kept: Option<FolderSnapshot>,
-    /// The first entry that has no place in it, why, and how many more there are.
+    /// The first invalid entry, with the reason, and the number of others.
     odd: Option<(String, u64)>,
     found: &'a UnboundedSender<Found>,
 }
 
-/// The folder on this side.
+/// The local folder.
 enum Here {
     /// Its listing has not begun.
     Unknown,
     Made(Arc<Folder>),
-    /// It cannot be made, or is a file.
+    /// It cannot be created, or is a file.
     Nowhere,
 }
 
 impl Download<'_> {
-    /// Lists a folder, makes it here, and passes on what is in it.
-    pub(super) async fn folder(&self, folder: Folder, found: &UnboundedSender<Found>) {
+    /// Lists a folder, creates it locally, and passes on its contents.
+    pub(super) async fn list_folder(&self, folder: Folder, found: &UnboundedSender<Found>) {
         let (path, named) = (folder.path.clone(), folder.named);
-        let (known, kept) = match &*lock(&self.remembered) {
+        let (known, kept) = match &*lock(&self.sync.snapshot) {
             Some(known) => (known.content(&path).cloned(), Some(FolderSnapshot::default())),
             None => (None, None),
         };
@@ -76,27 +76,27 @@ impl Download<'_> {
             found,
         };
         if let Some(known) = known {
-            return contents.recalled(known);
+            return contents.take_snapshot(known);
         }
         let listed = self.dav.list(&path, Depth::One, self.options.wanted(), |entry| contents.take(entry)).await;
         match listed {
             Ok(()) => contents.end(),
-            // Some servers will not list a file by a folder's name.
+            // Some servers refuse to list a file under a folder's URL.
             Err(error) if named && matches!(contents.here, Here::Unknown) => {
-                self.no_folder(contents.folder, error, found).await;
+                self.not_a_folder(contents.folder, error, found).await;
             }
-            Err(error) => self.failed(&path.to_string(), error),
+            Err(error) => self.report_failure(&path.to_string(), error),
         }
     }
 
-    /// What the user has named may be a file.
-    async fn no_folder(&self, folder: Folder, error: Error, found: &UnboundedSender<Found>) {
+    /// A source may be a file.
+    async fn not_a_folder(&self, folder: Folder, error: Error, found: &UnboundedSender<Found>) {
         let path = folder.path.as_folder(false);
-        let none = || Error::Differs { path: path.clone(), why: "there is nothing at this path on the server".into() };
+        let none = || Error::Differs { path: path.clone(), why: "not found on the server".into() };
         let error = match self.dav.stat(&path, self.options.wanted()).await {
             Ok(Some(entry)) if !entry.path.is_folder() => {
-                match self.source_file(entry.path, &folder.place, FileFacts::of(entry.properties)) {
-                    Ok(Some(find)) => return drop(found.send(Found::File(find))),
+                match self.named_file(entry.path, &folder.local, FileFacts::of(entry.properties)) {
+                    Ok(Some(remote)) => return drop(found.send(Found::File(remote))),
                     Ok(None) => return,
                     Err(error) => error,
                 }
@@ -104,7 +104,7 @@ impl Download<'_> {
             Ok(None) => none(),
             _ => error,
         };
-        self.failed(&path.to_string(), error);
+        self.report_failure(&path.to_string(), error);
     }
 }
 
@@ -114,14 +114,17 @@ impl Contents<'_> {
             Ok(entry) if entry.path.same_place(&self.path) => self.itself(entry),
             Ok(entry) => match entry.status.filter(|status| !status.is_success()) {
                 Some(status) => {
-                    self.misplaced(&entry.path.to_string(), &format!("the server does not tell of it: {status}"));
+                    self.misplaced(
+                        &entry.path.to_string(),
+                        &format!("the server gives no properties for an entry: {status}"),
+                    );
                 }
                 None => self.within(entry),
             },
             Err(PathError { path, why: PathProblem::TooDeep(_) }) => {
-                self.misplaced(&path, "the server lists it where it cannot be");
+                self.misplaced(&path, "the server lists an entry of another folder");
             }
-            Err(error) => self.misplaced(&error.path, "its name cannot be used here"),
+            Err(error) => self.misplaced(&error.path, "the server lists an entry with an invalid name"),
         }
     }
 
@@ -130,10 +133,10 @@ impl Contents<'_> {
             self.here_in_time();
         } else if matches!(self.here, Here::Unknown) {
             self.here = Here::Nowhere;
-            match self.work.source_file(entry.path, &self.folder.place, FileFacts::of(entry.properties)) {
-                Ok(Some(find)) => self.pass(Found::File(find)),
+            match self.work.named_file(entry.path, &self.folder.local, FileFacts::of(entry.properties)) {
+                Ok(Some(remote)) => self.pass(Found::File(remote)),
                 Ok(None) => {}
-                Err(error) => self.work.failed(&self.path.to_string(), error),
+                Err(error) => self.work.report_failure(&self.path.to_string(), error),
             }
         }
     }
@@ -158,12 +161,12 @@ impl Contents<'_> {
             Some(before) if before == folder => {}
             Some(_) => {
                 let name = String::from_utf8_lossy(&name).into_owned();
-                self.misplaced(&name, "the server lists a file and a folder of this name");
+                self.misplaced(&name, "the server lists a file and a folder of the same name");
             }
         }
     }
 
-    /// Passes on a file, or a folder, which has no facts.
+    /// Passes on a file, or a folder (without facts).
     fn one(&mut self, name: Box<[u8]>, facts: Option<FileFacts>) {
         let (filter, scope) = (&self.work.options.filter, &self.folder.scope);
         let Some(facts) = facts else {
@@ -172,9 +175,9 @@ impl Contents<'_> {
             if !self.is_alone(&name) {
                 return;
             }
-            let place = self.folder.place.join(OsStr::from_bytes(&name));
-            let above = self.folder.scope.passing.then(|| Arc::new(self.folder.clone()));
-            let folder = Folder { path, place, named: false, fresh: false, alias: None, scope, above };
+            let local = self.folder.local.join(OsStr::from_bytes(&name));
+            let parent = self.folder.scope.passing.then(|| Arc::new(self.folder.clone()));
+            let folder = Folder { path, local, named: false, is_new: false, rename_to: None, scope, parent };
             return self.pass(Found::Folder(folder));
         };
         if !filter.file(scope, &name, facts.length, facts.modified) {
@@ -187,26 +190,29 @@ impl Contents<'_> {
         }
     }
 
-    /// Whether a name is no other's here. Else it is refused: the two would become one.
+    /// Whether a name collides with no other one on the local file system; otherwise it is reported.
     fn is_alone(&mut self, name: &[u8]) -> bool {
-        let (place, dry) = (&self.folder.place, self.work.options.dry_run);
-        let is_one = |one: &[u8], other: &[u8]| !dry && are_one_here(place, one, other);
+        let (local, dry) = (&self.folder.local, self.work.options.dry_run);
+        let is_one = |one: &[u8], other: &[u8]| !dry && are_one_here(local, one, other);
         let Err(other) = self.taken.take(name, is_one) else { return true };
         let Ok(path) = self.path.join(name, false) else { return false };
-        let why = format!("here it would become one with {}: rename one of them on the server", terminal_safe(&other));
-        self.work.failed(&path.to_string(), Error::Differs { path, why });
+        let why = format!(
+            "its name collides with {} on the local file system; rename one of them on the server",
+            terminal_safe(&other)
+        );
+        self.work.report_failure(&path.to_string(), Error::Differs { path, why });
         false
     }
 
-    /// What the filter leaves out stays here as it is, unless it is to be deleted.
+    /// An excluded name stays untouched, unless excluded names are to be deleted.
     fn left_out(&mut self, name: &[u8]) {
         if self.work.options.delete_excluded {
             self.names.remove(name);
         }
     }
 
-    /// What is in it is known without a listing.
-    fn recalled(mut self, known: FolderSnapshot) {
+    /// Takes the contents from the snapshot instead of a listing.
+    fn take_snapshot(mut self, known: FolderSnapshot) {
         self.kept = None;
         if self.here_in_time() {
             let folders = known.folders.into_iter().map(|name| (name, None));
@@ -219,20 +225,20 @@ impl Contents<'_> {
         self.end();
     }
 
-    /// Whether it may be gone on. The folder is made now, unless it is left out itself.
+    /// Creates the folder, unless the filter excludes it; returns whether to continue.
     fn here_in_time(&mut self) -> bool {
         self.folder.scope.passing || self.here().is_some()
     }
 
-    /// The folder, made here when it is first asked for.
+    /// The local folder, created at the first call.
     fn here(&mut self) -> Option<Arc<Folder>> {
         if matches!(self.here, Here::Unknown) {
             let made = self.work.make_above(&self.folder).and_then(|()| self.work.make(&self.folder));
             self.here = match made {
-                Ok(fresh) => Here::Made(Arc::new(Folder { fresh, ..self.folder.clone() })),
+                Ok(is_new) => Here::Made(Arc::new(Folder { is_new, ..self.folder.clone() })),
                 Err(error) => {
-                    let error = Error::local("make", &self.folder.place, error);
-                    self.work.failed(&self.path.to_string(), error);
+                    let error = Error::local("make", &self.folder.local, error);
+                    self.work.report_failure(&self.path.to_string(), error);
                     Here::Nowhere
                 }
             };
@@ -240,34 +246,34 @@ impl Contents<'_> {
         if let Here::Made(folder) = &self.here { Some(folder.clone()) } else { None }
     }
 
-    /// All has been said. What could not be made was not gone through.
+    /// The listing is complete.
     fn end(mut self) {
         let is_odd = self.odd.is_some();
         if let Some((why, more)) = self.odd.take() {
-            let why = if more > 0 { format!("{why}, and {more} more like it") } else { why };
-            self.work.failed(&self.path.to_string(), Error::Differs { path: self.path.clone(), why });
+            let why = if more > 0 { format!("{why}, and {more} more like this") } else { why };
+            self.work.report_failure(&self.path.to_string(), Error::Differs { path: self.path.clone(), why });
         }
         let passed = self.folder.scope.passing && matches!(self.here, Here::Unknown);
-        let fresh = if passed {
-            !fs::symlink_metadata(&self.folder.place).is_ok_and(|there| there.is_dir())
+        let is_new = if passed {
+            !fs::symlink_metadata(&self.folder.local).is_ok_and(|there| there.is_dir())
         } else {
             let Some(here) = self.here() else { return };
-            here.fresh
+            here.is_new
         };
-        if let (Some(kept), Some(known)) = (self.kept.take(), &mut *lock(&self.work.remembered)) {
+        if let (Some(kept), Some(known)) = (self.kept.take(), &mut *lock(&self.work.sync.snapshot)) {
             known.keep(self.path.clone(), kept);
         }
-        if !fresh {
-            self.work.sweep(&self.folder.place);
+        if !is_new {
+            self.work.delete_stale(&self.folder.local);
         }
-        if self.work.options.delete && !fresh && !is_odd {
+        if self.work.options.delete && !is_new && !is_odd {
             let kept: HashSet<&[u8]> = self.names.keys().map(|name| &**name).collect();
-            self.work.note_extras(&self.folder.place, &kept, &self.folder.scope);
+            self.work.collect_deletions(&self.folder.local, &kept, &self.folder.scope);
         }
     }
 
-    /// A folder with anything odd in it is not remembered. It is named itself, and once: the listing may be another
-    /// folder's, and then nothing of this one is here.
+    /// Notes an invalid entry. The folder is then not saved in the snapshot. The error is reported once, for the
+    /// folder: the listing may belong to another folder.
     fn misplaced(&mut self, name: &str, why: &str) {
         self.kept = None;
         match &mut self.odd {
@@ -276,7 +282,7 @@ impl Contents<'_> {
         }
     }
 
-    /// Whoever is to hear of it is there until all listings have ended.
+    /// The receiver exists until all listings have ended.
     fn pass(&self, found: Found) {
         let _ = self.found.send(found);
     }

@@ -1,4 +1,4 @@
-//! Where things belong on this side.
+//! Local folders and files: created, replaced and renamed.
 
 use std::{
     ffi::OsStr,
@@ -15,108 +15,109 @@ use crate::{
 };
 
 impl Download<'_> {
-    /// A file that the user has named; none if the filter leaves it out.
-    pub(super) fn source_file(
+    /// A file that the user named; none if the filter excludes it.
+    pub(super) fn named_file(
         &self,
         path: RemotePath,
-        place: &Path,
+        local: &Path,
         facts: FileFacts,
     ) -> Result<Option<RemoteFile>, Error> {
-        let (Some(above), Some(name)) = (path.parent(), path.name()) else {
-            return Err(Error::Differs { path, why: "it is no name for a file".into() });
+        let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
+            return Err(Error::Differs { path, why: "it is not a file name".into() });
         };
         let scope = Scope::default();
         if !self.options.filter.file(&scope, name, facts.length, facts.modified) {
             return Ok(None);
         }
-        let alias = place.file_name().map(OsStr::to_owned);
-        let above_here = place.parent().map(Path::to_owned).unwrap_or_default();
-        let folder = Folder { path: above, place: above_here, named: true, fresh: false, alias, scope, above: None };
+        let rename_to = local.file_name().map(OsStr::to_owned);
+        let parent_here = local.parent().map(Path::to_owned).unwrap_or_default();
+        let folder =
+            Folder { path: parent, local: parent_here, named: true, is_new: false, rename_to, scope, parent: None };
         Ok(Some(RemoteFile { folder: Arc::new(folder), name: name.into(), facts }))
     }
 
-    /// Makes the folders that a folder is in and that are made only now.
+    /// Creates the parents of a folder that have not been created yet.
     pub(super) fn make_above(&self, folder: &Folder) -> io::Result<()> {
-        let Some(above) = &folder.above else { return Ok(()) };
+        let Some(above) = &folder.parent else { return Ok(()) };
         self.make_above(above)?;
         self.make(above).map(drop)
     }
 
-    /// Makes a folder here; whether it was not there before. Links are not followed, but for what the user has named:
-    /// they lead out of the tree.
+    /// Creates a local folder; returns whether it is new. Symbolic links are followed only if the user named them,
+    /// because they lead out of the tree.
     pub(super) fn make(&self, folder: &Folder) -> io::Result<bool> {
-        let place = &folder.place;
-        if folder.scope.passing && !lock(&self.passed).insert(place.clone()) {
+        let local = &folder.local;
+        if folder.scope.passing && !lock(&self.mirror.passed_folders).insert(local.clone()) {
             return Ok(false);
         }
-        let there = if folder.named { fs::metadata(place) } else { fs::symlink_metadata(place) };
+        let there = if folder.named { fs::metadata(local) } else { fs::symlink_metadata(local) };
         let obstacle = match there {
             Ok(kind) if kind.is_dir() => return Ok(false),
             Ok(kind) if folder.named || !self.options.replaces() => return Err(in_the_way(&kind)),
             Ok(_) => true,
             Err(error) if error.kind() == io::ErrorKind::NotFound => false,
-            // What it is in would have been replaced.
+            // Its parent would have been replaced by a folder.
             Err(error) if error.kind() == io::ErrorKind::NotADirectory && self.options.dry_run => false,
             Err(error) => return Err(error),
         };
         match (self.options.dry_run, obstacle) {
             (true, false) => {}
-            (false, false) => fs::create_dir(place)?,
-            (_, true) => self.replace(place, || fs::create_dir(place))?,
+            (false, false) => fs::create_dir(local)?,
+            (_, true) => self.replace(local, || fs::create_dir(local))?,
         }
         lock(&self.summary).folders += 1;
-        (self.watch)(Event::Made { path: &place.display().to_string() });
+        (self.watch)(Event::Made { path: &local.display().to_string() });
         Ok(true)
     }
 }
 
 impl Download<'_> {
-    /// Gives what is whole its time and its name, and the permissions of what it replaces: what it is here then.
-    pub(super) fn set_down(
+    /// Renames a complete file to its final name, with its time and the permissions of the file that it replaces.
+    pub(super) fn put_in_place(
         &self,
-        find: &RemoteFile,
+        remote: &RemoteFile,
         mode: Option<fs::Permissions>,
         part: &Path,
-        place: &Path,
+        local: &Path,
         replaces: bool,
     ) -> Result<unchanged::Here<'static>, Error> {
         let file = fs::File::options().write(true).open(part);
-        if let (Some(modified), Ok(file)) = (find.facts.modified, &file) {
-            // Nobody is to take it for an old one; a file of ours is locked already.
+        if let (Some(modified), Ok(file)) = (remote.facts.modified, &file) {
+            // With its old time it could be taken for a stale temporary file, so it is locked.
             let _ = file.try_lock();
-            // A file system that keeps no times keeps files all the same.
+            // A file system without times still stores files.
             let _ = file.set_modified(modified);
         }
-        // Of those for what was another content, none to run as somebody else.
+        // Without set-user-ID bits, which were granted to the old content.
         if let Some(mode) = mode {
             let _ = fs::set_permissions(part, fs::Permissions::from_mode(mode.mode() & 0o777));
         }
-        let written = |error| Error::local("write", place, error);
+        let written = |error| Error::local("write", local, error);
         let kind = fs::metadata(part).map_err(written)?;
-        let rename = || fs::rename(part, place);
-        if replaces { self.replace(place, rename) } else { rename() }.map_err(written)?;
+        let rename = || fs::rename(part, local);
+        if replaces { self.replace(local, rename) } else { rename() }.map_err(written)?;
         Ok(unchanged::Here { length: kind.len(), modified: kind.modified().ok(), etag: None })
     }
 
-    /// Puts something in the place of something of another kind, which is gone when that is done, and back if it fails.
-    pub(super) fn replace(&self, place: &Path, put: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
-        if !self.options.dry_run && self.put_away(place)? {
+    /// Replaces something of another kind (a file by a folder or the reverse), and restores it if that fails.
+    pub(super) fn replace(&self, local: &Path, put: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        if !self.options.dry_run && self.move_to_backup(local)? {
             put()?;
         } else if !self.options.dry_run {
-            let name = place.file_name().unwrap_or_default().as_bytes();
-            let aside = place.with_file_name(OsStr::from_bytes(&marked(name, random(place), "old")));
-            fs::rename(place, &aside)?;
-            put().inspect_err(|_| drop(fs::rename(&aside, place)))?;
+            let name = local.file_name().unwrap_or_default().as_bytes();
+            let aside = local.with_file_name(OsStr::from_bytes(&marked(name, random(local), "old")));
+            fs::rename(local, &aside)?;
+            put().inspect_err(|_| drop(fs::rename(&aside, local)))?;
             let is_folder = fs::symlink_metadata(&aside)?.is_dir();
             if is_folder { fs::remove_dir_all(&aside) } else { fs::remove_file(&aside) }?;
         }
         lock(&self.summary).deleted += 1;
-        (self.watch)(Event::Deleted { path: &place.display().to_string() });
+        (self.watch)(Event::Deleted { path: &local.display().to_string() });
         Ok(())
     }
 }
 
-/// Something else has the name.
+/// The error if something of another kind has the name.
 pub(super) fn in_the_way(kind: &fs::Metadata) -> io::Error {
     let what = match () {
         () if kind.is_dir() => "folder",
@@ -124,5 +125,5 @@ pub(super) fn in_the_way(kind: &fs::Metadata) -> io::Error {
         () if kind.is_symlink() => "link",
         () => "device or pipe",
     };
-    io::Error::other(format!("there is a {what} of this name here: {REMEDY}"))
+    io::Error::other(format!("a {what} of this name exists here; {REMEDY}"))
 }

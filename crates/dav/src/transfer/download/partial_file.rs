@@ -9,38 +9,38 @@ use std::{
 
 use rustix::{fs::OFlags, process::geteuid};
 
-/// Where a file is written first.
+/// A file that is still incomplete.
 pub(super) struct PartialFile {
-    pub(super) place: PathBuf,
-    /// What is there already, and right.
+    pub(super) path: PathBuf,
+    /// The number of valid bytes that an earlier run left.
     pub(super) has: u64,
-    /// The file, if it is left for the next run when this one is interrupted. It is written by this, under our lock:
-    /// its name may come to lead elsewhere.
+    /// The open and locked file, if it stays for the next run when this one is interrupted. Writes go through this
+    /// handle, because the name may come to refer to something else.
     pub(super) left: Option<fs::File>,
 }
 
 impl PartialFile {
-    /// The file, to be written from the end of what is there.
+    /// Opens the file for writing after the valid bytes.
     pub(super) fn open(&self) -> io::Result<fs::File> {
         let mut file = match &self.left {
             Some(file) => file.try_clone()?,
-            None => fs::File::options().create(true).truncate(false).write(true).open(&self.place)?,
+            None => fs::File::options().create(true).truncate(false).write(true).open(&self.path)?,
         };
-        // What is beyond is of no use.
+        // Bytes beyond are of no use.
         file.set_len(self.has)?;
         file.seek(SeekFrom::End(0))?;
         Ok(file)
     }
 }
 
-/// The file at a place that others can foretell, made if there is none, and locked; none if another process writes it.
-/// In a folder that is not only ours, something may have been put there for us: a link, a pipe, another's file.
-pub(super) fn ours_alone(place: &Path) -> Option<fs::File> {
+/// Opens or creates a file under a predictable name and locks it; none if another process is writing it. In a shared
+/// folder somebody may have put something else there: a link, a pipe, another user's file.
+pub(super) fn ours_alone(local: &Path) -> Option<fs::File> {
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
-    let file = fs::File::options().create(true).truncate(false).write(true).custom_flags(flags).open(place).ok()?;
+    let file = fs::File::options().create(true).truncate(false).write(true).custom_flags(flags).open(local).ok()?;
     let it = file.metadata().ok()?;
     let ours = it.is_file() && it.nlink() == 1 && it.uid() == geteuid().as_raw();
-    // Between the two, whoever held the lock may have given it its name.
-    let is_there = || fs::symlink_metadata(place).is_ok_and(|there| (there.dev(), there.ino()) == (it.dev(), it.ino()));
+    // Before this lock, its previous holder may have renamed the file to its final name.
+    let is_there = || fs::symlink_metadata(local).is_ok_and(|there| (there.dev(), there.ino()) == (it.dev(), it.ino()));
     (ours && file.try_lock().is_ok() && is_there()).then_some(file)
 }

@@ -11,32 +11,32 @@ use transport::Facts;
 
 use crate::{ETag, client::compare::as_stored};
 
-/// From what round-trip time on a way is a long one.
+/// Paths with at least this round-trip time count as long.
 pub(super) const FAR: Duration = Duration::from_millis(50);
 
-/// Whether a way is a long one, by the handshake of its last connection.
+/// Whether a path is long, by the handshake of its last connection.
 pub(super) fn is_far(facts: &Facts) -> bool {
     facts.tcp >= FAR
 }
 
-/// The headers that ask for a range.
+/// The headers that request a range.
 pub(super) fn asking(range: &Range<u64>) -> HeaderMap {
     let wanted = HeaderValue::from_str(&format!("bytes={}-{}", range.start, range.end - 1));
     [as_stored()].into_iter().chain(wanted.map(|wanted| (RANGE, wanted))).collect()
 }
 
-/// How a part travels, of this version if that is known.
+/// The options for a range request, with the expected version if it is known.
 pub(super) fn options(tag: Option<&ETag>) -> haul_http::Options {
     let expected = Expected { etag: tag.map(ToString::to_string), ..Expected::default() };
     haul_http::Options { class: Class::Part, expected, ..haul_http::Options::default() }
 }
 
-/// Whether an answer is this part of a file that is `whole` bytes long.
+/// Whether an answer is this range of a file of `whole` bytes.
 pub(super) fn is_part(answer: &Answer, range: &Range<u64>, whole: u64) -> bool {
     answer.status() == StatusCode::PARTIAL_CONTENT && is_range(told(answer), range, whole)
 }
 
-/// Whether an answer is certainly of this version.
+/// Whether an answer certainly belongs to this version.
 pub(super) fn is_of(answer: &Answer, tag: &ETag) -> bool {
     answer.headers().get(ETAG).and_then(ETag::from_header).is_some_and(|its| its.is(tag))
 }
@@ -45,7 +45,7 @@ pub(super) fn told(answer: &Answer) -> &str {
     answer.headers().get(CONTENT_RANGE).and_then(|told| told.to_str().ok()).unwrap_or("nothing")
 }
 
-/// Whether a `Content-Range` is just what was asked for (RFC 9110 §14.4).
+/// Whether a `Content-Range` is exactly the requested one (RFC 9110 §14.4).
 fn is_range(told: &str, range: &Range<u64>, whole: u64) -> bool {
     let Some((part, total)) = told.strip_prefix("bytes ").and_then(|told| told.split_once('/')) else { return false };
     let bounds =

@@ -1,21 +1,21 @@
-//! A large file in parts of one version, over all connections at once.
+//! A large file in ranges of one version, over all connections at once.
 //!
-//! Each connection begins with a narrow window of its own, so six of them carry six times as much in each round trip
-//! until the link is full. That is worth most when all begin together and none pauses before the end:
-//! - a connection is asked for its next part while it sends one ([`Class::Part`]), since between two it would be silent
-//!   for a round trip, and a sender that paces itself by what it has measured does not make up for another's silence;
-//! - parts become smaller towards the end, so that all connections are done at about the same time;
-//! - none waits for another: what comes before its turn is held in memory, up to a bound, as one of six connections may
-//!   well bring ten times as much as another;
-//! - what is missing in the end, while the link lies idle, is asked for once more (`late`).
+//! Each connection starts with a small congestion window of its own, so six of them carry six times as much per round trip
+//! until the link is full. That gains most if all start together and none pauses before the end:
+//! - a connection gets its next request while it is still sending ([`haul_http::Class::Part`]): otherwise it would be silent
+//!   for a round trip between two ranges, and a paced sender does not make up for another's silence;
+//! - ranges become smaller towards the end, so that all connections finish at about the same time;
+//! - no connection waits for another: what arrives early is held in memory, up to a limit, because one of six connections may
+//!   well be ten times as fast as another;
+//! - what is missing at the end while the link is idle is requested a second time (`hedge`).
 //!
-//! On a short way there is little to gain, as a window opens soon, and more to lose, as senders overrun the queue
-//! before the link together. There one answer brings all that has not been asked for yet, and where it breaks off
-//! another goes on.
+//! On a short path there is little to gain, since a window opens soon, and more to lose, since the senders together overrun
+//! the queue of the bottleneck. There a single answer brings everything that has not been requested yet, and when it breaks
+//! off another one continues.
 //!
-//! All parts are of one version: each is asked for with the entity tag that was listed (`If-Match`), or, if it was
-//! asked for before there was a listing (`early`), has come with that. They are written one after another, hence what
-//! is there when it is interrupted can be gone on from.
+//! All ranges belong to one version: each is requested with the entity tag of the listing (`If-Match`), or, if it was
+//! requested before there was a listing (`prefetch`), its answer must have that tag. Ranges are written in order, so an
+//! interrupted download can resume after what is there.
 
 use std::{
     collections::VecDeque,
@@ -25,6 +25,7 @@ use std::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use futures_util::{FutureExt, TryStreamExt, stream::FuturesOrdered};
@@ -49,21 +50,21 @@ use crate::{
     transfer::{Event, lock},
 };
 
-/// The largest part, and the smallest that is worth a request. While the narrowest connection brings two of them, the
-/// others go on.
+/// The largest range, and the smallest worth a request.
 const LARGEST: u64 = 512 * 1024;
 const SMALLEST: u64 = 64 * 1024;
-/// So many parts of a file are asked for at a time, for each connection; what is small waits no longer than for them.
+/// Ranges of a file in flight per connection.
 const EACH: usize = 16;
-/// Where one connection carries all requests, which share what it brings and leave others the rest of its streams.
+/// The same if one connection carries all requests, which leaves streams for others.
 const EACH_STREAMS: usize = 4;
-/// How far beyond what is written a file is asked for.
+/// Maximum number of bytes requested ahead of what is written.
 const AHEAD: u64 = 32 * 1024 * 1024;
-/// How often a rest may break off in a row without having brought the bytes of the smallest part.
+/// How often the single answer may break off in a row with less progress than `SMALLEST`.
 const FRUITLESS: usize = 5;
+
 impl Download<'_> {
-    /// Asks for all parts of one version, several at a time, and writes them one after another; none if the server does
-    /// not send parts. The first ones may have been asked for already.
+    /// Downloads one version in ranges, several at a time, and writes them in order; none if the server does not send
+    /// ranges. The first ones may have been requested already.
     pub(super) async fn fetch_parts(
         &self,
         path: &RemotePath,
@@ -74,17 +75,14 @@ impl Download<'_> {
     ) -> Result<Option<u64>, Error> {
         let lanes = self.options.connections.max(1);
         let facts = self.facts();
-        let round_trip = facts.as_ref().map_or(FAR, |facts| facts.tcp.max(FAR));
         let far = facts.as_ref().is_some_and(is_far);
-        let shared = self.shares();
-        let most = lanes * if shared { EACH_STREAMS } else { EACH };
-        // Kept until the file is there; nobody closes it.
-        let _turn = if far { self.in_parts.acquire().await.ok() } else { None };
-        if self.whole_only.load(Ordering::Relaxed) {
+        // Held until the file is complete; nobody closes the semaphore.
+        let _slot = if far { self.ranges.slots.acquire().await.ok() } else { None };
+        if self.ranges.unsupported.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        let written = |error| Error::local("write", &part.place, error);
-        let file = part.open().map_err(written)?;
+        let write_error = |error| Error::local("write", &part.path, error);
+        let file = part.open().map_err(write_error)?;
         if part.has > 0 {
             (self.watch)(Event::Moved { bytes: part.has });
         }
@@ -94,70 +92,85 @@ impl Download<'_> {
         let early: Vec<_> = early.map(|asked| (asked.range.start..asked.range.end.min(length), Some(asked))).collect();
         let start = early.last().map_or(part.has, |(range, _)| range.end);
         let cut = if far { length } else { start };
-        let parts = RangePlan { at: start, length: cut, lanes: lanes as u64 }.map(|range| (range, None));
-        let mut parts = early.into_iter().chain(parts).peekable();
-        let (at, moved_on) = (AtomicU64::new(part.has), Notify::new());
-        let (late, all_asked) = (Hedge::new(2 * lanes), AtomicBool::new(false));
-        let (pass_on, mut in_order) = mpsc::unbounded_channel::<Vec<u8>>();
+        let planned = RangePlan { at: start, length: cut, lanes: lanes as u64 }.map(|range| (range, None));
+        let round_trip = facts.map_or(FAR, |facts| facts.tcp.max(FAR));
+        let job = RangeJob { path, length, tag, lanes, round_trip, far };
+        let ranges = early.into_iter().chain(planned);
+        let concurrent = self.fetch_concurrently(&job, ranges, part, &mut file);
+        let rest = async { Ok(if cut < length { Some(self.ask_for(path, &(cut..length), tag).await) } else { None }) };
+        let is_complete = match tokio::try_join!(concurrent, rest)? {
+            (true, Some(rest)) => self.fetch_rest(path, &part.path, &mut file, cut..length, tag, rest).await?,
+            (all, _) => all,
+        };
+        if !is_complete {
+            self.ranges.unsupported.store(true, Ordering::Relaxed);
+            return Ok(None);
+        }
+        file.flush().await.map_err(write_error)?;
+        Ok(Some(length))
+    }
+
+    /// Requests ranges, several at a time, and writes them in order; false if the server does not send ranges.
+    async fn fetch_concurrently(
+        &self,
+        job: &RangeJob<'_>,
+        ranges: impl Iterator<Item = (Range<u64>, Option<PrefetchedRange>)>,
+        part: &PartialFile,
+        file: &mut tokio::fs::File,
+    ) -> Result<bool, Error> {
+        let shared = self.shares_one_connection();
+        let most = job.lanes * if shared { EACH_STREAMS } else { EACH };
+        let mut ranges = ranges.peekable();
+        let (written, advanced) = (AtomicU64::new(part.has), Notify::new());
+        let (hedge, all_requested) = (Hedge::new(2 * job.lanes), AtomicBool::new(false));
+        let (sender, mut received_in_order) = mpsc::unbounded_channel::<Vec<u8>>();
         let fetched = async {
-            // Dropped with this, which ends the writing; what has come is written all the same.
-            let pass_on = pass_on;
-            let mut coming = FuturesOrdered::new();
+            // Dropped at the end of this block, which ends the writer; it writes what has arrived all the same.
+            let sender = sender;
+            let mut in_flight = FuturesOrdered::new();
             loop {
-                let bound = at.load(Ordering::Relaxed) + AHEAD;
-                while coming.len() < most
-                    && let Some((range, asked)) = parts.next_if(|(range, _)| range.end <= bound)
+                let bound = written.load(Ordering::Relaxed) + AHEAD;
+                while in_flight.len() < most
+                    && let Some((range, asked)) = ranges.next_if(|(range, _)| range.end <= bound)
                 {
-                    let late = &late;
-                    coming.push_back(async move {
+                    let hedge = &hedge;
+                    in_flight.push_back(async move {
                         let (asked, size) = (Mutex::new(asked), range.end - range.start);
-                        let fetch = || self.fetch_part(path, range.clone(), length, tag, lock(&asked).take());
-                        late.either(retry(size, &fetch), || retry(size, &fetch)).boxed().await
+                        let fetch = || self.fetch_part(job, range.clone(), lock(&asked).take());
+                        hedge.race(retry(size, &fetch), || retry(size, &fetch)).boxed().await
                     });
                 }
-                all_asked.store(parts.peek().is_none(), Ordering::Relaxed);
+                all_requested.store(ranges.peek().is_none(), Ordering::Relaxed);
                 tokio::select! {
-                    came = coming.try_next(), if !coming.is_empty() => match came? {
-                        Some(Some(came)) => drop(pass_on.send(came)),
+                    received = in_flight.try_next(), if !in_flight.is_empty() => match received? {
+                        Some(Some(received)) => drop(sender.send(received)),
                         _ => return Ok::<_, Error>(false),
                     },
-                    () = moved_on.notified(), if parts.peek().is_some() => {}
+                    () = advanced.notified(), if ranges.peek().is_some() => {}
                     else => return Ok(true),
                 }
             }
         };
-        // Beside the fetching: a slow disk is no reason not to read what comes.
+        // Concurrent with the requests: a slow disk must not keep the connections from being read.
         let stored = async {
-            while let Some(came) = in_order.recv().await {
-                file.write_all(&came).await.map_err(written)?;
-                at.fetch_add(came.len() as u64, Ordering::Relaxed);
-                moved_on.notify_one();
+            while let Some(received) = received_in_order.recv().await {
+                file.write_all(&received).await.map_err(|error| Error::local("write", &part.path, error))?;
+                written.fetch_add(received.len() as u64, Ordering::Relaxed);
+                advanced.notify_one();
             }
-            Ok::<_, Error>(&mut file)
+            Ok::<_, Error>(())
         };
-        let before = async {
-            let both = async { tokio::try_join!(async { Ok(fetched.await) }, stored) };
-            let (apart, moved) = (far && !shared, || self.moved.load(Ordering::Relaxed));
-            tokio::select! {
-                both = both => both.and_then(|(all, file)| Ok(all?.then_some(file))),
-                never = late.look(round_trip, moved, || apart && all_asked.load(Ordering::Relaxed)) => match never {},
-            }
-        };
-        let rest = async { Ok(if cut < length { Some(self.ask_for(path, &(cut..length), tag).await) } else { None }) };
-        let came = match tokio::try_join!(before, rest)? {
-            (Some(file), Some(rest)) => self.fetch_rest(path, &part.place, file, cut..length, tag, rest).await?,
-            (before, _) => before.is_some(),
-        };
-        if !came {
-            self.whole_only.store(true, Ordering::Relaxed);
-            return Ok(None);
+        let both = async { tokio::try_join!(async { Ok(fetched.await) }, stored) };
+        let may_stall = || job.far && !shared && all_requested.load(Ordering::Relaxed);
+        let received = || self.progress.received.load(Ordering::Relaxed);
+        tokio::select! {
+            both = both => both.and_then(|(all, ())| all),
+            never = hedge.monitor(job.round_trip, received, may_stall) => match never {},
         }
-        file.flush().await.map_err(written)?;
-        Ok(Some(length))
     }
 
-    /// Writes what is left of a file from one answer, and goes on where it breaks off; false if the server does not
-    /// send parts.
+    /// Writes the rest of a file from a single answer, and requests what is left when it breaks off; false if the
+    /// server does not send ranges.
     async fn fetch_rest(
         &self,
         path: &RemotePath,
@@ -180,14 +193,14 @@ impl Download<'_> {
                     None => {
                         break differs(
                             path,
-                            format!("the server sent {} bytes less than it said", left.end - left.start),
+                            format!("the server sent {} bytes less than it announced", left.end - left.start),
                         );
                     }
                 };
                 if piece.len() as u64 > left.end - left.start {
-                    return Err(differs(path, "the server sent more than was asked for".into()));
+                    return Err(differs(path, "the server sent more than was requested".into()));
                 }
-                self.moves(piece.len());
+                self.add_received(piece.len());
                 file.write_all(&piece).await.map_err(|error| Error::local("write", place, error))?;
                 left.start += piece.len() as u64;
             };
@@ -202,22 +215,21 @@ impl Download<'_> {
         }
     }
 
-    /// Asks for a range of this version.
+    /// Requests a range of this version.
     async fn ask_for(&self, path: &RemotePath, range: &Range<u64>, tag: &ETag) -> Result<Answer, Error> {
         let mut headers = asking(range);
         headers.extend(HeaderValue::from_str(&tag.to_string()).map(|tag| (IF_MATCH, tag)));
         self.dav.get(path, headers, options(Some(tag))).await
     }
 
-    /// A part of a file that is `whole` bytes long; none if the server sends all of it instead.
+    /// One range of a file; none if the server sends all of the file instead.
     async fn fetch_part(
         &self,
-        path: &RemotePath,
+        job: &RangeJob<'_>,
         range: Range<u64>,
-        whole: u64,
-        tag: &ETag,
         asked: Option<PrefetchedRange>,
     ) -> Result<Option<Vec<u8>>, FetchError> {
+        let RangeJob { path, length: whole, tag, .. } = *job;
         let early = match asked {
             Some(asked) => asked.answer().await.filter(|answer| is_part(answer, &range, whole) && is_of(answer, tag)),
             None => None,
@@ -228,30 +240,43 @@ impl Download<'_> {
         };
         let (start, end) = (range.start, range.end);
         let Some(answer) = part_of(path, answer, &range, whole)? else { return Ok(None) };
-        // Copied, since a piece keeps the whole of the buffer alive that it came in.
-        let (mut body, mut came, mut length) = (answer.into_body(), Vec::new(), 0);
+        // Copied, since a piece keeps the whole buffer alive in which it arrived.
+        let (mut body, mut received, mut length) = (answer.into_body(), Vec::new(), 0);
         while let Some(frame) = body.frame().await {
             let Ok(piece) = frame.map_err(cut)?.into_data() else { continue };
             length += piece.len() as u64;
             if length > end - start {
                 break;
             }
-            self.moves(piece.len());
-            if came.is_empty() {
-                came.reserve_exact((end - start) as usize);
+            self.add_received(piece.len());
+            if received.is_empty() {
+                received.reserve_exact((end - start) as usize);
             }
-            came.extend_from_slice(&piece);
+            received.extend_from_slice(&piece);
         }
         if length == end - start {
-            Ok(Some(came))
+            Ok(Some(received))
         } else {
-            let why = format!("the server sent {length} of the {} bytes from {start}", end - start);
+            let why = format!("the server sent only {length} of {} bytes from offset {start}", end - start);
             Err(FetchError::Interrupted(differs(path, why)))
         }
     }
 }
 
-/// What is left of a file, cut for so many connections: each part is a sixteenth of what would be each one's share.
+/// One version of a file that is downloaded in ranges.
+struct RangeJob<'a> {
+    path: &'a RemotePath,
+    length: u64,
+    tag: &'a ETag,
+    /// How many connections carry it.
+    lanes: usize,
+    round_trip: Duration,
+    /// Whether the round trip is a long one.
+    far: bool,
+}
+
+/// The rest of a file, cut into ranges for this many connections: each range is a sixteenth of a connection's share of
+/// what is left.
 struct RangePlan {
     at: u64,
     length: u64,
@@ -265,7 +290,7 @@ impl Iterator for RangePlan {
         let left = self.length - self.at;
         let share = (AHEAD / (2 * self.lanes)).clamp(SMALLEST, LARGEST);
         let size = (left / (EACH as u64 * self.lanes)).clamp(SMALLEST, share);
-        // No crumb is left.
+        // No tiny last range.
         let size = if left < size + SMALLEST { left } else { size };
         let range = self.at..self.at + size;
         self.at = range.end;
@@ -273,7 +298,7 @@ impl Iterator for RangePlan {
     }
 }
 
-/// An answer that is this part of a file of so many bytes; none if it is all of it.
+/// Checks that an answer is this range; none if it is the whole file.
 fn part_of(path: &RemotePath, answer: Answer, range: &Range<u64>, whole: u64) -> Result<Option<Answer>, Error> {
     if answer.status() == StatusCode::OK {
         return Ok(None);
@@ -284,15 +309,15 @@ fn part_of(path: &RemotePath, answer: Answer, range: &Range<u64>, whole: u64) ->
             .filter(|announced| *announced > range.end - range.start)
         {
             None => Ok(Some(answer)),
-            // It would not end.
+            // It would never end.
             Some(announced) => {
                 let length = range.end - range.start;
-                Err(differs(path, format!("{length} bytes were asked for, and the answer announces {announced}")))
+                Err(differs(path, format!("{length} bytes were requested, but the answer announces {announced}")))
             }
         };
     }
     let (start, last, told) = (range.start, range.end - 1, told(&answer));
-    Err(differs(path, format!("bytes {start}-{last} of {whole} were asked for, and the server sends {told}")))
+    Err(differs(path, format!("bytes {start}-{last}/{whole} were requested, but the server sends {told}")))
 }
 
 fn differs(path: &RemotePath, why: String) -> Error {

@@ -1,13 +1,13 @@
-//! What a mirrored folder had on the server at the last run, where the server tells what has changed since (RFC 6578).
+//! What a mirrored folder contained on the server at the last run, for servers that report changes (RFC 6578).
 //!
-//! A token alone would not do: it says what has changed on the server, and nothing of what has been changed, deleted or
-//! never come here. So what the server had is kept, folder by folder, and brought up to date by its report; then a run
-//! goes on as any other does, only that it need not ask for the listings. What is here is compared with all of it.
+//! A sync token alone would not do: it tells what has changed on the server, and nothing about local changes or failed
+//! downloads. So the contents are saved folder by folder and brought up to date by a report. Then a run continues as any
+//! other, but needs no listings; everything local is still compared.
 //!
-//! Nothing rests on more than what was said. A folder whose listing failed, has odd names in it, or is named in a
-//! report is not known, and is listed anew. Some servers leave out what is far below a folder, and say that nothing has
-//! changed: a report is believed only of a server that has been seen to tell of it, or where there are no folders.
-//! Others refuse such reports, so where there are no folders none of that reach is asked for.
+//! Nothing relies on more than was said. A folder whose listing failed, has invalid names, or appears in a report is unknown
+//! and is listed again. Some servers omit what is far below a folder and claim that nothing has changed: a report is only
+//! trusted if the server has been seen to cover nested folders, or if there are none. Other servers refuse such reports, so a
+//! flat folder is requested without them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -30,7 +30,7 @@ use crate::{
 
 const SCHEMA: &str = "longhaul.mirror/1";
 
-/// What is in a folder.
+/// The contents of a folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct FolderSnapshot {
     pub(super) folders: BTreeSet<Box<[u8]>>,
@@ -39,29 +39,29 @@ pub(super) struct FolderSnapshot {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SyncSnapshot {
-    /// The mirrored folder's URL.
+    /// The URL of the mirrored folder.
     url: String,
     root: RemotePath,
-    /// Whether checksums were asked for.
+    /// Whether checksums were requested.
     digests: bool,
-    /// The state of the folder on the server, or an earlier one.
+    /// The sync token of this or an earlier state.
     pub(super) token: String,
-    /// Whether the server is known to tell of what is far below.
+    /// Whether the server is known to report changes in nested folders.
     pub(super) deep: bool,
     folders: BTreeMap<RemotePath, FolderSnapshot>,
 }
 
-/// What a report said that cannot be made use of.
+/// A report that cannot be used.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Unusable;
 
 impl SyncSnapshot {
-    /// Nothing but the token.
+    /// An empty snapshot with a token.
     pub(super) fn new(url: String, root: RemotePath, digests: bool, token: String) -> Self {
         Self { url, root, digests, token, deep: false, folders: BTreeMap::new() }
     }
 
-    /// Whether what is remembered is of the folder at this URL, with all that is to be known.
+    /// Whether the snapshot belongs to this URL, and has checksums if they are wanted.
     pub(super) fn is_of(&self, url: &str, digests: bool) -> bool {
         self.url == url && self.digests == digests
     }
@@ -71,28 +71,28 @@ impl SyncSnapshot {
         &self.root
     }
 
-    /// How far a report must reach to tell of everything that is in here; none if the server is not known to do that.
+    /// The depth of a report that covers the whole snapshot; none if the server is not known to support it.
     pub(super) fn reach(&self) -> Option<Depth> {
         let flat = self.folders.values().all(|content| content.folders.is_empty());
         if flat { Some(Depth::One) } else { self.deep.then_some(Depth::Infinity) }
     }
 
-    /// Forgets all but the token, and what is known of the server.
+    /// Clears the contents, but keeps the token and what is known of the server.
     pub(super) fn begin_anew(&mut self) {
         self.folders.clear();
     }
 
-    /// What is in a folder, if that is known.
+    /// The contents of a folder, if they are known.
     pub(super) fn content(&self, folder: &RemotePath) -> Option<&FolderSnapshot> {
         self.folders.get(folder)
     }
 
-    /// What was listed.
+    /// Stores the contents of a folder.
     pub(super) fn keep(&mut self, folder: RemotePath, content: FolderSnapshot) {
         self.folders.insert(folder, content);
     }
 
-    /// A response of a report.
+    /// Applies an entry of a report.
     pub(super) fn take(&mut self, entry: Entry) -> Result<(), Unusable> {
         let path = entry.path.as_folder(true);
         let Some((parent, name)) = path.parent().zip(path.name()).filter(|_| !path.same_place(&self.root)) else {
@@ -100,7 +100,7 @@ impl SyncSnapshot {
         };
         self.deep |= is_far_below(&path, &self.root);
         let gone = entry.status == Some(StatusCode::NOT_FOUND);
-        // A folder whose changes are not told, above all (RFC 6578 §3.3).
+        // Above all, a folder whose changes are not reported (RFC 6578 §3.3).
         if !gone && entry.status.is_some_and(|status| !status.is_success()) {
             return Err(Unusable);
         }
@@ -118,12 +118,12 @@ impl SyncSnapshot {
                 content.folders.remove(name);
                 content.files.insert(name.into(), FileFacts::of(entry.properties));
             } else {
-                // It could be either.
+                // It may be a file or a folder.
                 self.folders.remove(&parent);
             }
         }
         match was_folder {
-            // It may be another one of the same name; what is in it is told if it is.
+            // It may be a new folder of the same name; then the report also lists its contents.
             Some(true) if is_folder => drop(self.folders.remove(&path)),
             Some(false) if !is_folder => {}
             _ => self.folders.retain(|known, _| known.relative_to(&path).is_none()),
@@ -151,13 +151,13 @@ impl SyncSnapshot {
         Some(remembered)
     }
 
-    /// A line for each folder that is known.
+    /// Writes a line for each known folder.
     pub(super) fn write(&self, mut to: impl Write) -> io::Result<()> {
         let Self { url, root, digests, token, deep, .. } = self;
         let (schema, url, root, token) = (SCHEMA.into(), url.clone(), root.target(), token.clone());
         write_line(&mut to, &Head { schema, url, root, digests: *digests, token, deep: *deep })?;
         let mut waiting = vec![self.root.clone()];
-        // What cannot be reached any more is forgotten.
+        // Unreachable folders are dropped.
         while let Some(path) = waiting.pop() {
             let Some(content) = self.folders.get(&path) else { continue };
             waiting.extend(content.folders.iter().filter_map(|name| path.join(name, true).ok()));

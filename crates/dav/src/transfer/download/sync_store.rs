@@ -1,4 +1,4 @@
-//! Where what is remembered of a mirrored folder comes from, and goes to.
+//! Loads, updates and saves the snapshot of a mirrored folder.
 
 use std::{fs, io::BufReader, path::Path, time::Duration};
 
@@ -10,13 +10,12 @@ use crate::{
     transfer::{Event, lock, state_file},
 };
 
-/// How long it may take to find out how good a server's reports are. It can be found out the next time.
+/// Time limit of the test of a server's reports. The next run can repeat it.
 const TRIAL: Duration = Duration::from_secs(5);
 
 impl Download<'_> {
-    /// Reads what is remembered of the mirrored folder, as it is now on the server, and brings it up to date, if the
-    /// server tells what has changed.
-    pub(super) async fn recall(&self, now: &Entry, file: &Path) {
+    /// Loads the snapshot of the mirrored folder, and brings it up to date if the server reports changes.
+    pub(super) async fn load_snapshot(&self, now: &Entry, file: &Path) {
         let (path, properties) = (now.path.clone().as_folder(true), &now.properties);
         let Some(token) = properties.sync_token.clone().filter(|_| properties.syncs) else { return };
         let Ok(url) = self.dav.requests().url(&path) else { return };
@@ -27,20 +26,22 @@ impl Download<'_> {
             .unwrap_or_else(|| SyncSnapshot::new(url, path, digests, token.clone()));
         let before = known.token.clone();
         match known.reach() {
-            Some(reach) if before != token && self.catch_up(&mut known, reach).await.is_none() => known.begin_anew(),
+            Some(reach) if before != token && self.apply_changes(&mut known, reach).await.is_none() => {
+                known.begin_anew()
+            }
             Some(_) => {}
             None => {
                 known.begin_anew();
-                *lock(&self.untried) = Some(before).filter(|before| *before != token);
+                *lock(&self.sync.untested_token) = Some(before).filter(|before| *before != token);
             }
         }
-        // What changes from now on will be told the next time.
+        // The next run gets the changes from now on.
         known.token = token;
-        *lock(&self.remembered) = Some(known);
+        *lock(&self.sync.snapshot) = Some(known);
     }
 
-    /// Asks what has changed since. None if that cannot be known.
-    async fn catch_up(&self, known: &mut SyncSnapshot, reach: Depth) -> Option<()> {
+    /// Applies the changes since the snapshot's token; none if they are not available.
+    async fn apply_changes(&self, known: &mut SyncSnapshot, reach: Depth) -> Option<()> {
         let (root, token) = (known.root().clone(), known.token.clone());
         let mut usable = true;
         let changes = self.dav.changes(&root, &token, reach, self.options.wanted(), |entry| {
@@ -49,22 +50,22 @@ impl Download<'_> {
         changes.await.ok().filter(|_| usable).map(drop)
     }
 
-    /// Finds out whether reports of the server can be relied on, where that is not known.
-    pub(super) async fn try_reports(&self) {
+    /// Tests whether the server's reports are complete, if that is unknown.
+    pub(super) async fn test_sync_reports(&self) {
         let unknown = |known: &&SyncSnapshot| !known.deep && known.content(known.root()).is_none();
-        let unknown = lock(&self.remembered).as_ref().filter(unknown).map(|known| known.root().clone());
-        let since = lock(&self.untried).take();
+        let unknown = lock(&self.sync.snapshot).as_ref().filter(unknown).map(|known| known.root().clone());
+        let since = lock(&self.sync.untested_token).take();
         if let Some(root) = unknown
             && timeout(TRIAL, self.dav.tells_of_all_below(&root, since.as_deref())).await == Ok(true)
-            && let Some(known) = &mut *lock(&self.remembered)
+            && let Some(known) = &mut *lock(&self.sync.snapshot)
         {
             known.deep = true;
         }
     }
 
-    /// Keeps what is known for the next run.
-    pub(super) fn remember(&self, file: &Path) {
-        if let Some(known) = &*lock(&self.remembered)
+    /// Saves the snapshot for the next run.
+    pub(super) fn save_snapshot(&self, file: &Path) {
+        if let Some(known) = &*lock(&self.sync.snapshot)
             && let Err(error) = state_file::replace(file, |to| known.write(to))
         {
             (self.watch)(Event::Note(&state_file::unkept(file, &error)));

@@ -18,7 +18,7 @@ pub struct Rule {
 
 /// A pattern that cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{}` is no pattern: {why}", pattern.escape_debug())]
+#[error("`{}` is not a valid pattern: {why}", pattern.escape_debug())]
 pub struct BadPattern {
     pattern: String,
     why: String,
@@ -95,7 +95,7 @@ fn compile(rule: &Rule) -> Result<(Glob, Compiled), BadPattern> {
     }
     if pattern.is_empty() {
         let all = rooted && (folders || rule.pattern == "/");
-        return Err(bad(if all { "write `**` for everything" } else { "it is empty" }));
+        return Err(bad(if all { "write `**` to match everything" } else { "it is empty" }));
     }
     let anchored = rooted || pattern.contains('/');
     let text = if anchored { pattern.to_owned() } else { format!("**/{pattern}") };

@@ -91,6 +91,6 @@ fn sizes_times_and_lists_leave_files_out() {
 fn a_bad_pattern_is_named() {
     for pattern in ["", "/", "a[", "{a"] {
         let told = Filter::new(&[Rule { include: false, pattern: pattern.into() }]).unwrap_err().to_string();
-        assert!(told.starts_with(&format!("`{pattern}` is no pattern: ")), "{told}");
+        assert!(told.starts_with(&format!("`{pattern}` is not a valid pattern: ")), "{told}");
     }
 }

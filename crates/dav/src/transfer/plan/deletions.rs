@@ -1,7 +1,7 @@
-//! What a mirror deletes: all at once, when nothing else is left, and not more than is allowed.
+//! Deletions of a mirror: all at the end, and not more than allowed.
 //!
-//! Deletions share connections, where one success looks like another: a server that drops one of them seems to have
-//! done all. So their folders are looked at afterwards. What is still there is deleted once more, alone, and named if
+//! Deletions are pipelined, and one success looks like another: if a server drops one of them, all seem to have succeeded.
+//! So their folders are checked afterwards. What still exists is deleted again on a connection of its own, and reported if
 //! that has no effect either.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl Plan {
-    /// The next deletion. None of them is within another: all can go at once, when nothing else is left.
+    /// The next deletion. No deletion is within another, so all can be sent at once when nothing else is left.
     pub(super) fn next_deletion(&mut self) -> Option<Step> {
         let is_spared = self.failed && !self.rules.ignore_errors;
         if self.under_way > 0 && !self.deleting {
@@ -52,17 +52,17 @@ impl Plan {
         self.steps.pop_front()
     }
 
-    /// The server says that it has deleted something, or why not.
+    /// Handles the answer to a deletion.
     pub(super) fn deleted(&mut self, path: RemotePath, precondition: Precondition, result: Result<(), Error>) {
         match result {
-            // What is moved into a backup moves alone.
+            // A move into a backup is not pipelined.
             Ok(()) if self.rules.dry_run || self.rules.backup.is_some() => self.news.push(News::Deleted(path)),
             Ok(()) => self.deleted.push((path, precondition)),
             Err(error) => self.fail(path.to_string(), error),
         }
     }
 
-    /// It was looked at which of those are still there.
+    /// Handles the check of which deleted paths still exist.
     pub(super) fn remained(
         &mut self,
         paths: Vec<(RemotePath, Precondition)>,
@@ -78,7 +78,7 @@ impl Plan {
             } else if self.deleted_again.insert(path.clone()) {
                 self.steps.push_back(Step::DeleteAlone(path, precondition));
             } else {
-                let why = "the server says that it has deleted it, and it is still there".into();
+                let why = "the server confirmed the deletion, but it still exists".into();
                 self.fail(path.to_string(), Error::Differs { path, why });
             }
         }
@@ -91,7 +91,8 @@ impl Plan {
         self.fail(path.to_string(), Error::Differs { path, why: too_many(doomed, most) });
     }
 
-    /// A folder is known on both sides: what is only there is to go, unless it is renamed.
+    /// Plans deletions in a folder that is known on both sides: names that exist only on the server, unless they are
+    /// renamed.
     pub(super) fn plan_deletions(&mut self, folder: usize, listing: &Listing, renamed: &HashMap<Vec<u8>, Node>) {
         let (state, outline) = (&self.folders[folder], &self.outline);
         let files = state.files.iter().map(|file| outline.files[*file].name.as_slice());
@@ -101,7 +102,7 @@ impl Plan {
         if *unread {
             return;
         }
-        // Names that are only here: where names are folded, one of them may be what the server has under another.
+        // New local names: if the server ignores case, one of them may be the same file as an old name there.
         let new = kept.iter().filter(|name| !listing.contains_key(**name));
         let new: HashMap<Vec<u8>, &[u8]> = new.map(|name| (key(name), *name)).collect();
         let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
@@ -124,7 +125,7 @@ impl Plan {
                 Some(filter) if there.folder => {
                     self.steps.extend(filter.folder(scope, name).map(|scope| Step::CollectDeletable(path, scope)));
                 }
-                // What is in it is counted.
+                // Its contents are counted.
                 None if there.folder && self.rules.max_delete.is_some() => {
                     self.steps.push_back(Step::CollectDeletable(path, scope.clone()));
                 }
@@ -137,7 +138,7 @@ impl Plan {
         }
     }
 
-    /// Has deleted what earlier runs have left behind in a folder, if it is old by the server's clock.
+    /// Plans the deletion of temporary files of earlier runs that are stale by the server's clock.
     pub(super) fn sweep(&mut self, folder: usize, listing: &Listing) {
         let Some((since, clock)) = self.known.old_since.zip(self.known.times.clock) else { return };
         let is_old = |there: &There| there.modified.is_some_and(|time| clock.ours(time).1 <= since);
@@ -154,10 +155,10 @@ impl Plan {
     }
 }
 
-/// Why nothing is deleted.
+/// The reason why nothing is deleted.
 pub(crate) fn too_many(doomed: u64, most: u64) -> String {
     format!(
-        "{doomed} files and folders would be deleted, and --max-delete allows {most}: nothing was deleted; check the \
-         source, or allow more"
+        "{doomed} files and folders would be deleted, but `--max-delete` allows {most}, so nothing was deleted; check the \
+         source, or raise the limit"
     )
 }

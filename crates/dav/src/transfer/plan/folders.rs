@@ -1,26 +1,26 @@
-//! Folders that are made.
+//! Creation of folders.
 //!
-//! Requests to make folders share connections, where one success looks like another: a server that drops one of them
-//! seems to have made all. That shows by what is put into the folder, which is refused for want of it (409, RFC 4918
-//! §9.3.1 and §9.7.1), and by a look at a folder that nothing is put into. Such a folder is made once more, alone, and
-//! what was refused for want of it goes again.
+//! Requests that create folders are pipelined, and one success looks like another: if a server drops one of them, all seem to
+//! have succeeded. It shows when something is put into the missing folder, which is refused (409, RFC 4918 §9.3.1 and §9.7.1),
+//! or by a lookup of a folder that stays empty. Such a folder is created again on a connection of its own, and whatever was
+//! refused because of it is sent again.
 
 use super::{Before, Error, Listing, News, Plan, Step};
 
-/// How a folder came about.
+/// How certain it is that a folder was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Made {
-    /// Not by us, or not yet.
+    /// Not created by us, or not yet.
     #[default]
     No,
-    /// The server said so, perhaps of another one.
+    /// The server confirmed it, but the answer may belong to another request.
     Perhaps,
-    /// It is to be made again, alone.
+    /// It must be created again, on a connection of its own.
     Again,
     Surely,
 }
 
-/// What was refused for want of its folder.
+/// An upload or folder that was refused because its parent does not exist.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Awaiting {
     File(usize),
@@ -28,7 +28,7 @@ pub(super) enum Awaiting {
 }
 
 impl Plan {
-    /// Whether the folder is made with nothing else on its connection.
+    /// Whether the folder is created with no other request on its connection.
     pub(crate) fn makes_alone(&self, folder: usize) -> bool {
         self.folders[folder].made == Made::Again
     }
@@ -52,7 +52,7 @@ impl Plan {
                 self.news.push(News::Made(folder));
                 self.ready(folder, &Listing::new());
             }
-            // Somebody else was quicker: then it is not known what is in it.
+            // Somebody else has created it, so its contents are unknown.
             Ok(false) => self.steps.push_back(Step::List(folder)),
         }
     }
@@ -65,7 +65,8 @@ impl Plan {
         }
     }
 
-    /// Something was refused for want of a folder: whether it waits until that is made again.
+    /// Called when something was refused because its parent does not exist; returns whether it waits until the parent
+    /// is created again.
     pub(super) fn awaits(&mut self, folder: usize, who: Awaiting) -> bool {
         if !matches!(self.folders[folder].made, Made::Perhaps | Made::Again) {
             return false;
@@ -101,7 +102,7 @@ impl Plan {
         }
     }
 
-    /// The folder cannot be made, and neither can what waits for it.
+    /// The folder cannot be created, so everything that waits for it fails.
     fn not_made(&mut self, folder: usize, error: &Error) {
         self.folders[folder].made = Made::Surely;
         self.fail(self.outline.folders[folder].path.to_string(), error.clone());
@@ -114,7 +115,7 @@ impl Plan {
     }
 }
 
-/// Whether a request may have been refused since its folder is not there.
+/// Whether a request may have been refused because its parent does not exist.
 pub(super) fn is_missing_folder(error: &Error) -> bool {
     error.is(409) || error.is(404)
 }

@@ -1,20 +1,20 @@
-//! Servers that hide files: nginx lists no name that begins with a dot, and serves each.
+//! Servers that hide files: nginx lists no name that begins with a dot, but serves each.
 //!
-//! A file that was uploaded and is not listed looks lost, and one that was there looks like somebody else's: its upload,
-//! on the condition that nothing is there, is refused. So such a name is looked at directly before anything follows from
-//! the listing. That the server hides it is said once.
+//! An uploaded file that is not listed looks lost, and an existing one looks like somebody else's: its upload, conditional on
+//! absence, is refused. So such a name is looked up directly before anything is concluded from the listing. The user is told
+//! once that the server hides files.
 
 use std::collections::{HashMap, HashSet};
 
 use super::{News, Plan, Step, There};
 use crate::Error;
 
-/// What is known of hidden files.
+/// What is known about hidden files.
 #[derive(Debug, Default)]
 pub(super) struct Hidden {
-    /// Files whose upload was refused as if something were there, and why.
+    /// Files whose upload was refused because something exists, with the error.
     refused: HashMap<usize, Error>,
-    /// Files that were uploaded, are not listed, and are looked at.
+    /// Uploaded files that are not listed, and are looked up.
     unlisted: HashSet<usize>,
     told: bool,
 }
@@ -24,7 +24,7 @@ impl Plan {
         self.outline.files[file].name.starts_with(b".")
     }
 
-    /// An upload was refused: whether it is looked first if there is a file that the listing did not have.
+    /// After a refused upload: whether to look up first if a file exists that the listing did not show.
     pub(super) fn looks_for_hidden(&mut self, file: usize, refused: &Error) -> bool {
         let looks = refused.is(412) && self.may_be_hidden(file) && !self.hidden.refused.contains_key(&file);
         if looks {
@@ -37,7 +37,7 @@ impl Plan {
         looks
     }
 
-    /// An upload is not listed: whether it is looked at directly before it is sent again.
+    /// For an upload that is not listed: whether to look it up before sending it again.
     pub(super) fn looks_for_unlisted(&mut self, file: usize) -> bool {
         let looks = self.may_be_hidden(file) && self.hidden.unlisted.insert(file);
         if looks {
@@ -46,8 +46,8 @@ impl Plan {
         looks
     }
 
-    /// What a look at a file has found: whether it was one for a file that may be hidden, and settles that. If it is
-    /// there, it is treated as if it had been listed.
+    /// Handles the result of a lookup; returns whether it was for a possibly hidden file. If the file exists, it is
+    /// treated as if it had been listed.
     pub(super) fn found_hidden(&mut self, file: usize, there: Result<Option<&There>, &Error>) -> bool {
         let is_there = matches!(there, Ok(Some(_)));
         if self.sent[file].is_some() {

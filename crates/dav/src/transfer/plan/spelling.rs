@@ -1,12 +1,12 @@
 //! Files and folders that the server lists under another spelling of their names.
 //!
-//! A server may keep names in another Unicode form than they were sent in: what was uploaded as NFD is listed as NFC. A
-//! name is looked for by its bytes first. If it is not listed, it stands for the one name of the listing that is
-//! canonically equivalent, unless something else here has exactly that name. From then on it goes by the server's
-//! spelling, which servers that keep both forms apart understand as well.
+//! A server may store names in another Unicode form than they were sent in: a name uploaded as NFD is listed as NFC. A name
+//! is first searched by its bytes. If it is not listed, it matches the one listed name that is canonically equivalent, unless
+//! another local file has exactly that name. From then on the server's spelling is used, which servers that distinguish both
+//! forms understand as well.
 //!
-//! In a mirror, a name that is only there and a name that is only here may differ in case alone: then somebody has renamed
-//! the file here, and it is renamed there too, before anything is uploaded. It is never missing, and no byte moves.
+//! In a mirror, an old name on the server and a new local name may differ only in case: then the file has been renamed here,
+//! and it is renamed there too, before anything is uploaded. So it is never missing, and no byte is transferred.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-/// A file or a folder of the outline.
+/// A file or folder of the outline, by its index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Node {
     File(usize),
@@ -39,7 +39,7 @@ impl Plan {
         }
     }
 
-    /// Where something belongs.
+    /// The path of a node on the server.
     pub(crate) fn path_of(&self, thing: Node) -> Result<RemotePath, Error> {
         match thing {
             Node::File(file) => self.outline.files[file].path(&self.outline.folders),
@@ -47,7 +47,7 @@ impl Plan {
         }
     }
 
-    /// Takes over the spelling of a folder's listing.
+    /// Adopts the spelling of a folder's listing.
     pub(super) fn spell_as_listed(&mut self, folder: usize, listing: &Listing) {
         let is_unlisted = |thing: &Node| {
             let name = self.name_of(*thing);
@@ -82,7 +82,7 @@ impl Plan {
         let folders = &mut self.outline.folders;
         let Some(Ok(path)) = folders[folder].path.parent().map(|parent| parent.join(name, true)) else { return };
         folders[folder].path = path;
-        // Each folder stands behind its parent, and before what follows that.
+        // Folders are in depth-first order.
         for below in folder + 1..folders.len() {
             let Some(parent) = folders[below].parent.filter(|parent| *parent >= folder) else { return };
             let name = folders[below].path.name().unwrap_or_default();
@@ -92,7 +92,7 @@ impl Plan {
         }
     }
 
-    /// What of a folder is renamed on the server, from which names: each of them resembles one new name, and no other.
+    /// Renames on the server, by old name: each old name resembles exactly one new local name.
     pub(super) fn renamings(&self, folder: usize, listing: &Listing) -> HashMap<Vec<u8>, Node> {
         let above = &self.outline.folders[folder];
         if !self.rules.delete || above.given || above.unread || listing.is_empty() {
@@ -118,7 +118,7 @@ impl Plan {
         new.into_iter().filter_map(pair).collect()
     }
 
-    /// Whether a mirror may take a name from what is only on the server.
+    /// Whether a mirror may rename something that exists only on the server.
     fn may_go(&self, folder: usize, name: &[u8], there: &There) -> bool {
         let above = &self.outline.folders[folder];
         let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
@@ -130,15 +130,15 @@ impl Plan {
         is_in && !is_temporary(name) && !names.into_iter().flatten().any(|other| other == name)
     }
 
-    /// Has something renamed.
+    /// Plans a rename.
     pub(super) fn rename(&mut self, folder: usize, from: &[u8], thing: Node, there: &There) {
         if let Ok(path) = self.outline.folders[folder].path.join(from, there.folder) {
             self.steps.push_back(Step::Rename(path, thing, there.clone()));
         }
     }
 
-    /// Something was renamed, and this is what is there under the new name. If it was refused, it is uploaded, and what
-    /// has the old name is deleted if it is something else.
+    /// Handles the result of a rename: what exists under the new name. If the rename was refused, the node is uploaded,
+    /// and the old name is deleted if it is something else.
     pub(super) fn renamed(&mut self, from: RemotePath, thing: Node, old: &There, now: Result<Option<There>, Error>) {
         let now = now.ok().flatten();
         if now.is_some() {

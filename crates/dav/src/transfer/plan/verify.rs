@@ -122,7 +122,7 @@ impl Plan {
                 }
                 None => {
                     let bytes = sent.bytes;
-                    let why = format!("{bytes} bytes were sent and acknowledged, and the server has no such file");
+                    let why = format!("the server acknowledged {bytes} bytes, but has no such file");
                     self.differs(file, why);
                 }
                 Some(there) => {
@@ -130,9 +130,9 @@ impl Plan {
                     let whose = if is_ours(&sent, there) {
                         ""
                     } else {
-                        "; that may be somebody else's by now: fetch the present version and compare"
+                        "; somebody else may have replaced it: fetch the current version and compare"
                     };
-                    self.differs(file, format!("{bytes} bytes were sent, and the server has {found}{whose}"));
+                    self.differs(file, format!("{bytes} bytes were sent, but the server has {found}{whose}"));
                 }
             }
         }

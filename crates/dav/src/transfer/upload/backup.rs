@@ -33,7 +33,7 @@ impl Upload<'_> {
             }
             // Somebody may have put something there meanwhile.
             if self.list(&path).await?.is_some_and(|listing| !listing.is_empty()) {
-                let why = "it is not empty yet, and stays".into();
+                let why = "it is not empty, so it stays".into();
                 return Err(Error::Differs { path, why });
             }
             self.dav.delete(&path, &Precondition::None, &If::default()).await.map(drop)

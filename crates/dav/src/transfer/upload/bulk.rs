@@ -134,8 +134,8 @@ impl Upload<'_> {
         let unread = |why: String| Error::Differs { path: folder.clone(), why };
         let request = request.extension(options).body(Body::from(body)).map_err(|error| unread(error.to_string()))?;
         let answer = whole(self.dav.send(request, folder).await?).await?;
-        let written: HashMap<String, Written> =
-            serde_json::from_slice(&answer).map_err(|error| unread(format!("what it did cannot be read: {error}")))?;
+        let written: HashMap<String, Written> = serde_json::from_slice(&answer)
+            .map_err(|error| unread(format!("cannot parse the answer to the bulk upload: {error}")))?;
         let confirmed = parts.into_iter().map(|Part { file, own_path, length }| match written.get(&own_path) {
             Some(Written { error: false, etag, .. }) => Ok((
                 file,
@@ -143,7 +143,7 @@ impl Upload<'_> {
             )),
             other => {
                 let said = other.and_then(|other| other.message.as_deref()).unwrap_or("nothing");
-                Err(unread(format!("{own_path} was sent, and the server says {said:?} of it")))
+                Err(unread(format!("the bulk upload of {own_path} failed: {said:?}")))
             }
         });
         let confirmed = confirmed.collect::<Result<Vec<_>, _>>()?;

@@ -100,7 +100,7 @@ impl Upload<'_> {
         match missing.len() {
             0 => Ok(()),
             lost => {
-                let why = format!("the server acknowledged {lost} of its chunks and does not have them: try again");
+                let why = format!("the server acknowledged {lost} chunks that it does not have; retry");
                 Err(Error::Differs { path: folder.clone(), why })
             }
         }

@@ -141,7 +141,7 @@ impl Upload<'_> {
     ) -> Result<(), Error> {
         let Source { body, seen, origin, .. } = source;
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
-            return Err(Error::Differs { path: path.clone(), why: "it is no name for a file".into() });
+            return Err(Error::Differs { path: path.clone(), why: "it is not a file name".into() });
         };
         let temporary = parent.join(&temporary_name(name), false)?;
         self.temporary().insert(temporary.clone(), None);

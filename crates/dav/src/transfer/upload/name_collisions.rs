@@ -41,8 +41,8 @@ impl Upload<'_> {
         }
         if self.options.dry_run {
             return (self.watch)(Event::Note(
-                "some names differ in case, Unicode form or dots at the end alone; a dry run does not find out whether \
-                 the server keeps them apart",
+                "some names differ only in case, Unicode form or trailing dots; a dry run does not check whether the \
+                 server distinguishes them",
             ));
         }
         let pairs: HashSet<Pair> = groups.iter().flat_map(|group| pairs_of(outline, group)).collect();
@@ -159,7 +159,8 @@ fn leave_out(outline: &mut Outline, groups: &[Vec<Node>], are_one: impl Fn(&[u8]
                 kept.push(name);
                 continue;
             };
-            let why = format!("the server takes its name and {} for one: rename one of them", terminal_safe(other));
+            let why =
+                format!("the server does not distinguish its name from {}; rename one of them", terminal_safe(other));
             let (told, error) = match thing {
                 Node::File(file) => {
                     let origin = &outline.files[*file].origin;

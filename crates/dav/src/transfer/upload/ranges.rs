@@ -64,7 +64,7 @@ impl Upload<'_> {
         lanes: usize,
     ) -> Result<Option<Sent>, Error> {
         let (Some(parent), Some(name)) = (path.parent(), path.name()) else {
-            return Err(Error::Differs { path: path.clone(), why: "it is no name for a file".into() });
+            return Err(Error::Differs { path: path.clone(), why: "it is not a file name".into() });
         };
         let seen = Seen::look(local, length)?;
         let alone = self.alone(local, path, PART)?;

@@ -66,7 +66,7 @@ impl Upload<'_> {
         let walk = |(path, leaf): (RemotePath, Option<Leaf>)| async move {
             let root = path.clone();
             let kind = if let Some(leaf) = &leaf {
-                let unknown = || Error::Differs { path, why: "the server does not tell its length".into() };
+                let unknown = || Error::Differs { path, why: "the server does not list its length".into() };
                 Kind::File(leaf.length.ok_or_else(unknown)?, leaf.modified)
             } else {
                 let to = self.root.clone();
@@ -96,16 +96,16 @@ impl Upload<'_> {
     async fn look_at(&self, from: &Dav, source: &RemotePath) -> Result<Option<(RemotePath, Option<Leaf>)>, Error> {
         let differs = |why: &str| Error::Differs { path: source.clone(), why: why.into() };
         let Some(found) = from.stat(source, self.wanted).await? else {
-            return Err(differs("there is nothing at this path on the server"));
+            return Err(differs("not found on the server"));
         };
         if found.path.is_folder() {
             if !self.options.recursive {
-                return Err(differs("it is a folder: add -r to copy all that is in it"));
+                return Err(differs("it is a folder; add `-r` to copy its contents"));
             }
             return Ok(Some((source.clone().as_folder(true), None)));
         }
         if self.options.contents {
-            return Err(differs("it is no folder"));
+            return Err(differs("it is not a folder"));
         }
         let leaf = Leaf::of(found.properties);
         let name = source.name().unwrap_or_default();
@@ -141,14 +141,14 @@ impl Upload<'_> {
         // Names that differ in case may be one.
         let [ours, theirs] = [source, &place].map(|path| path.segments().map(key).collect::<Vec<_>>());
         let why = if ours == theirs {
-            "is what is copied itself, or may be"
+            "the target is, or may be, the source itself"
         } else if is_folder && theirs.starts_with(&ours) {
-            "is in the folder that is copied"
+            "the target is inside the source folder"
         } else if self.options.contents && ours.starts_with(&theirs) {
-            "holds the folder that is copied"
+            "the target contains the source folder"
         } else {
             return Ok(());
         };
-        Err(Error::Differs { path: place, why: format!("{why}: nothing was changed; name another place") })
+        Err(Error::Differs { path: place, why: format!("{why}, so nothing was changed; choose another target") })
     }
 }

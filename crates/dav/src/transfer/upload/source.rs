@@ -53,7 +53,7 @@ impl Source {
                 // No more than may be in memory many times over, whatever it has become.
                 file.by_ref().take(AT_ONCE + 1).read_to_end(&mut bytes)?;
                 if bytes.len() as u64 > AT_ONCE {
-                    return Err(io::Error::other("it has grown since it was listed: upload it again"));
+                    return Err(io::Error::other("it has grown since it was listed; upload it again"));
                 }
             }
             Ok((bytes, modified))
@@ -110,7 +110,7 @@ impl Upload<'_> {
 
     /// The server that is copied from.
     pub(super) fn source(&self, path: &RemotePath) -> Result<&Dav, Error> {
-        let none = || Error::Differs { path: path.clone(), why: "it is not known on which server it is".into() };
+        let none = || Error::Differs { path: path.clone(), why: "the source server is unknown".into() };
         self.from.ok_or_else(none)
     }
 }
@@ -141,6 +141,6 @@ impl Seen {
         if now.len() == self.length && now.modified().ok() == self.modified {
             return Ok(());
         }
-        Err(Error::local("upload", local, io::Error::other("it was changed while it was sent: upload it again")))
+        Err(Error::local("upload", local, io::Error::other("it changed during the upload; upload it again")))
     }
 }

@@ -147,14 +147,14 @@ pub(super) async fn looked(sources: Vec<PathBuf>, recursive: bool) -> Result<Vec
     let looked = blocking(move || {
         let look = |path: PathBuf| match fs::metadata(&path) {
             Ok(kind) if kind.is_file() || kind.is_dir() => Ok((path, kind)),
-            Ok(_) => Err(Error::local("upload", path, io::Error::other("it is a device or pipe, and no file"))),
+            Ok(_) => Err(Error::local("upload", path, io::Error::other("it is a device or pipe, not a file"))),
             Err(error) => Err(Error::local("read", path, error)),
         };
         sources.into_iter().map(look).collect::<Result<Vec<_>, _>>()
     });
     let looked = looked.await?;
     if let Some((local, _)) = looked.iter().find(|(_, kind)| kind.is_dir()).filter(|_| !recursive) {
-        let why = io::Error::other("it is a folder: add -r to upload all that is in it");
+        let why = io::Error::other("it is a folder; add `-r` to upload its contents");
         return Err(Error::local("upload", local, why));
     }
     Ok(looked)
@@ -198,7 +198,7 @@ impl Found {
         match &self.origin {
             SourceFile::Local(local) => name_of(local),
             SourceFile::Remote(remote) => {
-                let none = || self.origin.refused("it has no name: name what is in it instead".into());
+                let none = || self.origin.refused("it has no name; name its contents instead".into());
                 remote.path.name().map(<[u8]>::to_vec).ok_or_else(none)
             }
         }
@@ -236,7 +236,7 @@ pub(super) type Placed = (Outline, Vec<(usize, Option<Listing>)>);
 
 pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, options: &Options) -> Result<Placed, Error> {
     let folder = to.clone().as_folder(true);
-    let (mut outline, count) = (Outline::default(), sources.len());
+    let mut outline = Outline::default();
     let top = |outline: &mut Outline, path: RemotePath| {
         outline.folders.push(Folder { given: true, ..Folder::new(path, None, Scope::default()) });
         outline.folders.len() - 1
@@ -259,7 +259,7 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
             for found in sources {
                 let name = found.name()?;
                 if !names.insert(name.clone()) {
-                    let why = "another source has the same name: upload them one by one";
+                    let why = "another source has the same name; upload them one by one";
                     return Err(found.origin.refused(why.into()));
                 }
                 match found.kind {
@@ -275,7 +275,7 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
             if !to.is_folder() =>
         {
             let (Some(parent), Some(name)) = (to.parent(), to.name()) else {
-                return Err(Error::Differs { path: to.clone(), why: "it is no name for a file".into() });
+                return Err(Error::Differs { path: to.clone(), why: "it is not a file name".into() });
             };
             let base = top(&mut outline, parent);
             outline.add_file(origin.clone(), name, base, (*length, *modified));
@@ -286,12 +286,11 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
             Ok((outline, vec![(base, Some(known))]))
         }
         (Target::Nothing, _) => {
-            let things = if count == 1 { "anything".to_owned() } else { format!("{count} things") };
-            let why = format!("there is no such folder to put {things} into: make it first (haul mkdir)");
+            let why = "the folder does not exist; create it first (`haul mkdir`)".into();
             Err(Error::Differs { path: folder, why })
         }
         (Target::File(_), _) => {
-            Err(Error::Differs { path: to.clone(), why: "it is a file, and cannot hold what is to be uploaded".into() })
+            Err(Error::Differs { path: to.clone(), why: "it is a file, so nothing can be uploaded into it".into() })
         }
     }
 }
@@ -302,5 +301,5 @@ pub(super) fn name_of(local: &Path) -> Result<Vec<u8>, Error> {
     let resolved = if local.file_name().is_some() { Ok(local.to_owned()) } else { fs::canonicalize(local) };
     let resolved = resolved.map_err(|error| Error::local("read", local, error))?;
     let name = resolved.file_name().map(|name| name.as_encoded_bytes().to_owned());
-    name.ok_or_else(|| Error::local("upload", local, io::Error::other("it has no name: name its files instead")))
+    name.ok_or_else(|| Error::local("upload", local, io::Error::other("it has no name; name its files instead")))
 }
