@@ -1,8 +1,8 @@
-//! Trees of files, here and there.
+//! Transfers of files and trees, between local folders and servers.
 //!
-//! `walk` sees what is here, and `walk_remote` what is on a server that is copied from. `plan` decides what of an upload
-//! is to be done and in which order, `upload` does it, under the locks of `held_locks`. `download` needs no plan: what a
-//! listing has found can be fetched.
+//! `walk` reads the local tree, `plan` decides the steps of an upload and their order, and `upload` carries them out, under the
+//! locks of `held_locks`. `download` needs no plan: what a listing has found can be downloaded. `upload::relay` copies from one
+//! server to another.
 
 mod already_copied;
 mod download;
@@ -43,81 +43,80 @@ pub use upload::{relay, upload};
 
 use crate::{Error, RemotePath, Wanted, locks::LockPolicy};
 
-/// Uploads up to this size follow each other on a connection without waiting. A larger one gets one of its own.
+/// Uploads up to this size are pipelined. A larger one gets a connection of its own.
 const SHARED: u64 = 4 * 1024 * 1024;
-/// So many files are asked for one by one, rather than with all that is in their folder.
+/// Up to this many files are looked up one by one instead of listing their folder.
 const FEW: usize = 8;
 
-/// How files are moved.
+/// The options of a transfer.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is chosen by itself, as on a command line")]
 pub struct Options {
-    /// Folders with all that is in them; otherwise a folder is an error.
+    /// Transfer folders with their contents; otherwise a folder is an error.
     pub recursive: bool,
-    /// What is in the one source folder goes into the target itself, as for a mirror, and not into a folder of the
+    /// Transfer the contents of the one source folder into the target itself, as for a mirror, not into a folder of the
     /// source's name there.
     pub contents: bool,
-    /// Which files are locked before they are written.
+    /// Which files to lock before writing them.
     pub lock: LockPolicy,
-    /// What is compared after a file has been moved.
+    /// How a transferred file is verified.
     pub verify: Verify,
-    /// What is left alone because it is there already.
+    /// How to detect unchanged files, which are skipped.
     pub skip: Skip,
-    /// A large transfer that is interrupted leaves what has come, and goes on from there the next time: a download
-    /// (`.….part`) if the server still has the same version of the file, by a strong entity tag; an upload if the file
-    /// here is the same, and the server takes parts (Apache, in `.….part` there) or chunks (Nextcloud, outside of the
-    /// files).
+    /// An interrupted large transfer leaves what has arrived, and the next run resumes there: a download (`.….part`) if
+    /// the server still has the same version, by a strong entity tag; an upload if the local file is the same and the
+    /// server supports parts (Apache, as `.….part` there) or chunks (Nextcloud, outside the files).
     pub resume: bool,
-    /// Uploads go to a temporary name first, and are renamed when they are whole.
+    /// Staged uploads: to a temporary name, renamed when complete.
     pub temporary: bool,
-    /// What is there and not here is deleted (a mirror).
+    /// Delete what exists at the target and not in the source (a mirror).
     pub delete: bool,
-    /// What becomes of symbolic links below a source.
+    /// How to treat symbolic links below a source.
     pub links: Links,
-    /// What is copied; what is not is not deleted either.
+    /// What to transfer; what the filter excludes is not deleted either.
     pub filter: Filter,
-    /// What the filter leaves out is deleted as well.
+    /// Delete also what the filter excludes.
     pub delete_excluded: bool,
-    /// Nothing is deleted if more than so many files and folders were to be.
+    /// Delete nothing if more than this many files and folders would be deleted.
     pub max_delete: Option<u64>,
-    /// What is to be deleted is deleted although something else has failed.
+    /// Delete even after errors.
     pub ignore_errors: bool,
-    /// What would be replaced or deleted is kept.
+    /// Where to keep what is replaced or deleted.
     pub backup: Option<Backup>,
-    /// Which files at the target are left alone, whatever their source is.
+    /// Which existing files at the target to keep, whatever their source is.
     pub spare: Spare,
-    /// What an earlier try has copied, and is left alone.
+    /// What an earlier attempt has copied, which is skipped.
     pub settled: AlreadyCopied,
-    /// Nothing is changed; what would be is told.
+    /// Change nothing, but report what would be done.
     pub dry_run: bool,
-    /// Where the listing of a folder that is mirrored here is kept, if the server tells what has changed since
-    /// (RFC 6578), so that the next run asks for that alone. A file of this folder's own, for one user.
+    /// The file with the snapshot of a mirrored folder, for servers that report changes (RFC 6578), so that the next
+    /// run requests only these. One file per folder and user.
     pub remembers: Option<PathBuf>,
-    /// Where it is kept what was last seen of each file of a mirror, so that a file that is as it was on both sides is
-    /// known to be the same. A file of these two folders' own, for one user.
+    /// The file with what was last seen of each file of a mirror, which shows whether either side has changed. One file
+    /// per pair of folders and user.
     pub last_seen: Option<PathBuf>,
-    /// Times that differ by no more than this are taken for equal.
+    /// Times that differ by no more than this are equal.
     pub modify_window: Duration,
-    /// Connections at a time.
+    /// Maximum number of connections.
     pub connections: usize,
-    /// Who is named as a lock's owner.
+    /// The owner of locks.
     pub owner: String,
 }
 
 impl Options {
-    /// Whether what is a file is fetched whatever is here, as it comes.
+    /// Whether files are downloaded whatever exists locally.
     fn fetches_at_once(&self) -> bool {
         let anew = self.skip == Skip::Nothing && self.spare == Spare::default() && !self.resume && !self.dry_run;
         anew && !self.recursive && self.verify != Verify::Digest
     }
 
-    /// Whether what is of another kind gives way: a file to a folder, a folder to a file. Not where a filter leaves
-    /// things alone, or so many may be deleted: nobody has looked what is in the folder.
+    /// Whether a file may replace a folder and the reverse. Not with a filter or a limit on deletions, because the
+    /// contents of the folder are unknown.
     fn replaces(&self) -> bool {
         self.delete && (self.filter.is_empty() || self.delete_excluded) && self.max_delete.is_none()
     }
 
-    /// What is listed of files, given what is to be compared.
+    /// The properties to list, given what is compared.
     pub(crate) fn wanted(&self) -> Wanted {
         if self.verify == Verify::Digest || self.skip == Skip::SameDigest { Wanted::DIGESTS } else { Wanted::LISTING }
     }
@@ -152,7 +151,7 @@ impl Default for Options {
     }
 }
 
-/// Where a mirror keeps what it would replace or delete: a folder on the side of the target.
+/// Where a mirror keeps what it replaces or deletes: a folder on the side of the target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Backup {
     /// Of a download.
@@ -161,118 +160,118 @@ pub enum Backup {
     There(RemotePath),
 }
 
-/// What becomes of symbolic links below a source. Those that the user has named are followed.
+/// How to treat symbolic links below a source. Those that the user has named are followed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Links {
-    /// They are left out, which is told.
+    /// Skip them, with a note.
     #[default]
     Skip,
-    /// What they lead to is moved.
+    /// Transfer their targets.
     Follow,
 }
 
-/// What is compared after a file has been moved.
+/// How a transferred file is verified.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Verify {
-    /// Nothing: the server's word is taken.
+    /// Not at all: the server's status is trusted.
     None,
-    /// The length: what the server lists after an upload, and before a download.
+    /// By length: as listed after an upload, or before a download.
     #[default]
     Size,
-    /// The length, and a digest where the server keeps or makes one. Without one an upload is read back; a download has
-    /// nothing more to be compared with.
+    /// By length and a digest from the server. Without a digest, an upload is read back; a download has nothing to be
+    /// compared with.
     Digest,
 }
 
-/// Which files need not be moved.
+/// How to detect unchanged files.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Skip {
-    /// All are moved.
+    /// Transfer all files.
     #[default]
     Nothing,
-    /// Those of the same length that are as they were last seen, or whose times show that they are copies. Where that is
-    /// in doubt, the bytes are compared.
+    /// Skip files of equal length that have not changed since they were last seen, or whose times show that they are
+    /// copies. In doubt, the content is compared.
     SameSizeAndTime,
-    /// Those of the same length and the same bytes: by their digests where the server has them, or by fetching them.
+    /// Skip files of equal content: by digests from the server, or by downloading them.
     SameDigest,
 }
 
-/// What happens, as it happens.
+/// Progress of a transfer.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// So much more has been found that is to be moved.
+    /// More files to transfer were found.
     Found {
-        /// How many files.
+        /// Number of files.
         files: u64,
-        /// How many bytes are in them.
+        /// Their bytes.
         bytes: u64,
     },
-    /// Bytes of a file have moved; again if they had to be sent again.
+    /// Bytes were transferred; repeated if they had to be sent again.
     Moved {
-        /// How many.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// A file is there, whole.
+    /// A file is complete.
     Done {
-        /// Which, by the name of its source.
+        /// The name of its source.
         path: &'a str,
         /// Its length.
         bytes: u64,
     },
-    /// A file was not moved.
+    /// A file was skipped.
     Skipped {
-        /// Which, by the name of its source.
+        /// The name of its source.
         path: &'a str,
         /// Its length.
         bytes: u64,
-        /// Why not.
+        /// The reason.
         why: Spared,
     },
-    /// Something was deleted, or would be.
+    /// Something was deleted, or would be in a dry run.
     Deleted {
-        /// Where it was.
+        /// Its path.
         path: &'a str,
     },
-    /// A folder was made, or would be.
+    /// A folder was created, or would be in a dry run.
     Made {
-        /// Where it is.
+        /// Its path.
         path: &'a str,
     },
-    /// Something was not done.
+    /// Something failed.
     Failed {
         /// What.
         path: &'a str,
-        /// Why not.
+        /// The reason.
         why: &'a Error,
     },
-    /// Something that the user should know.
+    /// A note for the user.
     Note(&'a str),
 }
 
-/// Hears of what happens.
+/// Receives the events.
 pub type Watch = Arc<dyn Fn(Event<'_>) + Send + Sync>;
 
-/// What was done in all.
+/// The result of a transfer.
 #[derive(Debug, Clone, Default)]
 pub struct Summary {
-    /// Files that were moved.
+    /// Transferred files.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Files that were there already, or left alone.
+    /// Skipped files.
     pub skipped: u64,
-    /// Folders that were made.
+    /// Created folders.
     pub folders: u64,
-    /// Files and folders that were deleted.
+    /// Deleted files and folders.
     pub deleted: u64,
-    /// What failed, by path, with the reason. What was not tried because its folder failed is named with that.
+    /// Failures by path. What was not attempted because its folder failed is listed with the folder's error.
     pub failed: Vec<(String, Error)>,
     /// How long it took.
     pub took: Duration,
 }
 
 impl Summary {
-    /// Adds what another try has done: what failed is what failed in the last.
+    /// Adds another attempt; only the failures of the last attempt count.
     pub fn add(&mut self, next: Self) {
         self.files += next.files;
         self.bytes += next.bytes;
@@ -284,21 +283,21 @@ impl Summary {
     }
 }
 
-/// What to do about a thing of another kind that has the name.
+/// The remedy if something of another kind has the name.
 const REMEDY: &str =
     "delete or rename one of them, or let `sync --delete` replace it (without filters and `--max-delete`)";
 
-/// A time in whole seconds, which is what servers tell.
+/// A time in whole seconds, as servers send it.
 fn seconds(time: SystemTime) -> u64 {
     time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Another number each time.
+/// A random number.
 fn random(of: impl Hash) -> u64 {
     RandomState::new().hash_one(of)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is kept under these locks is whole at every moment.
+    // The data under these locks is consistent at every moment.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

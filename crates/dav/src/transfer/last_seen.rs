@@ -31,13 +31,13 @@ pub(crate) struct LastSeen {
     folders: Folders,
 }
 
-/// By folder and name.
+/// Records by folder and name.
 type Folders = HashMap<RemotePath, HashMap<Box<[u8]>, Row>>;
 
 #[derive(Debug)]
 struct Row {
     record: Record,
-    /// Whether it is of this run.
+    /// Whether this run has made it.
     new: bool,
 }
 
@@ -68,12 +68,12 @@ impl LastSeen {
         Self { pair: Some(pair), folders }
     }
 
-    /// What was last seen of a file.
+    /// The record of a file.
     pub(crate) fn of(&self, folder: &RemotePath, name: &[u8]) -> Option<&Record> {
         Some(&self.folders.get(folder)?.get(name)?.record)
     }
 
-    /// Keeps what is seen now, or forgets a file of which there is nothing to keep.
+    /// Stores a record, or forgets the file if there is none.
     pub(crate) fn keep(&mut self, folder: &RemotePath, name: &[u8], record: Option<Record>) {
         match (&self.pair, record) {
             (None, _) => {}
@@ -89,7 +89,7 @@ impl LastSeen {
         }
     }
 
-    /// Writes them at the end of a run, where they belong.
+    /// Saves the records at the end of a run.
     pub(crate) fn save(&self, options: &Options, stopped: bool, watch: &Watch) {
         let saw_all = !stopped && options.filter.is_empty();
         if let Some(file) = options.last_seen.as_deref().filter(|_| !options.dry_run)
@@ -99,7 +99,7 @@ impl LastSeen {
         }
     }
 
-    /// Writes all that is known; of a run that has seen everything, what it has seen.
+    /// Writes all records; if this run has seen everything, only its own.
     fn write(&self, file: &Path, saw_all: bool) -> io::Result<()> {
         let Some((url, local)) = self.pair.clone() else { return Ok(()) };
         state_file::replace(file, |to| {
@@ -144,7 +144,7 @@ struct Head {
 struct Line(String, u64, u64, Option<String>, Option<u64>, #[serde(default)] Option<String>);
 
 impl Line {
-    /// None for a time that cannot be written.
+    /// None if the time does not fit.
     fn of(name: &[u8], record: &Record) -> Option<Self> {
         let modified = record.modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         let modified = u64::try_from(modified.as_nanos()).ok()?;

@@ -1,17 +1,17 @@
-//! The order of an upload: which request may go now, and what its answer allows.
+//! The order of an upload: which request may be sent now, and what its answer allows.
 //!
-//! Round trips are spent on what nothing else can tell. One listing of a folder that is there says which of its files
-//! and folders are there, too, and in which state, so that none is asked for one by one; a folder that had to be made
-//! is known to be empty, and nothing in it is asked for at all. So a tree that is new costs one listing, one MKCOL
-//! per folder and one PUT per file, and all that does not wait for a parent goes at once.
+//! Round trips are only spent on what nothing else can tell. A single listing of an existing folder tells which of its files
+//! and folders exist, and in which version, so none of them is requested by itself. A folder that had to be created is known
+//! to be empty, and nothing in it is requested at all. So a new tree costs one listing, one MKCOL per folder and one PUT per
+//! file, and everything that does not wait for a parent is sent at once.
 //!
-//! What was sent is looked at when it has arrived, as `verify` says.
+//! After its upload a file is verified, as `verify` describes.
 //!
-//! What is deleted, in a mirror, is deleted when everything else has succeeded. A file here that could not be read, or
-//! was left out, has not: its twin would go.
+//! A mirror deletes at the end, when everything else has succeeded. A local file that could not be read, or was left out,
+//! counts as a failure: otherwise its remote copy would be deleted.
 //!
-//! The plan knows sizes and nothing of the link: how many requests go at once is bounded by a number and by bytes, and
-//! it is the engine, which knows windows and round trips, that finds each a place.
+//! The plan knows sizes and nothing about the link: it limits requests in flight by number and bytes. The engine, which knows
+//! windows and round trips, assigns them to connections.
 
 mod deletions;
 mod folders;
@@ -28,7 +28,7 @@ use std::{
 pub(crate) use self::{
     deletions::too_many,
     spelling::Node,
-    steps::{Before, Deletable, Listing, News, Outcome, Sent, Step, There},
+    steps::{Before, Deletable, Listing, Outcome, PlanEvent, RemoteEntry, Sent, Step},
 };
 use self::{
     folders::{Awaiting, Made, is_missing_folder},
@@ -42,86 +42,99 @@ use super::{
 };
 use crate::{Error, Precondition, RemotePath, client::compare::same_digest};
 
-/// How many requests may be on their way or wait in the engine's queue, and how many bytes of small files.
+/// Maximum number of requests in flight or in the engine's queue, and of bytes of small files in them.
 const WINDOW: usize = 512;
 const WINDOW_BYTES: u64 = 32 * 1024 * 1024;
-/// The end has come when no more than so many requests are under way, and a listing of more files than these is long.
+/// The end is near when at most this many requests are in flight; a listing of more files than this is long.
 const TAIL: usize = 64;
-/// Files up to this size go many to a request, where the server takes that and there are so many of them.
+/// Files up to this size are bulk-uploaded, if the server supports it and there are at least `MANY` of them.
 const BULK: u64 = 128 * 1024;
 const MANY: usize = 3;
 
-/// By what files are known to be unchanged.
+/// What is known from earlier, to detect unchanged and stale files.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
     pub(crate) times: Times,
     pub(crate) records: LastSeen,
-    /// Temporary files that have not changed since then are deleted, if there are to be.
+    /// Temporary files that have not changed since then are deleted; none to keep all.
     pub(crate) old_since: Option<SystemTime>,
 }
 
 pub(crate) struct Plan {
     outline: Outline,
     rules: Options,
-    /// Whether the server takes many small files at once.
+    /// Whether the server supports bulk uploads.
     bulk: bool,
     folders: Vec<State>,
-    /// How often each file was begun; what of it was sent and is not settled.
+    /// Number of uploads of each file; what was sent and is not verified yet.
     tries: Vec<u8>,
     sent: Vec<Option<Sent>>,
-    /// Files that may be there already, and what is there.
-    candidates: HashMap<usize, There>,
+    /// Files that are being compared, with their remote entry.
+    candidates: HashMap<usize, RemoteEntry>,
     known: Known,
     steps: VecDeque<Step>,
     small: VecDeque<(usize, Before)>,
     large: VecDeque<(usize, Before)>,
-    deletions: Vec<(RemotePath, Precondition)>,
-    /// The same of what may be the same as something new.
-    twins: Vec<(RemotePath, Precondition, Vec<u8>)>,
-    /// How many files and folders go with them.
-    doomed: u64,
-    deleting: bool,
-    /// What the server says that it has deleted; what it was told to delete twice.
-    deleted: Vec<(RemotePath, Precondition)>,
-    deleted_again: HashSet<RemotePath>,
-    under_way: usize,
-    large_under_way: usize,
-    bytes_under_way: u64,
-    /// Folders of which it is not known yet what is in them.
+    deletion: DeletionState,
+    in_flight: InFlight,
+    /// Number of folders with unknown contents.
     unknown: usize,
-    /// So many of the last files are looked at right behind their uploads.
-    looks_behind: usize,
-    /// Files under way that are looked at right behind their uploads.
-    looked_at: HashSet<usize>,
-    /// Files that take the place of folders.
+    /// This many of the last files are looked up right behind their uploads.
+    lookups_behind: usize,
+    /// Files in flight that are looked up right behind their uploads.
+    looked_up_behind: HashSet<usize>,
+    /// Files that replace folders.
     replacing: HashSet<usize>,
-    /// Files that were sent before it was known what is there, and what is.
-    unseen: HashMap<usize, Option<There>>,
+    /// Files that were sent optimistically, and their remote entries once known.
+    optimistic: HashMap<usize, Option<RemoteEntry>>,
     hidden: Hidden,
-    /// What is there of files that are to be overwritten; whether it is still there is known by that.
-    replaced: HashMap<usize, There>,
+    /// The remote entries of files that are to be overwritten; shows whether an upload had an effect.
+    overwritten: HashMap<usize, RemoteEntry>,
     failed: bool,
-    news: Vec<News>,
+    events: Vec<PlanEvent>,
+}
+
+/// What a mirror deletes at its end.
+#[derive(Debug, Default)]
+struct DeletionState {
+    planned: Vec<(RemotePath, Precondition)>,
+    /// Deletions of what may be the same file as a new one, whose name is the third.
+    doubtful: Vec<(RemotePath, Precondition, Vec<u8>)>,
+    /// Number of files and folders that all of them delete.
+    count: u64,
+    started: bool,
+    /// What the server says that it has deleted.
+    confirmed: Vec<(RemotePath, Precondition)>,
+    /// What was deleted a second time.
+    retried: HashSet<RemotePath>,
+}
+
+#[derive(Debug, Default)]
+struct InFlight {
+    requests: usize,
+    large: usize,
+    /// Bytes of small files.
+    bytes: u64,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Files that are not settled, and that its listing waits for.
+    /// Number of unfinished files that the verification of this folder waits for.
     open: usize,
-    /// Those that were uploaded and are to be looked at.
+    /// Uploaded files to verify.
     unverified: Vec<usize>,
-    /// Whether each is looked at for itself.
+    /// Whether files are looked up one by one.
     singly: bool,
     children: Vec<usize>,
     files: Vec<usize>,
     made: Made,
-    /// What waits until the folder is made again.
+    /// What waits until the folder is created again.
     awaiting: Vec<Awaiting>,
 }
 
 impl Plan {
-    /// A plan for what is known at first of the folders that have no parent: what is in them, or that they are not
-    /// there. The first so many files are under way already, as if nothing were there.
+    /// A plan, given the contents of the folders without a parent (none if they do not exist). The first `first` files
+    /// are in flight already, sent on the assumption that they are new.
     pub(crate) fn new(
         outline: Outline,
         rules: Options,
@@ -143,12 +156,12 @@ impl Plan {
         }
         let mut plan = Self {
             unknown: folders.len(),
-            looks_behind: 0,
-            looked_at: HashSet::new(),
+            lookups_behind: 0,
+            looked_up_behind: HashSet::new(),
             replacing: HashSet::new(),
-            unseen: (0..first).map(|file| (file, None)).collect(),
+            optimistic: (0..first).map(|file| (file, None)).collect(),
             hidden: Hidden::default(),
-            replaced: HashMap::new(),
+            overwritten: HashMap::new(),
             folders,
             tries: vec![0; outline.files.len()],
             sent: vec![None; outline.files.len()],
@@ -160,22 +173,15 @@ impl Plan {
             steps: VecDeque::new(),
             small: VecDeque::new(),
             large: VecDeque::new(),
-            deletions: Vec::new(),
-            twins: Vec::new(),
-            doomed: 0,
-            deleting: false,
-            deleted: Vec::new(),
-            deleted_again: HashSet::new(),
-            under_way: 0,
-            large_under_way: 0,
-            bytes_under_way: 0,
+            deletion: DeletionState::default(),
+            in_flight: InFlight::default(),
             failed,
-            news: Vec::new(),
+            events: Vec::new(),
         };
-        (0..first).for_each(|file| plan.begins(file));
+        (0..first).for_each(|file| plan.count_upload(file));
         for (folder, listing) in tops {
             match listing {
-                Some(listing) => plan.ready(folder, &listing),
+                Some(listing) => plan.folder_known(folder, &listing),
                 None => plan.make(folder),
             }
         }
@@ -186,15 +192,15 @@ impl Plan {
         &self.outline
     }
 
-    /// Whether something is not deleted, since not all else went well.
-    pub(crate) fn spares(&self) -> bool {
-        self.failed && !self.rules.ignore_errors && !self.deletions.is_empty()
+    /// Whether deletions are skipped because of errors.
+    pub(crate) fn skips_deletions(&self) -> bool {
+        self.failed && !self.rules.ignore_errors && !self.deletion.planned.is_empty()
     }
 
-    /// What is under way ends here. What was sent is there, though it was not compared: how many files.
+    /// Ends the plan after an interrupt. Files that were sent but not verified count as done; returns their number.
     pub(crate) fn end(&mut self) -> usize {
         let sent: Vec<usize> = (0..self.sent.len()).filter(|file| self.sent[*file].take().is_some()).collect();
-        self.news.extend(sent.iter().map(|file| News::Done(*file)));
+        self.events.extend(sent.iter().map(|file| PlanEvent::Done(*file)));
         sent.len()
     }
 
@@ -208,27 +214,27 @@ impl Plan {
         &self.known.records
     }
 
-    pub(crate) fn news(&mut self) -> Vec<News> {
-        std::mem::take(&mut self.news)
+    pub(crate) fn take_events(&mut self) -> Vec<PlanEvent> {
+        std::mem::take(&mut self.events)
     }
 
-    /// The next thing to do, if something can be done now. Folders come first, as others wait for them; large files
-    /// before small ones, as they take longest; all within what the engine has use for.
+    /// The next step that can start now. Folders come first, since others wait for them, and large files before small
+    /// ones, since they take longest.
     pub(crate) fn next(&mut self) -> Option<Step> {
-        if self.under_way >= WINDOW {
+        if self.in_flight.requests >= WINDOW {
             return None;
         }
         if let Some(step) = self.steps.pop_front() {
-            self.under_way += 1;
+            self.in_flight.requests += 1;
             return Some(step);
         }
         // One connection is left for what is small.
-        if self.large_under_way < self.rules.connections.saturating_sub(1).max(1)
+        if self.in_flight.large < self.rules.connections.saturating_sub(1).max(1)
             && let Some((file, before)) = self.large.pop_front()
         {
             return Some(self.upload(file, before));
         }
-        if self.bytes_under_way < WINDOW_BYTES
+        if self.in_flight.bytes < WINDOW_BYTES
             && let Some((file, before)) = self.small.pop_front()
         {
             return Some(self.upload(file, before));
@@ -236,35 +242,37 @@ impl Plan {
         self.next_deletion()
     }
 
-    /// What came of a step.
+    /// Handles the outcome of a step.
     pub(crate) fn take(&mut self, outcome: Outcome) {
-        self.under_way -= 1;
+        self.in_flight.requests -= 1;
         match outcome {
-            Outcome::Listed(folder, Ok(Some(listing))) => self.ready(folder, &listing),
+            Outcome::Listed(folder, Ok(Some(listing))) => self.folder_known(folder, &listing),
             Outcome::Listed(folder, Ok(None)) => self.make(folder),
             Outcome::Made(folder, result) => self.made(folder, result),
             Outcome::Confirmed(folder, result) => self.confirmed(folder, result),
             Outcome::Filled(folder, filled) => {
-                self.news.push(News::Made(folder));
+                self.events.push(PlanEvent::Made(folder));
                 for (file, sent) in filled {
                     self.tries[file] += 1;
                     self.arrived(file, sent);
                 }
-                self.ready(folder, &Listing::new());
+                self.folder_known(folder, &Listing::new());
             }
             Outcome::Replaced(folder, Ok(())) => {
                 let file = self.outline.folders[folder].path.clone().as_folder(false);
-                self.news.extend([News::Deleted(file), News::Made(folder)]);
-                self.ready(folder, &Listing::new());
+                self.events.extend([PlanEvent::Deleted(file), PlanEvent::Made(folder)]);
+                self.folder_known(folder, &Listing::new());
             }
-            Outcome::Listed(folder, Err(error)) | Outcome::Replaced(folder, Err(error)) => self.lose(folder, &error),
+            Outcome::Listed(folder, Err(error)) | Outcome::Replaced(folder, Err(error)) => {
+                self.fail_folder(folder, &error)
+            }
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
             Outcome::Checked(files, result) => self.checked(files, result),
             Outcome::Compared(file, result) => self.compared(file, result),
             Outcome::CollectedDeletable(_, Ok(deletable)) => self.deletable(deletable),
             Outcome::CollectedDeletable(path, Err(error)) => self.fail(path.to_string(), error),
-            Outcome::Swept(path, Ok(())) => self.news.push(News::Swept(path)),
-            // Nobody needs that it is gone.
+            Outcome::Swept(path, Ok(())) => self.events.push(PlanEvent::Swept(path)),
+            // A failure to delete a stale file has no consequences.
             Outcome::Swept(..) | Outcome::Spared => {}
             Outcome::Renamed(from, thing, old, now) => self.renamed(from, thing, &old, now),
             Outcome::Deleted(path, precondition, result) => self.deleted(path, precondition, result),
@@ -272,8 +280,7 @@ impl Plan {
         }
     }
 
-    /// A folder is not there: it is made, and where the server takes many small files at once, with those in it. A lock
-    /// for each would undo that.
+    /// Plans the creation of a folder, with its small files if bulk upload pays (but not with a lock for each file).
     fn make(&mut self, folder: usize) {
         let small = |file: &usize| self.outline.files[*file].length <= BULK;
         let mut files: Vec<usize> = Vec::new();
@@ -284,8 +291,8 @@ impl Plan {
         self.steps.push_back(if worth { Step::Fill(folder, files) } else { Step::Make(folder) });
     }
 
-    /// A folder is there, and what is in it is known; also which of its files we have put there already.
-    fn ready(&mut self, folder: usize, listing: &Listing) {
+    /// Handles the known contents of an existing folder.
+    fn folder_known(&mut self, folder: usize, listing: &Listing) {
         self.unknown -= 1;
         self.spell_as_listed(folder, listing);
         let renamings = self.renamings(folder, listing);
@@ -300,14 +307,14 @@ impl Plan {
             let path = &self.outline.folders[child].path;
             match path.name().and_then(|name| listing.get(name)) {
                 None => self.make(child),
-                Some(There { folder: true, .. }) => self.steps.push_back(Step::List(child)),
+                Some(RemoteEntry { folder: true, .. }) => self.steps.push_back(Step::List(child)),
                 Some(file) if self.rules.replaces() => {
                     self.steps.push_back(Step::Replace(child, file.precondition()));
                 }
                 Some(_) => {
                     let why = format!("it is a file on the server and a folder here; {REMEDY}");
                     let path = path.clone();
-                    self.lose(child, &Error::Differs { path, why });
+                    self.fail_folder(child, &Error::Differs { path, why });
                 }
             }
         }
@@ -315,19 +322,19 @@ impl Plan {
             let there = listing.get(&self.outline.files[file].name);
             if renamed.contains(&Node::File(file)) {
             } else if self.tries[file] == 0 {
-                self.file_ready(file, there);
-            } else if let Some(unseen) = self.unseen.get_mut(&file) {
+                self.plan_file(file, there);
+            } else if let Some(unseen) = self.optimistic.get_mut(&file) {
                 *unseen = there.cloned();
             }
         }
-        self.settled(folder);
+        self.verify_finished(folder);
         self.sweep(folder, listing);
         if self.rules.delete && !self.outline.folders[folder].given {
             self.plan_deletions(folder, listing, &renamings);
         }
     }
 
-    fn file_ready(&mut self, file: usize, there: Option<&There>) {
+    fn plan_file(&mut self, file: usize, there: Option<&RemoteEntry>) {
         let facts = &self.outline.files[file];
         let Some(there) = there else { return self.queue(file, Before::Nothing) };
         if there.folder && self.rules.replaces() {
@@ -345,7 +352,7 @@ impl Plan {
         let (source, target) = ((Some(facts.length), facts.modified), (there.length, there.modified));
         if let Some(why) = self.rules.spare.judge(source, target) {
             self.folders[facts.folder].open -= 1;
-            return self.news.push(News::Spared(file, why));
+            return self.events.push(PlanEvent::Spared(file, why));
         }
         let same_length = there.length == Some(facts.length);
         let listed = facts.origin.leaf().filter(|_| same_length && self.rules.skip != Skip::Nothing);
@@ -367,33 +374,33 @@ impl Plan {
         }
     }
 
-    /// A file takes the place of another.
-    fn overwrite(&mut self, file: usize, there: &There) {
-        self.replaced.insert(file, there.clone());
+    /// Plans to overwrite a file.
+    fn overwrite(&mut self, file: usize, there: &RemoteEntry) {
+        self.overwritten.insert(file, there.clone());
         self.queue(file, Before::File(there.precondition()));
     }
 
-    fn judge(&self, file: &File, there: &There) -> Verdict {
+    fn judge(&self, file: &File, there: &RemoteEntry) -> Verdict {
         let last = self.known.records.of(&self.outline.folders[file.folder].path, &file.name);
         self.known.times.of_upload(here(file), there.version(), last)
     }
 
-    /// Both sides of a file are the same now, and this is what is known of them.
-    fn saw(&mut self, file: usize, there: Version<'_>) {
+    /// Records that both sides of a file are equal now.
+    fn record_seen(&mut self, file: usize, there: Version<'_>) {
         let facts = &self.outline.files[file];
         let record = Record::of(here(facts), there);
         self.known.records.keep(&self.outline.folders[facts.folder].path, &facts.name, record);
     }
 
-    /// An upload begins.
-    fn begins(&mut self, file: usize) {
+    /// Counts an upload that starts.
+    fn count_upload(&mut self, file: usize) {
         let length = self.outline.files[file].length;
-        self.under_way += 1;
+        self.in_flight.requests += 1;
         self.tries[file] += 1;
         if length > SHARED {
-            self.large_under_way += 1;
+            self.in_flight.large += 1;
         } else {
-            self.bytes_under_way += length;
+            self.in_flight.bytes += length;
         }
     }
 
@@ -402,13 +409,13 @@ impl Plan {
         if large { &mut self.large } else { &mut self.small }.push_back((file, before));
     }
 
-    fn skip(&mut self, file: usize, there: &There) {
-        self.saw(file, there.version());
-        self.news.push(News::Skipped(file));
+    fn skip(&mut self, file: usize, there: &RemoteEntry) {
+        self.record_seen(file, there.version());
+        self.events.push(PlanEvent::Skipped(file));
         self.folders[self.outline.files[file].folder].open -= 1;
     }
 
-    /// The file is the same on both sides, or not: one that was there before it was sent, or one that was sent.
+    /// Handles a comparison, of a file that existed before or of one that was uploaded.
     fn compared(&mut self, file: usize, result: Result<bool, Error>) {
         let folder = self.outline.files[file].folder;
         match (self.candidates.remove(&file), result) {
@@ -419,35 +426,35 @@ impl Plan {
             (None, Ok(false)) => return self.differs(file, "the server's copy has different content".into()),
             (None, Err(error)) => return self.not_verified(file, &error),
         }
-        self.settled(folder);
+        self.verify_finished(folder);
     }
 
     fn uploaded(&mut self, file: usize, result: Result<Sent, Error>) {
         let (length, folder) = (self.outline.files[file].length, self.outline.files[file].folder);
         if length > SHARED {
-            self.large_under_way -= 1;
+            self.in_flight.large -= 1;
         } else {
-            self.bytes_under_way -= length;
+            self.in_flight.bytes -= length;
         }
-        match (self.unseen.remove(&file).flatten(), result) {
+        match (self.optimistic.remove(&file).flatten(), result) {
             (_, Ok(sent)) => {
                 if self.replacing.remove(&file)
                     && let Ok(path) = self.outline.files[file].path(&self.outline.folders)
                 {
-                    self.news.push(News::Deleted(path.as_folder(true)));
+                    self.events.push(PlanEvent::Deleted(path.as_folder(true)));
                 }
                 self.arrived(file, sent);
             }
-            // There was something, as was seen meanwhile.
+            // The file existed, as a lookup has shown by now.
             (Some(there), Err(error)) if there.folder || error.is(412) => {
                 self.tries[file] = 0;
-                self.file_ready(file, Some(&there));
+                self.plan_file(file, Some(&there));
             }
             (None, Err(error)) if self.looks_for_hidden(file, &error) => {}
             (_, Err(error)) if is_missing_folder(&error) && self.awaits(folder, Awaiting::File(file)) => {}
             (_, Err(error)) => self.file_failed(file, error),
         }
-        self.settled(folder);
+        self.verify_finished(folder);
     }
 
     fn file_failed(&mut self, file: usize, error: Error) {
@@ -461,11 +468,11 @@ impl Plan {
 
     fn fail(&mut self, what: String, error: Error) {
         self.failed = true;
-        self.news.push(News::Failed(what, error));
+        self.events.push(PlanEvent::Failed(what, error));
     }
 
-    /// A folder is not there and cannot be: nothing in it can be uploaded, and each file is named.
-    fn lose(&mut self, folder: usize, error: &Error) {
+    /// A folder cannot be created: everything in it fails, and each file is reported.
+    fn fail_folder(&mut self, folder: usize, error: &Error) {
         self.fail(self.outline.folders[folder].path.to_string(), error.clone());
         let mut lost = vec![folder];
         while let Some(folder) = lost.pop() {

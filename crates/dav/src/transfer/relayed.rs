@@ -1,4 +1,4 @@
-//! A file on a server as what is sent to another one.
+//! A file on one server as the body of an upload to another.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use http_body_util::BodyExt;
 use super::{
     Verify,
     source_file::RemoteSource,
-    upload::{LISTINGS, is_cut},
+    upload::{LISTING_ATTEMPTS, is_cut},
 };
 use crate::{
     Dav, Error, RemotePath,
@@ -20,11 +20,11 @@ use crate::{
     transfer::tree::Leaf,
 };
 
-/// Answers up to this size may stand before others on a connection.
+/// Answers up to this size may precede others on a connection.
 const SMALL: u64 = 256 * 1024;
 
-/// The content of a file, as it comes. It is asked for when the body is opened, and anew each time; of another version
-/// than this one nothing comes, where the server tells them apart.
+/// The content of a remote file as a body. Each time it is opened, it sends a GET for exactly this version, if the
+/// server has strong entity tags.
 pub fn body_of(dav: &Dav, path: &RemotePath, leaf: &Leaf) -> Body {
     let (dav, path, length) = (dav.clone(), path.clone(), leaf.length);
     let tag =
@@ -43,9 +43,9 @@ pub fn body_of(dav: &Dav, path: &RemotePath, leaf: &Leaf) -> Body {
     })
 }
 
-/// All of a file that fits into memory. An answer that breaks off is asked for again.
+/// Downloads a small file into memory, and retries an answer that breaks off.
 pub(crate) async fn content_of(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result<Bytes, Error> {
-    let mut tries = 1..LISTINGS;
+    let mut tries = 1..LISTING_ATTEMPTS;
     loop {
         match try_content(dav, remote, verify).await {
             Err(error) if is_cut(&error) && tries.next().is_some() => {}
@@ -59,7 +59,7 @@ async fn try_content(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result
     let length = listed.unwrap_or(0);
     let class = if length <= SMALL { Class::Small } else { Class::Large };
     let options = Options { class, expected: remote.expected(), ..Options::default() };
-    // A digest in the answer is compared as it is read.
+    // A digest in the answer is verified while reading.
     let headers = if verify == Verify::Digest { with_digests() } else { HeaderMap::from_iter([as_stored()]) };
     let answer = dav.get(path, headers, options).await?;
     is_whole(&answer, path, listed)?;
@@ -76,7 +76,7 @@ async fn try_content(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result
     Ok(content.freeze())
 }
 
-/// Whether an answer is of the whole file, in the length that was listed.
+/// Checks that an answer is the whole file, with the listed length.
 fn is_whole(answer: &Answer, path: &RemotePath, listed: Option<u64>) -> Result<(), Error> {
     if answer.status() != StatusCode::OK {
         let why = format!("the server answers {} instead of sending the file", answer.status());

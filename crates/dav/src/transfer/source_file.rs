@@ -36,7 +36,7 @@ impl SourceFile {
         }
     }
 
-    /// It cannot be uploaded.
+    /// The error that it cannot be uploaded.
     pub(crate) fn refused(&self, why: String) -> Error {
         match self {
             Self::Local(local) => Error::local("upload", local, io::Error::other(why)),
@@ -56,7 +56,7 @@ impl fmt::Display for SourceFile {
 }
 
 impl RemoteSource {
-    /// What the answer to a GET looks like.
+    /// What the answer to a GET must match.
     pub(crate) fn expected(&self) -> Expected {
         let Leaf { length, modified, etag, .. } = &self.leaf;
         Expected { etag: etag.as_ref().map(ToString::to_string), length: *length, modified: *modified }

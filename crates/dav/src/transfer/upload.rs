@@ -1,4 +1,4 @@
-//! Carries an upload's plan out.
+//! Uploads: carries out the steps of a plan.
 
 mod backup;
 mod bulk;
@@ -39,7 +39,7 @@ pub use self::relay::relay;
 use self::{
     bulk::Small,
     digest_headers::DigestHeaders,
-    file::{Manner, renaming, seconds},
+    file::{SendMode, renaming, seconds},
     optimistic::Optimistic,
     resume_key::ResumeKey,
     target::{Placed, begun, chosen, looked, names_of_files, placed, target, walked},
@@ -49,7 +49,7 @@ use super::{
     held_locks::{HeldLocks, PAUSE, ROUNDS},
     last_seen::LastSeen,
     lock,
-    plan::{Known, Listing, News, Outcome, Plan, Sent, Step, There},
+    plan::{Known, Listing, Outcome, Plan, PlanEvent, RemoteEntry, Sent, Step},
     source_file::SourceFile,
     temporary_files::old_since,
     unchanged::{SourceClock, Times},
@@ -58,24 +58,24 @@ use crate::{
     Confirmed, Dav, Error, If, Precondition, RemotePath, Wanted, nextcloud::Nextcloud, requests::Depth, terminal_safe,
 };
 
-/// How long putting all in order may take in the end, and how much of that the wait for what is under way.
-const FAREWELL: Duration = Duration::from_secs(10);
-const SETTLING: Duration = Duration::from_secs(4);
-/// A file up to this size needs no more than one connection, beside the one that its place is looked at with.
+/// Time limit for the cleanup at the end, and the part of it for waiting until the server has finished.
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(4);
+/// A file up to this size needs one connection, beside the one for the lookup of the target.
 const SMALL: u64 = 64 * 1024;
-/// So many files are opened at a time. Each takes a thread, and hundreds of threads take longer to begin than the files
-/// take to be read.
+/// Maximum number of files opened at a time. Each takes a thread, and hundreds of threads take longer to start than the
+/// files to read.
 const READERS: usize = 4;
-/// How many requests with small files in them are in memory at a time.
+/// Maximum number of bulk requests in memory.
 const BULK: usize = 4;
 
-/// How often a listing is asked for that breaks off.
-pub(super) const LISTINGS: u32 = 3;
-const STOPPED: &str = "interrupted: transfers in flight were cancelled, completed files stay";
+/// Number of attempts for a listing that breaks off.
+pub(super) const LISTING_ATTEMPTS: u32 = 3;
+const INTERRUPTED: &str = "interrupted: transfers in flight were cancelled, completed files stay";
 
-/// Uploads files and folders, as cp(1) does: into `to` if that is a folder, and otherwise, if there is one source, as
-/// `to`. When `stop` is notified, what is under way is given up, what was made for the time being is undone, and the
-/// summary is of what was done.
+/// Uploads files and folders, as cp(1) does: into `to` if that is a folder, or, with a single source, as `to`. When
+/// `stop` is notified, transfers in flight are cancelled, temporary files and locks are removed, and the summary covers
+/// what was done.
 pub async fn upload(
     dav: &Dav,
     sources: &[PathBuf],
@@ -85,7 +85,7 @@ pub async fn upload(
     watch: &Watch,
 ) -> Result<Summary, Error> {
     let begin = Instant::now();
-    // Handshakes take round trips, and looking at the disk takes time: all at once.
+    // Handshakes and the look at the disk take time, so they run concurrently.
     dav.warm(to, options.connections.min(sources.len() + 1));
     let sources = chosen(looked(sources.to_vec(), options.recursive).await?, &options.filter)?;
     if sources.is_empty() {
@@ -100,14 +100,14 @@ pub async fn upload(
     }
     let upload = Upload::new(dav, to, options, watch);
     let names = names_of_files(&sources)?;
-    let mut first = upload.first(&sources, to);
+    let mut first = upload.start_optimistic(&sources, to);
     let arrived = Arc::clone(&first.arrived);
     let look = async {
         tokio::join!(
             target(dav, to, names, upload.wanted, arrived.notified()).boxed(),
             begun(dav, to, &sources, options).boxed(),
             walked(&sources, to, options),
-            // Another server has no such ability: nobody waits to hear that.
+            // Only a Nextcloud supports bulk uploads, so no other server is waited for.
             async {
                 upload.nextcloud.is_some() && dav.learn(to).await.is_ok_and(|capabilities| capabilities.bulk_upload)
             }
@@ -119,11 +119,11 @@ pub async fn upload(
             .boxed()
         )
     };
-    let (target, early, found, bulk, records) = first.beside(look).await;
+    let (target, early, found, bulk, records) = first.drive_during(look).await;
     let (mut outline, mut tops) = placed(target?, found?, to, options)?;
     outline.left_out.extend(missing(options));
     let mut summary = Summary::default();
-    // The lone folder is the first in the target.
+    // The single source folder was created or listed already.
     if let (Some((made, listing)), [(0, Some(_))]) = (early, &tops[..])
         && outline.folders.get(1).is_some_and(|folder| folder.parent == Some(0))
     {
@@ -133,12 +133,12 @@ pub async fn upload(
         }
         tops = vec![(1, Some(listing))];
     }
-    upload.carry_out((outline, tops), first, (bulk, records), stop, &mut summary).await;
+    upload.execute((outline, tops), first, (bulk, records), stop, &mut summary).await;
     summary.took = begin.elapsed();
     Ok(summary)
 }
 
-/// The files of the user's list that are not among the sources.
+/// The files of the user's list that do not exist in the source.
 fn missing(options: &Options) -> Vec<(String, Error)> {
     let why = |name: String| {
         let error = io::Error::other("it is in the list of files, but not in the source");
@@ -155,32 +155,42 @@ pub(super) fn is_cut(error: &Error) -> bool {
 
 struct Upload<'a> {
     dav: &'a Dav,
-    /// The server that the files are on, if they are not here.
+    /// The source server, if the files are not local.
     from: Option<&'a Dav>,
     options: &'a Options,
     watch: &'a Watch,
     /// What is listed.
     wanted: Wanted,
     held_locks: HeldLocks<'a>,
-    /// Files and folders on the server that are not to stay, with what keeps other runs from using the name, if they
-    /// would.
+    /// Temporary files and folders on the server to delete, with the key that reserves the name, if it can be resumed.
     temporary: Mutex<BTreeMap<RemotePath, Option<ResumeKey>>>,
-    readers: Semaphore,
-    /// The user's files on a Nextcloud, if the target is among them.
+    /// The user's Nextcloud, if the target is on one.
     nextcloud: Option<Nextcloud>,
-    whole_only: ranges::RangesUnsupported,
-    stated: DigestHeaders,
-    /// The turns to have small files in memory.
-    bulk: Semaphore,
-    /// Whether bulk upload has been tried, and is not to be relied on.
-    bulk_fails: AtomicBool,
-    /// The target.
-    root: &'a RemotePath,
-    /// Folders of the backup that are known to be there.
+    target: &'a RemotePath,
+    /// Folders of the backup that are known to exist.
     backup_folders: Mutex<HashSet<RemotePath>>,
-    /// Whether the server keeps the times of originals, where that had to be tried.
+    slots: Slots,
+    learned: Learned,
+}
+
+/// Limits on what is in memory or open at a time.
+struct Slots {
+    /// Files being opened.
+    readers: Semaphore,
+    /// Bulk requests.
+    bulk: Semaphore,
+}
+
+/// What this run has learned about the server.
+#[derive(Default)]
+struct Learned {
+    ranges_unsupported: ranges::RangesUnsupported,
+    digest_headers: DigestHeaders,
+    /// Whether a bulk upload has failed, so that no other is tried.
+    bulk_fails: AtomicBool,
+    /// Whether the server keeps the times of originals, if that was tested.
     keeps_times: OnceCell<bool>,
-    /// Whether the user knows that files are fetched from both servers to be compared.
+    /// Whether the user was told that files are downloaded from both servers for comparison.
     reads_both: AtomicBool,
 }
 
@@ -194,23 +204,18 @@ impl<'a> Upload<'a> {
             wanted: options.wanted(),
             held_locks: HeldLocks::new(dav, options.lock, &options.owner),
             temporary: Mutex::default(),
-            readers: Semaphore::new(READERS),
             nextcloud: Nextcloud::of(to),
-            whole_only: ranges::RangesUnsupported::default(),
-            stated: DigestHeaders::default(),
-            bulk: Semaphore::new(BULK),
-            bulk_fails: AtomicBool::new(false),
-            root: to,
+            target: to,
             backup_folders: Mutex::default(),
-            keeps_times: OnceCell::new(),
-            reads_both: AtomicBool::new(false),
+            slots: Slots { readers: Semaphore::new(READERS), bulk: Semaphore::new(BULK) },
+            learned: Learned::default(),
         }
     }
 }
 
 impl Upload<'_> {
-    /// Does what is to be done for the files of an outline, of whose first folders this is known, until it is stopped.
-    async fn carry_out<'a>(
+    /// Uploads the files of an outline, given what is known of its top folders, until it is stopped.
+    async fn execute<'a>(
         &'a self,
         (mut outline, tops): Placed,
         first: Optimistic<'a>,
@@ -219,7 +224,7 @@ impl Upload<'_> {
         summary: &mut Summary,
     ) {
         let (options, watch) = (self.options, self.watch);
-        self.refuse_twins(&mut outline, &tops).await;
+        self.reject_colliding_names(&mut outline, &tops).await;
         for skipped in &outline.skipped {
             watch(Event::Note(skipped));
         }
@@ -231,30 +236,30 @@ impl Upload<'_> {
         watch(Event::Found { files: outline.files.len() as u64, bytes });
 
         let known = Known { times: self.times(), records, old_since: old_since(options) };
-        let mut plan =
-            Plan::new(outline, options.clone(), bulk, tops, first.files(), known).looking_behind(self.dav.pipelines());
+        let mut plan = Plan::new(outline, options.clone(), bulk, tops, first.files(), known)
+            .with_lookups_behind(self.dav.pipelines());
         let stopped = tokio::select! {
             biased;
             () = stop.notified() => true,
             () = self.held_locks.refresh() => false,
             () = self.run(&mut plan, first, summary) => false,
         };
-        self.tidy().await;
+        self.clean_up().await;
         if stopped {
             let blind = plan.end();
-            self.tell(&mut plan, summary);
-            watch(Event::Note(STOPPED));
+            self.report_news(&mut plan, summary);
+            watch(Event::Note(INTERRUPTED));
             if blind > 0 {
                 watch(Event::Note(&format!("{blind} of the completed files were not yet verified")));
             }
         }
         plan.records().save(options, stopped, watch);
-        if plan.spares() {
+        if plan.skips_deletions() {
             watch(Event::Note("deletions on the server skipped because of earlier errors"));
         }
     }
 
-    /// How times are compared with the server's.
+    /// How local and remote times are compared.
     fn times(&self) -> Times {
         let capabilities = self.dav.capabilities();
         let keeps = self.nextcloud.is_some() || capabilities.is_some_and(|capabilities| capabilities.sets_mtime);
@@ -263,16 +268,16 @@ impl Upload<'_> {
     }
 
     async fn run<'a>(&'a self, plan: &mut Plan, first: Optimistic<'a>, summary: &mut Summary) {
-        let (mut running, outcomes) = (first.under_way, first.outcomes);
+        let (mut running, outcomes) = (first.in_flight, first.outcomes);
         for outcome in outcomes {
             plan.take(outcome);
         }
         loop {
-            self.tell(plan, summary);
+            self.report_news(plan, summary);
             while let Some(step) = plan.next() {
-                running.push(self.step(step, plan));
+                running.push(self.start_step(step, plan));
             }
-            self.tell(plan, summary);
+            self.report_news(plan, summary);
             match running.next().await {
                 Some(outcome) => plan.take(outcome),
                 None => return,
@@ -280,8 +285,8 @@ impl Upload<'_> {
         }
     }
 
-    /// Begins a step.
-    fn step(&self, step: Step, plan: &Plan) -> BoxFuture<'_, Outcome> {
+    /// Starts a step. One arm per step, which only copies what its future needs.
+    fn start_step(&self, step: Step, plan: &Plan) -> BoxFuture<'_, Outcome> {
         let (dry, outline) = (self.options.dry_run, plan.outline());
         let looks = matches!(step, Step::UploadAndLook(..));
         match step {
@@ -292,7 +297,7 @@ impl Upload<'_> {
             Step::Make(folder) if dry => async move { Outcome::Made(folder, Ok(true)) }.boxed(),
             Step::Make(folder) => {
                 let (path, alone) = (outline.folders[folder].path.clone(), plan.makes_alone(folder));
-                async move { Outcome::Made(folder, self.make(&path, alone).await) }.boxed()
+                async move { Outcome::Made(folder, self.create_folder(&path, alone).await) }.boxed()
             }
             Step::Confirm(folder) => {
                 let path = outline.folders[folder].path.clone();
@@ -311,12 +316,12 @@ impl Upload<'_> {
                 let files: Vec<Small> = files.into_iter().filter_map(small).collect();
                 async move {
                     let filled = match &self.nextcloud {
-                        Some(nextcloud) => self.fill(nextcloud, &path, files).await,
+                        Some(nextcloud) => self.create_filled_folder(nextcloud, &path, files).await,
                         None => None,
                     };
                     match filled {
                         Some(filled) => Outcome::Filled(folder, filled),
-                        None => Outcome::Made(folder, self.make(&path, true).await),
+                        None => Outcome::Made(folder, self.create_folder(&path, true).await),
                     }
                 }
                 .boxed()
@@ -358,15 +363,15 @@ impl Upload<'_> {
                 Outcome::Swept(path, swept.map(drop))
             }
             .boxed(),
-            Step::Rename(from, thing, old) => self.respell(from, thing, old, plan.path_of(thing)).boxed(),
-            Step::DeleteTwin(path, precondition, twin) => self.delete_twin(path, precondition, twin).boxed(),
+            Step::Rename(from, thing, old) => self.rename_node(from, thing, old, plan.path_of(thing)).boxed(),
+            Step::DeleteTwin(path, precondition, twin) => self.delete_if_distinct(path, precondition, twin).boxed(),
             Step::Delete(path, precondition) => self.delete(path, precondition, true).boxed(),
             Step::DeleteAlone(path, precondition) => self.delete(path, precondition, false).boxed(),
             Step::Remaining(folder, paths) => self.remaining(folder, paths).boxed(),
             Step::Upload(file, before) | Step::UploadAndLook(file, before) => {
                 let facts = &outline.files[file];
                 let (origin, length, modified) = (facts.origin.clone(), facts.length, facts.modified);
-                let manner = Manner { looks, alone: plan.goes_alone(file) };
+                let mode = SendMode { looks, alone: plan.goes_alone(file) };
                 match facts.path(&outline.folders) {
                     Err(error) => async move { Outcome::Uploaded(file, Err(error)) }.boxed(),
                     Ok(_) if dry => async move {
@@ -374,7 +379,7 @@ impl Upload<'_> {
                     }
                     .boxed(),
                     Ok(path) => async move {
-                        Outcome::Uploaded(file, self.file(&origin, &path, length, modified, before, manner).await)
+                        Outcome::Uploaded(file, self.file(&origin, &path, length, modified, before, mode).await)
                     }
                     .boxed(),
                 }
@@ -382,16 +387,16 @@ impl Upload<'_> {
         }
     }
 
-    /// What a folder holds. A listing that breaks off is asked for again.
+    /// Lists a folder, and retries a listing that breaks off.
     async fn list(&self, path: &RemotePath) -> Result<Option<Listing>, Error> {
-        let mut tries = 1..LISTINGS;
+        let mut tries = 1..LISTING_ATTEMPTS;
         loop {
             let mut listing = Listing::new();
             let listed = self.dav.list(path, Depth::One, self.wanted, |entry| {
                 if let Ok(entry) = entry
                     && let Some(name) = entry.path.name().filter(|_| !entry.path.same_place(path))
                 {
-                    listing.insert(name.to_owned(), There::from(&entry));
+                    listing.insert(name.to_owned(), RemoteEntry::from(&entry));
                 }
             });
             match listed.await {
@@ -403,22 +408,22 @@ impl Upload<'_> {
         }
     }
 
-    /// What is there of a name.
+    /// Looks up a single name.
     async fn look(&self, name: Vec<u8>, path: Result<RemotePath, Error>) -> Result<Listing, Error> {
         let found = self.dav.stat(&path?, self.wanted).await?;
-        Ok(found.map(|entry| (name, There::from(&entry))).into_iter().collect())
+        Ok(found.map(|entry| (name, RemoteEntry::from(&entry))).into_iter().collect())
     }
 
     fn temporary(&self) -> std::sync::MutexGuard<'_, BTreeMap<RemotePath, Option<ResumeKey>>> {
         lock(&self.temporary)
     }
 
-    /// Leaves nothing behind that was not meant to stay. Uploads that were given up may be in the server's hands, and
-    /// appear when it is done with them: first their end is waited for. What could not be deleted is named.
-    async fn tidy(&self) {
-        let _ = timeout(FAREWELL, async {
+    /// Removes temporary files and locks. A cancelled upload may still appear when the server has finished with it, so
+    /// this waits for that first. Reports what could not be deleted.
+    async fn clean_up(&self) {
+        let _ = timeout(CLEANUP_TIMEOUT, async {
             if !self.temporary().is_empty() || self.held_locks.is_held() {
-                let _ = timeout(SETTLING, self.dav.client().settled(self.dav.requests().origin())).await;
+                let _ = timeout(SETTLE_TIMEOUT, self.dav.client().settled(self.dav.requests().origin())).await;
             }
             futures_util::join!(self.delete_all(), self.held_locks.release_all());
         })
@@ -430,8 +435,7 @@ impl Upload<'_> {
         }
     }
 
-    /// Deletes in rounds what is temporary: what is refused now may be granted a moment later, and what is not there
-    /// may come yet, unless it has had its time.
+    /// Deletes temporary files in several rounds: a refusal may be temporary, and a missing file may still appear.
     async fn delete_all(&self) {
         for round in 0..ROUNDS {
             let left: Vec<_> = self.temporary().keys().cloned().collect();
@@ -451,53 +455,53 @@ impl Upload<'_> {
         }
     }
 
-    /// Makes a folder; whether it is known to be new, and so to be empty. Where only a look shows it, it may have been
-    /// there before.
-    async fn make(&self, path: &RemotePath, alone: bool) -> Result<bool, Error> {
+    /// Creates a folder; returns whether it is certainly new and so empty. If only a lookup shows it, it may have
+    /// existed before.
+    async fn create_folder(&self, path: &RemotePath, alone: bool) -> Result<bool, Error> {
         Ok(self.dav.mkcol_among(path, !alone).await? == Some(Confirmed::ByAnswer))
     }
 
-    /// Passes the news on, and counts.
-    fn tell(&self, plan: &mut Plan, summary: &mut Summary) {
-        for news in plan.news() {
+    /// Reports what the plan has to tell, and counts it.
+    fn report_news(&self, plan: &mut Plan, summary: &mut Summary) {
+        for news in plan.take_events() {
             let outline = plan.outline();
             let name = |file: usize| outline.files[file].origin.to_string();
             match news {
-                News::Hides => (self.watch)(Event::Note(
+                PlanEvent::HidesFiles => (self.watch)(Event::Note(
                     "the server does not list names that begin with a dot: uploads check each of them by itself, and \
                      none is downloaded or deleted",
                 )),
-                News::Done(file) => {
+                PlanEvent::Done(file) => {
                     let bytes = outline.files[file].length;
                     summary.files += 1;
                     summary.bytes += bytes;
                     (self.watch)(Event::Done { path: &name(file), bytes });
                 }
-                News::Skipped(file) => {
+                PlanEvent::Skipped(file) => {
                     summary.skipped += 1;
                     let (path, bytes, why) = (name(file), outline.files[file].length, Spared::Unchanged);
                     (self.watch)(Event::Skipped { path: &path, bytes, why });
                 }
-                News::Spared(file, why) => {
+                PlanEvent::Spared(file, why) => {
                     summary.skipped += 1;
                     (self.watch)(Event::Skipped { path: &name(file), bytes: outline.files[file].length, why });
                 }
-                News::Made(folder) => {
+                PlanEvent::Made(folder) => {
                     summary.folders += 1;
                     (self.watch)(Event::Made { path: &outline.folders[folder].path.to_string() });
                 }
-                News::Swept(path) => {
+                PlanEvent::Swept(path) => {
                     (self.watch)(Event::Note(&format!("deleted {path}, a temporary file of an earlier run")));
                 }
-                News::Renamed(from, to) => {
+                PlanEvent::Renamed(from, to) => {
                     let done = if self.options.dry_run { "would rename" } else { "renamed" };
                     (self.watch)(Event::Note(&format!("{done} {from} to {}", terminal_safe(&to))));
                 }
-                News::Deleted(path) => {
+                PlanEvent::Deleted(path) => {
                     summary.deleted += 1;
                     (self.watch)(Event::Deleted { path: &path.to_string() });
                 }
-                News::Failed(path, why) => {
+                PlanEvent::Failed(path, why) => {
                     (self.watch)(Event::Failed { path: &path, why: &why });
                     summary.failed.push((path, why));
                 }

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{Error, PathError, RemotePath, terminal_safe};
 
-/// Folders, each after its parent, and the files in them.
+/// The folders to upload, each after its parent, and the files in them.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
     /// What is looked for.
@@ -27,7 +27,7 @@ pub(crate) struct Outline {
     pub(crate) links: Links,
     pub(crate) folders: Vec<Folder>,
     pub(crate) files: Vec<File>,
-    /// What could not be read.
+    /// What could not be read, with the errors.
     pub(crate) left_out: Vec<(String, Error)>,
     /// What is neither a file nor a folder, and is left out for that: a sentence for each.
     pub(crate) skipped: Vec<String>,
@@ -37,7 +37,7 @@ pub(crate) struct Outline {
 
 #[derive(Debug)]
 pub(crate) struct Folder {
-    /// Where it belongs on the server.
+    /// Its path on the server.
     pub(crate) path: RemotePath,
     /// Its parent among the folders; none for one whose parent is not ours to make.
     pub(crate) parent: Option<usize>,
@@ -93,7 +93,7 @@ impl Outline {
                 return self.left_out.push((local.display().to_string(), Error::local("list", local, error)));
             }
         };
-        // In an order that does not change from run to run.
+        // In a deterministic order.
         entries.sort_by_cached_key(fs::DirEntry::file_name);
         let own = fs::metadata(local).ok().filter(|_| self.links == Links::Follow).map(|own| (own.dev(), own.ino()));
         self.above.extend(own);
@@ -139,7 +139,7 @@ impl Outline {
         Ok(())
     }
 
-    /// Takes files out, and folders with all that is in them.
+    /// Removes files, and folders with their contents.
     pub(crate) fn remove(&mut self, files: &HashSet<usize>, folders: &HashSet<usize>) {
         let (mut places, mut kept) = (Vec::new(), 0);
         for (at, folder) in self.folders.iter().enumerate() {
@@ -199,7 +199,7 @@ impl Outline {
         self.folders[folder].stays.push(name.to_owned());
     }
 
-    /// A file or folder, or what else it is.
+    /// The metadata of a file or folder, or the kind of anything else.
     fn look(&self, local: &Path) -> io::Result<Result<fs::Metadata, &'static str>> {
         let mut kind = fs::symlink_metadata(local)?;
         if kind.is_symlink() {

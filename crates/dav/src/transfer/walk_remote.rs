@@ -133,7 +133,7 @@ impl Outline {
 
 /// Lists a folder, in an order that does not change from run to run. What breaks off is asked for again.
 async fn list(dav: &Dav, path: &RemotePath, wanted: Wanted) -> Listed {
-    let mut tries = 1..super::upload::LISTINGS;
+    let mut tries = 1..super::upload::LISTING_ATTEMPTS;
     loop {
         let (mut entries, mut is_folder) = (Vec::new(), false);
         let listed = dav.list(path, Depth::One, wanted, |entry| match entry {

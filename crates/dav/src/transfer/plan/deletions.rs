@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use super::{Deletable, Listing, News, Node, Plan, Step, There};
+use super::{Deletable, Listing, Node, Plan, PlanEvent, RemoteEntry, Step};
 use crate::{
     Error, Precondition, RemotePath,
     transfer::{
@@ -20,35 +20,36 @@ impl Plan {
     /// The next deletion. No deletion is within another, so all can be sent at once when nothing else is left.
     pub(super) fn next_deletion(&mut self) -> Option<Step> {
         let is_spared = self.failed && !self.rules.ignore_errors;
-        if self.under_way > 0 && !self.deleting {
+        if self.in_flight.requests > 0 && !self.deletion.started {
             return None;
         }
-        if !is_spared && !self.deleting && self.rules.max_delete.is_some_and(|most| self.doomed > most) {
-            self.deletions.clear();
-            self.twins.clear();
+        if !is_spared && !self.deletion.started && self.rules.max_delete.is_some_and(|most| self.deletion.count > most)
+        {
+            self.deletion.planned.clear();
+            self.deletion.doubtful.clear();
             self.refuse();
             return None;
         }
-        if !is_spared && let Some((path, precondition)) = self.deletions.pop() {
-            self.deleting = true;
-            self.under_way += 1;
+        if !is_spared && let Some((path, precondition)) = self.deletion.planned.pop() {
+            self.deletion.started = true;
+            self.in_flight.requests += 1;
             return Some(Step::Delete(path, precondition));
         }
-        if !is_spared && let Some((path, precondition, twin)) = self.twins.pop() {
-            self.deleting = true;
-            self.under_way += 1;
+        if !is_spared && let Some((path, precondition, twin)) = self.deletion.doubtful.pop() {
+            self.deletion.started = true;
+            self.in_flight.requests += 1;
             return Some(Step::DeleteTwin(path, precondition, twin));
         }
-        if self.under_way > 0 || self.deleted.is_empty() {
+        if self.in_flight.requests > 0 || self.deletion.confirmed.is_empty() {
             return None;
         }
         let mut folders: BTreeMap<RemotePath, Vec<(RemotePath, Precondition)>> = BTreeMap::new();
-        for (path, precondition) in std::mem::take(&mut self.deleted) {
+        for (path, precondition) in std::mem::take(&mut self.deletion.confirmed) {
             let folder = path.parent().unwrap_or_else(|| path.clone());
             folders.entry(folder).or_default().push((path, precondition));
         }
         self.steps.extend(folders.into_iter().map(|(folder, paths)| Step::Remaining(folder, paths)));
-        self.under_way += 1;
+        self.in_flight.requests += 1;
         self.steps.pop_front()
     }
 
@@ -56,8 +57,8 @@ impl Plan {
     pub(super) fn deleted(&mut self, path: RemotePath, precondition: Precondition, result: Result<(), Error>) {
         match result {
             // A move into a backup is not pipelined.
-            Ok(()) if self.rules.dry_run || self.rules.backup.is_some() => self.news.push(News::Deleted(path)),
-            Ok(()) => self.deleted.push((path, precondition)),
+            Ok(()) if self.rules.dry_run || self.rules.backup.is_some() => self.events.push(PlanEvent::Deleted(path)),
+            Ok(()) => self.deletion.confirmed.push((path, precondition)),
             Err(error) => self.fail(path.to_string(), error),
         }
     }
@@ -74,8 +75,8 @@ impl Plan {
         };
         for (path, precondition) in paths {
             if !there.contains(&path) {
-                self.news.push(News::Deleted(path));
-            } else if self.deleted_again.insert(path.clone()) {
+                self.events.push(PlanEvent::Deleted(path));
+            } else if self.deletion.retried.insert(path.clone()) {
                 self.steps.push_back(Step::DeleteAlone(path, precondition));
             } else {
                 let why = "the server confirmed the deletion, but it still exists".into();
@@ -85,7 +86,7 @@ impl Plan {
     }
 
     fn refuse(&mut self) {
-        let doomed = std::mem::take(&mut self.doomed);
+        let doomed = std::mem::take(&mut self.deletion.count);
         let (Some(most), Some(root)) = (self.rules.max_delete, self.outline.folders.first()) else { return };
         let path = root.path.clone();
         self.fail(path.to_string(), Error::Differs { path, why: too_many(doomed, most) });
@@ -116,9 +117,9 @@ impl Plan {
                 continue;
             };
             if let Some(twin) = new.get(&key(name)) {
-                self.doomed += 1;
+                self.deletion.count += 1;
                 let precondition = if there.folder { Precondition::None } else { there.precondition() };
-                self.twins.push((path, precondition, twin.to_vec()));
+                self.deletion.doubtful.push((path, precondition, twin.to_vec()));
                 continue;
             }
             match filter {
@@ -131,8 +132,10 @@ impl Plan {
                 }
                 Some(filter) if !filter.file(scope, name, there.length, there.modified) => {}
                 _ => {
-                    self.doomed += 1;
-                    self.deletions.push((path, if there.folder { Precondition::None } else { there.precondition() }));
+                    self.deletion.count += 1;
+                    self.deletion
+                        .planned
+                        .push((path, if there.folder { Precondition::None } else { there.precondition() }));
                 }
             }
         }
@@ -141,7 +144,7 @@ impl Plan {
     /// Plans the deletion of temporary files of earlier runs that are stale by the server's clock.
     pub(super) fn sweep(&mut self, folder: usize, listing: &Listing) {
         let Some((since, clock)) = self.known.old_since.zip(self.known.times.clock) else { return };
-        let is_old = |there: &There| there.modified.is_some_and(|time| clock.ours(time).1 <= since);
+        let is_old = |there: &RemoteEntry| there.modified.is_some_and(|time| clock.ours(time).1 <= since);
         let old = listing.iter().filter(|(name, there)| is_transfer_part(name) && is_old(there));
         let path = &self.outline.folders[folder].path;
         let steps = old
@@ -150,8 +153,8 @@ impl Plan {
     }
 
     pub(super) fn deletable(&mut self, deletable: Deletable) {
-        self.doomed += deletable.count;
-        self.deletions.extend(deletable.deletions);
+        self.deletion.count += deletable.count;
+        self.deletion.planned.extend(deletable.deletions);
     }
 }
 

@@ -5,7 +5,7 @@
 //! or by a lookup of a folder that stays empty. Such a folder is created again on a connection of its own, and whatever was
 //! refused because of it is sent again.
 
-use super::{Before, Error, Listing, News, Plan, Step};
+use super::{Before, Error, Listing, Plan, PlanEvent, Step};
 
 /// How certain it is that a folder was created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Plan {
         match result {
             Err(error) if is_missing_folder(&error) && self.parent_awaits(folder) => {}
             Err(error) if again => self.not_made(folder, &error),
-            Err(error) => self.lose(folder, &error),
+            Err(error) => self.fail_folder(folder, &error),
             Ok(_) if again => self.made_again(folder),
             Ok(true) => {
                 let state = &mut self.folders[folder];
@@ -49,8 +49,8 @@ impl Plan {
                     state.made = Made::Perhaps;
                     self.steps.extend(is_empty.then_some(Step::Confirm(folder)));
                 }
-                self.news.push(News::Made(folder));
-                self.ready(folder, &Listing::new());
+                self.events.push(PlanEvent::Made(folder));
+                self.folder_known(folder, &Listing::new());
             }
             // Somebody else has created it, so its contents are unknown.
             Ok(false) => self.steps.push_back(Step::List(folder)),
@@ -72,7 +72,7 @@ impl Plan {
             return false;
         }
         if let Awaiting::File(file) = who
-            && self.looked_at.remove(&file)
+            && self.looked_up_behind.remove(&file)
         {
             self.folders[folder].open += 1;
         }
@@ -109,7 +109,7 @@ impl Plan {
         for who in std::mem::take(&mut self.folders[folder].awaiting) {
             match who {
                 Awaiting::File(file) => self.file_failed(file, error.clone()),
-                Awaiting::Folder(child) => self.lose(child, error),
+                Awaiting::Folder(child) => self.fail_folder(child, error),
             }
         }
     }

@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{News, Plan, Step, There};
+use super::{Plan, PlanEvent, RemoteEntry, Step};
 use crate::Error;
 
 /// What is known about hidden files.
@@ -28,7 +28,7 @@ impl Plan {
     pub(super) fn looks_for_hidden(&mut self, file: usize, refused: &Error) -> bool {
         let looks = refused.is(412) && self.may_be_hidden(file) && !self.hidden.refused.contains_key(&file);
         if looks {
-            if self.looked_at.remove(&file) {
+            if self.looked_up_behind.remove(&file) {
                 self.folders[self.outline.files[file].folder].open += 1;
             }
             self.hidden.refused.insert(file, refused.clone());
@@ -48,7 +48,7 @@ impl Plan {
 
     /// Handles the result of a lookup; returns whether it was for a possibly hidden file. If the file exists, it is
     /// treated as if it had been listed.
-    pub(super) fn found_hidden(&mut self, file: usize, there: Result<Option<&There>, &Error>) -> bool {
+    pub(super) fn found_hidden(&mut self, file: usize, there: Result<Option<&RemoteEntry>, &Error>) -> bool {
         let is_there = matches!(there, Ok(Some(_)));
         if self.sent[file].is_some() {
             if is_there && self.hidden.unlisted.contains(&file) {
@@ -60,17 +60,17 @@ impl Plan {
         if let Ok(Some(there)) = there {
             self.tell_hidden();
             self.tries[file] = 0;
-            self.file_ready(file, Some(there));
+            self.plan_file(file, Some(there));
         } else {
             self.file_failed(file, refused);
         }
-        self.settled(self.outline.files[file].folder);
+        self.verify_finished(self.outline.files[file].folder);
         true
     }
 
     fn tell_hidden(&mut self) {
         if !std::mem::replace(&mut self.hidden.told, true) {
-            self.news.push(News::Hides);
+            self.events.push(PlanEvent::HidesFiles);
         }
     }
 }

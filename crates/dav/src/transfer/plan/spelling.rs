@@ -10,7 +10,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::{Listing, News, Plan, Step, There};
+use super::{Listing, Plan, PlanEvent, RemoteEntry, Step};
 use crate::{
     Error, RemotePath,
     transfer::{
@@ -106,7 +106,7 @@ impl Plan {
             return HashMap::new();
         }
         let kept: HashSet<&[u8]> = self.things(folder).map(|thing| self.name_of(thing)).collect();
-        let mut old: HashMap<Vec<u8>, Option<(&Vec<u8>, &There)>> = HashMap::new();
+        let mut old: HashMap<Vec<u8>, Option<(&Vec<u8>, &RemoteEntry)>> = HashMap::new();
         for (name, there) in listing.iter().filter(|(name, _)| !kept.contains(name.as_slice())) {
             old.entry(key(name)).and_modify(|other| *other = None).or_insert(Some((name, there)));
         }
@@ -119,7 +119,7 @@ impl Plan {
     }
 
     /// Whether a mirror may rename something that exists only on the server.
-    fn may_go(&self, folder: usize, name: &[u8], there: &There) -> bool {
+    fn may_go(&self, folder: usize, name: &[u8], there: &RemoteEntry) -> bool {
         let above = &self.outline.folders[folder];
         let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
         let is_in = match filter {
@@ -131,7 +131,7 @@ impl Plan {
     }
 
     /// Plans a rename.
-    pub(super) fn rename(&mut self, folder: usize, from: &[u8], thing: Node, there: &There) {
+    pub(super) fn rename(&mut self, folder: usize, from: &[u8], thing: Node, there: &RemoteEntry) {
         if let Ok(path) = self.outline.folders[folder].path.join(from, there.folder) {
             self.steps.push_back(Step::Rename(path, thing, there.clone()));
         }
@@ -139,23 +139,29 @@ impl Plan {
 
     /// Handles the result of a rename: what exists under the new name. If the rename was refused, the node is uploaded,
     /// and the old name is deleted if it is something else.
-    pub(super) fn renamed(&mut self, from: RemotePath, thing: Node, old: &There, now: Result<Option<There>, Error>) {
+    pub(super) fn renamed(
+        &mut self,
+        from: RemotePath,
+        thing: Node,
+        old: &RemoteEntry,
+        now: Result<Option<RemoteEntry>, Error>,
+    ) {
         let now = now.ok().flatten();
         if now.is_some() {
             let to = self.name_of(thing).to_owned();
             if self.rules.dry_run {
                 self.spell(thing, from.name().unwrap_or_default());
             }
-            self.news.push(News::Renamed(from, to));
+            self.events.push(PlanEvent::Renamed(from, to));
         } else {
-            self.doomed += 1;
+            self.deletion.count += 1;
             let precondition = if old.folder { crate::Precondition::None } else { old.precondition() };
-            self.twins.push((from, precondition, self.name_of(thing).to_owned()));
+            self.deletion.doubtful.push((from, precondition, self.name_of(thing).to_owned()));
         }
         match (thing, now) {
             (Node::File(file), there) => {
-                self.file_ready(file, there.as_ref());
-                self.settled(self.outline.files[file].folder);
+                self.plan_file(file, there.as_ref());
+                self.verify_finished(self.outline.files[file].folder);
             }
             (Node::Folder(folder), Some(_)) => self.steps.push_back(Step::List(folder)),
             (Node::Folder(folder), None) => self.make(folder),

@@ -1,4 +1,4 @@
-//! What an upload's plan asks for, and what it hears of it.
+//! The steps of an upload, and their outcomes.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -13,60 +13,61 @@ use crate::{
     transfer::{filter::Scope, spared::Spared, unchanged::Version},
 };
 
-/// Something to do.
+/// A step of an upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Step {
     /// List the folder.
     List(usize),
-    /// Make the folder.
+    /// Create the folder.
     Make(usize),
-    /// Make the folder in the place of a file, in the state that this tells.
+    /// Replace a file by the folder, if the precondition holds.
     Replace(usize, Precondition),
-    /// Make the folder with these of its files in it.
+    /// Create the folder with these files in it (bulk upload).
     Fill(usize, Vec<usize>),
     /// Upload the file.
     Upload(usize, Before),
-    /// The same, and look right behind it whether it is there.
+    /// Upload the file, and look it up right behind.
     UploadAndLook(usize, Before),
-    /// List the folder, and see whether these files are there.
+    /// List the folder, to verify these files.
     Check(usize, Vec<usize>),
-    /// See whether the file is there.
+    /// Look up the file.
     Look(usize),
-    /// Compare the file with what is there.
-    Compare(usize, There),
-    /// See what in the folder is to be deleted: it is here no more, and a filter may leave something in it alone.
+    /// Compare the file with its remote entry.
+    Compare(usize, RemoteEntry),
+    /// Collect what to delete in a folder that no longer exists locally; a filter may exclude something in it.
     CollectDeletable(RemotePath, Scope),
-    /// Delete what an earlier run has left behind.
+    /// Delete a stale temporary file.
     Sweep(RemotePath, Precondition),
-    /// See whether a folder that was made, and that nothing is put into, is there.
+    /// Look up a created folder that stays empty.
     Confirm(usize),
-    /// Delete what is here no more, if the server has this name too beside it. Else the two names may be one there.
+    /// Delete something that no longer exists locally, if the server also lists the third name; otherwise both names
+    /// may be the same file.
     DeleteTwin(RemotePath, Precondition, Vec<u8>),
-    /// Give what is there under this name the name of something new.
-    Rename(RemotePath, Node, There),
-    /// Delete what is here no more.
+    /// Rename a remote entry to the name of a new local one.
+    Rename(RemotePath, Node, RemoteEntry),
+    /// Delete something that no longer exists locally.
     Delete(RemotePath, Precondition),
-    /// The same with nothing else on its connection: the first try had no effect, though the server said that it had.
+    /// Delete it on a connection of its own: a first deletion was confirmed but had no effect.
     DeleteAlone(RemotePath, Precondition),
-    /// See which of these, all in one folder, are still there.
+    /// Check which of these, all in one folder, still exist.
     Remaining(RemotePath, Vec<(RemotePath, Precondition)>),
 }
 
-/// What was at a file's place before.
+/// What an upload replaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Before {
     Nothing,
-    /// Nothing, if all is well: it was not looked yet.
+    /// Presumably nothing: the server was not asked yet.
     Unseen,
-    /// A file, in the state that this tells.
+    /// A file, with the precondition for its version.
     File(Precondition),
-    /// A folder, which gives way.
+    /// A folder, which is deleted.
     Folder,
 }
 
-/// What a listing says of a name.
+/// A listed file or folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct There {
+pub(crate) struct RemoteEntry {
     pub(crate) folder: bool,
     pub(crate) length: Option<u64>,
     pub(crate) modified: Option<SystemTime>,
@@ -74,13 +75,13 @@ pub(crate) struct There {
     pub(crate) checksums: Vec<String>,
 }
 
-impl There {
-    /// What tells this state from a later one.
+impl RemoteEntry {
+    /// The precondition for this version.
     pub(crate) fn precondition(&self) -> Precondition {
         Precondition::of(self.etag.as_ref())
     }
 
-    /// What the answer to a GET looks like.
+    /// What the answer to a GET must match.
     pub(crate) fn expected(&self) -> Expected {
         let etag = self.etag.as_ref().map(ToString::to_string);
         Expected { etag, length: self.length, modified: self.modified }
@@ -91,7 +92,7 @@ impl There {
     }
 }
 
-impl There {
+impl RemoteEntry {
     pub(crate) fn from(entry: &crate::Entry) -> Self {
         let properties = &entry.properties;
         Self {
@@ -104,69 +105,69 @@ impl There {
     }
 }
 
-/// What was sent.
+/// An uploaded file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Sent {
     pub(crate) bytes: u64,
-    /// What the server calls it, if it said so.
+    /// Its entity tag, if the server sent one.
     pub(crate) etag: Option<ETag>,
-    /// Whether it was compared byte by byte already.
+    /// Whether its content was compared already.
     pub(crate) compared: bool,
-    /// What was there right after it.
-    pub(crate) seen: Option<There>,
+    /// The remote entry right after the upload.
+    pub(crate) seen: Option<RemoteEntry>,
 }
 
-/// What a folder holds, by name.
-pub(crate) type Listing = HashMap<Vec<u8>, There>;
+/// The contents of a folder, by name.
+pub(crate) type Listing = HashMap<Vec<u8>, RemoteEntry>;
 
-/// What came of a step.
+/// The outcome of a step.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// None: there is no such folder.
+    /// None: the folder does not exist.
     Listed(usize, Result<Option<Listing>, Error>),
     Made(usize, Result<bool, Error>),
     Replaced(usize, Result<(), Error>),
-    /// The folder was made, with these files in it.
+    /// The folder was created with these files in it.
     Filled(usize, Vec<(usize, Sent)>),
     Uploaded(usize, Result<Sent, Error>),
     Checked(Vec<usize>, Result<Listing, Error>),
-    /// Whether the file is the same here and there.
+    /// Whether the file is equal on both sides.
     Compared(usize, Result<bool, Error>),
     CollectedDeletable(RemotePath, Result<Deletable, Error>),
     Swept(RemotePath, Result<(), Error>),
-    /// Whether the folder is there.
+    /// Whether the folder exists.
     Confirmed(usize, Result<bool, Error>),
     Deleted(RemotePath, Precondition, Result<(), Error>),
-    /// Which of those that were deleted are still there.
+    /// Which of the deleted paths still exist.
     Remained(Vec<(RemotePath, Precondition)>, Result<HashSet<RemotePath>, Error>),
-    /// What had a twin was left alone.
+    /// A doubtful deletion was not carried out.
     Spared,
-    /// What was at a name, and what is now at its new one; an error or nothing if it has still the old one.
-    Renamed(RemotePath, Node, There, Result<Option<There>, Error>),
+    /// The entry under the old name, and the one now under the new name; none or an error if it was not renamed.
+    Renamed(RemotePath, Node, RemoteEntry, Result<Option<RemoteEntry>, Error>),
 }
 
-/// What of a folder is to be deleted.
+/// What to delete in a folder.
 #[derive(Debug, Default)]
 pub(crate) struct Deletable {
     pub(crate) deletions: Vec<(RemotePath, Precondition)>,
-    /// Whether that is all of it, as one deletion.
+    /// Whether that is the whole folder, as one deletion.
     pub(crate) whole: bool,
-    /// How many files and folders go with it.
+    /// Number of files and folders that are deleted.
     pub(crate) count: u64,
 }
 
-/// What the user is to hear.
+/// What the user should be told.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum PlanEvent {
     Done(usize),
     Skipped(usize),
     Spared(usize, Spared),
     Made(usize),
     Swept(RemotePath),
     Deleted(RemotePath),
-    /// Something has another name now.
+    /// Something was renamed on the server.
     Renamed(RemotePath, Vec<u8>),
-    /// The server does not list files that are there.
-    Hides,
+    /// The server hides files.
+    HidesFiles,
     Failed(String, Error),
 }

@@ -42,11 +42,11 @@ fn begun(outline: Outline, rules: Options, bulk: bool, tops: Vec<(usize, Option<
     Plan::new(outline, rules, bulk, tops, first, Known::default())
 }
 
-fn there(length: u64, etag: &str) -> There {
-    There { folder: false, length: Some(length), modified: None, etag: Some(tag(etag)), checksums: Vec::new() }
+fn there(length: u64, etag: &str) -> RemoteEntry {
+    RemoteEntry { folder: false, length: Some(length), modified: None, etag: Some(tag(etag)), checksums: Vec::new() }
 }
 
-fn listing(entries: &[(&str, There)]) -> Listing {
+fn listing(entries: &[(&str, RemoteEntry)]) -> Listing {
     entries.iter().map(|(name, there)| (name.as_bytes().to_vec(), there.clone())).collect()
 }
 
@@ -65,17 +65,17 @@ fn ready(plan: &mut Plan) -> Vec<Step> {
 /// What was told, in a few words.
 fn told(plan: &mut Plan) -> Vec<String> {
     let words = |news| match news {
-        News::Hides => "hides".to_owned(),
-        News::Done(file) => format!("done {file}"),
-        News::Renamed(from, to) => format!("renamed {from} {}", String::from_utf8_lossy(&to)),
-        News::Skipped(file) => format!("skipped {file}"),
-        News::Spared(file, why) => format!("spared {file}: {why}"),
-        News::Made(folder) => format!("made {folder}"),
-        News::Swept(path) => format!("swept {path}"),
-        News::Deleted(path) => format!("deleted {path}"),
-        News::Failed(what, _) => format!("failed {what}"),
+        PlanEvent::HidesFiles => "hides".to_owned(),
+        PlanEvent::Done(file) => format!("done {file}"),
+        PlanEvent::Renamed(from, to) => format!("renamed {from} {}", String::from_utf8_lossy(&to)),
+        PlanEvent::Skipped(file) => format!("skipped {file}"),
+        PlanEvent::Spared(file, why) => format!("spared {file}: {why}"),
+        PlanEvent::Made(folder) => format!("made {folder}"),
+        PlanEvent::Swept(path) => format!("swept {path}"),
+        PlanEvent::Deleted(path) => format!("deleted {path}"),
+        PlanEvent::Failed(what, _) => format!("failed {what}"),
     };
-    let mut told: Vec<_> = plan.news().into_iter().map(words).collect();
+    let mut told: Vec<_> = plan.take_events().into_iter().map(words).collect();
     told.sort();
     told
 }
@@ -193,8 +193,8 @@ fn what_may_be_somebody_elses_is_not_overwritten() {
     let mut plan = unchecked();
     plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(4, "theirs")), ("two", there(10, "b"))]))));
     assert_eq!(ready(&mut plan), []);
-    let news = plan.news();
-    let [News::Failed(what, why), News::Done(1)] = &news[..] else { panic!("{news:?}") };
+    let news = plan.take_events();
+    let [PlanEvent::Failed(what, why), PlanEvent::Done(1)] = &news[..] else { panic!("{news:?}") };
     assert!(what == "one" && why.to_string().contains("somebody else"), "{why}");
 }
 
@@ -214,7 +214,7 @@ fn deletions_come_last_together_and_only_if_all_went_well() {
         let mut deleted: Vec<_> = ready(&mut plan).into_iter().map(|step| format!("{step:?}")).collect();
         deleted.sort();
         assert_eq!(deleted.len(), if fails { 0 } else { 2 }, "{deleted:?}");
-        assert_eq!(plan.spares(), fails);
+        assert_eq!(plan.skips_deletions(), fails);
     }
 }
 
@@ -237,7 +237,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
     assert_eq!(ready(&mut plan), [Step::Upload(0, Before::Nothing)]);
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut plan), []);
-    assert!(plan.spares());
+    assert!(plan.skips_deletions());
 
     // Not even if errors are ignored.
     let outline = walked(Some(wrong()));
@@ -372,7 +372,8 @@ fn the_last_files_are_looked_at_behind_their_uploads_and_those_before_them_liste
     while many.files.len() < 258 {
         many.files.push(File { name: many.files.len().to_string().into(), ..file_like(&many.files[0]) });
     }
-    let plan = |rules| begun(many_like(&many), rules, false, vec![(0, Some(Listing::new()))], 0).looking_behind(true);
+    let plan =
+        |rules| begun(many_like(&many), rules, false, vec![(0, Some(Listing::new()))], 0).with_lookups_behind(true);
     let mut last = plan(Options::default());
     let steps = ready(&mut last);
     assert_eq!(steps[..2], [0, 1].map(|file| Step::Upload(file, Before::Nothing)));
@@ -404,7 +405,7 @@ fn the_last_files_are_looked_at_behind_their_uploads_and_those_before_them_liste
 
     // While a folder is not known, there may be more files than these.
     let mut early =
-        begun(outline(), Options::default(), false, vec![(0, Some(Listing::new()))], 0).looking_behind(true);
+        begun(outline(), Options::default(), false, vec![(0, Some(Listing::new()))], 0).with_lookups_behind(true);
     let upload = |file| Step::Upload(file, Before::Nothing);
     assert_eq!(ready(&mut early), [Step::Make(1), upload(0), upload(1)]);
     early.take(Outcome::Made(1, Ok(true)));

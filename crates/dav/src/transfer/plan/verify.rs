@@ -1,25 +1,25 @@
-//! Whether what was sent has arrived: who is looked at when, and what follows from what is there.
+//! Verification: which uploads are looked up when, and what follows.
 //!
-//! After a folder's last file the folder is listed again, if sizes are to be verified: one request tells of all its
-//! files, and of what a box on the way has swallowed. A file that did not arrive is sent once more; one that is there
-//! in another length too, if what is there is known by its entity tag to be ours. Digests are compared file by file.
+//! If sizes are verified, a folder is listed again after its last file: one request shows all its files, and what a middlebox
+//! has swallowed. A missing file is sent once more, and so is one with another length if its entity tag shows that it is
+//! ours. Digests are compared file by file.
 //!
-//! At the very end a listing would cost a round trip in which nothing else happens. So the last files are each looked
-//! at by a request right behind their upload, on its connection, whose answer comes with the upload's own, and the
-//! listing of those before them is asked for while they are under way. Where nothing can go right behind an upload
-//! (HTTP/2, no pipelining), the listing is asked for just as early, and the last files are looked at one by one.
+//! At the very end, a listing would cost a round trip in which nothing else happens. So each of the last files is looked up by
+//! a request right behind its upload on the same connection, whose answer arrives with the upload's own, and the earlier files
+//! are listed while the last are in flight. Where nothing can be sent right behind an upload (HTTP/2, no pipelining), the
+//! listing is requested just as early, and the last files are looked up one by one.
 
-use super::{Before, FEW, Listing, News, Plan, Sent, Step, TAIL, There, Verify};
+use super::{Before, FEW, Listing, Plan, PlanEvent, RemoteEntry, Sent, Step, TAIL, Verify};
 use crate::{Error, transfer::unchanged::Version};
 
-/// So many files are looked at right behind their uploads. The question is a few hundred bytes long, and the answer to
-/// it as long as in a listing; a listing of more than these files takes several round trips, but they take longer.
+/// Maximum number of files looked up right behind their uploads. A lookup takes a few hundred bytes, and its answer as
+/// much as in a listing. A listing of more files takes several round trips, but that many lookups take longer.
 const LAST: usize = 256;
 
 impl Plan {
-    /// Files may be looked at right behind their uploads.
-    pub(crate) fn looking_behind(mut self, possible: bool) -> Self {
-        self.looks_behind = if possible && self.verifies() && !self.rules.temporary { LAST } else { 0 };
+    /// Allows lookups right behind uploads, if `possible`.
+    pub(crate) fn with_lookups_behind(mut self, possible: bool) -> Self {
+        self.lookups_behind = if possible && self.verifies() && !self.rules.temporary { LAST } else { 0 };
         self
     }
 
@@ -27,63 +27,63 @@ impl Plan {
         self.rules.verify != Verify::None && !self.rules.dry_run
     }
 
-    /// The step that uploads a file, one of the last of all or not: none of its folder's listing waits for one that is
-    /// looked at right behind its upload.
+    /// The step that uploads a file, with a lookup right behind it for the last files; then its folder does not wait
+    /// for it.
     pub(super) fn upload(&mut self, file: usize, before: Before) -> Step {
-        self.begins(file);
+        self.count_upload(file);
         if before == Before::Folder {
             self.replacing.insert(file);
         }
-        if self.unknown > 0 || self.small.len() + self.large.len() >= self.looks_behind {
+        if self.unknown > 0 || self.small.len() + self.large.len() >= self.lookups_behind {
             return Step::Upload(file, before);
         }
         let folder = self.outline.files[file].folder;
-        self.looked_at.insert(file);
+        self.looked_up_behind.insert(file);
         self.folders[folder].open -= 1;
-        self.settled(folder);
+        self.verify_finished(folder);
         Step::UploadAndLook(file, before)
     }
 
-    /// An upload has ended, well or not: its folder waits for it no more.
+    /// An upload has ended; its folder no longer waits for it.
     pub(super) fn ended(&mut self, file: usize) {
-        if !self.looked_at.remove(&file) {
+        if !self.looked_up_behind.remove(&file) {
             self.folders[self.outline.files[file].folder].open -= 1;
         }
     }
 
-    /// The server has taken a file.
+    /// The server has accepted a file.
     pub(super) fn arrived(&mut self, file: usize, mut sent: Sent) {
         self.ended(file);
         let seen = sent.seen.take().filter(|seen| seen.length == Some(sent.bytes) && !is_anothers(&sent, seen));
         self.sent[file] = Some(sent);
         match seen {
             _ if !self.verifies() => self.done(file),
-            Some(seen) => self.is_there(file, &seen),
+            Some(seen) => self.arrived_whole(file, &seen),
             None => self.folders[self.outline.files[file].folder].unverified.push(file),
         }
     }
 
     pub(super) fn done(&mut self, file: usize) {
-        self.replaced.remove(&file);
+        self.overwritten.remove(&file);
         if let Some(sent) = self.sent[file].take() {
-            // What somebody else has put there by now is not what was sent.
+            // Ignore what somebody else has put there since.
             let seen = sent.seen.as_ref().filter(|seen| !is_anothers(&sent, seen));
             let (modified, etag) = (seen.and_then(|seen| seen.modified), seen.and_then(|seen| seen.etag.as_ref()));
-            self.saw(file, Version { length: Some(sent.bytes), modified, etag: etag.or(sent.etag.as_ref()) });
+            self.record_seen(file, Version { length: Some(sent.bytes), modified, etag: etag.or(sent.etag.as_ref()) });
         }
-        self.news.push(News::Done(file));
+        self.events.push(PlanEvent::Done(file));
     }
 
-    /// Files that are settled are looked at when all of their folder are, or when only the last are not.
-    pub(super) fn settled(&mut self, folder: usize) {
-        let at_the_end = self.small.is_empty() && self.large.is_empty() && self.under_way <= TAIL;
-        // What else is in a folder that was there may be much.
+    /// Plans the verification of a folder's finished files: when all of its files are finished, or near the end.
+    pub(super) fn verify_finished(&mut self, folder: usize) {
+        let at_the_end = self.small.is_empty() && self.large.is_empty() && self.in_flight.requests <= TAIL;
+        // An existing folder may contain much else.
         let few = self.outline.folders[folder].given && self.outline.files.len() <= FEW;
         let state = &mut self.folders[folder];
         if few || state.singly {
             self.steps.extend(state.unverified.drain(..).map(Step::Look));
         } else if !state.unverified.is_empty() && (state.open == 0 || at_the_end && state.unverified.len() > TAIL) {
-            state.singly = state.open > 0 || self.looks_behind > 0;
+            state.singly = state.open > 0 || self.lookups_behind > 0;
             self.steps.push_back(Step::Check(folder, std::mem::take(&mut state.unverified)));
         }
     }
@@ -110,15 +110,17 @@ impl Plan {
             let Some(sent) = self.sent[file].clone() else { continue };
             let there = listing.get(&self.outline.files[file].name);
             match there {
-                // A server that does not say lengths has said at least that it is there.
-                Some(there) if there.length.is_none_or(|length| length == sent.bytes) => self.is_there(file, there),
+                // A server without lengths has shown at least that it exists.
+                Some(there) if there.length.is_none_or(|length| length == sent.bytes) => {
+                    self.arrived_whole(file, there)
+                }
                 None if self.looks_for_unlisted(file) => {}
-                None if self.tries[file] < 2 => self.once_more(file, Before::Nothing),
+                None if self.tries[file] < 2 => self.upload_again(file, Before::Nothing),
                 Some(there) if self.tries[file] < 2 && self.is_as_before(file, there) => {
-                    self.once_more(file, Before::File(there.precondition()));
+                    self.upload_again(file, Before::File(there.precondition()));
                 }
                 Some(there) if self.tries[file] < 2 && is_ours(&sent, there) => {
-                    self.once_more(file, Before::File(there.precondition()));
+                    self.upload_again(file, Before::File(there.precondition()));
                 }
                 None => {
                     let bytes = sent.bytes;
@@ -138,28 +140,28 @@ impl Plan {
         }
     }
 
-    /// Whether a file's upload goes with nothing else on its connection: its success could be another's, and a listing
-    /// would not tell.
+    /// Whether a file is uploaded with no other request on its connection, because a listing could not show whether a
+    /// success belongs to it.
     pub(crate) fn goes_alone(&self, file: usize) -> bool {
         let length = Some(self.outline.files[file].length);
-        let alike = |there: &There| there.length == length && there.etag.is_none();
-        !self.verifies() || self.tries[file] > 1 || self.replaced.get(&file).is_some_and(alike)
+        let alike = |there: &RemoteEntry| there.length == length && there.etag.is_none();
+        !self.verifies() || self.tries[file] > 1 || self.overwritten.get(&file).is_some_and(alike)
     }
 
-    /// Whether what is there may be what was to be overwritten. Some servers make entity tags of the length and the
-    /// second, others of the bytes.
-    fn is_as_before(&self, file: usize, there: &There) -> bool {
-        self.replaced.get(&file).is_some_and(|before| {
+    /// Whether the remote entry may still be the one that was to be overwritten. Some servers derive entity tags from
+    /// length and second, others from the content.
+    fn is_as_before(&self, file: usize, there: &RemoteEntry) -> bool {
+        self.overwritten.get(&file).is_some_and(|before| {
             let tags = before.etag.as_ref().zip(there.etag.as_ref());
             tags.is_none_or(|(before, now)| before == now)
                 && (before.length, before.modified) == (there.length, there.modified)
         })
     }
 
-    /// A file is there, in its length.
-    fn is_there(&mut self, file: usize, there: &There) {
+    /// The file exists with the right length.
+    fn arrived_whole(&mut self, file: usize, there: &RemoteEntry) {
         if self.tries[file] < 2 && !self.goes_alone(file) && self.is_as_before(file, there) {
-            return self.once_more(file, Before::File(there.precondition()));
+            return self.upload_again(file, Before::File(there.precondition()));
         }
         if let Some(sent) = &mut self.sent[file] {
             sent.seen = Some(there.clone());
@@ -171,13 +173,13 @@ impl Plan {
         }
     }
 
-    fn once_more(&mut self, file: usize, before: Before) {
+    fn upload_again(&mut self, file: usize, before: Before) {
         self.sent[file] = None;
         self.folders[self.outline.files[file].folder].open += 1;
         self.queue(file, before);
     }
 
-    /// What is there is not what was sent.
+    /// Reports that the remote file differs.
     pub(super) fn differs(&mut self, file: usize, why: String) {
         let error = match self.outline.files[file].path(&self.outline.folders) {
             Ok(path) => Error::Differs { path, why },
@@ -192,12 +194,12 @@ impl Plan {
     }
 }
 
-/// Whether what is there is what the server took from us.
-fn is_ours(sent: &Sent, there: &There) -> bool {
+/// Whether the remote entry is certainly ours.
+fn is_ours(sent: &Sent, there: &RemoteEntry) -> bool {
     sent.etag.as_ref().zip(there.etag.as_ref()).is_some_and(|(ours, found)| ours.resembles(found))
 }
 
-/// Whether what is there is known not to be.
-fn is_anothers(sent: &Sent, there: &There) -> bool {
+/// Whether the remote entry is certainly not ours.
+fn is_anothers(sent: &Sent, there: &RemoteEntry) -> bool {
     sent.etag.is_some() && there.etag.is_some() && !is_ours(sent, there)
 }

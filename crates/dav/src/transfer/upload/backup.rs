@@ -1,6 +1,6 @@
-//! What an upload would replace or delete, kept in another folder of the server.
+//! Backups on the server of what an upload replaces or deletes.
 //!
-//! What is replaced is copied there first: nobody finds its place empty meanwhile. What is deleted is moved.
+//! A replaced file is copied first, so nobody finds it missing. A deleted one is moved.
 
 use futures_util::{FutureExt, future::BoxFuture};
 
@@ -11,17 +11,17 @@ use crate::{
 };
 
 impl Upload<'_> {
-    /// Keeps a copy of a file that is to be replaced, if that is wanted.
-    pub(super) async fn keep_copy(&self, path: &RemotePath) -> Result<(), Error> {
-        let Some(backup) = self.backup_of(path)? else { return Ok(()) };
+    /// Copies a file to the backup before it is replaced, if there is a backup folder.
+    pub(super) async fn back_up_copy(&self, path: &RemotePath) -> Result<(), Error> {
+        let Some(backup) = self.backup_path(path)? else { return Ok(()) };
         self.ensure_above(&backup).await?;
         self.dav.copy(path, &backup, true, &If::default()).await.map(drop)
     }
 
-    /// Moves what is to be deleted to the backup. A folder that is there from earlier is added to.
-    pub(super) fn put_away(&self, path: RemotePath) -> BoxFuture<'_, Result<(), Error>> {
+    /// Moves something to the backup instead of deleting it, and merges a folder into an older one.
+    pub(super) fn move_to_backup(&self, path: RemotePath) -> BoxFuture<'_, Result<(), Error>> {
         async move {
-            let Some(backup) = self.backup_of(&path)? else { return Ok(()) };
+            let Some(backup) = self.backup_path(&path)? else { return Ok(()) };
             self.ensure_above(&backup).await?;
             match self.dav.rename(&path, &backup, !path.is_folder(), &If::default()).await {
                 Err(error) if error.is(404) => return Ok(()),
@@ -29,9 +29,9 @@ impl Upload<'_> {
                 moved => return moved.map(drop),
             }
             for (name, there) in self.list(&path).await?.unwrap_or_default() {
-                self.put_away(path.join(&name, there.folder)?).await?;
+                self.move_to_backup(path.join(&name, there.folder)?).await?;
             }
-            // Somebody may have put something there meanwhile.
+            // Somebody may have put something there since.
             if self.list(&path).await?.is_some_and(|listing| !listing.is_empty()) {
                 let why = "it is not empty, so it stays".into();
                 return Err(Error::Differs { path, why });
@@ -41,10 +41,10 @@ impl Upload<'_> {
         .boxed()
     }
 
-    /// Where something belongs in the backup; none if there is to be none.
-    fn backup_of(&self, path: &RemotePath) -> Result<Option<RemotePath>, Error> {
+    /// The path in the backup; none without a backup folder.
+    fn backup_path(&self, path: &RemotePath) -> Result<Option<RemotePath>, Error> {
         let Some(Backup::There(backup)) = &self.options.backup else { return Ok(None) };
-        let Some(names) = path.relative_to(self.root) else { return Ok(None) };
+        let Some(names) = path.relative_to(self.target) else { return Ok(None) };
         let mut place = backup.clone();
         for name in names {
             place = place.join(name, true)?;
@@ -59,7 +59,7 @@ impl Upload<'_> {
         }
     }
 
-    /// Makes a folder of the backup, and those that it is in.
+    /// Creates a folder of the backup with its parents.
     fn ensure(&self, folder: RemotePath) -> BoxFuture<'_, Result<(), Error>> {
         async move {
             if folder.name().is_none() || lock(&self.backup_folders).contains(&folder) {

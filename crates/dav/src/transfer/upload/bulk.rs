@@ -1,13 +1,12 @@
-//! The small files of a new folder, many to a request (a Nextcloud's bulk upload).
+//! Bulk upload: the small files of a new folder, many to a request (Nextcloud).
 //!
-//! The endpoint takes a file by its path and overwrites what is there, whatever that is: no condition can go with it.
-//! So it is never pointed at a name that somebody else might have. The folder is made under a name of our own, files
-//! are put into it there, and it gets its real name by a MOVE that refuses to overwrite. Who is first to that name is
-//! so decided by one request, and others see the folder with all of its small files or not at all.
+//! The endpoint overwrites whatever is at a file's path, without any precondition. So it never gets a name that somebody else
+//! might use: the folder is created under a temporary name, filled, and renamed by a MOVE that refuses to overwrite. That one
+//! request decides who gets the name, and others see the folder with all of its small files or not at all.
 //!
-//! Nothing is repaired here. An answer that does not confirm every file, one that is lost (POST may not be repeated), a
-//! name that was taken meanwhile: our folder is deleted, and the files go by PUTs, each with its guard and its own
-//! reason if it is refused. After a failure of the endpoint itself nothing more is sent to it.
+//! Nothing is repaired here. If an answer does not confirm every file, or is lost (POST must not be repeated), or the name is
+//! taken by now, the temporary folder is deleted and the files are uploaded by PUTs, each with its own precondition and error.
+//! After a failure of the endpoint itself, it is not used again.
 
 use std::{
     collections::HashMap,
@@ -35,16 +34,16 @@ use crate::{
     transfer::{Event, marked, plan::Sent, random},
 };
 
-/// So many files, or bytes, are in one request, which a server in PHP holds in memory or on its disk until it is done.
+/// Maximum number of files and of bytes in a request, which a PHP server buffers completely.
 const FILES: usize = 100;
 const BYTES: u64 = 8 * 1024 * 1024;
-/// So many requests at a time for one folder.
+/// Requests in flight per folder.
 const LANES: usize = 2;
 
 /// A file for a new folder.
 #[derive(Debug, Clone)]
 pub(super) struct Small {
-    /// Its number in the outline.
+    /// Its index in the outline.
     pub(super) file: usize,
     pub(super) local: PathBuf,
     pub(super) name: Vec<u8>,
@@ -52,15 +51,15 @@ pub(super) struct Small {
     pub(super) modified: Option<SystemTime>,
 }
 
-/// What the server says of one file.
+/// The server's result for one file.
 #[derive(Debug, Deserialize)]
-struct Written {
+struct BulkResult {
     error: bool,
     etag: Option<String>,
     message: Option<String>,
 }
 
-/// A file as it was read.
+/// A file in a request.
 struct Part {
     file: usize,
     own_path: String,
@@ -68,15 +67,15 @@ struct Part {
 }
 
 impl Upload<'_> {
-    /// Makes a folder that was not there with these files in it: which of them are in it, or that it is not there yet
-    /// and is to be made and filled in the usual way.
-    pub(super) async fn fill(
+    /// Creates a folder with these files in it; returns those that it contains, or none if the folder must be created
+    /// and filled in the usual way.
+    pub(super) async fn create_filled_folder(
         &self,
         nextcloud: &Nextcloud,
         folder: &RemotePath,
         files: Vec<Small>,
     ) -> Option<Vec<(usize, Sent)>> {
-        if self.bulk_fails.load(Ordering::Relaxed) {
+        if self.learned.bulk_fails.load(Ordering::Relaxed) {
             return None;
         }
         let ours = folder.parent()?.join(&marked(folder.name()?, random(folder), "upload"), true).ok()?;
@@ -84,7 +83,7 @@ impl Upload<'_> {
         let filled = async {
             self.dav.try_mkcol(&ours).await?;
             let sent = self.send_all(nextcloud, &ours, files).await;
-            self.bulk_fails.fetch_or(sent.is_err(), Ordering::Relaxed);
+            self.learned.bulk_fails.fetch_or(sent.is_err(), Ordering::Relaxed);
             let sent = sent?;
             self.dav.rename(&ours, folder, false, &If::default()).await?;
             Ok::<_, Error>(sent)
@@ -113,8 +112,8 @@ impl Upload<'_> {
         folder: &RemotePath,
         files: Vec<Small>,
     ) -> Result<Vec<(usize, Sent)>, Error> {
-        // What is read is in memory, for each folder that is being filled.
-        let _turn = self.bulk.acquire().await;
+        // The files of each batch are in memory.
+        let _turn = self.slots.bulk.acquire().await;
         let boundary = format!("longhaul-{:016x}", random(folder));
         let named = files.into_iter().map(|small| {
             let own_path = nextcloud.own_path(&folder.join(&small.name, false).ok()?)?;
@@ -134,10 +133,10 @@ impl Upload<'_> {
         let unread = |why: String| Error::Differs { path: folder.clone(), why };
         let request = request.extension(options).body(Body::from(body)).map_err(|error| unread(error.to_string()))?;
         let answer = whole(self.dav.send(request, folder).await?).await?;
-        let written: HashMap<String, Written> = serde_json::from_slice(&answer)
+        let written: HashMap<String, BulkResult> = serde_json::from_slice(&answer)
             .map_err(|error| unread(format!("cannot parse the answer to the bulk upload: {error}")))?;
         let confirmed = parts.into_iter().map(|Part { file, own_path, length }| match written.get(&own_path) {
-            Some(Written { error: false, etag, .. }) => Ok((
+            Some(BulkResult { error: false, etag, .. }) => Ok((
                 file,
                 Sent { bytes: length, etag: etag.as_deref().and_then(ETag::parse), compared: false, seen: None },
             )),
@@ -152,7 +151,7 @@ impl Upload<'_> {
     }
 }
 
-/// Files in their order, as many together as one request may have.
+/// Splits files into batches, in order.
 fn batches(files: Vec<Small>) -> Vec<Vec<Small>> {
     let mut batches: Vec<Vec<Small>> = Vec::new();
     let mut bytes = 0;
@@ -169,7 +168,7 @@ fn batches(files: Vec<Small>) -> Vec<Vec<Small>> {
     batches
 }
 
-/// The body with all of these that can be read, and are not longer than they were.
+/// Builds the body of all files that can be read and have not grown.
 fn compose(files: Vec<(Small, String)>, boundary: &str) -> (Bytes, Vec<Part>) {
     let (mut body, mut parts) = (Vec::new(), Vec::new());
     for (small, own_path) in files {

@@ -1,12 +1,12 @@
-//! A file in chunks, which a Nextcloud joins ("chunked upload v2" in its developer manual).
+//! Chunked uploads (Nextcloud's "chunked upload v2").
 //!
-//! A folder beside the files is made for the upload, chunks are put into it by number, several at a time, and a MOVE of
-//! its `.file` makes the file of them, all at once. So nobody sees a part of it, and what a run that was interrupted
-//! has left there, for a day, is gone on from: the folder's listing says which chunks it has.
+//! A folder outside the files is created for the upload, numbered chunks are put into it, several at a time, and a MOVE of its
+//! `.file` joins them to the final file, atomically. What an interrupted run left there stays for a day and is resumed: a
+//! listing of the folder shows the chunks.
 //!
-//! It also says what the server has lost of what it acknowledged, and that is looked at before the MOVE, since not
-//! every storage behind a Nextcloud counts the bytes. The file's guard goes with the MOVE, as `If` with the target's
-//! URL (`If-Match` would be about the chunks) and as `Overwrite`.
+//! The listing also shows chunks that the server acknowledged and lost. It is checked before the MOVE, because not every
+//! storage behind a Nextcloud counts the bytes. The precondition goes with the MOVE, as `If` with the URL of the target
+//! (`If-Match` would be about the chunks) and as `Overwrite`.
 
 use std::{collections::HashMap, ops::Range, path::Path, time::SystemTime};
 
@@ -22,11 +22,11 @@ use crate::{
     transfer::{Event, plan::Sent, random},
 };
 
-/// A chunk's number, from 1, and what of the file is in it.
+/// A chunk's number, from 1, and its range of the file.
 type Chunk = (u64, Range<u64>);
 
 impl Upload<'_> {
-    /// Uploads a file in chunks of this size, so many at a time.
+    /// Uploads a file in chunks of `size`, `lanes` at a time.
     #[expect(clippy::too_many_arguments, reason = "what a file is, where it goes, and how")]
     pub(super) async fn send_chunks(
         &self,
@@ -67,7 +67,7 @@ impl Upload<'_> {
         sent.map(|_| Sent { bytes: length, etag: None, compared: false, seen: None })
     }
 
-    /// Sends the chunks that are not there, and once more what the server has lost of them.
+    /// Sends missing chunks, and repeats those that the server has lost.
     async fn put_chunks(
         &self,
         folder: &RemotePath,
@@ -120,11 +120,11 @@ impl Upload<'_> {
         Ok(())
     }
 
-    /// The chunks that are there, by number, with their lengths; none if the folder is not there.
+    /// The chunks on the server, by number, with their lengths; none if the folder does not exist.
     async fn chunks_in(&self, folder: &RemotePath) -> Result<Option<HashMap<u64, u64>>, Error> {
         let mut there = HashMap::new();
         let listed = self.dav.list(folder, Depth::One, Wanted::LISTING, |entry| {
-            // Some storages give their numbers without the zeros.
+            // Some storages list numbers without leading zeros.
             if let Ok(entry) = entry
                 && let Some(number) =
                     entry.path.name().and_then(|name| str::from_utf8(name).ok()).and_then(|name| name.parse().ok())
@@ -140,7 +140,7 @@ impl Upload<'_> {
     }
 }
 
-/// The chunks of a file that are not there, or not in their length.
+/// The chunks that are missing or have a wrong length.
 fn missing(there: Option<HashMap<u64, u64>>, length: u64, size: u64) -> Vec<Chunk> {
     let there = there.unwrap_or_default();
     let ranges = (0..length).step_by(size as usize).map(|start| start..(start + size).min(length));

@@ -18,7 +18,7 @@ use crate::{
     client::compare::agree,
     transfer::{
         Event, Skip, body_of,
-        plan::There,
+        plan::RemoteEntry,
         source_file::{RemoteSource, SourceFile},
         temporary_name,
     },
@@ -32,7 +32,7 @@ impl Upload<'_> {
     pub(super) async fn is_same(
         &self,
         (origin, length): (&SourceFile, u64),
-        (path, there): (&RemotePath, &There),
+        (path, there): (&RemotePath, &RemoteEntry),
         is_sent: bool,
     ) -> Result<bool, Error> {
         match origin {
@@ -49,7 +49,7 @@ impl Upload<'_> {
         &self,
         remote: &RemoteSource,
         length: u64,
-        (path, there): (&RemotePath, &There),
+        (path, there): (&RemotePath, &RemoteEntry),
     ) -> Result<bool, Error> {
         if self.options.skip == Skip::SameSizeAndTime {
             let times = remote.leaf.modified.zip(there.modified);
@@ -65,7 +65,7 @@ impl Upload<'_> {
             if let Some(same) = agree(&ours, &theirs) {
                 return Ok(same);
             }
-            if !self.reads_both.swap(true, Ordering::Relaxed) {
+            if !self.learned.reads_both.swap(true, Ordering::Relaxed) {
                 let note = "the servers have no digests in common: files of the same length are fetched from both, and \
                             compared byte by byte";
                 (self.watch)(Event::Note(note));
@@ -80,7 +80,7 @@ impl Upload<'_> {
         if self.options.dry_run {
             return false;
         }
-        *self.keeps_times.get_or_init(|| self.try_time(path)).await
+        *self.learned.keeps_times.get_or_init(|| self.try_time(path)).await
     }
 
     async fn try_time(&self, path: &RemotePath) -> bool {

@@ -1,4 +1,4 @@
-//! Deletions of a mirror, and whether they had an effect.
+//! Deletions of a mirror on the server, and the check of their effect.
 
 use std::collections::HashSet;
 
@@ -18,12 +18,12 @@ use crate::{
 };
 
 impl Upload<'_> {
-    /// Deletes what is here no more, among other requests or with nothing else on its connection.
+    /// Deletes something that no longer exists locally, pipelined (`among` others) or alone on a connection.
     pub(super) async fn delete(&self, path: RemotePath, precondition: Precondition, among: bool) -> Outcome {
         let deleted = if self.options.dry_run {
             Ok(())
         } else if self.options.backup.is_some() {
-            self.put_away(path.clone()).await
+            self.move_to_backup(path.clone()).await
         } else {
             let deleted = self.dav.delete_among(&path, &precondition, &If::default(), among).await;
             let gone = deleted.as_ref().is_err_and(|error| error.is(404));
@@ -32,13 +32,13 @@ impl Upload<'_> {
         Outcome::Deleted(path, precondition, deleted)
     }
 
-    /// Which of these, all in one folder, are still there.
+    /// Checks which of these, all in one folder, still exist.
     pub(super) async fn remaining(&self, folder: RemotePath, paths: Vec<(RemotePath, Precondition)>) -> Outcome {
         let there = self.there(&folder, &paths).await;
         Outcome::Remained(paths, there)
     }
 
-    /// A listing may be long, and leave out what begins with a dot: few names, and those, are each looked at.
+    /// A listing may be long, and omit names that begin with a dot: few names, and those, are looked up one by one.
     async fn there(
         &self,
         folder: &RemotePath,
@@ -62,7 +62,8 @@ impl Upload<'_> {
         Ok(there)
     }
 
-    /// A folder that the source has not is deleted as one, unless something in it is left out: then all else in it is.
+    /// Collects what to delete in a folder that the source does not have: the whole folder, unless the filter excludes
+    /// something in it.
     pub(super) fn deletable_in(&self, path: RemotePath, scope: Scope) -> BoxFuture<'_, Result<Deletable, Error>> {
         async move {
             let all = self.options.delete_excluded;

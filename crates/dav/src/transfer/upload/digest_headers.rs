@@ -1,10 +1,9 @@
-//! Digests in the headers of uploads, with `--verify digest`.
+//! Digest headers of uploads, with `--verify digest`.
 //!
-//! A server that knows the header compares what it stored with what was sent before it answers, and refuses what got
-//! spoilt on the way. The digest stands before the body, so the file is read once for it and once to be sent: trailers
-//! would spare that, but servers that read the trailers of a request are hardly known. Others ignore the header (RFC
-//! 9530 §3 lets them). Some refuse what they do not know: then the file goes again without it, and so do all that
-//! follow. In either case the file is compared afterwards as well.
+//! A server that knows the header compares the stored content with it before it answers, and refuses corrupted content. The
+//! header precedes the body, so the file is read twice: once for its digest and once to be sent. Trailers would avoid that,
+//! but hardly any server reads the trailers of a request. Other servers ignore the header (RFC 9530 §3), and some refuse it:
+//! then this file is sent again without it, and so are all others. In any case the file is also compared afterwards.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -20,27 +19,27 @@ use crate::{
     transfer::{Verify, source_file::SourceFile},
 };
 
-/// Whether the server refuses digests.
+/// Whether the server refuses digest headers.
 #[derive(Debug, Default)]
 pub(super) struct DigestHeaders(AtomicBool);
 
 impl DigestHeaders {
-    /// From now on none is sent.
+    /// Stops sending them.
     pub(super) fn is_refused(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 impl Upload<'_> {
-    /// The headers that state a file's digest; none where that is not wanted.
+    /// The digest headers of a file; none unless wanted.
     pub(super) fn stated(&self, source: &Source) -> impl Future<Output = Result<HeaderMap, Error>> + Send + use<> {
-        let wanted = self.options.verify == Verify::Digest && !self.stated.0.load(Ordering::Relaxed);
-        // What ownCloud and Nextcloud keep, and what RFC 9530 has for everybody.
+        let wanted = self.options.verify == Verify::Digest && !self.learned.digest_headers.0.load(Ordering::Relaxed);
+        // For ownCloud and Nextcloud, and the standard (RFC 9530).
         let (algorithm, fields) = match self.nextcloud {
             Some(_) => (Algorithm::Sha1, &[Field::OcChecksum][..]),
             None => (Algorithm::Sha256, &[Field::ReprDigest, Field::ContentDigest][..]),
         };
-        // Reading it for its digest is no progress.
+        // Reading for the digest does not count as progress.
         let body = match (&source.origin, source.body.length()) {
             (SourceFile::Local(local), Some(length)) if source.is_read_later => {
                 Some(Body::file(local.clone(), 0, length))
@@ -60,7 +59,7 @@ impl Upload<'_> {
 }
 
 impl Upload<'_> {
-    /// Sends a file with the headers that state its digest, and once more without them if it is refused.
+    /// Uploads a file with digest headers, and a second time without them if that is refused.
     pub(super) async fn put_stated<T, F: Future<Output = Result<T, Error>>>(
         &self,
         body: Body,
@@ -72,9 +71,9 @@ impl Upload<'_> {
         all.extend(stated);
         match (put(body, all).await, again) {
             (Err(error), Some(body)) if may_be_about_headers(&error) => {
-                // In a box, since it is rare.
+                // Boxed, since it is rare.
                 let put = Box::pin(put(body, headers)).await?;
-                self.stated.is_refused();
+                self.learned.digest_headers.is_refused();
                 Ok(put)
             }
             (put, _) => put,
@@ -82,7 +81,7 @@ impl Upload<'_> {
     }
 }
 
-/// Whether a server may refuse a request so because it does not know one of its headers.
+/// Whether a server may have refused a request because of an unknown header.
 fn may_be_about_headers(error: &Error) -> bool {
     [400, 415, 422, 501].iter().any(|status| error.is(*status))
 }

@@ -1,4 +1,4 @@
-//! One file on its way: locked if it must be, guarded, whole or not at all where that is asked for.
+//! Uploads one file: with its lock, its precondition, and staged under a temporary name if wanted.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +16,7 @@ use crate::{
     Capabilities, Confirmed, Error, If, Precondition, RemotePath,
     transfer::{
         SHARED,
-        plan::{Before, Sent, There},
+        plan::{Before, RemoteEntry, Sent},
         source_file::SourceFile,
         temporary_name,
     },
@@ -24,10 +24,10 @@ use crate::{
 
 /// How a file is sent.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
-    /// It is looked at right behind its upload.
+pub(super) struct SendMode {
+    /// Look it up right behind its upload.
     pub(super) looks: bool,
-    /// Nothing else is on its connection: nobody could tell whose the success is.
+    /// No other request on its connection, because nothing else could show whose success it is.
     pub(super) alone: bool,
 }
 
@@ -41,26 +41,26 @@ impl Upload<'_> {
         length: u64,
         modified: Option<SystemTime>,
         before: Before,
-        manner: Manner,
+        mode: SendMode,
     ) -> Result<Sent, Error> {
         if before == Before::Folder {
             return self.replace_by_file(origin, path, length, modified).await;
         }
         let exists = matches!(before, Before::File(_));
         if exists {
-            self.keep_copy(path).await?;
+            self.back_up_copy(path).await?;
         }
         let seen = before != Before::Unseen;
         let _turn = self.held_locks.turn(exists).await;
         let claims = self.held_locks.acquire(path, exists).await?;
-        // A lock on what was not there has made an empty file of it.
+        // A lock on a new name has created an empty file.
         let made = !exists && claims != If::default();
         let precondition = match before {
             Before::File(precondition) => precondition,
             _ if made => Precondition::None,
             _ => Precondition::Absent,
         };
-        let sent = self.send(origin, path, length, modified, &precondition, &claims, (seen, manner)).await;
+        let sent = self.send(origin, path, length, modified, &precondition, &claims, (seen, mode)).await;
         self.held_locks.release(path, sent.is_ok()).await;
         sent
     }
@@ -74,7 +74,7 @@ impl Upload<'_> {
         modified: Option<SystemTime>,
         precondition: &Precondition,
         claims: &If,
-        (seen, Manner { looks, alone }): (bool, Manner),
+        (seen, SendMode { looks, alone }): (bool, SendMode),
     ) -> Result<Sent, Error> {
         let way = match origin {
             SourceFile::Local(local) if seen => Some((self.way(path, length).await, local)),
@@ -110,10 +110,10 @@ impl Upload<'_> {
             |body, headers| self.dav.put_and_look(path, body, headers, precondition, claims, options.clone(), look);
         let (stored, found) = self.put_stated(source.body, (headers, stated), put).await?;
         source.seen.still_of(origin)?;
-        Ok(Sent { bytes, etag: stored.etag, compared: false, seen: found.as_ref().map(There::from) })
+        Ok(Sent { bytes, etag: stored.etag, compared: false, seen: found.as_ref().map(RemoteEntry::from) })
     }
 
-    /// How a file is sent. What the server can do is waited for only where it may matter.
+    /// Chooses how to send a file. Waits for the server's capabilities only if they matter.
     async fn way(&self, path: &RemotePath, length: u64) -> Strategy {
         let windows = self.dav.client().windows(self.dav.requests().origin());
         let options = self.options;
@@ -122,14 +122,15 @@ impl Upload<'_> {
         let known = if matters { self.dav.learn(path).await.ok() } else { None };
         let unknown = Capabilities::default();
         match Strategy::of(length, options, known.unwrap_or(&unknown), windows, self.nextcloud.is_some()) {
-            Strategy::Ranges { .. } if self.whole_only.is_known() && options.temporary => Strategy::Renamed,
-            Strategy::Ranges { .. } if self.whole_only.is_known() => Strategy::Whole,
+            Strategy::Ranges { .. } if self.learned.ranges_unsupported.is_known() && options.temporary => {
+                Strategy::Renamed
+            }
+            Strategy::Ranges { .. } if self.learned.ranges_unsupported.is_known() => Strategy::Whole,
             way => way,
         }
     }
 
-    /// Uploads under another name, and renames when all is there: nobody sees half of it, and a version that somebody
-    /// else wrote meanwhile stays.
+    /// Staged upload: uploads under a temporary name and renames the complete file, if the precondition holds.
     async fn send_renamed(
         &self,
         path: &RemotePath,
@@ -164,7 +165,7 @@ impl Upload<'_> {
         renamed
     }
 
-    /// Gives what is whole its name.
+    /// Renames a complete upload to its final name.
     pub(super) async fn rename(
         &self,
         temporary: &RemotePath,
@@ -175,9 +176,9 @@ impl Upload<'_> {
     ) -> Result<Confirmed, Error> {
         let (overwrite, claims) = renaming(path, precondition, locks);
         match self.dav.rename(temporary, path, overwrite, &claims).await {
-            // Renamed already, by a request whose answer was lost.
+            // The rename was done already; its answer was lost.
             Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(Confirmed::ByLookup),
-            // A server that does not know states says so of each.
+            // A server without ETags in `If` answers 412 to every tag.
             Err(error)
                 if error.is(412)
                     && claims != *locks
@@ -190,8 +191,8 @@ impl Upload<'_> {
         }
     }
 
-    /// Deletes what was made for the time being. What was `refused` is believed not to be there; what got no answer may
-    /// come yet, and what was there does not vanish: that is looked for again in the end.
+    /// Deletes a temporary file. After a `refused` upload it is believed not to exist. Otherwise, if it cannot be
+    /// deleted now, the cleanup at the end tries again.
     pub(super) async fn discard(&self, temporary: &RemotePath, alone: Option<ResumeKey>, refused: bool) {
         let gone = match self.dav.delete(temporary, &Precondition::None, &If::default()).await {
             Ok(_) => true,
@@ -205,17 +206,17 @@ impl Upload<'_> {
     }
 }
 
-/// Whether a MOVE to `path` may overwrite, and what it claims.
+/// The `Overwrite` and `If` of a MOVE to `path`.
 pub(super) fn renaming(path: &RemotePath, precondition: &Precondition, claims: &If) -> (bool, If) {
     let claims = match precondition {
-        // A state is compared strongly (RFC 4918 §10.4.4): a weak tag never fits.
+        // `If` compares strongly (RFC 4918 §10.4.4), so a weak tag never matches.
         Precondition::Unchanged(tag) if !tag.is_weak() => claims.clone().unchanged(path, tag.clone()),
         _ => claims.clone(),
     };
     (*precondition != Precondition::Absent, claims)
 }
 
-/// A file's time, as Nextcloud and ownCloud take it; to others it says nothing.
+/// The header that sets a file's time on Nextcloud and ownCloud; others ignore it.
 pub(super) fn mtime(modified: Option<SystemTime>) -> Option<(HeaderName, HeaderValue)> {
     Some((HeaderName::from_static("x-oc-mtime"), HeaderValue::from(seconds(modified)?)))
 }

@@ -26,15 +26,15 @@ use crate::{
     },
 };
 
-/// Trials at a time.
+/// Tests in flight.
 const AT_ONCE: usize = 8;
 
-/// Two names that stand for all pairs that differ in the same way.
+/// Two names that represent all pairs that differ in the same way.
 type Pair = (Vec<u8>, Vec<u8>);
 
 impl Upload<'_> {
-    /// Leaves out what would become one with something else on the server.
-    pub(super) async fn refuse_twins(&self, outline: &mut Outline, tops: &[(usize, Option<Listing>)]) {
+    /// Leaves out files and folders whose names collide with others on the server.
+    pub(super) async fn reject_colliding_names(&self, outline: &mut Outline, tops: &[(usize, Option<Listing>)]) {
         let groups = groups(outline);
         if groups.is_empty() {
             return;
@@ -51,15 +51,14 @@ impl Upload<'_> {
             place = place.parent().unwrap_or(place);
         }
         let place = &place;
-        let trials = stream::iter(pairs).map(|pair| async move { (self.are_one(place, &pair).await, pair) });
+        let trials = stream::iter(pairs).map(|pair| async move { (self.collide(place, &pair).await, pair) });
         let tried: HashMap<Pair, bool> =
             trials.buffer_unordered(AT_ONCE).map(|(are_one, pair)| (pair, are_one)).collect().await;
         leave_out(outline, &groups, |one, other| tried.get(&pair_of(one, other)).copied().unwrap_or(true));
     }
 
-    /// Whether the server takes two names for one, as far as can be told: tried in this folder, or in the nearest above it
-    /// that is there.
-    async fn are_one(&self, folder: &RemotePath, (one, other): &Pair) -> bool {
+    /// Whether two names collide on the server: tested in this folder, or in its nearest existing parent.
+    async fn collide(&self, folder: &RemotePath, (one, other): &Pair) -> bool {
         let ((one, one_end), (other, other_end)) = (split_end(one), split_end(other));
         let mark = random(one);
         let name = marked(one, mark, "part");
@@ -87,14 +86,14 @@ impl Upload<'_> {
         }
     }
 
-    /// By its status alone: a listing may have the name in the spelling that the server keeps.
+    /// By status alone: a listing may show another spelling.
     async fn is_found(&self, folder: &RemotePath, name: &[u8]) -> bool {
         let Ok(path) = folder.join(name, false) else { return true };
         !self.dav.head(&path, HeaderMap::new()).await.is_err_and(|error| error.is(404) || error.is(400))
     }
 }
 
-/// What of each folder has names that may be one, in the order of the names.
+/// Groups of nodes in a folder whose names may collide, ordered by name.
 fn groups(outline: &Outline) -> Vec<Vec<Node>> {
     let hasher = RandomState::new();
     let files = outline.files.iter().enumerate();
@@ -112,7 +111,7 @@ fn groups(outline: &Outline) -> Vec<Vec<Node>> {
         group
     };
     let mut groups: Vec<_> = alike.map(sorted).collect();
-    // The same from run to run.
+    // Deterministic.
     groups.sort_unstable_by_key(|group| (folder_of(outline, group[0]), name_of(outline, group[0])));
     groups
 }
@@ -137,7 +136,7 @@ fn pairs_of(outline: &Outline, group: &[Node]) -> Vec<Pair> {
     pairs.collect()
 }
 
-/// All names in ASCII that differ in case are tried as one, and so are all that differ at their ends.
+/// ASCII names that differ only in case share one test, and so do names that differ only in trailing dots or spaces.
 fn pair_of(one: &[u8], other: &[u8]) -> Pair {
     let ((stem, end), (other_stem, other_end)) = (split_end(one), split_end(other));
     let (first, second): (&[u8], &[u8]) = match () {
@@ -148,7 +147,7 @@ fn pair_of(one: &[u8], other: &[u8]) -> Pair {
     ([first, end].concat(), [second, other_end].concat())
 }
 
-/// Leaves out what is one with something before it in its group.
+/// Leaves out nodes that collide with an earlier one of their group.
 fn leave_out(outline: &mut Outline, groups: &[Vec<Node>], are_one: impl Fn(&[u8], &[u8]) -> bool) {
     let (mut files, mut folders) = (HashSet::new(), HashSet::new());
     for group in groups {

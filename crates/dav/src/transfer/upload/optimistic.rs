@@ -1,10 +1,9 @@
-//! The first files, sent before it is known what is on the server.
+//! Optimistic uploads: the first files are sent before the target is known.
 //!
-//! An upload begins with a look at its target, and in that round trip nothing would be sent. But where files belong is
-//! known if the target is named as a folder, and a server does not overwrite what it has if it is told not to
-//! (`If-None-Match: *`). So as many files as there are connections beside the look's own go out with it. One that is
-//! there already is refused (412), and is then sent as the look says: it has lost a round trip's worth of bytes, and no
-//! time.
+//! An upload starts with a lookup of its target, a round trip in which nothing would be sent. But if the target is named as a
+//! folder, the files' paths are known, and `If-None-Match: *` keeps the server from overwriting anything. So as many files as
+//! there are connections, less one for the lookup, are sent at once. A file that exists is refused (412), and then sent as the
+//! lookup requires: it has cost some bytes, and no time.
 
 use std::{collections::HashSet, fs, path::PathBuf, sync::Arc};
 
@@ -13,7 +12,7 @@ use tokio::sync::Notify;
 
 use super::{
     Upload,
-    file::Manner,
+    file::SendMode,
     strategy::{LARGE, is_long},
     target::name_of,
 };
@@ -27,12 +26,12 @@ use crate::{
     },
 };
 
-/// Files that are under way before there is a plan. They are known by their places among the sources.
+/// Uploads in flight before there is a plan, identified by their index among the sources.
 pub(super) struct Optimistic<'a> {
-    pub(super) under_way: FuturesUnordered<BoxFuture<'a, Outcome>>,
-    /// What has come of those that are not any more.
+    pub(super) in_flight: FuturesUnordered<BoxFuture<'a, Outcome>>,
+    /// The outcomes of those that have finished.
     pub(super) outcomes: Vec<Outcome>,
-    /// How many sources there are; notified when all of them are among these and have arrived.
+    /// The number of sources; `arrived` is notified when all of them have been uploaded this way.
     sources: usize,
     pub(super) arrived: Arc<Notify>,
 }
@@ -40,22 +39,22 @@ pub(super) struct Optimistic<'a> {
 impl Optimistic<'_> {
     /// None are.
     pub(super) fn none() -> Self {
-        Self { under_way: FuturesUnordered::new(), outcomes: Vec::new(), sources: usize::MAX, arrived: Arc::default() }
+        Self { in_flight: FuturesUnordered::new(), outcomes: Vec::new(), sources: usize::MAX, arrived: Arc::default() }
     }
 
-    /// Which files they are.
+    /// The number of files.
     pub(super) fn files(&self) -> usize {
-        self.under_way.len() + self.outcomes.len()
+        self.in_flight.len() + self.outcomes.len()
     }
 
-    /// Goes on with them for as long as `look` takes.
-    pub(super) async fn beside<T>(&mut self, look: impl Future<Output = T>) -> T {
+    /// Drives the uploads while `look` runs.
+    pub(super) async fn drive_during<T>(&mut self, look: impl Future<Output = T>) -> T {
         let mut look = Box::pin(look);
         loop {
             tokio::select! {
                 biased;
                 looked = &mut look => return looked,
-                Some(outcome) = self.under_way.next() => self.outcomes.push(outcome),
+                Some(outcome) = self.in_flight.next() => self.outcomes.push(outcome),
             }
             let arrived = self.outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Uploaded(_, Ok(_))));
             if arrived.count() == self.sources {
@@ -66,32 +65,36 @@ impl Optimistic<'_> {
 }
 
 impl Upload<'_> {
-    /// The first of the sources, if they may go before the target is known.
-    pub(super) fn first<'a>(&'a self, sources: &[(PathBuf, fs::Metadata)], to: &RemotePath) -> Optimistic<'a> {
+    /// Starts uploading the first sources, if that is possible before the target is known.
+    pub(super) fn start_optimistic<'a>(
+        &'a self,
+        sources: &[(PathBuf, fs::Metadata)],
+        to: &RemotePath,
+    ) -> Optimistic<'a> {
         let options = self.options;
         let first = Optimistic { sources: sources.len(), ..Optimistic::none() };
         let unseen = options.skip == Skip::Nothing && options.settled.is_first() && !options.dry_run && !options.resume;
         let plain = !options.temporary && !options.lock.locks(false) && self.nextcloud.is_none();
         let files = sources.iter().all(|(_, kind)| kind.is_file());
-        // Of names that may be one on the server, none goes before that is found out.
+        // Names that may collide on the server must be checked first.
         let names: HashSet<_> = sources.iter().map(|(local, _)| name_of(local).ok().map(|name| key(&name))).collect();
         if !(unseen && plain && files && to.is_folder() && names.len() == sources.len()) {
             return first;
         }
         let looks = options.verify != Verify::None && self.dav.pipelines();
-        // What goes up in parts is refused at its end, and nobody knows yet what the server takes.
+        // An upload in parts would only be refused at its end, and the server's capabilities are still unknown.
         let whole = |length: u64| if self.dav.pipelines() { !is_long(length, None) } else { length < LARGE };
         let whole = sources.iter().take_while(|(_, kind)| whole(kind.len()));
         for (file, (local, kind)) in whole.take(options.connections.saturating_sub(1)).enumerate() {
             let Some(path) = name_of(local).ok().and_then(|name| to.join(&name, false).ok()) else { break };
             let (origin, length, modified) = (SourceFile::Local(local.clone()), kind.len(), kind.modified().ok());
-            // A refusal is likely: no neighbour is to be told of it.
-            let manner = Manner { looks, alone: true };
+            // Not pipelined, because a refusal is likely.
+            let mode = SendMode { looks, alone: true };
             let sent = async move {
-                let sent = self.file(&origin, &path, length, modified, Before::Unseen, manner).await;
+                let sent = self.file(&origin, &path, length, modified, Before::Unseen, mode).await;
                 Outcome::Uploaded(file, sent)
             };
-            first.under_way.push(sent.boxed());
+            first.in_flight.push(sent.boxed());
         }
         first
     }

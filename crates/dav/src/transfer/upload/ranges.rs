@@ -1,18 +1,17 @@
-//! A file in parts, to a server that writes a part where `Content-Range` says.
+//! Uploads a file in parts, to a server that writes a part where `Content-Range` says.
 //!
-//! That is Apache's mod_dav_fs, and what it does was seen with 2.4.71. It writes in place, and several at a time do not
-//! disturb each other. It makes a file that is not there, and takes it away again if the part that made it is cut
-//! short, from under whoever writes into it by then: so an empty file is made first, and parts are for a file that is
-//! there (`If-Match: *`) and else refused. It does not compare the length of a part with the range that it names, and
-//! never makes a file shorter. What it has written of a part that was cut short stays.
+//! Only Apache's mod_dav_fs does; this was observed with 2.4.71. It writes in place, and several parts at a time do not
+//! disturb each other. It creates a missing file, and deletes it again if the part that created it is cut short, even while
+//! others write to it: so an empty file is created first, and parts require that it exists (`If-Match: *`). It does not
+//! compare the length of a part with its range, and never truncates a file. What it wrote of a part that was cut short stays.
 //!
-//! A file with holes in it has a length that says nothing of them. But parts begin in order, and none before all but
-//! the last few before it are done: so what is before these is there ([`trusted`]), and no more has to be remembered of
-//! an upload to go on with it.
+//! The length of a file with holes says nothing about them. But parts start in order, and none starts before all but the last
+//! few before it are complete. So everything before those is complete ([`trusted`]), and nothing else needs to be stored to
+//! resume an upload.
 //!
-//! RFC 9110 §14.5 leaves a server free to take a part for the whole. So what is there is looked at before it is
-//! renamed: one that has another length than was sent, or other bytes where digests are compared, is deleted, and the
-//! file goes by one PUT.
+//! RFC 9110 §14.5 allows a server to take a part for the whole. So the temporary file is checked before it is renamed: if its
+//! length differs from what was sent, or its content where digests are compared, it is deleted, and the file is sent by a
+//! single PUT.
 
 use std::{
     ops::Range,
@@ -34,15 +33,16 @@ use crate::{
     Error, If, Precondition, RemotePath, Wanted,
     transfer::{
         Event, Verify, part_name,
-        plan::{Sent, There},
+        plan::{RemoteEntry, Sent},
         temporary_name,
     },
 };
 
-/// A part. Never to be changed but with the mark: what is trusted of an older run's upload depends on it.
+/// The size of a part. Must only change together with the resume key: how much of an older upload is trusted depends on
+/// it.
 const PART: u64 = 4 * 1024 * 1024;
 
-/// Whether the server is known not to take parts.
+/// Whether the server is known not to support `Content-Range`.
 #[derive(Debug, Default)]
 pub(super) struct RangesUnsupported(AtomicBool);
 
@@ -53,7 +53,7 @@ impl RangesUnsupported {
 }
 
 impl Upload<'_> {
-    /// Uploads a file in parts; none if the server turns out not to take them, or to take them for something else.
+    /// Uploads a file in parts; none if the server does not support that, or misinterprets it.
     pub(super) async fn send_ranges(
         &self,
         local: &Path,
@@ -86,7 +86,7 @@ impl Upload<'_> {
         match &staged {
             Ok(true) => drop(self.temporary().remove(&temporary)),
             Ok(false) => {
-                self.whole_only.0.store(true, Ordering::Relaxed);
+                self.learned.ranges_unsupported.0.store(true, Ordering::Relaxed);
                 self.discard(&temporary, alone, false).await;
             }
             Err(why) if alone.is_some() && is_passing(why) => {}
@@ -96,7 +96,7 @@ impl Upload<'_> {
         staged.map(|fits| fits.then_some(Sent { bytes: length, etag: None, compared, seen: None }))
     }
 
-    /// Writes all that is missing under the temporary name; whether what is there then is what was sent.
+    /// Writes all missing parts under the temporary name; returns whether the result is right.
     async fn stage(
         &self,
         local: &Path,
@@ -120,7 +120,7 @@ impl Upload<'_> {
                 .put(temporary, Body::empty(), HeaderMap::new(), &Precondition::Absent, &If::default(), options)
                 .await;
             match made {
-                // Another name may not be ours to write.
+                // We may not be allowed to create another name.
                 Err(Error::Refused(why)) if !why.is_passing() => return Ok(false),
                 made => drop(made?),
             }
@@ -138,7 +138,7 @@ impl Upload<'_> {
             .await;
         match sent {
             Ok(()) => {}
-            // What does not know parts says so (RFC 9110 §14.5), if it does not take them for something else.
+            // A server without support should answer so (RFC 9110 §14.5).
             Err(error) if error.is(400) || error.is(501) => return Ok(false),
             Err(error) => return Err(error),
         }
@@ -148,7 +148,7 @@ impl Upload<'_> {
             return Ok(true);
         }
         let mut body = Body::file(local.to_owned(), 0, length);
-        let there = There::from(&there);
+        let there = RemoteEntry::from(&there);
         self.dav.holds(temporary, &mut body, &there.checksums, there.expected()).await
     }
 
@@ -167,27 +167,27 @@ impl Upload<'_> {
         Ok(())
     }
 
-    /// A part of a file here, which is counted as it is sent.
+    /// A part of a local file, which reports progress.
     pub(super) fn part_of(&self, local: &Path, range: &Range<u64>) -> Body {
         let watch = self.watch.clone();
         let body = Body::file(local.to_owned(), range.start, range.end - range.start);
         body.watched(move |bytes| watch(Event::Moved { bytes }))
     }
 
-    /// The mark that an upload is gone on from by, if it is to be, and nobody else has it.
+    /// The resume key of an upload; none without `--resume`, or if another process holds it.
     pub(super) fn alone(&self, local: &Path, path: &RemotePath, size: u64) -> Result<Option<ResumeKey>, Error> {
         let origin = self.dav.requests().origin().to_string();
         if self.options.resume { ResumeKey::claim(local, path, &origin, size) } else { Ok(None) }
     }
 }
 
-/// How much of a file that is `has` bytes long is certainly there. The last part that has begun reaches to its end, and
-/// when it began, all but [`LANES`] with it were done.
+/// How much of a file of `has` bytes is certainly complete. The last part that was started reaches to its end, and when
+/// it started, all but [`LANES`] parts were complete.
 fn trusted(has: u64) -> u64 {
     has.div_ceil(PART).saturating_sub(LANES as u64) * PART
 }
 
-/// Whether an upload that failed so may succeed later with what is there.
+/// Whether a failed upload may be resumed later.
 pub(super) fn is_passing(why: &Error) -> bool {
     match why {
         Error::Http(_) => true,

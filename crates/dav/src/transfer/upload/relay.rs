@@ -11,7 +11,7 @@ use futures_util::{FutureExt, future::try_join_all};
 use tokio::sync::Notify;
 
 use super::{
-    STOPPED, Upload, missing,
+    INTERRUPTED, Upload, missing,
     optimistic::Optimistic,
     target::{Found, Kind, Placed, Target, placed, target},
 };
@@ -39,7 +39,7 @@ pub async fn relay(
     let upload = Upload { from: Some(from), wanted, ..Upload::new(dav, to, options, watch) };
     let mut summary = Summary::default();
     let look = async {
-        let looked = tokio::join!(upload.relayed(from, sources).boxed(), dav.learn(to).boxed());
+        let looked = tokio::join!(upload.look_at_sources(from, sources).boxed(), dav.learn(to).boxed());
         looked.0
     };
     let looked = tokio::select! {
@@ -49,9 +49,9 @@ pub async fn relay(
     };
     match looked {
         Some((placed, records)) => {
-            upload.carry_out(placed, Optimistic::none(), (false, records), stop, &mut summary).await;
+            upload.execute(placed, Optimistic::none(), (false, records), stop, &mut summary).await;
         }
-        None => watch(Event::Note(STOPPED)),
+        None => watch(Event::Note(INTERRUPTED)),
     }
     summary.took = begin.elapsed();
     Ok(summary)
@@ -59,8 +59,8 @@ pub async fn relay(
 
 impl Upload<'_> {
     /// What there is to copy, where it belongs, and what was seen of it the last time.
-    async fn relayed(&self, from: &Dav, sources: &[RemotePath]) -> Result<(Placed, LastSeen), Error> {
-        let looked = try_join_all(sources.iter().map(|source| self.look_at(from, source))).await?;
+    async fn look_at_sources(&self, from: &Dav, sources: &[RemotePath]) -> Result<(Placed, LastSeen), Error> {
+        let looked = try_join_all(sources.iter().map(|source| self.look_at_source(from, source))).await?;
         let chosen: Vec<(RemotePath, Option<Leaf>)> = looked.into_iter().flatten().collect();
         let names = chosen.iter().map(|(path, leaf)| leaf.as_ref().and_then(|_| path.name().map(<[u8]>::to_vec)));
         let walk = |(path, leaf): (RemotePath, Option<Leaf>)| async move {
@@ -69,31 +69,35 @@ impl Upload<'_> {
                 let unknown = || Error::Differs { path, why: "the server does not list its length".into() };
                 Kind::File(leaf.length.ok_or_else(unknown)?, leaf.modified)
             } else {
-                let to = self.root.clone();
+                let to = self.target.clone();
                 Kind::Folder(Outline::of_server(from, &path, to, &self.options.filter, self.wanted).await?.into())
             };
             Ok(Found { origin: SourceFile::remote(root, leaf.unwrap_or_default()), kind })
         };
         let lone = if let [(path, None)] = &chosen[..] { Some(path.clone()) } else { None };
         let (target, found, records) = tokio::try_join!(
-            target(self.dav, self.root, names.collect(), self.wanted, pending()).boxed(),
+            target(self.dav, self.target, names.collect(), self.wanted, pending()).boxed(),
             try_join_all(chosen.clone().into_iter().map(walk)).boxed(),
             async { Ok(self.records(from, lone).await) }.boxed(),
         )?;
         for (source, leaf) in &chosen {
-            self.refuse_overlap(from, source, leaf.is_none(), &target)?;
+            self.check_overlap(from, source, leaf.is_none(), &target)?;
         }
         if found.is_empty() {
             let outline = Outline { left_out: missing(self.options), ..Outline::default() };
             return Ok(((outline, Vec::new()), records));
         }
-        let (mut outline, tops) = placed(target, found, self.root, self.options)?;
+        let (mut outline, tops) = placed(target, found, self.target, self.options)?;
         outline.left_out.extend(missing(self.options));
         Ok(((outline, tops), records))
     }
 
     /// What a source is: a folder if nothing is told of it as a file. None if the filter leaves it out.
-    async fn look_at(&self, from: &Dav, source: &RemotePath) -> Result<Option<(RemotePath, Option<Leaf>)>, Error> {
+    async fn look_at_source(
+        &self,
+        from: &Dav,
+        source: &RemotePath,
+    ) -> Result<Option<(RemotePath, Option<Leaf>)>, Error> {
         let differs = |why: &str| Error::Differs { path: source.clone(), why: why.into() };
         let Some(found) = from.stat(source, self.wanted).await? else {
             return Err(differs("not found on the server"));
@@ -116,7 +120,7 @@ impl Upload<'_> {
     /// What was last seen of a folder and of its copy.
     async fn records(&self, from: &Dav, folder: Option<RemotePath>) -> LastSeen {
         let (Some(file), Some(folder)) = (&self.options.last_seen, folder) else { return LastSeen::default() };
-        let (source, target) = (from.requests().url(&folder), self.dav.requests().url(self.root));
+        let (source, target) = (from.requests().url(&folder), self.dav.requests().url(self.target));
         match (source, target) {
             (Ok(source), Ok(target)) => LastSeen::between(file, target, source).await,
             _ => LastSeen::default(),
@@ -125,7 +129,7 @@ impl Upload<'_> {
 
     /// Refuses to copy something onto itself, or a folder to a place in it. A mirror is not laid around its source
     /// either: it would change what it is a mirror of.
-    fn refuse_overlap(&self, from: &Dav, source: &RemotePath, is_folder: bool, target: &Target) -> Result<(), Error> {
+    fn check_overlap(&self, from: &Dav, source: &RemotePath, is_folder: bool, target: &Target) -> Result<(), Error> {
         let (one, other) = (from.requests().origin(), self.dav.requests().origin());
         let own = |origin: &haul_http::Origin| origin.port() == if origin.is_tls() { 443 } else { 80 };
         let same_port = one.port() == other.port() || own(one) && own(other);
@@ -134,9 +138,9 @@ impl Upload<'_> {
         }
         let place = match source.name() {
             Some(name) if matches!(target, Target::Folder(_)) && !self.options.contents => {
-                self.root.join(name, is_folder)?
+                self.target.join(name, is_folder)?
             }
-            _ => self.root.clone(),
+            _ => self.target.clone(),
         };
         // Names that differ in case may be one.
         let [ours, theirs] = [source, &place].map(|path| path.segments().map(key).collect::<Vec<_>>());

@@ -1,8 +1,8 @@
-//! A file in the place of a folder, a folder in the place of a file, and a name in the place of another.
+//! Replacements: a file by a folder, a folder by a file, and a name by another spelling.
 //!
-//! The new one is made first, under a name of our own, so nothing is lost if the server does not take it. A MOVE that
-//! overwrites then deletes the old one and renames in one request (RFC 4918 §9.9.3). Some servers refuse to overwrite
-//! one kind by the other: there the old one is deleted first.
+//! The new one is created first, under a temporary name, so nothing is lost if the server refuses it. A MOVE with `Overwrite`
+//! then deletes the old one and renames in a single request (RFC 4918 §9.9.3). Some servers refuse to overwrite one kind by
+//! the other: there the old one is deleted first.
 
 use std::time::SystemTime;
 
@@ -18,7 +18,7 @@ use crate::{
     Error, If, Precondition, RemotePath,
     transfer::{
         SHARED, marked,
-        plan::{Node, Outcome, Sent, There},
+        plan::{Node, Outcome, RemoteEntry, Sent},
         random,
         source_file::SourceFile,
         temporary_name,
@@ -26,19 +26,19 @@ use crate::{
 };
 
 impl Upload<'_> {
-    /// Makes a folder in the place of a file, if that is still in the state of `precondition`.
+    /// Replaces a file by a folder, if the precondition still holds.
     pub(super) async fn replace_by_folder(&self, path: &RemotePath, precondition: &Precondition) -> Result<(), Error> {
         let (parent, name) = place(path)?;
         let ours = parent.join(&marked(name, random(path), "upload"), true)?;
         self.temporary().insert(ours.clone(), None);
         let replaced = async {
             self.dav.try_mkcol(&ours).await?;
-            self.move_over(&ours, path, precondition).await
+            self.replace_by_move(&ours, path, precondition).await
         };
-        self.settle(&ours, replaced.await).await
+        self.finish_replacement(&ours, replaced.await).await
     }
 
-    /// Uploads a file to the place of a folder.
+    /// Replaces a folder by an uploaded file.
     pub(super) async fn replace_by_file(
         &self,
         origin: &SourceFile,
@@ -57,23 +57,23 @@ impl Upload<'_> {
             let options = Options { class, ..Options::default() };
             self.dav.put(&ours, body, headers, &Precondition::Absent, &If::default(), options).await?;
             seen.still_of(origin)?;
-            self.move_over(&ours, path, &Precondition::None).await
+            self.replace_by_move(&ours, path, &Precondition::None).await
         };
-        self.settle(&ours, replaced.await).await?;
+        self.finish_replacement(&ours, replaced.await).await?;
         Ok(Sent { bytes, etag: None, compared: false, seen: None })
     }
 
-    /// Renames what differs in its spelling alone; a dry run does as if.
-    pub(super) async fn respell(
+    /// Renames something whose name differs only in spelling; a dry run pretends to.
+    pub(super) async fn rename_node(
         &self,
         from: RemotePath,
         thing: Node,
-        old: There,
+        old: RemoteEntry,
         to: Result<RemotePath, Error>,
     ) -> Outcome {
         let now = match to {
             Ok(_) if self.options.dry_run => Ok(Some(old.clone())),
-            Ok(to) => self.give_name(&from, &to).await,
+            Ok(to) => self.rename_by_spelling(&from, &to).await,
             Err(error) => Err(error),
         };
         Outcome::Renamed(from, thing, old, now)
@@ -82,7 +82,7 @@ impl Upload<'_> {
     /// Gives what is on the server another name that resembles its own, and never the place of something else; what is there
     /// then. Some servers that fold case say that the new name is taken, by the thing itself: there it goes by way of a
     /// name of ours. One that is told to overwrite would delete it first.
-    async fn give_name(&self, from: &RemotePath, to: &RemotePath) -> Result<Option<There>, Error> {
+    async fn rename_by_spelling(&self, from: &RemotePath, to: &RemotePath) -> Result<Option<RemoteEntry>, Error> {
         let none = If::default();
         if let Err(error) = self.dav.rename(from, to, false, &none).await {
             if !error.is(412) && !error.is(403) && !error.is(409) {
@@ -96,12 +96,17 @@ impl Upload<'_> {
                 return Err(error);
             }
         }
-        Ok(self.dav.stat(to, self.wanted).await?.map(|entry| There::from(&entry)))
+        Ok(self.dav.stat(to, self.wanted).await?.map(|entry| RemoteEntry::from(&entry)))
     }
 
-    /// Deletes what is here no more, unless it and its twin are one on the server.
-    pub(super) async fn delete_twin(&self, path: RemotePath, precondition: Precondition, twin: Vec<u8>) -> Outcome {
-        match self.has_both(&path, &twin).await {
+    /// Deletes something that no longer exists locally, unless it and `twin` are the same file on the server.
+    pub(super) async fn delete_if_distinct(
+        &self,
+        path: RemotePath,
+        precondition: Precondition,
+        twin: Vec<u8>,
+    ) -> Outcome {
+        match self.lists_both(&path, &twin).await {
             Ok(true) => self.delete(path, precondition, false).await,
             Ok(false) => Outcome::Spared,
             Err(error) => Outcome::Deleted(path, precondition, Err(error)),
@@ -110,7 +115,7 @@ impl Upload<'_> {
 
     /// Whether the server has something that is here no more, and its twin beside it. Where names are folded, there is only
     /// one of the two, with what was uploaded under the other name. A dry run has uploaded nothing.
-    async fn has_both(&self, path: &RemotePath, twin: &[u8]) -> Result<bool, Error> {
+    async fn lists_both(&self, path: &RemotePath, twin: &[u8]) -> Result<bool, Error> {
         let (parent, name) = place(path)?;
         if self.options.dry_run {
             return Ok(true);
@@ -119,21 +124,26 @@ impl Upload<'_> {
         Ok(listing.contains_key(twin) && listing.contains_key(name))
     }
 
-    /// Gives what is ours the name of what is of the other kind.
-    async fn move_over(&self, ours: &RemotePath, path: &RemotePath, precondition: &Precondition) -> Result<(), Error> {
+    /// Moves our new file or folder over one of the other kind.
+    async fn replace_by_move(
+        &self,
+        ours: &RemotePath,
+        path: &RemotePath,
+        precondition: &Precondition,
+    ) -> Result<(), Error> {
         let (old, new) = (path.clone().as_folder(!ours.is_folder()), path.clone().as_folder(ours.is_folder()));
         if self.options.backup.is_some() {
-            self.put_away(old).await?;
+            self.move_to_backup(old).await?;
             return self.dav.rename(ours, &new, false, &If::default()).await.map(drop);
         }
         let (_, claims) = renaming(&old, precondition, &If::default());
-        // By the name alone: a folder's URL may stand for nothing where there is a file.
+        // Without a trailing slash: a folder's URL may not exist where there is a file.
         let error = match self.dav.rename(ours, &path.clone().as_folder(false), true, &claims).await {
             Err(error) if error.refusal().is_some() => error,
             moved => return moved.map(drop),
         };
         let unknown = match precondition {
-            // A server that does not know states says so of each.
+            // A server without ETags in `If` answers 412 to every tag.
             Precondition::Unchanged(tag) if error.is(412) => self.dav.is_still(&old, tag).await,
             _ => !error.is(412),
         };
@@ -147,7 +157,7 @@ impl Upload<'_> {
         self.dav.rename(ours, &new, false, &If::default()).await.map(drop)
     }
 
-    async fn settle(&self, ours: &RemotePath, replaced: Result<(), Error>) -> Result<(), Error> {
+    async fn finish_replacement(&self, ours: &RemotePath, replaced: Result<(), Error>) -> Result<(), Error> {
         match &replaced {
             Ok(()) => drop(self.temporary().remove(ours)),
             Err(_) => self.discard(ours, None, false).await,

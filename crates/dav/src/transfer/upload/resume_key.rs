@@ -1,12 +1,11 @@
-//! What an upload that can be gone on from is known by.
+//! The key by which a later run recognises an upload that it can resume.
 //!
-//! Each run of the same upload must find what the last one has left, and no run may take up what belongs to another
-//! version of the file. So the name is made of where the file goes and of what the file here is: its length, its time,
-//! and the time of its last change of any kind (`st_ctime`), which nobody can set back.
+//! Each run of the same upload must find what the previous one left, and no run may continue another version of the file. So
+//! the temporary name is derived from the target and from the local file: its length, its time, and the time of its last
+//! change of any kind (`st_ctime`), which nobody can set back.
 //!
-//! Two runs must not write under one name at once: whoever renames first would take the name from under the other. The
-//! mark is held as the name of a socket that belongs to no file system (unix(7), abstract): it ends with its process,
-//! whatever ends that, and it bars nobody from the file itself, as a lock on that would.
+//! Two runs must not write under one name at the same time. So the key is held as the name of an abstract socket (unix(7)),
+//! which ends with its process, however that ends, and does not lock the file itself.
 
 use std::{
     fs,
@@ -23,7 +22,7 @@ use std::{
 
 use crate::{Error, RemotePath};
 
-/// The mark of an upload, which nobody else on this machine holds.
+/// The key of a resumable upload, held by this process alone.
 #[derive(Debug)]
 pub(super) struct ResumeKey {
     pub(super) mark: u64,
@@ -31,7 +30,7 @@ pub(super) struct ResumeKey {
 }
 
 impl ResumeKey {
-    /// The mark of uploading the file here to `path` in parts of this size; none if another run has it.
+    /// The key for uploading a local file to `path` in parts of this size; none if another process holds it.
     pub(super) fn claim(local: &Path, path: &RemotePath, origin: &str, size: u64) -> Result<Option<Self>, Error> {
         let kind = fs::metadata(local).map_err(|error| Error::local("read", local, error))?;
         let mut mark = DefaultHasher::new();

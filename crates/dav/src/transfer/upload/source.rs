@@ -1,4 +1,4 @@
-//! A file as it is sent, and whether it stayed the same meanwhile.
+//! The content of a file to upload, and the check that it did not change during the upload.
 
 use std::{
     fs,
@@ -20,10 +20,10 @@ use crate::{
     },
 };
 
-/// A file up to this size is read at once, and travels in the same segments as its request's head.
+/// A file up to this size is read at once, and sent in the same segments as the head of its request.
 const AT_ONCE: u64 = 128 * 1024;
 
-/// A file on its way.
+/// A file that is being uploaded.
 pub(super) struct Source {
     pub(super) origin: SourceFile,
     pub(super) body: Body,
@@ -32,7 +32,7 @@ pub(super) struct Source {
     pub(super) is_read_later: bool,
 }
 
-/// What a file looked like when it was opened, by which a change is known.
+/// Length and time of a file when it was opened, to detect changes.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Seen {
     length: u64,
@@ -50,7 +50,7 @@ impl Source {
             let modified = file.metadata()?.modified().ok();
             let mut bytes = Vec::with_capacity(if length <= AT_ONCE { length as usize + 1 } else { 0 });
             if length <= AT_ONCE {
-                // No more than may be in memory many times over, whatever it has become.
+                // Limited, since many files are in memory at once, and this one may have grown.
                 file.by_ref().take(AT_ONCE + 1).read_to_end(&mut bytes)?;
                 if bytes.len() as u64 > AT_ONCE {
                     return Err(io::Error::other("it has grown since it was listed; upload it again"));
@@ -93,7 +93,7 @@ impl Upload<'_> {
     pub(super) async fn open(&self, origin: &SourceFile, length: u64) -> Result<Source, Error> {
         match origin {
             SourceFile::Local(local) => {
-                let _turn = self.readers.acquire().await;
+                let _turn = self.slots.readers.acquire().await;
                 Source::open(local, length, self.watch).await
             }
             SourceFile::Remote(remote) => Source::fetch(self, remote, length).await,
@@ -116,7 +116,7 @@ impl Upload<'_> {
 }
 
 impl Seen {
-    /// A file's present state, if it still has the length that was listed.
+    /// The present state of a file, if it still has the listed length.
     pub(super) fn look(local: &Path, length: u64) -> Result<Self, Error> {
         let kind = fs::metadata(local).map_err(|error| Error::local("read", local, error))?;
         let seen = Self { length, modified: kind.modified().ok() };
@@ -131,8 +131,8 @@ impl Seen {
         }
     }
 
-    /// Whether the file is what it was: else what was sent may be half of one version and half of another. What was
-    /// read at once is of one version, whatever came later.
+    /// Fails if the file has changed: then half of one version and half of another may have been sent. A small file was
+    /// read at once.
     pub(super) fn still(self, local: &Path) -> Result<(), Error> {
         if self.length <= AT_ONCE {
             return Ok(());

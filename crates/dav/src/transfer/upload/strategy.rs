@@ -1,54 +1,53 @@
-//! Which way a file goes up.
+//! How a file is uploaded: by one PUT, in parts, or in chunks.
 //!
-//! A PUT is one request on one connection, and most files are best sent by it. Two servers can do more with a large
-//! file. Apache's mod_dav_fs writes a part where `Content-Range` says, and a Nextcloud takes chunks and joins them: so
-//! what an interrupted run has left can be gone on from, and several connections, or several streams, carry one file.
+//! Most files are best sent by one PUT. For a large file, two servers can do more: Apache's mod_dav_fs writes a part where
+//! `Content-Range` says, and a Nextcloud joins chunks. Then an interrupted upload can be resumed, and several connections, or
+//! streams, carry one file.
 //!
-//! Neither is free. Parts go to a temporary name, which must be made, looked at and renamed: three round trips that a
-//! PUT does not have. So Apache's parts are used where one of these holds: the file is to be resumable; a temporary
-//! name is wanted anyway; or the file is many windows long. A connection, and over HTTP/2 a stream, carries a window
-//! per RTT whatever the link could do, and a file that is many of them long loses at most a few per cent if the link is
-//! the narrower one: 100 MiB over 200 ms took 8.8 s by one PUT and 6.6 s in parts at 400 Mbit/s, but 40 MiB at 100
-//! Mbit/s, which one connection fills, 6.3 s and 6.7 s (Apache 2.4.71, both on one busy machine). Nor does it help a
-//! file that ends before one connection's window is open: 20 MiB there took 3.7 s by one PUT and 4.4 s in parts over
-//! five connections, which filled the link 0.3 s sooner, overran the queue before it (1028 packets were sent again) and
-//! then waited for the round trips above. Streams of one connection share its window, too: so many of them are of use
-//! as it has room for, and else one. Chunks are used for whatever is larger than one, since a Nextcloud and the servers
-//! before it bound the size of a request.
+//! Neither is free. Parts go to a temporary name, which must be created, checked and renamed: three extra round trips. So
+//! parts are used on Apache if the upload should be resumable, if it is staged anyway, or if the file is many windows long. A
+//! connection, or a stream of HTTP/2, carries one window per RTT, whatever the link could do; and a file of that length loses
+//! at most a few per cent if the link is the bottleneck. 100 MiB over 200 ms took 8.8 s by one PUT and 6.6 s in parts at 400
+//! Mbit/s; 40 MiB at 100 Mbit/s, which one connection fills, took 6.3 s and 6.7 s (Apache 2.4.71, both on one busy machine). A
+//! file that ends before one connection's window is open does not gain: 20 MiB took 3.7 s by one PUT and 4.4 s in parts over
+//! five connections, which filled the link 0.3 s sooner, overran the queue of the bottleneck (1028 retransmissions) and then
+//! waited for the extra round trips. Streams of one connection share its window: only as many of them help as fit into it.
+//! Chunks are used for every file larger than one chunk, because a Nextcloud and the servers in front of it limit the size of
+//! a request.
 
 use haul_http::Windows;
 
 use crate::{Capabilities, transfer::Options};
 
-/// The size from which a file is large.
+/// Minimum size of a large file.
 pub(super) const LARGE: u64 = 8 * 1024 * 1024;
-/// How many parts of a file are under way at most. What is to be believed of an interrupted upload depends on it.
+/// Maximum number of parts in flight. Resuming an interrupted upload relies on it.
 pub(super) const LANES: usize = 8;
-/// Windows that a file must be long for its being split to make up for the round trips that it costs.
+/// Length of a file, in windows, from which splitting makes up for its extra round trips.
 const WINDOWS: u64 = 32;
-/// A TCP connection's window at its widest, where nobody has set another: Linux's `net.ipv4.tcp_wmem`.
+/// Default maximum window of a TCP connection: Linux's `net.ipv4.tcp_wmem`.
 const TCP: u64 = 4 * 1024 * 1024;
-/// A chunk, unless the server wants smaller ones. A Nextcloud takes those of 5 MB and more, and up to ten thousand.
+/// Size of a chunk, unless the server limits it. Nextcloud accepts at least 5 MB each, and up to ten thousand.
 const CHUNK: u64 = 10 * 1024 * 1024;
 const SMALLEST: u64 = 5_000_000;
 const MOST: u64 = 10_000;
 
-/// A way to upload a file.
+/// How to upload a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strategy {
     /// By one PUT, to its name.
     Whole,
     /// By one PUT to a temporary name, which is renamed.
     Renamed,
-    /// In parts to a temporary name, so many at a time.
+    /// In parts to a temporary name, `lanes` at a time.
     Ranges { lanes: usize },
-    /// In chunks of this size, so many at a time, of which the server makes the file.
+    /// In chunks of this size, `lanes` at a time, which the server joins.
     Chunks { size: u64, lanes: usize },
 }
 
 impl Strategy {
-    /// The way for a file of this length, given what is known of the server, HTTP/2's windows where it is spoken, and
-    /// whether the path is on a Nextcloud.
+    /// The strategy for a file of this length, given the server's capabilities, the windows of HTTP/2 if it is used,
+    /// and whether the path is on a Nextcloud.
     pub(super) fn of(
         length: u64,
         options: &Options,
@@ -73,12 +72,12 @@ impl Strategy {
     }
 }
 
-/// Whether a window per RTT may hold up a file of this length.
+/// Whether a window per RTT may limit a file of this length.
 pub(super) fn is_long(length: u64, windows: Option<Windows>) -> bool {
     length / windows.map_or(TCP, |windows| u64::from(windows.stream.max(1))) >= WINDOWS
 }
 
-/// How many parts at a time are of use: one connection is left for what is small, and streams share a window.
+/// How many parts in flight are useful: one connection is left for small files, and streams share a window.
 fn lanes(connections: usize, windows: Option<Windows>) -> usize {
     let most = connections.saturating_sub(1).clamp(1, LANES);
     match windows {

@@ -1,4 +1,4 @@
-//! What an upload meets: what the sources are, what is at the target, and so where everything belongs.
+//! The start of an upload: what the sources are, what exists at the target, and so the path of each file.
 
 use std::{
     collections::HashSet,
@@ -16,16 +16,16 @@ use crate::{
     transfer::{
         FEW, Options,
         filter::{Filter, Scope},
-        plan::{Listing, There},
+        plan::{Listing, RemoteEntry},
         source_file::SourceFile,
         walk::{Folder, Outline},
     },
 };
 
-/// What is at `to`: what its folder holds, or that it is a file, or nothing.
+/// What exists at the target.
 pub(super) enum Target {
     Folder(Listing),
-    File(There),
+    File(RemoteEntry),
     Nothing,
 }
 
@@ -79,12 +79,12 @@ async fn few_of(
     };
     match own {
         None => Ok(Target::Nothing),
-        Some(own) if !own.path.is_folder() => Ok(Target::File(There::from(&own))),
+        Some(own) if !own.path.is_folder() => Ok(Target::File(RemoteEntry::from(&own))),
         Some(_) => {
             let mut listing = Listing::new();
             for (name, found) in names.into_iter().zip(found) {
                 if let Some(entry) = found? {
-                    listing.insert(name, There::from(&entry));
+                    listing.insert(name, RemoteEntry::from(&entry));
                 }
             }
             Ok(Target::Folder(listing))
@@ -97,7 +97,7 @@ async fn listing(dav: &Dav, to: &RemotePath, wanted: Wanted) -> Result<Target, E
     let asked = to.clone().as_folder(true);
     let listed = dav.list(&asked, Depth::One, wanted, |entry| {
         let Ok(entry) = entry else { return };
-        let there = There::from(&entry);
+        let there = RemoteEntry::from(&entry);
         match entry.path.name() {
             _ if entry.path.same_place(to) => own = Some(there),
             Some(name) => drop(listing.insert(name.to_owned(), there)),
@@ -110,9 +110,9 @@ async fn listing(dav: &Dav, to: &RemotePath, wanted: Wanted) -> Result<Target, E
             _ => Target::Folder(listing),
         }),
         Err(error) if error.is(404) => Ok(Target::Nothing),
-        // Some servers will not list a file by a folder's name.
+        // Some servers refuse to list a file under a folder's URL.
         Err(error) => match dav.stat(&to.clone().as_folder(false), wanted).await {
-            Ok(Some(entry)) if !entry.path.is_folder() => Ok(Target::File(There::from(&entry))),
+            Ok(Some(entry)) if !entry.path.is_folder() => Ok(Target::File(RemoteEntry::from(&entry))),
             _ => Err(error),
         },
     }
@@ -142,7 +142,7 @@ pub(super) async fn begun(
     }
 }
 
-/// What each source is. Those that the user has named are looked at through links.
+/// Reads the metadata of each source, through symbolic links.
 pub(super) async fn looked(sources: Vec<PathBuf>, recursive: bool) -> Result<Vec<(PathBuf, fs::Metadata)>, Error> {
     let looked = blocking(move || {
         let look = |path: PathBuf| match fs::metadata(&path) {
@@ -160,7 +160,7 @@ pub(super) async fn looked(sources: Vec<PathBuf>, recursive: bool) -> Result<Vec
     Ok(looked)
 }
 
-/// Those of the sources that the filter lets in. Folders that the user has named are gone into in any case.
+/// The sources that the filter includes. Folders that the user named are always entered.
 pub(super) fn chosen(
     sources: Vec<(PathBuf, fs::Metadata)>,
     filter: &Filter,
@@ -231,7 +231,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + S
     done.unwrap_or_else(|error| Err(Error::local("read", "the sources", io::Error::other(error))))
 }
 
-/// Where everything belongs, and what is known of the folders it belongs in.
+/// The outline of an upload, and the known contents of its top folders.
 pub(super) type Placed = (Outline, Vec<(usize, Option<Listing>)>);
 
 pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, options: &Options) -> Result<Placed, Error> {
@@ -243,7 +243,7 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
     };
     let mut sources = sources.into_iter();
     match (target, sources.as_slice()) {
-        // The folder's contents, or the folder by another name.
+        // The contents of the folder, or the folder under another name.
         (target @ (Target::Folder(_) | Target::Nothing), [lone])
             if lone.is_folder() && (options.contents || matches!(target, Target::Nothing)) =>
         {
@@ -295,9 +295,9 @@ pub(super) fn placed(target: Target, sources: Vec<Found>, to: &RemotePath, optio
     }
 }
 
-/// What a source is called on the other side.
+/// The name of a source on the server.
 pub(super) fn name_of(local: &Path) -> Result<Vec<u8>, Error> {
-    // `.` and `..` have names, too.
+    // `.` and `..` are resolved.
     let resolved = if local.file_name().is_some() { Ok(local.to_owned()) } else { fs::canonicalize(local) };
     let resolved = resolved.map_err(|error| Error::local("read", local, error))?;
     let name = resolved.file_name().map(|name| name.as_encoded_bytes().to_owned());
