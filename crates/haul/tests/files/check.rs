@@ -68,7 +68,7 @@ fn files_and_trees_go_from_server_to_server() {
     printed(&ended);
     assert!(text(&ended.stderr).contains("0 files (0 B) copied"), "{}", text(&ended.stderr));
     let ended = place.haul(&["cp", &place.at("tree"), &other.at("")]);
-    assert!(ended.status.code() == Some(1) && text(&ended.stderr).contains("add -r"), "{}", text(&ended.stderr));
+    assert!(ended.status.code() == Some(1) && text(&ended.stderr).contains("add `-r`"), "{}", text(&ended.stderr));
     let ended = place.haul(&["cp", &place.at("tree/a"), &other.at(""), "--header", "X-Key: hunter2"]);
     assert!(ended.status.code() == Some(2) && !text(&ended.stderr).contains("hunter2"));
 }

@@ -182,7 +182,7 @@ fn what_is_in_the_way_is_named_once_and_stays() {
     write(&place.path("here"), &[("there/b", "mine"), ("there/a/1", "mine")]);
     let told = text(&place.haul(&["sync", &place.at("there"), "here/there"]).stderr);
     assert!(
-        told.contains("here/there/b: there is a file") && told.contains("here/there/a: there is a folder"),
+        told.contains("here/there/b: a file of this name") && told.contains("here/there/a: a folder of this name"),
         "{told}"
     );
     assert_eq!(fs::read_to_string(place.path("here/there/a/1")).unwrap(), "mine");
