@@ -264,7 +264,7 @@ impl Plan {
                 self.folder_known(folder, &Listing::new());
             }
             Outcome::Listed(folder, Err(error)) | Outcome::Replaced(folder, Err(error)) => {
-                self.fail_folder(folder, &error)
+                self.fail_folder(folder, &error);
             }
             Outcome::Uploaded(file, result) => self.uploaded(file, result),
             Outcome::Checked(files, result) => self.checked(files, result),

@@ -27,7 +27,7 @@ impl Download<'_> {
         let before = known.token.clone();
         match known.reach() {
             Some(reach) if before != token && self.apply_changes(&mut known, reach).await.is_none() => {
-                known.begin_anew()
+                known.begin_anew();
             }
             Some(_) => {}
             None => {

@@ -112,7 +112,7 @@ impl Plan {
             match there {
                 // A server without lengths has shown at least that it exists.
                 Some(there) if there.length.is_none_or(|length| length == sent.bytes) => {
-                    self.arrived_whole(file, there)
+                    self.arrived_whole(file, there);
                 }
                 None if self.looks_for_unlisted(file) => {}
                 None if self.tries[file] < 2 => self.upload_again(file, Before::Nothing),
