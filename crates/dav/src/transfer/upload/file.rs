@@ -54,10 +54,10 @@ impl Upload<'_> {
         let _turn = self.held_locks.turn(exists).await;
         let claims = self.held_locks.acquire(path, exists).await?;
         // A lock on a new name has created an empty file.
-        let lock_creates = !exists && claims != If::default();
+        let lock_created = !exists && claims != If::default();
         let precondition = match before {
             Before::File(precondition) => precondition,
-            _ if lock_creates => Precondition::None,
+            _ if lock_created => Precondition::None,
             _ => Precondition::Absent,
         };
         let sent = self.send(origin, path, length, modified, &precondition, &claims, (seen, mode)).await;
