@@ -193,7 +193,7 @@ fn a_killed_worker_is_told() {
         let victim = race.family()[generation];
         kill(Pid::from_raw(victim), Signal::SIGKILL).unwrap();
         let ended = race.end();
-        assert!(ended.failure().contains("ended by SIGKILL"), "{:?}", ended.said);
+        assert!(ended.failure().contains("killed by SIGKILL"), "{:?}", ended.said);
         race.assert_clear(&room);
     }
 }
