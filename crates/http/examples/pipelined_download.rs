@@ -1,7 +1,7 @@
 //! Downloads twenty files over one connection, with all requests in flight at once (HTTP/1.1 pipelining).
 //!
-//! HTTP/1.1 responses carry no identification, so the client must know something that tells them apart: here their entity
-//! tags, as a directory listing would have returned them. Without that, it would send one request at a time.
+//! HTTP/1.1 responses carry no identification, so the client must know something that tells them apart: here their
+//! entity tags, as a directory listing would have returned them. Without that, it would send one request at a time.
 //!
 //! `cargo run -p haul-http --example pipelined_download` starts a server on loopback and downloads from it.
 

@@ -1,8 +1,8 @@
 //! Alt-Svc (RFC 7838): where an origin offers HTTP/3, and whether the path lets it through.
 //!
 //! A server announces HTTP/3 over TCP, with a lifetime. Whether UDP reaches it is unknown: some networks drop UDP, some
-//! slow it down. So QUIC races against TCP, and after a failure it is not tried again for a pause that doubles each time,
-//! from five minutes up to a day. One success resets it.
+//! slow it down. So QUIC races against TCP, and after a failure it is not tried again for a pause that doubles each
+//! time, from five minutes up to a day. One success resets it.
 //!
 //! The alternative must present a certificate for the origin's own name, as every connection to it must. So a forged
 //! Alt-Svc can misdirect the connection, but not impersonate the origin (§2.1).

@@ -1,17 +1,17 @@
-//! Who asks, and how that is proved.
+//! Authentication: credentials and where they come from, and the schemes `Basic`, `Digest` and `Bearer`.
 //!
-//! A password is given for one origin and is sent to no other. It is held in a [`Secret`], which cannot be
-//! printed, and leaves it for a header that is marked sensitive. Where it comes from (`netrc`, the environment,
-//! a file, the URL, the kernel's keyring) is read here; asking a person is the program's matter.
+//! A password belongs to one origin and is sent to no other. It is kept in a [`Secret`], which cannot be printed, and
+//! leaves it only for a header that is marked as sensitive. This module reads credentials from `netrc`, the
+//! environment, a file, the URL and the kernel's keyring; prompting is up to the program.
 //!
-//! [`Authenticator`] decides what a request carries. On a long link a `401` costs a round trip, and for an upload
-//! perhaps the whole body twice; so a password goes out unasked wherever `Basic` (RFC 7617) may be spoken at all:
-//! through TLS and on loopback. In the clear it waits to be asked, answers `Digest` (RFC 7616) and refuses
-//! `Basic` and `Bearer` (RFC 6750), unless the user allows it. A server's `Digest` nonce is used again until the
-//! server wants another, which it may announce ahead (`nextnonce`).
+//! [`Authenticator`] decides what a request carries. On a long link a `401` costs a round trip, and an upload perhaps
+//! its whole body twice; so a password is sent preemptively wherever `Basic` (RFC 7617) is acceptable: over TLS and on
+//! loopback. Without TLS it waits for a challenge, answers `Digest` (RFC 7616), and refuses `Basic` and `Bearer` (RFC
+//! 6750) unless the user allows them. A server's `Digest` nonce is reused until the server wants another, which it may
+//! announce (`nextnonce`).
 //!
-//! Not done: `qop=auth-int`, which would hash every body before it is sent; the server's proof of itself
-//! (`rspauth`), which TLS gives; normalising of passwords (RFC 8265), which are sent as they were typed, in UTF-8.
+//! Not supported: `qop=auth-int`, which would hash every body before it is sent; `rspauth`, since TLS authenticates the
+//! server; normalisation of passwords (RFC 8265), which are sent as typed, in UTF-8.
 
 mod authenticator;
 mod challenge;

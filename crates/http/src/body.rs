@@ -1,7 +1,7 @@
 //! Request and response bodies.
 //!
-//! When a pipeline breaks, the requests without a response are sent again. So a request body is not a stream but a way to
-//! open one, as often as needed. A body that can be opened only once may be sent, but its request cannot be retried.
+//! When a pipeline breaks, the requests without a response are sent again. So a request body is not a stream but a way
+//! to open one, as often as needed. A body that can be opened only once may be sent, but its request cannot be retried.
 
 use std::{
     fmt, io,

@@ -1,10 +1,10 @@
 //! A bandwidth limit for all request and response bodies of a client together.
 //!
-//! Each direction has a token bucket without a clock: it gets the time, and returns how long the next bytes have to wait.
-//! A rate may change at any time, for example by a timetable.
+//! Each direction has a token bucket without a clock: it gets the time, and returns how long the next bytes have to
+//! wait. A rate may change at any time, for example by a timetable.
 //!
-//! The limit delays the reading of a body, ours or the server's. A server stops sending when its windows are full, so no
-//! more than those is in memory.
+//! The limit delays the reading of a body, ours or the server's. A server stops sending when its windows are full, so
+//! no more than those is in memory.
 
 use std::{
     fmt, io,

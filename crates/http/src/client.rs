@@ -1,4 +1,4 @@
-//! The client: what callers hold.
+//! The client.
 
 mod shared;
 
@@ -28,42 +28,42 @@ use crate::{
     method::is_safe,
 };
 
-/// What a request is answered with; its body is an error if a digest does not fit.
+/// A response; its body fails if a digest does not match.
 pub type Answer = Response<Checked<Incoming>>;
 
-/// Who asks, in each request.
+/// The `User-Agent`.
 const AGENT: HeaderValue = HeaderValue::from_static(concat!("longhaul/", env!("CARGO_PKG_VERSION")));
 
-/// How a client behaves.
+/// Settings of a client.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// How connections are made.
+    /// How to make connections.
     pub connect: ConnectSettings,
-    /// Which protocol is spoken.
+    /// The versions of HTTP to use.
     pub versions: Versions,
-    /// How boldly requests are pipelined over HTTP/1.1.
+    /// When to pipeline requests over HTTP/1.1.
     pub pipelining: Pipelining,
-    /// Connections to one origin at a time.
+    /// Maximum number of connections to an origin.
     pub connections: usize,
-    /// Which idle connection is taken.
+    /// Which idle connection to use.
     pub choice: IdleChoice,
-    /// The bounds on all waits.
+    /// Timeouts.
     pub timeouts: Timeouts,
-    /// How much HTTP/2 servers may send unasked.
+    /// Flow control over HTTP/2.
     pub http2: Http2Settings,
-    /// Whether requests with safe methods may go before TLS's or QUIC's handshake is done, where a session allows it
-    /// (RFC 8470). Whoever records them can have the server see them again.
+    /// Whether safe requests may leave before the TLS or QUIC handshake is done, where a session allows it (RFC 8470).
+    /// Anybody who records them can replay them.
     pub early_data: bool,
-    /// Whether cookies are kept, for as long as the client lives.
+    /// Whether to keep cookies, in memory.
     pub cookies: bool,
-    /// Headers that the user wants in requests to this origin, and to no other, wherever redirects lead.
+    /// Extra headers for requests to this origin, and to no other, wherever redirects lead.
     pub headers: Option<(Origin, HeaderMap)>,
-    /// A bound on the bandwidth of bodies.
+    /// A bandwidth limit for bodies.
     pub budget: Option<Arc<Budget>>,
 }
 
 impl Default for Settings {
-    /// Six connections, as browsers have for HTTP/1.1.
+    /// Six connections, as in browsers over HTTP/1.1.
     fn default() -> Self {
         Self {
             connect: ConnectSettings::default(),
@@ -82,7 +82,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Adds the user's headers, where they belong, and who we are. What the request has itself stays.
+    /// Adds the user's headers for this origin, and the `User-Agent`. The request's own headers win.
     fn adorn(&self, origin: &Origin, headers: &mut HeaderMap) {
         for (name, value) in self.headers.iter().filter(|(whose, _)| whose == origin).flat_map(|(_, headers)| headers) {
             headers.entry(name).or_insert_with(|| value.clone());
@@ -91,36 +91,35 @@ impl Settings {
     }
 }
 
-/// Which version of HTTP is spoken.
+/// The versions of HTTP to use.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Versions {
-    /// HTTP/1.1, which pipelines over several congestion windows; HTTP/2 with servers that are known to pipeline
-    /// badly, if they have it.
+    /// HTTP/1.1, which pipelines over several congestion windows; HTTP/2 with servers that are known to pipeline badly,
+    /// if they support it.
     #[default]
     Auto,
-    /// As `Auto`, but HTTP/3 with servers that are known to have it: for few and small exchanges, which take little
-    /// longer than the handshake that it spares. What moves much wants the several windows of HTTP/1.1.
+    /// As `Auto`, but HTTP/3 with servers that are known to support it: for few and small exchanges, where the saved
+    /// handshake counts. Large ones are faster over the several windows of HTTP/1.1.
     Brief,
     /// HTTP/1.1.
     Http1,
     /// HTTP/2, in the clear by prior knowledge (RFC 9113 §3.3).
     Http2,
-    /// HTTP/3, whether or not the server said that it has it; HTTP/2 or HTTP/1.1 where UDP does not get through, and
-    /// through a proxy.
+    /// HTTP/3, whether or not the server announces it; HTTP/2 or HTTP/1.1 where UDP does not get through, and through a
+    /// proxy.
     Http3,
 }
 
 impl Versions {
-    /// Whether one connection is expected to carry all requests: HTTP/2 and HTTP/3 need no second.
+    /// Whether one connection is expected to carry all requests, as over HTTP/2 and HTTP/3.
     pub(crate) fn share(self) -> bool {
         matches!(self, Self::Http2 | Self::Http3)
     }
 }
 
-/// An HTTP client for one user. Clones share its connections, sessions and knowledge; two clients share nothing.
+/// An HTTP client for one user. Clones share connections, sessions and histories; two clients share nothing.
 ///
-/// It needs a tokio runtime. When the last clone is gone, its connections end as soon as what they have begun is
-/// done.
+/// It needs a tokio runtime. When the last clone is dropped, its connections end after the requests in flight.
 #[derive(Clone)]
 pub struct Client {
     inner: Arc<Inner>,
@@ -131,7 +130,7 @@ struct Inner {
     origins: Mutex<HashMap<Origin, mpsc::UnboundedSender<Demand>>>,
 }
 
-/// What a client's parts share.
+/// The state that a client's clones and dispatchers share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) dialer: Arc<dyn Dial>,
@@ -146,14 +145,14 @@ pub(crate) struct Shared {
 }
 
 impl Client {
-    /// A client that can prove who asks; an error if a file that the settings name cannot be used.
+    /// A client with credentials; an error if a file in the settings cannot be used.
     pub fn new(settings: Settings, authenticator: Authenticator) -> Result<Self, SettingsError> {
         let connector = Arc::new(Connector::new(settings.connect.clone())?);
         Ok(Self::over(connector, settings, authenticator))
     }
 
-    /// A client whose connections are made by a connector that others of the same user have too: what is remembered of
-    /// ways and of servers' TLS sessions is then theirs together. `settings.connect` is not used.
+    /// A client that shares a connector with others of the same user, and so their TLS sessions and path histories.
+    /// `settings.connect` is not used.
     pub fn over(connector: Arc<Connector>, settings: Settings, authenticator: Authenticator) -> Self {
         let paths = connector.paths().clone();
         Self::with(settings, authenticator, connector, paths)
@@ -183,8 +182,8 @@ impl Client {
     /// Sends a request, with its options in its extensions ([`crate::Options`]), and waits for the response header.
     /// Dropping the future cancels the request.
     ///
-    /// It adds the origin's credentials and cookies, answers a `401` and follows a redirect where that is safe and the body
-    /// can be sent again, and checks the digests in the response as its body is read.
+    /// It adds the origin's credentials and cookies, answers a `401` and follows a redirect where that is safe and the
+    /// body can be sent again, and checks the digests in the response as its body is read.
     pub async fn send(&self, request: Request<Body>) -> Result<Answer, Error> {
         let (mut parts, mut body) = request.into_parts();
         let first = parts.method.clone();
@@ -212,9 +211,9 @@ impl Client {
         unreachable!("redirects end")
     }
 
-    /// Sends a request with credentials and cookies, and again after each `401` that can be answered. Returns the response,
-    /// and the body for another sending if there is one. `lost` counts the sendings that may have taken effect without a
-    /// response.
+    /// Sends a request with credentials and cookies, and again after each `401` that can be answered. Returns the
+    /// response, and the body for another sending if there is one. `lost` counts the sendings that may have taken
+    /// effect without a response.
     async fn authenticated(
         &self,
         origin: &Origin,
@@ -272,14 +271,14 @@ impl Client {
         }
     }
 
-    /// Sends a request as it is and waits for its answer's head, whatever that says: no credentials, no cookies, no
-    /// redirects, and digests are not checked.
+    /// Sends a request as it is and waits for the response header: without credentials, cookies, redirects and checks
+    /// of digests.
     pub async fn exchange(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let origin = Origin::of(request.uri())?;
         self.once(&origin, request).await
     }
 
-    /// Sends a request as it is; once more, behind a handshake, if the server found it too early (RFC 8470 §5.2).
+    /// Sends a request as it is; after a 425 (Too Early) once more, after the handshake (RFC 8470 §5.2).
     async fn once(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let again = request.body().again().filter(|_| is_safe(request.method())).map(|body| {
             let mut again = Request::new(body);
@@ -308,7 +307,7 @@ impl Client {
         Ok(answer)
     }
 
-    /// The same, and right behind it what its caller has given it as a follower.
+    /// Sends a request with its follow-up right behind it.
     async fn followed(
         &self,
         origin: &Origin,
@@ -330,28 +329,27 @@ impl Client {
         Ok(answer)
     }
 
-    /// Opens connections before they are needed, up to `count`.
+    /// Opens connections in advance, up to `count`.
     pub fn warm(&self, origin: &Origin, count: usize) {
         let count = if self.inner.shared.settings.versions.share() { count.min(1) } else { count };
         self.demand(origin, Demand::Warm(count));
     }
 
-    /// Waits until every request so far to an origin is settled, those included that nobody waits for any more: what
-    /// has left whole and changes something is in the server's hands, and may take effect until it is answered. The
-    /// wait ends with the requests' own bounds; whoever has less time bounds it.
+    /// Waits until every request so far to an origin is settled, including cancelled ones: an unsafe request that was
+    /// sent whole may take effect until its response comes. The requests' own timeouts limit the wait.
     pub async fn settled(&self, origin: &Origin) {
         let (settled, wait) = oneshot::channel();
         self.demand(origin, Demand::Settle(settled));
         let _ = wait.await;
     }
 
-    /// How the last connection to an origin came about.
+    /// How the latest connection to an origin was made.
     pub fn facts(&self, origin: &Origin) -> Option<Facts> {
         lock(&self.inner.shared.facts).get(origin).cloned()
     }
 
-    /// Waits for the first connection to an origin, and tells how it came about. There is none before somebody asks
-    /// something or [warms](Self::warm) it, and none ever if that fails: whoever waits also waits for something else.
+    /// Waits for the first connection to an origin, and returns how it was made. Without a request, a
+    /// [warm](Self::warm) or a successful connection this waits forever; so also wait for something else.
     pub async fn met(&self, origin: &Origin) -> Facts {
         loop {
             let noted = self.inner.shared.noted.notified();
@@ -364,23 +362,22 @@ impl Client {
         }
     }
 
-    /// How much an origin's HTTP/2 lets us send unasked: on a long link, a stream carries its window per RTT and no
-    /// more.
+    /// The HTTP/2 windows of an origin. On a long link, a stream carries at most its window per RTT.
     pub fn windows(&self, origin: &Origin) -> Option<Windows> {
         lock(&self.inner.shared.windows).get(origin).copied()
     }
 
-    /// What is known of the ways to servers, and what became of data in SYNs. It is there to be kept for other runs.
+    /// The histories of TCP Fast Open on the paths to servers, to be kept for other runs.
     pub fn paths(&self) -> &Paths {
         &self.inner.shared.paths
     }
 
-    /// Whether bodies are held up, so that a pause says nothing of the link.
+    /// Whether the bandwidth is limited, so that a pause says nothing about the link.
     pub fn is_limited(&self) -> bool {
         self.inner.shared.settings.budget.is_some()
     }
 
-    /// What is known of an origin's pipelining.
+    /// The history of pipelining with an origin.
     pub fn pipelining_history(&self, origin: &Origin) -> PipeliningHistory {
         lock(&self.inner.shared.pipelining_history).get(origin).copied().unwrap_or_default()
     }
@@ -390,20 +387,19 @@ impl Client {
         lock(&self.inner.shared.alt_svc).get(origin).cloned().unwrap_or_default()
     }
 
-    /// Tells what is known of an origin's HTTP/3 from earlier.
+    /// Restores what was known of an origin's HTTP/3 in an earlier run.
     pub fn remember_alt_svc(&self, origin: Origin, known: AltSvc) {
         lock(&self.inner.shared.alt_svc).insert(origin, known);
     }
 
-    /// Whether a request to an origin may stand behind others on a connection: HTTP/1.1 is spoken, and the server is
-    /// not known to be bad at it.
+    /// Whether requests to an origin may be pipelined: it speaks HTTP/1.1, and pipelining is not banned there.
     pub fn pipelines(&self, origin: &Origin) -> bool {
         let shared = &self.inner.shared;
         let depth = self.pipelining_history(origin).allowed(shared.settings.pipelining, dispatch::now().seconds).0;
         shared.offer(origin) == Offer::Http1 && depth > 1
     }
 
-    /// Tells what is known from earlier. It counts for origins that were not asked yet.
+    /// Restores the history of an earlier run, for an origin without requests so far.
     pub fn remember_pipelining(&self, origin: Origin, known: PipeliningHistory) {
         lock(&self.inner.shared.pipelining_history).insert(origin, known);
     }
@@ -420,7 +416,7 @@ impl Client {
     }
 }
 
-/// A request as its origin's driver takes it, and where its answer comes.
+/// A request for the dispatcher, and the channel of its response.
 fn asking(request: Request<Body>) -> (PendingRequest, oneshot::Receiver<Result<Response<Incoming>, Error>>) {
     let (reply, answer) = oneshot::channel();
     (PendingRequest { request: Box::new(request), reply, follower: None }, answer)
@@ -431,14 +427,14 @@ fn target(url: &Uri) -> String {
     url.path_and_query().map_or("/", |target| target.as_str()).to_owned()
 }
 
-/// What follows an answer.
+/// The redirect in a response, if any.
 fn redirect(parts: &Parts, answer: &Response<Incoming>, followed: u32) -> Result<Option<Redirect>, Error> {
     let location = answer.headers().get(LOCATION).map(HeaderValue::as_bytes);
     let next = crate::redirect(&parts.method, &parts.uri, answer.status(), location, followed);
     next.transpose().map_err(|stop| Error::Redirect(stop.into()))
 }
 
-/// The answer, with its digests watched over.
+/// The response with a check of its digests.
 fn checked(parts: &Parts, answer: Response<Incoming>) -> Answer {
     Checked::response(RequestLine::new(&parts.method, &parts.uri), answer)
 }
@@ -448,7 +444,7 @@ impl Service<Request<Body>> for Client {
     type Error = Error;
     type Future = BoxFuture<'static, Result<Answer, Error>>;
 
-    /// Always ready: requests wait in the queue of their origin, bound late.
+    /// Always ready: requests wait in the queue of their origin.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Error>> {
         Poll::Ready(Ok(()))
     }
@@ -459,11 +455,11 @@ impl Service<Request<Body>> for Client {
     }
 }
 
-/// What a request proves who asks by: it goes with the request, and is renewed with each further sending.
+/// The authentication of a request; it goes with the request, and is renewed for each retry.
 #[derive(Debug, Clone)]
 struct Proof(Arc<Mutex<Attempt>>);
 
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    // What is kept under these locks is whole at every moment.
+    // The data under these locks is consistent at every moment.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

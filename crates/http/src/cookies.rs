@@ -1,9 +1,9 @@
-//! Cookies, for a client that was asked to keep them.
+//! Cookies, for clients that enable them.
 //!
-//! Some servers check a password slowly on purpose, once per session: with their cookie, only the first request
-//! pays. Paths, `Secure` and expiry are the `cookie_store` crate's (RFC 6265 §5.3, §5.4). Each origin has a jar of
-//! its own, so a cookie never reaches another host, scheme or port, whatever its `Domain` says. Nothing is written
-//! to disk, and `SameSite` means nothing to a program without pages.
+//! Some servers check a password slowly on purpose, once per session: with their cookie, only the first request is
+//! slow. The `cookie_store` crate handles paths, `Secure` and expiry (RFC 6265 §5.3, §5.4). Each origin has its own
+//! jar, so a cookie never reaches another host, scheme or port, whatever its `Domain`. Cookies are not written to disk,
+//! and `SameSite` does not apply to a program without web pages.
 
 use std::{collections::HashMap, fmt};
 
@@ -13,12 +13,12 @@ use url::Url;
 
 use crate::Origin;
 
-/// A jar for each origin.
+/// A cookie jar per origin.
 #[derive(Default)]
 pub struct Cookies(HashMap<Origin, CookieStore>);
 
 impl Cookies {
-    /// Keeps what the answer to a request for `uri` sets.
+    /// Stores the cookies in a response from `uri`.
     pub fn keep(&mut self, uri: &Uri, answer: &HeaderMap) {
         let mut set = answer.get_all(header::SET_COOKIE).iter().filter_map(|line| line.to_str().ok()).peekable();
         if set.peek().is_none() {
@@ -29,7 +29,7 @@ impl Cookies {
         self.0.entry(origin).or_default().store_response_cookies(cookies, &url);
     }
 
-    /// Adds what is due to a request for `uri`. A header that the request has already is left alone.
+    /// Adds the cookies for a request to `uri`, unless it has a `Cookie` header already.
     pub fn add(&self, uri: &Uri, headers: &mut HeaderMap) {
         if headers.contains_key(header::COOKIE) {
             return;

@@ -24,8 +24,8 @@ pub enum Error {
         /// The reason.
         cause: Cause,
     },
-    /// The outcome is unknown: there is no response, and the request is not idempotent, or is too large to be repeated while
-    /// the server may still process it.
+    /// The outcome is unknown: there is no response, and the request is not idempotent, or is too large to be repeated
+    /// while the server may still process it.
     #[error("{asked}: {cause}; outcome unknown, so it is not retried automatically: check the server before you retry")]
     Undecided {
         /// The request.

@@ -1,10 +1,10 @@
 //! Follow-ups: checking the outcome of a request in the same round trip.
 //!
-//! A client that uploads a file and then asks whether it has arrived waits two round trips. On one HTTP/1.1 connection the
-//! question can go right behind the upload: a server processes a request that is not safe before the next one (RFC 9112
-//! §9.3.2), so the second response describes the state after it. Only a connection guarantees this order. So a follow-up
-//! goes on that connection or nowhere, and once. Over HTTP/2, to a server that does not pipeline, or from a connection that
-//! broke, it comes back without a response, and the caller asks in the usual way.
+//! A client that uploads a file and then asks whether it has arrived waits two round trips. On one HTTP/1.1 connection
+//! the question can go right behind the upload: a server processes a request that is not safe before the next one (RFC
+//! 9112 §9.3.2), so the second response describes the state after it. Only a connection guarantees this order. So a
+//! follow-up goes on that connection or nowhere, and once. Over HTTP/2, to a server that does not pipeline, or from a
+//! connection that broke, it comes back without a response, and the caller asks in the usual way.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,6 +1,6 @@
-//! HTTP/1.1 with pipelining, our own on `httparse`, because the clients that exist refuse it.
+//! HTTP/1.1 with pipelining, on `httparse`, because existing clients do not pipeline.
 //!
-//! `head` and `chunks` are the syntax, `exchange` tells whose answer came, `driver` moves the bytes.
+//! `head` and `chunks` parse the syntax, `exchange` matches responses to requests, `driver` does the I/O.
 
 mod chunks;
 mod driver;

@@ -1,30 +1,29 @@
 //! HTTP/2: many exchanges at once on one connection (RFC 9113), by the crate `h2`.
 //!
-//! `h2` speaks the protocol. What is here decides what a long link needs: how much may be under way, how long to
+//! `h2` speaks the protocol. This module decides what matters on a long link: how much may be in flight, how long to
 //! wait, and what a broken stream or connection means for each request on it.
 //!
 //! # Windows
-//! A receiver's window bounds what may be under way to it, and so a stream's rate to window ÷ RTT. `h2` gives a
-//! window back when a third of it has been used and taken, so in the worst moment two thirds are under way: for a
-//! rate `r` over a round trip `t` a window must be at least 1.5 × `r` × `t`. The defaults of 4 MiB for a stream and
-//! 16 MiB for the connection carry 112 Mbit/s and 447 Mbit/s at 200 ms. A window is also what a stream holds in
-//! memory at the worst, since it is given back only for what the reader has taken: a slow reader stops its server,
-//! and no more than the connection's window waits for all readers together. The price is that four readers who
-//! leave large bodies untouched hold up all others on their connection; whoever holds many bodies open must read
-//! them all, or ask for a wider window.
+//! A receive window limits the bytes in flight, and so a stream's rate to window ÷ RTT. `h2` extends a window when a
+//! third of it has been used and released, so in the worst case two thirds are in flight: for a rate `r` over a round
+//! trip `t` a window must be at least 1.5 × `r` × `t`. The defaults of 4 MiB per stream and 16 MiB per connection carry
+//! 112 Mbit/s and 447 Mbit/s at 200 ms. A window is also the maximum that a stream holds in memory, because it is
+//! extended only for what the reader has taken: a slow reader stops its server, and all readers together hold no more
+//! than the connection's window. The price: four readers that leave large bodies unread block all others on their
+//! connection. A caller with many open bodies must read them all, or set a wider window.
 //!
-//! The server's windows bound what we send in the same way. They are told to the driver ([`Windows`]), because 64 KiB
-//! per stream, a common setting, is 2.6 Mbit/s at 200 ms: there, more streams or more connections help, and if the
+//! The server's windows limit uploads in the same way. They are reported to the dispatcher ([`Windows`]), because 64
+//! KiB per stream, a common setting, is 2.6 Mbit/s at 200 ms: more streams or more connections help then, and if the
 //! connection's window is as narrow, only connections do.
 //!
-//! # Fates
-//! Each job given to the connection is settled exactly once. Its answer goes to its reader, whole or with an error
-//! in place of its end; or the job goes back to the driver, alone if only its stream ended, with the others when the
-//! connection did. A reader that goes away resets its stream and disturbs no other.
+//! # Outcomes
+//! Each job is settled exactly once. Its response goes to its reader, complete or with an error at its end; or the job
+//! goes back to the dispatcher, alone if only its stream ended, with all others if the connection did. A reader that is
+//! dropped resets its stream and disturbs no other.
 //!
 //! # One task
-//! The exchanges are futures within the connection's task, not tasks: they share a wake-up, need no channel back,
-//! and are gone when it is.
+//! The exchanges are futures within the connection's task, not tasks of their own: they share wake-ups, need no channel
+//! back, and end with the connection.
 
 mod exchange;
 mod frame_tap;
@@ -68,22 +67,22 @@ use crate::{
     },
 };
 
-/// The most that the head of an answer may be, in bytes.
+/// The maximum size of a response header, in bytes.
 const HEADER_LIST: u32 = 64 * 1024;
-/// How much of a body waits in memory for the network to take it, per stream and in bytes.
+/// The write buffer of a stream, in bytes.
 const SEND_BUFFER: usize = 128 * 1024;
-/// How long, and for how many at most, a stream that we reset is remembered: what was under way to it still comes
-/// for a round trip and a queue's length, and would otherwise count as the server's mistake.
+/// How long, and for how many at most, a reset stream is remembered: its data still arrives for a round trip and a
+/// queue's length, and would otherwise count as a protocol error.
 const REMEMBERED: (Duration, usize) = (Duration::from_secs(30), 1024);
-/// How many streams are opened before the server has said how many it allows (RFC 9113 §6.5.2 asks for as many).
+/// The number of streams before the server has sent its limit (recommended by RFC 9113 §6.5.2).
 const STREAMS: usize = 100;
 
-/// How HTTP/2 connections are set up.
+/// Flow control windows of HTTP/2 connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Http2Settings {
-    /// The bytes that may be under way to each stream: 1.5 × rate × RTT or more, and what a slow reader holds.
+    /// The receive window of a stream in bytes: 1.5 × rate × RTT or more, and the memory that a slow reader holds.
     pub stream_window: u32,
-    /// The same for all streams of a connection together.
+    /// The receive window of a connection in bytes.
     pub connection_window: u32,
 }
 
@@ -94,12 +93,12 @@ impl Default for Http2Settings {
     }
 }
 
-/// How much an HTTP/2 server lets be sent to it.
+/// The windows of an HTTP/2 server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Windows {
     /// The window of a new stream, in bytes (SETTINGS_INITIAL_WINDOW_SIZE, RFC 9113 §6.9.2).
     pub stream: u32,
-    /// The widest that the connection's window was seen, in bytes (§6.9).
+    /// The widest window of the connection so far, in bytes (§6.9).
     pub connection: u32,
     /// The largest payload of a frame, in bytes (SETTINGS_MAX_FRAME_SIZE).
     pub frame: u32,
@@ -145,7 +144,7 @@ pub(crate) async fn run(
 
 struct Connection {
     exchanges: Exchanges,
-    /// What the driver was told last of the server's limits.
+    /// The limits last reported to the dispatcher.
     told: Option<(usize, Windows)>,
 }
 
@@ -169,14 +168,14 @@ impl Connection {
                 let _ = timeout(stall, h2).await;
                 return self.exchanges.farewell.take().unwrap_or(Cause::Retired("the connection is no longer needed"));
             }
-            // Where the driver knows that nothing is allowed, it gives the connection nothing to wait with.
+            // A server that allows no stream gets no jobs from the dispatcher.
             let held = !self.exchanges.waiting.is_empty() || sender.current_max_send_streams() == 0;
             stuck = if held && self.exchanges.running.is_empty() {
                 stuck.or(Some(tokio::time::Instant::now() + stall))
             } else {
                 None
             };
-            // What `h2` learns in its turn, the ones after it see in theirs.
+            // `h2` comes first, so that the branches after it see what it has learnt.
             tokio::select! {
                 biased;
                 end = &mut h2 => return end.map_or_else(|error| end_of_connection(&error), |()| self.closed()),
@@ -195,7 +194,7 @@ impl Connection {
         }
     }
 
-    /// Begins as many jobs as the server allows.
+    /// Starts as many jobs as the server allows.
     fn begin_waiting(&mut self, sender: &mut SendRequest<Bytes>) {
         while self.exchanges.running.len() < sender.current_max_send_streams() && self.exchanges.farewell.is_none() {
             let Some(job) = self.exchanges.waiting.pop_front() else { return };
@@ -252,7 +251,7 @@ impl Connection {
     }
 }
 
-/// Whether the connection opens no more streams: a GOAWAY came or was sent, or the numbers of streams are used up.
+/// Ready when the connection opens no more streams: after a GOAWAY, or when the stream numbers are used up.
 fn no_more(sender: &mut SendRequest<Bytes>) -> Poll<Cause> {
     match sender.poll_ready(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(Err(error)) => Poll::Ready(end_of_connection(&error)),
@@ -260,12 +259,12 @@ fn no_more(sender: &mut SendRequest<Bytes>) -> Poll<Cause> {
     }
 }
 
-/// What an error of the connection says about its end.
+/// The cause of a connection's end.
 fn end_of_connection(error: &h2::Error) -> Cause {
     match (error.get_io(), error.reason()) {
         (Some(io), _) => match io.raw_os_error() {
             Some(code) => io::Error::from_raw_os_error(code).into(),
-            // This is how `h2` calls the end of the server's bytes.
+            // `h2` reports the server's close so.
             None if matches!(io.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::UnexpectedEof) => Cause::Closed,
             None => io::Error::new(io.kind(), io.to_string()).into(),
         },

@@ -1,21 +1,20 @@
 //! HTTP/3: many exchanges at once on one QUIC connection (RFC 9114), by the crates `h3` and `quinn`.
 //!
-//! It differs from HTTP/2 where the link loses packets, and at its beginning. A lost packet holds up the streams whose
-//! bytes it carried and no others. One handshake brings transport and keys, a round trip less than TCP with TLS 1.3;
-//! and when a session is resumed, requests that may be repeated leave with its first packet (0-RTT).
+//! It differs from HTTP/2 on lossy links and in its handshake. A lost packet delays only the streams whose data it
+//! carried. One handshake sets up transport and keys, a round trip less than TCP with TLS 1.3; and if a session is
+//! resumed, requests that may be repeated leave with the first packet (0-RTT).
 //!
 //! # Before the handshake is done
-//! The driver's [`ConnectionEvent::Confirmed`] tells when the handshake is done; until then the scheduler gives this connection
-//! nothing but requests with safe methods. A server that does not take early data has done nothing with it, so its
-//! jobs go back as never sent, and `h3` begins anew on the same connection: its own streams went with the data. The
-//! server's are taken only when that is known, since whoever takes them must keep them: to drop a control stream is the
-//! connection's end (RFC 9114 §6.2.1). What is never confirmed is given up within [`PATIENCE`]: a path that swallows UDP
-//! says nothing at all.
+//! [`ConnectionEvent::Confirmed`] signals the end of the handshake; until then the scheduler gives this connection only
+//! safe requests. A server that rejects early data has not processed it, so its jobs go back as not sent, and `h3`
+//! starts again on the same connection, because its own streams were rejected too. The server's streams are accepted
+//! only then, because dropping an accepted control stream would end the connection (RFC 9114 §6.2.1). A handshake that
+//! is not confirmed within [`PATIENCE`] fails: a path that drops UDP is silent.
 //!
-//! # Windows, liveness and fates
-//! `quinn` gives windows back as the exchanges read, and these read no faster than their readers, so that what a slow
-//! reader holds is bounded as over HTTP/2. It also asks a silent server for a sign of life. Each job is settled
-//! exactly once, and what becomes of it is decided as over HTTP/2 (`streams`).
+//! # Windows, liveness and outcomes
+//! `quinn` extends windows as the exchanges read, and these read no faster than their readers, so a slow reader's
+//! memory is bounded as over HTTP/2. It also sends PINGs to a silent server. Each job is settled exactly once, as over
+//! HTTP/2 (`streams`).
 
 mod exchange;
 
@@ -37,12 +36,12 @@ use crate::{
     streams::{Count, Outcome, connection::Exchanges, stall_timer::Traffic},
 };
 
-/// How long a handshake may go on under early data: a second for the first packet to be taken for lost and sent again
-/// (RFC 9002 §6.2.2), a round trip across the world, and some more.
+/// The timeout of a handshake under early data: a second until the first packet is retransmitted (RFC 9002 §6.2.2), a
+/// round trip across the world, and some reserve.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The most that the head of an answer may be, in bytes.
+/// The maximum size of a response header, in bytes.
 const FIELD_SECTION: u64 = 64 * 1024;
-/// How long a farewell may take to leave.
+/// How long to wait for the CONNECTION_CLOSE to be sent.
 const FAREWELL: Duration = Duration::from_millis(100);
 
 type Driver = h3::client::Connection<Guarded<h3_quinn::Connection>, Bytes>;
@@ -70,19 +69,19 @@ pub(crate) async fn run(
 struct Connection {
     exchanges: Exchanges,
     quic: quinn::Connection,
-    /// The handshake, until it is known how it came out.
+    /// The handshake, if it is still in progress.
     pending: Option<Pending>,
 }
 
-/// Why a connection is not served on.
+/// Why serving a connection ended.
 enum End {
     Over(Cause),
-    /// The server did not take early data, and with it went the streams of `h3` itself.
+    /// The server rejected early data, and with it the streams of `h3` itself.
     Rejected(TlsFacts),
 }
 
 impl Connection {
-    /// Serves until the end, and gives its reason.
+    /// Serves until the end, and returns its cause.
     async fn live(&mut self) -> Cause {
         loop {
             let mut http3 = h3::client::builder();
@@ -100,7 +99,7 @@ impl Connection {
         }
     }
 
-    /// Why there is no HTTP/3: the early data may have been rejected meanwhile.
+    /// HTTP/3 could not be set up, perhaps because early data was rejected meanwhile.
     async fn unbuilt(&mut self, why: String) -> End {
         if let Some(pending) = &mut self.pending
             && let Ok(told) = timeout(PATIENCE, pending.end()).await
@@ -139,7 +138,7 @@ impl Connection {
         }
     }
 
-    /// The handshake is done, or is not waited for any longer.
+    /// The handshake is done, or has timed out.
     async fn confirmed(&mut self, end: Option<TlsFacts>) -> Option<End> {
         let Some(told) = end else { return Some(End::Over(Cause::TimedOut(Step::Quic, PATIENCE))) };
         if let Some(cause) = self.ended() {
@@ -150,7 +149,7 @@ impl Connection {
             self.confirm(told);
             return None;
         }
-        // Their streams are gone: all come back at once.
+        // Their streams are gone, so all come back at once.
         while let Some(outcome) = self.exchanges.running.next().await {
             self.settle(outcome);
         }
@@ -163,7 +162,7 @@ impl Connection {
             .report(ConnectionEvent::Confirmed { connection: self.exchanges.common.id, tls: Box::new(tls) });
     }
 
-    /// What the connection ended from, if it did.
+    /// The cause of the connection's end, if it has ended.
     fn ended(&self) -> Option<Cause> {
         let waiting = if self.pending.is_some() { Step::Quic } else { Step::Receive };
         self.quic.close_reason().map(|error| connection_error(&error, waiting))

@@ -1,15 +1,15 @@
 //! Matching responses to requests: what an HTTP/1.1 response shows of its request.
 //!
 //! HTTP/1.1 messages carry no identifiers, so a response belongs to the oldest request without one (RFC 9112 §9.3.2). A
-//! server that processes pipelined requests concurrently, or a middlebox that drops one, gives one request's response to
-//! another. If the two look alike, nobody notices: a hundred files of equal length once arrived with eighty contents
+//! server that processes pipelined requests concurrently, or a middlebox that drops one, gives one request's response
+//! to another. If the two look alike, nobody notices: a hundred files of equal length once arrived with eighty contents
 //! swapped, and without an error.
 //!
 //! So the engine does not rely on the order alone. For each request it knows the marks of its response: the entity tag,
-//! length and time from a listing (`Expected`), the requested range, and for a listing the status 207, whose entries name
-//! their paths. The scheduler puts two requests on one connection at a time only if their marks differ, and `h1::exchange`
-//! accepts a response only if it *shows* a mark that none of its neighbours has. Requests that cannot be distinguished get
-//! a connection of their own.
+//! length and time from a listing (`Expected`), the requested range, and for a listing the status 207, whose entries
+//! name their paths. The scheduler puts two requests on one connection at a time only if their marks differ, and
+//! `h1::exchange` accepts a response only if it *shows* a mark that none of its neighbours has. Requests that cannot be
+//! distinguished get a connection of their own.
 //!
 //! Responses to requests that change something have no marks: one `201` equals another. Their callers allow pipelining
 //! (`Options::pipeline`) and verify the outcome themselves.
@@ -31,8 +31,8 @@ use crate::{
     method::{is_multi_status, is_safe},
 };
 
-/// The marks of a request's response. Texts are hashed: different hashes mean different texts, and a collision only costs
-/// a pipeline.
+/// The marks of a request's response. Texts are hashed: different hashes mean different texts, and a collision only
+/// costs a pipeline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Marks {
     kind: Kind,
@@ -158,8 +158,8 @@ impl Marks {
         }
     }
 
-    /// The marks that the server is believed to show after a response with such a header. A changed entity tag or length
-    /// still counts as shown; a time that differs may always differ.
+    /// The marks that the server is believed to show after a response with such a header. A changed entity tag or
+    /// length still counts as shown; a time that differs may always differ.
     pub(crate) fn believed_after(&self, headers: &HeaderMap, length: Option<u64>) -> Shown {
         let shown = self.shown_by(headers, length);
         Shown {

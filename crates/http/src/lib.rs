@@ -1,9 +1,9 @@
 //! An HTTP client engine for long links.
 //!
-//! On a long link nearly all time is spent waiting for round trips that carry nothing. This engine avoids these waits: it
-//! sends requests back to back on one connection (pipelining, RFC 9112 §9.3.2) where the server is known to support it,
-//! chooses the idle connection with the widest congestion window, knows what a broken connection means for every request
-//! on it, and puts a timeout on every wait.
+//! On a long link nearly all time is spent waiting for round trips that carry nothing. This engine avoids these waits:
+//! it sends requests back to back on one connection (pipelining, RFC 9112 §9.3.2) where the server is known to support
+//! it, chooses the idle connection with the widest congestion window, knows what a broken connection means for every
+//! request on it, and puts a timeout on every wait.
 //!
 //! ```
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -21,11 +21,11 @@
 //! `examples/pipelined_download.rs` shows what pipelining needs to know of the responses.
 //!
 //! # The path of a request
-//! [`Client`] is a `tower` service from `http::Request<Body>` to [`Answer`]. It adds the origin's credentials (`auth`) and
-//! cookies, turns the request into a `messages::Job` and passes it to the origin's `dispatch`. This asks the `scheduler`
-//! (no sockets, no clocks) where to send it: on an idle connection that the `pool` chooses, behind others in a pipeline, on
-//! a new connection from the crate `transport`, or into the queue. `h1`, `http2` and `http3` speak the protocol. The
-//! response is checked (`digest`) and streamed to the caller.
+//! [`Client`] is a `tower` service from `http::Request<Body>` to [`Answer`]. It adds the origin's credentials (`auth`)
+//! and cookies, turns the request into a `messages::Job` and passes it to the origin's `dispatch`. This asks the
+//! `scheduler` (no sockets, no clocks) where to send it: on an idle connection that the `pool` chooses, behind others
+//! in a pipeline, on a new connection from the crate `transport`, or into the queue. `h1`, `http2` and `http3` speak
+//! the protocol. The response is checked (`digest`) and streamed to the caller.
 //!
 //! # Decisions and I/O
 //! `scheduler`, `pool`, `pipelining_history`, `alt_svc` and `h1::exchange` are state machines: events and a time go in,

@@ -1,8 +1,8 @@
 //! Messages between an origin's dispatcher and its connections.
 //!
-//! A connection is a task. It takes [`Job`]s in order, replies to each through the job's own channel, and sends events to
-//! the dispatcher when a place becomes free and when it ends. Then every job without a response goes back with what is
-//! known of its fate: only the dispatcher, which owns all connections, can decide where to retry.
+//! A connection is a task. It takes [`Job`]s in order, replies to each through the job's own channel, and sends events
+//! to the dispatcher when a place becomes free and when it ends. Then every job without a response goes back with what
+//! is known of its fate: only the dispatcher, which owns all connections, can decide where to retry.
 
 use std::time::Duration;
 
@@ -22,8 +22,8 @@ pub(crate) const MAX_INTERIM: u32 = 100;
 /// The error beyond that.
 pub(crate) const ENDLESS_INTERIM: &str = "the server sends interim responses (1xx) again and again, and no final one";
 
-/// The number of bytes of a response that count as progress (`Timeouts::stall`): a byte now and then would keep a request
-/// waiting forever.
+/// The number of bytes of a response that count as progress (`Timeouts::stall`): a byte now and then would keep a
+/// request waiting forever.
 pub(crate) const PROGRESS: usize = 512;
 
 /// A request, and the channel for its response.
@@ -78,8 +78,8 @@ pub(crate) enum ConnectionEvent {
     /// An exchange ended early, and its place is free. The job is over: its reader is gone, or has got an error. The
     /// connection continues.
     Abandoned { connection: ConnectionId, job: JobId },
-    /// A request got no response, and its place is free: HTTP/2 ended only its stream, or it never had one. The connection
-    /// continues.
+    /// A request got no response, and its place is free: HTTP/2 ended only its stream, or it never had one. The
+    /// connection continues.
     Returned { connection: ConnectionId, job: Box<Job>, sent: Sent, cause: Cause },
     /// The maximum number of requests in flight on this connection (SETTINGS_MAX_CONCURRENT_STREAMS), and the server's
     /// windows.
@@ -93,8 +93,8 @@ pub(crate) enum ConnectionEvent {
     /// The current response delays those behind it: it is large, or nothing of it has come for a while. Sent once per
     /// response.
     Stalled { connection: ConnectionId, job: JobId },
-    /// The connection has ended. The readers of incomplete responses have got an error; `unanswered` has only jobs without
-    /// a response.
+    /// The connection has ended. The readers of incomplete responses have got an error; `unanswered` has only jobs
+    /// without a response.
     Closed { connection: ConnectionId, cause: Cause, unanswered: Vec<(Job, Sent)> },
 }
 

@@ -16,8 +16,8 @@ pub fn is_idempotent(method: &Method) -> bool {
         )
 }
 
-/// Whether a success is answered by `207 Multi-Status` (RFC 4918 §9.1, RFC 3253 §3.6): safe methods whose answers name the
-/// paths that they are about.
+/// Whether a success is answered by `207 Multi-Status` (RFC 4918 §9.1, RFC 3253 §3.6): safe methods whose answers name
+/// the paths that they are about.
 pub(crate) fn is_multi_status(method: &Method) -> bool {
     matches!(method.as_str(), "PROPFIND" | "REPORT")
 }

@@ -12,14 +12,14 @@ use http::Version;
 pub struct Options {
     /// The expected size of the exchange. Large ones are kept out of the pipelines of small ones.
     pub class: Class,
-    /// Allows pipelining of an idempotent method that is not safe, such as `PUT`. The caller must verify the outcome itself,
-    /// because one success looks like another on a pipeline. Safe methods need no permission; methods that are not
-    /// idempotent are never pipelined.
+    /// Allows pipelining of an idempotent method that is not safe, such as `PUT`. The caller must verify the outcome
+    /// itself, because one success looks like another on a pipeline. Safe methods need no permission; methods that are
+    /// not idempotent are never pipelined.
     pub pipeline: bool,
     /// Never share the HTTP/1.1 connection with other requests, so that the response cannot be another's.
     pub alone: bool,
-    /// The caller treats a refusal as a hint only. It is then delivered as it is, although on a pipeline it may be another
-    /// request's. Otherwise a request that is refused on a pipeline is sent again, alone.
+    /// The caller treats a refusal as a hint only. It is then delivered as it is, although on a pipeline it may be
+    /// another request's. Otherwise a request that is refused on a pipeline is sent again, alone.
     pub tentative: bool,
     /// What the caller knows about the right response.
     pub expected: Expected,
@@ -35,15 +35,15 @@ pub enum Class {
     /// A few hundred kilobytes at most, with an immediate response.
     #[default]
     Small,
-    /// One of the ranges of a large file. Ranges do not mix with small requests, but queue behind one another, so that the
-    /// connection does not run dry between two.
+    /// One of the ranges of a large file. Ranges do not mix with small requests, but queue behind one another, so that
+    /// the connection does not run dry between two.
     Part,
     /// Megabytes, or a slow response: it gets a connection of its own.
     Large,
 }
 
-/// What identifies the response to a request. Requests share a pipeline only if their responses differ in one of these. A
-/// success that differs from what is expected counts as another request's response: the connection is closed and the
+/// What identifies the response to a request. Requests share a pipeline only if their responses differ in one of these.
+/// A success that differs from what is expected counts as another request's response: the connection is closed and the
 /// request sent again, alone.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expected {
@@ -62,8 +62,8 @@ pub struct Timeouts {
     pub connect: Duration,
     /// From the last byte of the oldest request in flight to the first byte of its response.
     pub first_byte: Duration,
-    /// The same for a request on a pipeline: it detects a middlebox that drops one of the requests, and the others move to
-    /// another connection.
+    /// The same for a request on a pipeline: it detects a middlebox that drops one of the requests, and the others move
+    /// to another connection.
     pub pipelined: Duration,
     /// Without progress while data is due, in either direction. 512 bytes of a response count as progress.
     pub stall: Duration,

@@ -1,9 +1,9 @@
 //! How well pipelining has worked with a server.
 //!
 //! Most servers pipeline well, some badly, and a middlebox may break what the server does right. Only an attempt shows
-//! which, so attempts are cheap, as in Firefox until 54: one pipeline of two requests tests a server; its success allows
-//! deeper ones; each failure costs points, and too many points ban pipelining for a while. Points decay, so no ban is
-//! forever. The history is kept per origin, and may be kept between runs.
+//! which, so attempts are cheap, as in Firefox until 54: one pipeline of two requests tests a server; its success
+//! allows deeper ones; each failure costs points, and too many points ban pipelining for a while. Points decay, so no
+//! ban is forever. The history is kept per origin, and may be kept between runs.
 //!
 //! The weights follow the last Firefox code that had them (`nsHttpConnectionMgr`, before bug 1340655): a fault that can
 //! give one request another's response costs days, one that only costs time costs minutes.
@@ -33,8 +33,8 @@ pub(crate) enum Fault {
     Old,
     /// A request on the pipeline got no response.
     Dropped,
-    /// The connection was closed or reset with requests in flight; or a response differed from what the caller expected,
-    /// perhaps because the resource has changed.
+    /// The connection was closed or reset with requests in flight; or a response differed from what the caller
+    /// expected, perhaps because the resource has changed.
     Cut,
     /// A large response delayed those behind it.
     Large,

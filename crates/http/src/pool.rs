@@ -2,15 +2,15 @@
 //!
 //! Idle connections to one server differ: each has its own congestion window at the server, as wide as what it once
 //! carried in one go. On a long link, a narrow window costs a round trip per doubling. A client cannot see the server's
-//! window, but it can remember **the largest burst that it received** (Patrick McManus, "Firefox Idle Connection Selection
-//! via CWND", 2011; Bugzilla 624739). A burst is everything between the first request on an idle connection and the last
-//! response before it is idle again, so a pipeline counts as one burst.
+//! window, but it can remember **the largest burst that it received** (Patrick McManus, "Firefox Idle Connection
+//! Selection via CWND", 2011; Bugzilla 624739). A burst is everything between the first request on an idle connection
+//! and the last response before it is idle again, so a pipeline counts as one burst.
 //!
 //! For uploads the window is our own, and Linux reports it (`TCP_INFO`).
 //!
 //! Linux servers with `net.ipv4.tcp_slow_start_after_idle` at 1, the default, halve the window for each retransmission
-//! timeout of idle time, down to the initial window (`tcp_cwnd_restart`, after RFC 2861). [`IdleChoice::FadingBurst`] takes
-//! that into account.
+//! timeout of idle time, down to the initial window (`tcp_cwnd_restart`, after RFC 2861). [`IdleChoice::FadingBurst`]
+//! takes that into account.
 
 use std::time::{Duration, Instant};
 

@@ -2,9 +2,9 @@
 //!
 //! A redirect is followed only as far as the server may decide: to another path freely, to another origin without
 //! credentials, from `https` to `http` never. A method that is not safe follows only a 307 or 308, and only if it is
-//! idempotent; and never to another origin, where it would use that origin's credentials: one server could have files of
-//! another overwritten and deleted. `http` and `https` are different origins too, because anybody can forge an unencrypted
-//! redirect.
+//! idempotent; and never to another origin, where it would use that origin's credentials: one server could have files
+//! of another overwritten and deleted. `http` and `https` are different origins too, because anybody can forge an
+//! unencrypted redirect.
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header};
 use url::Url;
@@ -107,8 +107,8 @@ pub fn redirect(
 }
 
 impl Redirect {
-    /// Removes the headers that must not follow a redirect: credentials, if it leads to another origin, and the description
-    /// of a body that is not sent (RFC 9110 §15.4, items 3 and 5 of its list).
+    /// Removes the headers that must not follow a redirect: credentials, if it leads to another origin, and the
+    /// description of a body that is not sent (RFC 9110 §15.4, items 3 and 5 of its list).
     pub fn prune(&self, first: &Method, headers: &mut HeaderMap) {
         if !self.keep_credentials {
             for name in [header::AUTHORIZATION, header::COOKIE, header::PROXY_AUTHORIZATION] {

@@ -1,27 +1,29 @@
 //! Which request goes where: the decisions for one origin, without sockets and without a clock.
 //!
-//! Requests are bound late: each waits here until a connection can take it, instead of waiting behind a slow one. In order
-//! of preference a request goes
+//! Requests are bound late: each waits here until a connection can take it, instead of waiting behind a slow one. In
+//! order of preference a request goes
 //! 1. to an idle connection, chosen by the pool's [`IdleChoice`];
 //! 2. onto a pipeline, the one that will finish it first;
 //! 3. into the queue, and a new connection is opened for it if the limit allows.
 //!
-//! 2 and 3 are not exclusive: a new connection takes round trips to open. The first connection that can take the request
-//! gets it.
+//! 2 and 3 are not exclusive: a new connection takes round trips to open. The first connection that can take the
+//! request gets it.
 //!
 //! # What may share a pipeline
-//! RFC 9112 §9.3.2 lets a client pipeline idempotent requests, and nothing behind a request that is not idempotent until
-//! its response has come. We apply that in both directions: a request that is not idempotent goes alone. Unsafe methods are
-//! pipelined if the caller allows it, and not among safe ones: a stray response to a `GET` must not tell a `PUT` of success.
-//! Large exchanges go alone; but ranges of a large file may queue behind one another, so that a connection never runs dry
-//! between two. And two requests never share a connection if their responses could be confused (`identity`).
+//! RFC 9112 §9.3.2 lets a client pipeline idempotent requests, and nothing behind a request that is not idempotent
+//! until its response has come. We apply that in both directions: a request that is not idempotent goes alone. Unsafe
+//! methods are pipelined if the caller allows it, and not among safe ones: a stray response to a `GET` must not tell a
+//! `PUT` of success. Large exchanges go alone; but ranges of a large file may queue behind one another, so that a
+//! connection never runs dry between two. And two requests never share a connection if their responses could be
+//! confused (`identity`).
 //!
-//! A *follow-up* goes right behind its leader, on the same connection, and asks for the leader's outcome in the same round
-//! trip ([`crate::FollowUp`]). Its response cannot be confused with a leader's, so it may stand among them. It is sent once
-//! and never without its leader; otherwise it fails, and the caller asks again.
+//! A *follow-up* goes right behind its leader, on the same connection, and asks for the leader's outcome in the same
+//! round trip ([`crate::FollowUp`]). Its response cannot be confused with a leader's, so it may stand among them. It is
+//! sent once and never without its leader; otherwise it fails, and the caller asks again.
 //!
-//! `plan` decides where requests go, `concurrency` how many connections are used, `first_connection` when one goes ahead of
-//! the others, `requeue` what becomes of requests that come back, and `connection` is the state of a connection.
+//! `plan` decides where requests go, `concurrency` how many connections are used, `first_connection` when one goes
+//! ahead of the others, `requeue` what becomes of requests that come back, and `connection` is the state of a
+//! connection.
 
 mod concurrency;
 mod connection;
@@ -302,8 +304,8 @@ impl Scheduler {
             conn.patience = keep.idle.or(conn.patience);
         }
         conn.retiring |= head.last;
-        // A response behind another one proves that pipelining works; a server that closes after its first response does
-        // not pipeline.
+        // A response behind another one proves that pipelining works; a server that closes after its first response
+        // does not pipeline.
         if !conn.is_multiplexed() && conn.company == Some(true) {
             self.pipelining_history.succeeded(conn.depth, now.seconds);
         } else if !conn.is_multiplexed() && head.last && conn.company.is_none() && conn.jobs.len() > 1 {

@@ -1,8 +1,8 @@
 //! A single connection under the caller's control.
 //!
-//! A [`crate::Client`] decides where a request goes. A program that replays another client's decisions, or that measures
-//! one kind of connection, opens a connection itself and sends on it what it likes. Nothing is retried, with one
-//! exception: requests that the server rejects as early data are sent again after the handshake.
+//! A [`crate::Client`] decides where a request goes. A program that replays another client's decisions, or that
+//! measures one kind of connection, opens a connection itself and sends on it what it likes. Nothing is retried, with
+//! one exception: requests that the server rejects as early data are sent again after the handshake.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -31,9 +31,9 @@ pub struct SingleConnection {
 }
 
 impl SingleConnection {
-    /// Opens a connection to an origin with the settings' timeouts and windows. If `early`, it does not wait for the TLS or
-    /// QUIC handshake where the connector has a session that allows early data; [`SingleConnection::facts`] show whether
-    /// that was so.
+    /// Opens a connection to an origin with the settings' timeouts and windows. If `early`, it does not wait for the
+    /// TLS or QUIC handshake where the connector has a session that allows early data; [`SingleConnection::facts`] show
+    /// whether that was so.
     pub async fn open(
         connector: &Connector,
         origin: &Origin,
@@ -69,8 +69,8 @@ impl SingleConnection {
         self.confirmed.clone().wait_for(|confirmed| *confirmed).await.is_ok()
     }
 
-    /// Sends a request and waits for the response header. Over HTTP/1.1, requests that are sent before earlier responses are
-    /// pipelined. A request that is not safe, or has [`Options::late`], waits for the handshake.
+    /// Sends a request and waits for the response header. Over HTTP/1.1, requests that are sent before earlier
+    /// responses are pipelined. A request that is not safe, or has [`Options::late`], waits for the handshake.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let late = request.extensions().get::<Options>().is_some_and(|options| options.late);
         if late || !is_safe(request.method()) {

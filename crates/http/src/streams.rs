@@ -1,7 +1,7 @@
-//! What HTTP/2 and HTTP/3 have in common: many exchanges on one connection, each on a stream of its own.
+//! What HTTP/2 and HTTP/3 have in common: many exchanges on one connection, each on its own stream.
 //!
-//! `http2` and `http3` differ in how a stream is opened, written and read. What becomes of the job, its reader and
-//! its bounds is the same, and is here.
+//! `http2` and `http3` differ in how a stream is opened, written and read. The handling of the job, its reader and its
+//! timeouts is the same, and is here.
 
 pub(crate) mod connection;
 pub(crate) mod head;
@@ -34,32 +34,32 @@ use crate::{
     method::is_idempotent,
 };
 
-/// Why a body was not sent whole.
+/// Why a request body was not sent completely.
 #[derive(Debug)]
 pub(crate) enum Unsent {
-    /// Our own source failed, or was not as long as told.
+    /// The source failed, or did not have the announced length.
     Source(io::Error),
-    /// The stream takes no more; the receiving half learns why.
+    /// The stream was closed; the receiving half learns why.
     Closed,
 }
 
-/// Why an answer did not come whole.
+/// Why a response is incomplete.
 #[derive(Debug)]
 pub(crate) enum Unreceived<E> {
-    /// Nobody wants it any more.
+    /// The caller dropped it.
     Unwanted,
-    /// Interim answers came, and more of them than are believed.
+    /// Too many interim responses came.
     Noise,
-    /// The stream or the connection ended before it.
+    /// The stream or the connection failed.
     Failed(E),
 }
 
 /// What ended an exchange.
 pub(crate) enum End<E> {
     Whole,
-    /// The answer is whole and refuses what has not been sent whole.
+    /// A complete response refused the request before it was sent completely.
     Refused,
-    /// Our own body could not be read, or was not as long as told.
+    /// The request body could not be read, or did not have the announced length.
     Source(io::Error),
     Overdue(Step, Duration),
     Unwanted,
@@ -77,8 +77,8 @@ impl<E> From<Unreceived<E>> for End<E> {
     }
 }
 
-/// Runs both halves until nothing more is to be had. A refusal that comes before the request is whole makes the
-/// rest of it pointless (RFC 9113 §8.1, RFC 9114 §4.1).
+/// Runs both halves to the end. After an early refusal, the rest of the request is not sent (RFC 9113 §8.1, RFC 9114
+/// §4.1).
 pub(crate) async fn both<E>(
     sending: impl Future<Output = Result<(), Unsent>>,
     receiving: impl Future<Output = Result<StatusCode, Unreceived<E>>>,
@@ -108,26 +108,26 @@ pub(crate) async fn both<E>(
     }
 }
 
-/// How an exchange went.
+/// The outcome of an exchange.
 #[derive(Debug)]
 pub(crate) enum Outcome {
-    /// Whatever there was to say was said to the reader.
+    /// The reader has got everything, or an error.
     Over { job: JobId, sent: u64, received: u64, whole: bool },
-    /// There is no answer.
+    /// There is no response.
     Back(Box<Job>, Sent, Cause),
 }
 
-/// What became of the answer so far.
+/// The state of the response.
 pub(crate) enum Answer {
     Owed(oneshot::Sender<Result<Response<Incoming>, Error>>, Count),
     Flowing(mpsc::Sender<Piece>),
 }
 
-/// One of a number, while it lives.
+/// Increments a counter while it lives.
 pub(crate) struct Count(Arc<AtomicUsize>);
 
 impl Count {
-    /// One more, and how many there were before.
+    /// Increments the counter, and returns its value before.
     pub(crate) fn one_more(of: &Arc<AtomicUsize>) -> (Self, usize) {
         let before = of.fetch_add(1, Ordering::Relaxed);
         (Self(of.clone()), before)
@@ -141,7 +141,7 @@ impl Drop for Count {
 }
 
 impl Answer {
-    /// Tells the driver of the head, and hands it over with the body that is to come; its status.
+    /// Reports the response header, and delivers it with the body to come. Returns the status.
     pub(crate) fn begin<E>(
         &mut self,
         mut response: Response<Incoming>,
@@ -162,14 +162,14 @@ impl Answer {
         Ok(status)
     }
 
-    /// Tells the reader that this was all.
+    /// Ends the body.
     pub(crate) async fn end(self) {
         if let Self::Flowing(pieces) = self {
             let _ = pieces.send(Piece::End).await;
         }
     }
 
-    /// Tells the reader why there is no answer, or no whole one.
+    /// Fails the response.
     pub(crate) async fn fail(self, error: Error) {
         match self {
             Self::Owed(reply, _) => drop(reply.send(Err(error))),
@@ -180,13 +180,13 @@ impl Answer {
 
 /// What an error means for the request that it ended.
 pub(crate) enum Fate {
-    /// What came is not what the protocol allows.
+    /// The response violates the protocol.
     Malformed(Cause),
-    /// So much of the request had left.
+    /// There is no response; how much of the request was sent.
     Unanswered(Sent, Cause),
 }
 
-/// A job without its reader.
+/// A job without its reply channel.
 pub(crate) struct JobParts {
     pub(crate) id: JobId,
     pub(crate) request: Request<Body>,
@@ -195,7 +195,7 @@ pub(crate) struct JobParts {
     pub(crate) marks: Option<Marks>,
 }
 
-/// Decides what becomes of a job: its reader is told, or it goes back.
+/// Decides the outcome: the reader gets the end or an error, or the job goes back.
 pub(crate) async fn conclude<E>(
     end: End<E>,
     answer: Answer,
@@ -260,7 +260,7 @@ pub(crate) fn open(request: &mut Request<Body>) -> std::io::Result<Option<Chunks
     }
 }
 
-/// The error of a body that does not have the length that was told.
+/// The error of a body that does not have its announced length.
 pub(crate) fn wrong_length(it_is: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("its source is {it_is} than announced"))
 }

@@ -42,8 +42,8 @@ pub struct Connected {
     pub version: Version,
     /// How it was made.
     pub facts: Facts,
-    /// Resolves when the TLS handshake ends, if it is still in progress. Until then, only requests with safe methods may
-    /// be written (RFC 8470 §4).
+    /// Resolves when the TLS handshake ends, if it is still in progress. Until then, only requests with safe methods
+    /// may be written (RFC 8470 §4).
     pub confirmation: Option<Confirmation>,
 }
 
@@ -53,8 +53,8 @@ impl fmt::Debug for Connected {
     }
 }
 
-/// Makes connections with the same settings, and keeps their TLS sessions for resumption. Sessions prove an identity, so
-/// each user needs a connector of their own.
+/// Makes connections with the same settings, and keeps their TLS sessions for resumption. Sessions prove an identity,
+/// so each user needs a connector of their own.
 pub struct Connector {
     tcp: Tcp,
     tls: Tls,

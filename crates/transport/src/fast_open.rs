@@ -2,17 +2,17 @@
 //!
 //! A server grants a cookie on one connection, and accepts data in the SYN of later ones that present it; this saves a
 //! round trip on each of them. It is little used because some paths do not support it: middleboxes drop a SYN with an
-//! unknown option or with data, or lose track of a connection that begins so. The kernel then waits a second or more, and
-//! retries without, on every connection; and it does nothing about a connection that goes silent *after* its handshake.
-//! So here
+//! unknown option or with data, or lose track of a connection that begins so. The kernel then waits a second or more,
+//! and retries without, on every connection; and it does nothing about a connection that goes silent *after* its
+//! handshake. So here
 //!
 //! - the history of each path is kept (`path_history`: no sockets, no clocks);
-//! - a SYN with data or with the option has a bounded time for its SYN-ACK; then a plain one follows on another socket, and
-//!   the first to respond becomes the connection (`race` decides, `stream` drives). So an unsupported path costs that wait
-//!   once, and never a failure;
+//! - a SYN with data or with the option has a bounded time for its SYN-ACK; then a plain one follows on another socket,
+//!   and the first to respond becomes the connection (`race` decides, `stream` drives). So an unsupported path costs
+//!   that wait once, and never a failure;
 //! - data in a SYN may arrive twice, so it is limited to what may: a safe request, or a ClientHello. RFC 7413 asks for
-//!   idempotence, which is not enough if the caller sees the second response: a repeated `DELETE` gets a 404, a repeated
-//!   conditional `PUT` a 412, and nobody could tell why;
+//!   idempotence, which is not enough if the caller sees the second response: a repeated `DELETE` gets a 404, a
+//!   repeated conditional `PUT` a 412, and nobody could tell why;
 //! - a cookie lets a server recognise us. `network` tells networks apart, so that a cookie from one network is never
 //!   presented in another.
 //!

@@ -1,9 +1,9 @@
 //! A limit on the length of HTTP/3 frames, between `h3` and `h3-quinn`.
 //!
-//! `h3` buffers a frame other than DATA until it is complete, whatever its announced length, and meanwhile extends QUIC's
-//! windows. So a peer could fill our memory with one HEADERS frame, or one of an unknown type. This module parses the
-//! frame headers as they pass (RFC 9114 §7.1), and ends a stream whose next frame is too long with H3_EXCESSIVE_LOAD,
-//! before it reads the payload. DATA frames pass unchanged and may have any length.
+//! `h3` buffers a frame other than DATA until it is complete, whatever its announced length, and meanwhile extends
+//! QUIC's windows. So a peer could fill our memory with one HEADERS frame, or one of an unknown type. This module
+//! parses the frame headers as they pass (RFC 9114 §7.1), and ends a stream whose next frame is too long with
+//! H3_EXCESSIVE_LOAD, before it reads the payload. DATA frames pass unchanged and may have any length.
 //!
 //! [`Guarded`] replaces `h3_quinn::Connection`, in a server as in a client.
 

@@ -53,8 +53,8 @@ impl Origin {
         self.port
     }
 
-    /// Whether it is this machine: a loopback address, or a name that RFC 6761 §6.3 reserves for it. Connections to such a
-    /// name go to loopback only, whatever a lookup says, and never through a proxy.
+    /// Whether it is this machine: a loopback address, or a name that RFC 6761 §6.3 reserves for it. Connections to
+    /// such a name go to loopback only, whatever a lookup says, and never through a proxy.
     pub fn is_loopback(&self) -> bool {
         let host = self.host();
         host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())

@@ -1,8 +1,8 @@
 //! HTTP proxies: a tunnel by CONNECT (RFC 9110 §9.3.6).
 //!
 //! Connections to `http` origins are tunnelled as well, although a proxy could also forward their requests: a tunnelled
-//! connection belongs to one origin, with its own window and pipeline, and no proxy rewrites its requests. The price: many
-//! proxies allow tunnels to port 443 only, and respond 403 to others.
+//! connection belongs to one origin, with its own window and pipeline, and no proxy rewrites its requests. The price:
+//! many proxies allow tunnels to port 443 only, and respond 403 to others.
 
 mod environment;
 mod exceptions;

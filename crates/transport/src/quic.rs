@@ -1,10 +1,10 @@
 //! QUIC connections (RFC 9000), by the crate `quinn`.
 //!
-//! One handshake replaces TCP's and TLS's: one round trip before the first request, and none if a session is resumed and
-//! the request may be repeated (0-RTT, RFC 9001 §4.6). A lost packet delays only the streams whose data it carried.
+//! One handshake replaces TCP's and TLS's: one round trip before the first request, and none if a session is resumed
+//! and the request may be repeated (0-RTT, RFC 9001 §4.6). A lost packet delays only the streams whose data it carried.
 //!
-//! Each connection has a UDP socket of its own. Sharing one would save a file descriptor, and tie all connections to the
-//! runtime and the network of the first.
+//! Each connection has a UDP socket of its own. Sharing one would save a file descriptor, and tie all connections to
+//! the runtime and the network of the first.
 
 use std::{
     fmt, io,

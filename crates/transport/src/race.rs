@@ -1,7 +1,7 @@
 //! The race between QUIC and TCP.
 //!
-//! Only an attempt shows whether UDP reaches a server. So QUIC starts first, and TCP follows after [`HEAD_START`]: on a path
-//! that drops UDP, the attempt costs that time and no more.
+//! Only an attempt shows whether UDP reaches a server. So QUIC starts first, and TCP follows after [`HEAD_START`]: on a
+//! path that drops UDP, the attempt costs that time and no more.
 
 use std::{pin::pin, time::Duration};
 

@@ -1,9 +1,9 @@
 //! TCP sockets and their options.
 //!
 //! Nagle's algorithm is always off: the engine fills its segments itself, and a small request must not wait for the
-//! acknowledgement of the previous one. Everything else is left to the kernel unless set. All options are set before the
-//! handshake: the SYN fixes the window scale (RFC 7323 §2.2), so a receive buffer set later cannot widen the window beyond
-//! it. TCP Fast Open needs more than an option: see [`crate::fast_open`].
+//! acknowledgement of the previous one. Everything else is left to the kernel unless set. All options are set before
+//! the handshake: the SYN fixes the window scale (RFC 7323 §2.2), so a receive buffer set later cannot widen the window
+//! beyond it. TCP Fast Open needs more than an option: see [`crate::fast_open`].
 //!
 //! Congestion control by name exists on Linux and FreeBSD; everything else works wherever `socket2` does.
 

@@ -1,9 +1,9 @@
 //! The kernel's view of a connection: `TCP_INFO`.
 //!
-//! Linux appends to `struct tcp_info` with nearly every release, and returns how much of it is filled in; `libc`'s struct
-//! ends, on glibc, where the kernel of 2016 did. So this parses the bytes itself, and a field that the kernel did not
-//! return is `None`. The layout is in `include/uapi/linux/tcp.h`. The call exists on Linux only; another system needs
-//! another `of`.
+//! Linux appends to `struct tcp_info` with nearly every release, and returns how much of it is filled in; `libc`'s
+//! struct ends, on glibc, where the kernel of 2016 did. So this parses the bytes itself, and a field that the kernel
+//! did not return is `None`. The layout is in `include/uapi/linux/tcp.h`. The call exists on Linux only; another system
+//! needs another `of`.
 
 #![expect(unsafe_code, reason = "getsockopt(TCP_INFO) has a safe wrapper in none of socket2, rustix and nix")]
 

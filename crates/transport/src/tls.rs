@@ -1,15 +1,15 @@
 //! TLS: trusted authorities, the client certificate, ALPN and session resumption.
 //!
-//! A full handshake costs one round trip with TLS 1.3 and two with TLS 1.2, and transfers a certificate chain; a resumed
-//! one saves the chain, and in TLS 1.2 a round trip. So all connections of a connector share one store of tickets,
-//! whatever their protocol, except QUIC, whose tickets carry transport parameters and have a store of their own. Two
-//! connectors never share a store: a session stands for the user who began it. Early data saves TLS 1.3's round trip too
-//! (`early`).
+//! A full handshake costs one round trip with TLS 1.3 and two with TLS 1.2, and transfers a certificate chain; a
+//! resumed one saves the chain, and in TLS 1.2 a round trip. So all connections of a connector share one store of
+//! tickets, whatever their protocol, except QUIC, whose tickets carry transport parameters and have a store of their
+//! own. Two connectors never share a store: a session stands for the user who began it. Early data saves TLS 1.3's
+//! round trip too (`early`).
 //!
 //! Servers are checked against the system's authorities and those in the settings. A TLS proxy is checked the same way,
-//! but never gets the client certificate, and `unverified` does not apply to it: what the user grants to an origin is not
-//! granted to the proxy. The same holds for other hosts where the settings are for one ([`TlsSettings::only`]), because a
-//! redirect can lead anywhere, and requests to a host may carry its password.
+//! but never gets the client certificate, and `unverified` does not apply to it: what the user grants to an origin is
+//! not granted to the proxy. The same holds for other hosts where the settings are for one ([`TlsSettings::only`]),
+//! because a redirect can lead anywhere, and requests to a host may carry its password.
 
 mod early;
 mod pem;
@@ -48,14 +48,15 @@ use crate::{
 
 /// How to make TLS connections.
 ///
-/// The system's authorities are always trusted: on Linux those where OpenSSL looks, or those in `SSL_CERT_FILE` (a file)
-/// or `SSL_CERT_DIR` (folders) if these variables are set.
+/// The system's authorities are always trusted: on Linux those where OpenSSL looks, or those in `SSL_CERT_FILE` (a
+/// file) or `SSL_CERT_DIR` (folders) if these variables are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsSettings {
     /// PEM files of certificates to trust besides the system's.
     pub authorities: Vec<PathBuf>,
-    /// The only host, at any port, that `authorities` and `unverified` apply to; all hosts if `None`. Other hosts are then
-    /// checked against the system's authorities alone. `authorities` always apply to proxies, which the user names too.
+    /// The only host, at any port, that `authorities` and `unverified` apply to; all hosts if `None`. Other hosts are
+    /// then checked against the system's authorities alone. `authorities` always apply to proxies, which the user names
+    /// too.
     pub only: Option<String>,
     /// The client certificate, for one origin.
     pub identity: Option<Identity>,
@@ -101,8 +102,8 @@ const QUIC_SESSIONS: usize = 256;
 struct Configs {
     /// They differ in ALPN; HTTP/3's also in its session store and its [`CountingVerifier`].
     origins: Offers,
-    /// The same with the client certificate, for its origin. They have their own sessions: rustls keeps tickets per host
-    /// name, and a session with a client certificate at one port must not be used at another.
+    /// The same with the client certificate, for its origin. They have their own sessions: rustls keeps tickets per
+    /// host name, and a session with a client certificate at one port must not be used at another.
     known: Option<(Origin, Offers)>,
     proxies: Arc<ClientConfig>,
     roots: Roots,
@@ -111,8 +112,8 @@ struct Configs {
 }
 
 impl Tls {
-    /// Reads the files in the settings. The system's authorities are read later ([`Tls::ready`]): that takes milliseconds,
-    /// which `http` need not spend, and `https` spends during the TCP handshake.
+    /// Reads the files in the settings. The system's authorities are read later ([`Tls::ready`]): that takes
+    /// milliseconds, which `http` need not spend, and `https` spends during the TCP handshake.
     pub(crate) fn new(settings: &TlsSettings) -> Result<Self, SettingsError> {
         let provider = Arc::new(ring::default_provider());
         Ok(Self {

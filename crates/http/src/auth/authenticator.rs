@@ -1,8 +1,8 @@
-//! What a request carries to prove who asks, and what follows a `401`.
+//! The `Authorization` of a request, and the reaction to a `401`.
 //!
-//! Many requests are under way at once, so what one has tried is its own ([`Attempt`]), and only what holds for
-//! all is kept here: the server's latest `Digest` nonce, and the realms that refused. A password that was refused
-//! is not tried again by the requests behind; servers lock out who insists.
+//! Many requests are in flight at once, so each keeps what it has tried ([`Attempt`]). Only shared state is kept here:
+//! the server's latest `Digest` nonce, and the realms that rejected the credentials. A rejected password is not tried
+//! again by later requests, because servers lock users out.
 
 use std::collections::HashMap;
 
@@ -18,13 +18,13 @@ use super::{
 };
 use crate::Origin;
 
-/// So many nonces in a row may be called stale while no request is accepted.
+/// The number of stale nonces in a row, without an accepted request, before giving up.
 const MOST_RENEWALS: u8 = 4;
 
-/// Whether a password or token may travel for anybody on the way to read.
+/// Whether a password or token may be sent unencrypted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Clear {
-    /// No: only through TLS, and on loopback.
+    /// No: only over TLS, and on loopback.
     #[default]
     Refused,
     /// The user allows it.
@@ -34,25 +34,25 @@ pub enum Clear {
 /// What one request has tried. It goes with the request, and comes back with its `401`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attempt {
-    /// It came with a header of its own.
+    /// It has an `Authorization` header of its own.
     own: bool,
     /// `Basic` or `Bearer`.
     plain: bool,
     digest: Option<Tried>,
-    /// So many nonces of its own were called stale in a row, while no request was accepted.
+    /// Stale nonces in a row, without an accepted request.
     renewals: u8,
-    /// So many requests had been accepted by then.
+    /// The number of accepted requests at that time.
     accepted: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Tried {
     nonce: Vec<u8>,
-    /// The nonce came with this request's own `401`, not with an earlier one.
+    /// Whether the nonce came with this request's own `401`.
     fresh: bool,
 }
 
-/// Why a `401` stands. Each sentence says what the server wants; none says a secret.
+/// Why a `401` is final. No message contains a secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GiveUp {
@@ -128,7 +128,7 @@ pub enum GiveUp {
     },
 }
 
-/// Decides, for all requests of a client.
+/// Authenticates the requests of a client.
 #[derive(Debug, Default)]
 pub struct Authenticator {
     credentials: Credentials,
@@ -139,9 +139,9 @@ pub struct Authenticator {
 #[derive(Debug, Default)]
 struct Known {
     session: Option<Session>,
-    /// Requests that were accepted by a nonce.
+    /// Requests accepted with a nonce.
     accepted: u64,
-    /// Realms that refused what is known.
+    /// Realms that rejected the credentials.
     refused: Vec<Vec<u8>>,
 }
 
@@ -151,14 +151,14 @@ impl Authenticator {
         Self { credentials, clear, known: HashMap::new() }
     }
 
-    /// Gives an origin another credential, such as the answer to a prompt, and forgets that the last was refused.
+    /// Replaces an origin's credential, for example after a prompt, and forgets that the last one was rejected.
     pub fn set(&mut self, origin: Origin, credential: Credential) {
         self.known.remove(&origin);
         self.credentials.set(origin, credential);
     }
 
-    /// Before a request goes out for the first time: adds what can be sent unasked. `target` is the request target
-    /// as it will stand in the request line (RFC 9112 §3.2). A header that the request has already is left alone.
+    /// Before the first sending: adds preemptive credentials, unless the request has an `Authorization` already.
+    /// `target` is the request target in the request line (RFC 9112 §3.2).
     pub fn authorize(&mut self, origin: &Origin, method: &Method, target: &str, headers: &mut HeaderMap) -> Attempt {
         if headers.contains_key(header::AUTHORIZATION) {
             return Attempt { own: true, ..Attempt::default() };
@@ -187,9 +187,8 @@ impl Authenticator {
         attempt
     }
 
-    /// Before a request goes out once more with the headers of an earlier sending, whose answer was lost: the count of
-    /// the nonce's uses grows with every one (`nc`, RFC 7616 §3.4), or a server takes it for somebody else's replay. The
-    /// server's latest nonce is taken, which the `attempt` then tells.
+    /// Before a retry with the headers of an earlier sending: uses the server's latest nonce, and increments its count
+    /// (`nc`, RFC 7616 §3.4), because a server would treat a repeated count as a replay.
     pub fn again(
         &mut self,
         origin: &Origin,
@@ -209,11 +208,10 @@ impl Authenticator {
         }
     }
 
-    /// After a `401` with the headers `answer`: puts what to try next into the request's `headers`, or says why
-    /// there is nothing. A password is tried once in the clear and once with a nonce of the request's own. Where a
-    /// nonce lasts for a few requests and many are under way, others may have used it up by then: it is replaced a few
-    /// times, and as long as some requests are accepted. So a request is answered `401` eight times at most while none
-    /// is, and mostly once.
+    /// After a `401` with the headers `answer`: puts the next attempt into the request's `headers`, or returns why
+    /// there is none. A password is tried once in plain text and once with a nonce of the request's own. If a nonce is
+    /// valid for few requests and many are in flight, others may have used it up, so it is renewed a few times, and as
+    /// long as some requests are accepted. So a request gets at most eight `401`s, and usually one.
     pub fn retry(
         &mut self,
         origin: &Origin,
@@ -254,8 +252,8 @@ impl Authenticator {
         }
     }
 
-    /// After any answer but a `401`: the server may have named the nonce it wants next (RFC 7616 §3.5), which
-    /// saves the round trip of being told.
+    /// After any response except a `401`: takes the server's next nonce (`nextnonce`, RFC 7616 §3.5), which saves the
+    /// round trip of another challenge.
     pub fn accepted(&mut self, origin: &Origin, attempt: &Attempt, answer: &HeaderMap) {
         let Some(Tried { nonce, .. }) = &attempt.digest else { return };
         let known = self.known.entry(origin.clone()).or_default();
@@ -368,7 +366,7 @@ impl Retry<'_> {
     }
 }
 
-/// The strongest `Digest` challenge that can be answered, and whether it only replaces a nonce.
+/// The strongest supported `Digest` challenge, and whether it only replaces a stale nonce.
 fn strongest(offered: &[Challenge]) -> Option<(Session, bool)> {
     offered
         .iter()
@@ -377,7 +375,7 @@ fn strongest(offered: &[Challenge]) -> Option<(Session, bool)> {
             let stale = challenge.text("stale").is_some_and(|value| value.eq_ignore_ascii_case("true"));
             Some((Session::begin(challenge, own_nonce())?, stale))
         })
-        // Of equals, the server's first.
+        // The server's first among equals.
         .reduce(|best, next| if next.0.hash > best.0.hash { next } else { best })
 }
 
@@ -407,8 +405,8 @@ fn put(headers: &mut HeaderMap, mut value: HeaderValue) {
     headers.insert(header::AUTHORIZATION, value);
 }
 
-/// The challenges in words: `Digest (SHA-256) for "files", or Basic for "files"`. What the server wrote is
-/// escaped and cut, for it goes to a terminal.
+/// The challenges in words: `Digest (SHA-256) for "files", or Basic for "files"`. The server's text is escaped and
+/// truncated, because it goes to a terminal.
 fn wants(offered: &[Challenge]) -> String {
     let short = |text: &str| text.chars().take(80).collect::<String>();
     let one = |challenge: &Challenge| {

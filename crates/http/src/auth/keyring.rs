@@ -1,7 +1,7 @@
 //! Passwords in the kernel's keyring (keyrings(7)).
 //!
-//! Of the two stores that a Linux system has, this one is in every kernel: it needs no daemon, no desktop session and no
-//! D-Bus, so it also works over ssh; and it costs one small crate. The Secret Service (GNOME Keyring, KWallet) would
+//! Of the two stores that a Linux system has, this one is in every kernel: it needs no daemon, no desktop session and
+//! no D-Bus, so it also works over ssh; and it costs one small crate. The Secret Service (GNOME Keyring, KWallet) would
 //! cost about 37 more, for zbus and the encryption of its messages.
 //!
 //! The keys are in the user's persistent keyring (persistent-keyring(7)). They outlive the login session, but not a

@@ -1,4 +1,4 @@
-//! What a client's parts share: how connections are made, and what is learnt of each origin.
+//! Shared by a client's clones and dispatchers: how to connect, and what is known of each origin.
 
 use http::{HeaderMap, Request, Uri};
 use transport::{ConnectError, Dialed, Facts, Offer, TlsFacts, race};
@@ -15,7 +15,7 @@ impl Shared {
         }
     }
 
-    /// Signs a request that goes out once more.
+    /// Renews the credentials of a request for a retry.
     pub(crate) fn sign_again(&self, origin: &Origin, request: &mut Request<Body>) {
         let Some(Proof(attempt)) = request.extensions().get::<Proof>().cloned() else { return };
         let (method, target) = (request.method().clone(), target(request.uri()));
@@ -23,7 +23,7 @@ impl Shared {
         lock(&self.authenticator).again(origin, &method, &target, &mut attempt, request.headers_mut());
     }
 
-    /// What is offered to a server for the next connection.
+    /// The versions to offer for the next connection.
     pub(crate) fn offer(&self, origin: &Origin) -> Offer {
         match self.settings.versions {
             Versions::Http1 => Offer::Http1,
@@ -33,13 +33,13 @@ impl Shared {
             Versions::Auto | Versions::Brief => {
                 let known = lock(&self.pipelining_history).get(origin).copied().unwrap_or_default();
                 let seconds = dispatch::now().seconds;
-                // In the clear there is no choice to offer.
+                // Without TLS there is no ALPN.
                 if known.is_banned(seconds) && origin.is_tls() { Offer::Both } else { Offer::Http1 }
             }
         }
     }
 
-    /// Whether an origin said that it has HTTP/3, and the way there is not known to be blocked.
+    /// Whether an origin announces HTTP/3, and the path is not known to block it.
     fn knows_http3(&self, origin: &Origin) -> bool {
         let now = dispatch::now().seconds;
         lock(&self.alt_svc).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
@@ -71,12 +71,12 @@ impl Shared {
         raced
     }
 
-    /// UDP did not get through to an origin where it did before.
+    /// UDP no longer gets through to an origin.
     pub(crate) fn lost_quic(&self, origin: &Origin) {
         lock(&self.alt_svc).entry(origin.clone()).or_default().failed(dispatch::now().seconds);
     }
 
-    /// A handshake that was not waited for is over.
+    /// A handshake under early data is done.
     pub(crate) fn confirm(&self, origin: &Origin, tls: TlsFacts) {
         if let Some(facts) = lock(&self.facts).get_mut(origin) {
             if facts.quic {

@@ -1,14 +1,14 @@
-//! Bodies as they come in (RFC 9112 §6 and §7.1).
+//! Decoding response bodies (RFC 9112 §6 and §7.1).
 
 use bytes::{Bytes, BytesMut};
 use http::HeaderMap;
 
 use super::head::{Framing, read_trailers};
 
-/// The longest line that announces a chunk. Its extensions have no meaning here (RFC 9112 §7.1.1).
+/// The maximum length of a chunk-size line. Chunk extensions are ignored (RFC 9112 §7.1.1).
 const LONGEST_LINE: usize = 4096;
 
-/// Takes a body out of the bytes of a connection.
+/// Decodes a body from the bytes of a connection.
 #[derive(Debug)]
 pub(crate) struct Decoder {
     state: State,
@@ -16,14 +16,14 @@ pub(crate) struct Decoder {
 
 #[derive(Debug)]
 enum State {
-    /// So many bytes are left.
+    /// So many bytes left.
     Plain(u64),
     UntilClose,
-    /// The line that tells the next chunk's size.
+    /// In a chunk-size line.
     Size,
-    /// So many bytes of a chunk are left.
+    /// So many bytes of a chunk left.
     Chunk(u64),
-    /// The line break behind a chunk.
+    /// At the line break after a chunk.
     Break,
     Trailers,
     Ended,
@@ -47,7 +47,7 @@ impl Decoder {
         Self { state }
     }
 
-    /// The next piece in `buffer`, taken out of it; none if more bytes are needed.
+    /// Takes the next piece from `buffer`; `None` if more bytes are needed.
     pub(crate) fn next(&mut self, buffer: &mut BytesMut) -> Result<Option<Decoded>, String> {
         loop {
             match &mut self.state {
@@ -89,12 +89,12 @@ impl Decoder {
         }
     }
 
-    /// Whether the end of the connection is the end of the body.
+    /// Whether the body ends with the connection.
     pub(crate) fn ends_with_connection(&self) -> bool {
         matches!(self.state, State::UntilClose)
     }
 
-    /// How many bytes are left at most, where that is known.
+    /// The number of bytes left, if known.
     pub(crate) fn left(&self) -> Option<u64> {
         match self.state {
             State::Plain(left) => Some(left),
@@ -104,7 +104,7 @@ impl Decoder {
     }
 }
 
-/// Takes a chunk's size and its line out of the buffer.
+/// Takes a chunk-size line from the buffer.
 fn size_line(buffer: &mut BytesMut) -> Result<Option<u64>, String> {
     let Some(end) = buffer.iter().take(LONGEST_LINE).position(|&byte| byte == b'\n') else {
         return if buffer.len() < LONGEST_LINE { Ok(None) } else { Err("a chunk's size line has no end".into()) };

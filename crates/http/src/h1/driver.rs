@@ -1,9 +1,8 @@
-//! Moves the bytes of one HTTP/1.1 connection, both ways at once.
+//! The I/O of one HTTP/1.1 connection, in both directions at once.
 //!
-//! Answers must be read while requests are written: a server that cannot get rid of its answers stops reading, and
-//! both ends wait for each other. Hence one task and one place, `step`, where it waits for whatever comes first.
-//! The reader of an answer sets its pace: while it lags, nothing is read from the network, and TCP's window tells
-//! the server.
+//! Responses must be read while requests are written: a server whose responses are not read stops reading, and both
+//! ends wait for each other. Hence one task with one place, `step`, where it waits for whatever comes first. The reader
+//! of a response sets the pace: while it lags, nothing is read from the network, and TCP's window stops the server.
 
 mod in_flight_limit;
 mod read;
@@ -46,10 +45,10 @@ use crate::{
     method::is_safe,
 };
 
-/// How far the writing of bodies may run ahead of the network, beside the kernel's own buffer.
+/// The size of the write buffer, in addition to the kernel's.
 const AHEAD: usize = 128 * 1024;
 
-/// Serves `jobs` on a connection until it ends, and says how it ended.
+/// Serves `jobs` on a connection until it ends, and sends its last event.
 pub(crate) async fn run(
     io: Box<dyn Io>,
     id: ConnectionId,
@@ -67,61 +66,61 @@ struct Driver {
     io: Box<dyn Io>,
     id: ConnectionId,
     timeouts: Timeouts,
-    /// None once no more will come.
+    /// None once the dispatcher has dropped its handle.
     jobs: Option<mpsc::UnboundedReceiver<Job>>,
     recalls: mpsc::UnboundedReceiver<Recall>,
     events: mpsc::UnboundedSender<ConnectionEvent>,
     exchanges: Exchanges,
-    /// Jobs that are not begun.
+    /// Jobs not started.
     waiting: VecDeque<Job>,
-    /// Those that are, the oldest first; the same as in `exchanges`.
+    /// Jobs in flight, oldest first; the same as in `exchanges`.
     in_flight: VecDeque<InFlight>,
     sending: Option<Sending>,
     out: BytesMut,
-    /// Bytes that the network has taken since the connection began.
+    /// Bytes written since the connection began.
     written: u64,
     unflushed: bool,
-    /// Bytes that the server's kernel had when that was last asked.
+    /// Bytes acknowledged by the server's kernel at the last look.
     acknowledged: u64,
     reader: Reader,
-    /// No more are begun: answers come that nobody waits for here any more, behind those that are owed.
+    /// Start no more jobs: unwanted responses of recalled jobs follow those in flight.
     ending: bool,
-    /// When the answer under way began.
+    /// When the current response began.
     begun: Instant,
-    /// When it was last seen whether the answer has a reader yet.
+    /// When the response's reader was last checked.
     looked: Instant,
-    /// The last job that was called slow.
+    /// The last job reported as slow.
     reported_slow: Option<JobId>,
-    /// How long those behind an answer may be kept waiting.
+    /// How long a response may delay those behind it.
     patience: Duration,
-    /// When a byte last moved, or a wait began.
+    /// When there was progress, or a wait began.
     moved: Instant,
-    /// Of what comes, and of what is sent and answered.
+    /// Targets of bytes in flight, for responses and for requests.
     inward: InFlightLimit,
     outward: InFlightLimit,
-    /// Bytes of an answer that came since they last counted; an answer's first one counts.
+    /// Bytes of a response since the last progress; its first byte always counts.
     uncounted: usize,
     alarm: Pin<Box<Sleep>>,
 }
 
-/// A job that has begun.
+/// A job in flight.
 struct InFlight {
     id: JobId,
     asked: RequestLine,
     timeouts: Timeouts,
-    /// None once its answer has begun.
+    /// None once its response has begun.
     job: Option<Job>,
-    /// Where its first byte stands among all that are written.
+    /// The offset of its first byte among all bytes written.
     start: u64,
-    /// Where its last byte ends, once that is known.
+    /// The offset of its end, once known.
     end: Option<u64>,
     behind: u32,
     follows: bool,
-    /// Whether it is a part of something large, as what stands behind it is.
+    /// Whether it is a range of a large file (`Class::Part`).
     is_part: bool,
 }
 
-/// What came first.
+/// What happened first.
 enum Step {
     Wrote(usize),
     Read(usize),
@@ -172,7 +171,7 @@ impl Driver {
         }
     }
 
-    /// Works until the connection can do no more, and says why.
+    /// Works until the connection ends, and returns the cause.
     async fn serve(&mut self) -> Cause {
         loop {
             if let Err(cause) = self.deliver_events() {
@@ -203,7 +202,7 @@ impl Driver {
         }
     }
 
-    /// Acts on what came.
+    /// Handles what happened.
     fn take(&mut self, step: Step) -> Result<(), Cause> {
         match step {
             Step::Wrote(bytes) => {
@@ -223,7 +222,7 @@ impl Driver {
                     (self.moved, self.uncounted) = (Instant::now(), 0);
                 }
             }
-            // The wait for the reader was not the server's.
+            // The server is not to blame for a slow reader.
             Step::Room => self.moved = Instant::now(),
             Step::Chunk(chunk) => self.put(chunk)?,
             Step::Job(None) => self.jobs = None,
@@ -284,8 +283,8 @@ impl Driver {
         if let Poll::Ready(Some(call)) = self.recalls.poll_recv(context) {
             return Poll::Ready(Ok(Step::Recall(call)));
         }
-        // What changes something and has left whole is done there in any case: then its end is waited for, so that
-        // whoever undoes it knows when.
+        // A cancelled unsafe request that was sent whole takes effect anyway: wait for its response, so that whoever
+        // undoes it knows when.
         let written = self.written;
         if let [InFlight { job: Some(job), asked, end, .. }] = self.in_flight.make_contiguous()
             && (is_safe(asked.method()) || end.is_none_or(|end| end > written))

@@ -1,14 +1,13 @@
-//! Whose answer is this? The order of one connection's requests and answers, without its sockets.
+//! Matching the responses of one connection to its requests, without sockets.
 //!
-//! HTTP/1.1 has no numbers on its messages: an answer belongs to the oldest request without one (RFC 9112
-//! §9.3.2). A server or a box on the way that drops one, or sends two in the wrong order, hands one request's
-//! answer to another, and that is why browsers gave pipelining up. What can be seen of it is looked for here, in
-//! every head: a status that the request cannot have caused, a range that was not asked for, an entity tag or a
-//! length that the caller knows to be another's. What is seen is an error of the connection, and the request is
-//! sent again, alone.
+//! HTTP/1.1 messages carry no identifiers: a response belongs to the oldest request without one (RFC 9112 §9.3.2). A
+//! server or middlebox that drops one, or reorders two, gives one request's response to another. That is why browsers
+//! gave up pipelining. This module checks every response header for signs of it: a status that the request cannot have
+//! caused, a range that was not requested, an entity tag or a length that differs from what the caller expects. A
+//! mismatch is an error of the connection, and the request is sent again, alone.
 //!
-//! Where requests share the connection, that is not enough: an answer is accepted only if it shows that it is none of
-//! the others' (`identity`). A refusal shows nothing, so whoever it seems to be for is asked for again, alone.
+//! For requests that share the connection this is not enough: a response is accepted only if it shows that it is none
+//! of the others' (`identity`). A refusal shows nothing, so its request is sent again, alone.
 
 use std::collections::VecDeque;
 
@@ -28,10 +27,10 @@ use crate::{
     messages::{ENDLESS_INTERIM, JobId, MAX_INTERIM},
 };
 
-/// Why a connection ends that the server ended in good order (`Connection: close`).
+/// The cause after `Connection: close`.
 pub(crate) const LAST_WORD: &str = "the server accepts no more requests on this connection";
 
-/// A request as far as its answer is concerned.
+/// What is expected of a request's response.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is so or not, whatever the others are")]
 struct Expectation {
@@ -40,34 +39,34 @@ struct Expectation {
     target: String,
     conditional: bool,
     ranged: bool,
-    /// Where the range begins that was asked for, if it names that.
+    /// The first byte of the requested range, if it names one.
     start: Option<u64>,
     expected: Expected,
-    /// Whether others were under way with it, so that its answer could be another's.
+    /// Whether others were in flight with it, so that its response could be another's.
     in_company: bool,
-    /// Whether a follower stands behind it.
+    /// Whether a follow-up is behind it.
     followed: bool,
     follows: bool,
     tentative: bool,
-    /// What its answer must show in company.
+    /// The marks that its response must show if it is not alone.
     marks: Option<Marks>,
-    /// Its place among the requests of this connection, and that of the oldest that was in flight with it.
+    /// Its number on this connection, and that of the oldest request in flight with it.
     number: u64,
     joined: u64,
 }
 
-/// What came in.
+/// What was received.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// The head of the answer to `job`, and the length of its body if told.
+    /// The response header for `job`, and the body's length if known.
     Head { job: JobId, response: Response<()>, length: Option<u64> },
-    /// The head of a refusal that may be to another request than the oldest.
+    /// The header of a refusal that may belong to another request than the oldest.
     Doubtful,
-    /// A piece of its body.
+    /// A piece of the body.
     Data(Bytes),
-    /// What came behind its body.
+    /// The trailers.
     Trailers(HeaderMap),
-    /// It is all there: so many bytes with its head.
+    /// The end of the response, and its size with the header.
     End { job: JobId, received: u64 },
 }
 
@@ -75,18 +74,18 @@ pub(crate) enum Event {
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
     asked: VecDeque<Expectation>,
-    /// The marks of those that were in flight with any of them, by number; that of the first.
+    /// The marks of the requests in flight with any of `asked`, by number from `first`.
     company: VecDeque<Option<Marks>>,
     first: u64,
-    /// What the last answer's head did not show.
+    /// The marks still believed, if the last response did not show all.
     unmarked: Option<Shown>,
     buffer: BytesMut,
-    /// The body of the answer to the oldest request, if its head is here.
+    /// The decoder of the current body, after its header.
     body: Option<Decoder>,
-    /// Bytes of the current answer so far.
+    /// Bytes of the current response so far.
     received: u64,
     interim: u32,
-    /// The last answer said that it is the last.
+    /// Whether the last response said `Connection: close`.
     closing: bool,
 }
 
@@ -123,22 +122,22 @@ impl Exchanges {
         });
     }
 
-    /// The youngest request is not waited for here any more.
+    /// Forgets the youngest request.
     pub(crate) fn forget(&mut self) {
         self.asked.pop_back();
     }
 
-    /// Which marks the server is still believed to show, if the last answer did not show all.
+    /// Takes the marks that the server is still believed to show, if the last response did not show all.
     pub(crate) fn unmarked(&mut self) -> Option<Shown> {
         self.unmarked.take()
     }
 
-    /// Where bytes may be read into.
+    /// The read buffer.
     pub(crate) fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// The next event in what came in; none until more does. After an error the connection is of no use.
+    /// The next event in the buffer; `None` until more is received. After an error the connection is unusable.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Cause> {
         let Some(first) = self.asked.front() else {
             return if self.buffer.is_empty() { Ok(None) } else { Err(unasked(&self.buffer)) };
@@ -177,11 +176,11 @@ impl Exchanges {
                 if self.interim > MAX_INTERIM {
                     return Err(Cause::Unexpected(ENDLESS_INTERIM));
                 }
-                // The answer itself has not begun (RFC 9110 §15.2).
+                // The final response has not begun (RFC 9110 §15.2).
                 self.received = 0;
                 continue;
             }
-            // Not an answer, but a farewell or a refusal of this connection (RFC 9110 §15.5.9, §15.5.20).
+            // These statuses are about the connection, not the request (RFC 9110 §15.5.9, §15.5.20).
             if matches!(head.response.status(), StatusCode::REQUEST_TIMEOUT | StatusCode::MISDIRECTED_REQUEST) {
                 return Err(Cause::Refused(head.response.status()));
             }
@@ -198,8 +197,8 @@ impl Exchanges {
         }
     }
 
-    /// Whether a head may be to another request that was in flight with the oldest; an error if it is a success that
-    /// does not show whose it is.
+    /// Whether a refusal may belong to another request in flight; an error for a success that does not show its
+    /// request.
     fn is_doubtful(&mut self, response: &Response<()>, length: Option<u64>) -> Result<bool, Cause> {
         let Some(first) = self.asked.front() else { return Ok(false) };
         let Some(marks) = first.marks else { return Ok(false) };
@@ -223,15 +222,14 @@ impl Exchanges {
         Ok(false)
     }
 
-    /// The marks of those that were in flight with a request.
+    /// The marks of the requests in flight with this one.
     fn others(&self, asked: &Expectation) -> impl Iterator<Item = &Marks> {
         let own = asked.number;
         let numbered = (self.first..).zip(&self.company).skip((asked.joined - self.first) as usize);
         numbered.filter(move |(number, _)| *number != own).filter_map(|(_, marks)| marks.as_ref())
     }
 
-    /// What an answer that is not the expected one tells of the server: that it mixes answers up, if it shows another
-    /// request's marks.
+    /// The cause for an unexpected response: a mix-up, if it shows another request's marks.
     fn whose(&self, cause: Cause, response: &Response<()>, length: Option<u64>) -> Cause {
         let shows = |marks: &Marks| {
             let shown = marks.shown_by(response.headers(), length);
@@ -245,7 +243,7 @@ impl Exchanges {
         }
     }
 
-    /// The server sends no more: the end of a body, perhaps, or else of everything.
+    /// The server closed its side: the end of a body, or an error.
     pub(crate) fn end_of_input(&mut self) -> Result<Event, Cause> {
         match (&self.body, self.asked.front()) {
             (Some(body), Some(first)) if body.ends_with_connection() => {
@@ -267,32 +265,32 @@ impl Exchanges {
         Event::End { job, received: std::mem::take(&mut self.received) }
     }
 
-    /// Whether the oldest one's answer has begun, if only its first byte.
+    /// Whether any byte of the current response was received.
     pub(crate) fn is_answering(&self) -> bool {
         self.body.is_some() || !self.buffer.is_empty() || self.received > 0
     }
 
-    /// Bytes left of the current answer's body, where known.
+    /// Bytes left of the current body, if known.
     pub(crate) fn left(&self) -> Option<u64> {
         self.body.as_ref().and_then(Decoder::left)
     }
 
-    /// Bytes of the current answer so far, its head included.
+    /// Bytes of the current response so far, with its header.
     pub(crate) fn received(&self) -> u64 {
         self.received
     }
 
-    /// Whether the server has said that the current answer is its last.
+    /// Whether the current response is the server's last.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing
     }
 }
 
 impl Expectation {
-    /// Refuses an answer that cannot be to this request.
+    /// Rejects a response that cannot belong to this request.
     fn check(&self, response: &Response<()>, length: Option<u64>) -> Result<(), Cause> {
         let wrong = |why: &str| Err(Cause::Protocol(format!("the response belongs to another request: {why}")));
-        // It may have changed since the caller looked, too.
+        // The resource may also have changed.
         let unexpected = |why| Err(Cause::Unexpected(why));
         let (status, headers) = (response.status(), response.headers());
         match status {
@@ -303,11 +301,11 @@ impl Expectation {
             StatusCode::PARTIAL_CONTENT if self.method != Method::GET => {
                 return wrong("206 to a method other than GET");
             }
-            // The status of WebDAV alone.
+            // Only listings have this status.
             StatusCode::MULTI_STATUS if matches!(self.method, Method::GET | Method::HEAD | Method::PUT) => {
                 return wrong("207 to a method with a single resource");
             }
-            // What the follower is told if the leader was dropped.
+            // The follow-up gets this if the leader was dropped.
             StatusCode::NOT_FOUND if self.followed && self.method == Method::PUT => {
                 return unexpected("404 to an upload; it may belong to the follow-up");
             }
@@ -321,7 +319,7 @@ impl Expectation {
                 return wrong("its range is not the requested one");
             }
         }
-        // Of draft-nottingham-http-pipeline-01: the request that the server thinks it answers.
+        // draft-nottingham-http-pipeline-01: the request that the server believes to answer.
         if let Some(request) = headers.get("assoc-req").and_then(|value| value.to_str().ok()) {
             let mut words = request.split_whitespace();
             let (method, url) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
@@ -348,13 +346,13 @@ impl Expectation {
     }
 }
 
-/// Whether whoever is told this asks again in any case: for credentials, or later.
+/// Whether the caller retries after this status anyway.
 fn is_to_be_repeated(status: StatusCode) -> bool {
     matches!(status.as_u16(), 401 | 407 | 425 | 429 | 502 | 503 | 504)
 }
 
-/// Whether what stands behind the last answer belongs to its body, as the length that it told is wrong (RFC 9112
-/// §6.3), and is no other answer.
+/// Whether the bytes after the last response belong to its body, because its length was wrong (RFC 9112 §6.3), and are
+/// no further response.
 fn is_more_of_a_body(buffer: &[u8]) -> bool {
     const HTTP: &[u8] = b"HTTP/1.";
     let rest = buffer.trim_ascii_start();
@@ -362,7 +360,7 @@ fn is_more_of_a_body(buffer: &[u8]) -> bool {
 }
 
 fn unasked(buffer: &[u8]) -> Cause {
-    // Servers that give an idle connection up sometimes say so (RFC 9110 §15.5.9).
+    // Some servers send this before they close an idle connection (RFC 9110 §15.5.9).
     if buffer.starts_with(b"HTTP/1.") && buffer.get(8..12) == Some(b" 408") {
         return Cause::Refused(StatusCode::REQUEST_TIMEOUT);
     }

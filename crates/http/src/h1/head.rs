@@ -1,8 +1,8 @@
-//! Heads of HTTP/1.1 messages: requests written, responses read (RFC 9112 §2 to §6).
+//! Headers of HTTP/1.1 messages: writing requests, reading responses (RFC 9112 §2 to §6).
 //!
-//! `httparse` finds the lines; what they mean for the connection is decided here. Where RFC 9112 lets a client
-//! guess what a broken head means, this one refuses: on a pipeline a wrong guess gives one request another's
-//! answer.
+//! `httparse` finds the lines; this module decides what they mean for the connection. Where RFC 9112 lets a client
+//! guess the meaning of a broken header, this one rejects it: on a pipeline a wrong guess gives one request another's
+//! response.
 
 use std::time::Duration;
 
@@ -15,33 +15,32 @@ use transport::content_length;
 
 use crate::{Origin, messages::KeepAlive};
 
-/// The longest head taken from a server. Browsers take 256 KiB, curl 300 KiB; WebDAV servers send some hundred
+/// The maximum size of a response header. Browsers accept 256 KiB, curl 300 KiB; WebDAV servers send a few hundred
 /// bytes.
 pub(crate) const LONGEST_HEAD: usize = 64 * 1024;
 const MOST_HEADERS: usize = 128;
 
-/// How the end of a body is told (RFC 9112 §6.3).
+/// How a body ends (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
     /// After so many bytes.
     Length(u64),
-    /// In chunks.
+    /// Chunked.
     Chunked,
-    /// By the end of the connection.
+    /// With the connection.
     Close,
 }
 
-/// The head of a response, and what it means for the connection.
+/// A response header, and what it means for the connection.
 #[derive(Debug)]
 pub(crate) struct Head {
     pub(crate) response: Response<()>,
     pub(crate) framing: Framing,
-    /// Whether the connection goes on after this message (RFC 9112 §9.3).
+    /// Whether the connection persists after this message (RFC 9112 §9.3).
     pub(crate) persists: bool,
 }
 
-/// Writes a request's head. The headers of framing and connection are the connection's to write: the request's own
-/// are left out.
+/// Writes a request header. The request's own headers about framing and connection are replaced.
 pub(crate) fn write<B>(out: &mut BytesMut, request: &Request<B>, length: Option<u64>) {
     let target = request.uri().path_and_query().map_or("/", |target| target.as_str());
     let target = if target.starts_with('?') { &format!("/{target}") } else { target };
@@ -60,10 +59,10 @@ pub(crate) fn write<B>(out: &mut BytesMut, request: &Request<B>, length: Option<
             put_line(out, name.as_str(), value.as_bytes());
         }
     }
-    // Persistence is the default; but to those who ask, Apache tells how many requests it takes on a connection.
+    // Persistence is the default, but Apache sends its limit of requests only to clients that ask.
     put_line(out, "connection", b"keep-alive");
     match length {
-        // A request whose method expects a body says so even of an empty one (RFC 9110 §8.6).
+        // Methods that expect a body send a length even for an empty one (RFC 9110 §8.6).
         Some(0) if !matches!(*request.method(), Method::PUT | Method::POST | Method::PATCH) => {}
         Some(length) => put_line(out, "content-length", length.to_string().as_bytes()),
         None => put_line(out, "transfer-encoding", b"chunked"),
@@ -77,8 +76,7 @@ fn put_line(out: &mut BytesMut, name: &str, value: &[u8]) {
     }
 }
 
-/// Reads the head of a response to `method` from the beginning of `buffer` and takes it out; none if it is not all
-/// there yet. Errors say what is wrong with it.
+/// Takes the header of a response to `method` from `buffer`; `None` if it is incomplete.
 pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head>, String> {
     let mut slots = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let mut parsed = httparse::Response::new(&mut slots);
@@ -96,7 +94,7 @@ pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head
     let mut headers = HeaderMap::with_capacity(parsed.headers.len());
     for header in parsed.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes());
-        // A line that is folded is one with spaces in it (RFC 9112 §5.2).
+        // Unfolds folded lines (RFC 9112 §5.2).
         let space = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
         let value = HeaderValue::from_bytes(&header.value.iter().map(space).collect::<Vec<_>>());
         let (Ok(name), Ok(value)) = (name, value) else {
@@ -114,7 +112,7 @@ pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head
     Ok(Some(Head { response, framing, persists }))
 }
 
-/// Reads the trailers behind the last chunk, likewise.
+/// Takes the trailers after the last chunk, likewise.
 pub(crate) fn read_trailers(buffer: &mut BytesMut) -> Result<Option<HeaderMap>, String> {
     let mut slots = [httparse::EMPTY_HEADER; MOST_HEADERS];
     let (used, lines) = match httparse::parse_headers(buffer, &mut slots) {
@@ -138,13 +136,13 @@ fn parser() -> httparse::ParserConfig {
     parser
 }
 
-/// The first bytes of what is no answer, fit for a message.
+/// The first bytes of an invalid response, for the error.
 fn beginning(buffer: &[u8]) -> String {
     format!("{:?}", String::from_utf8_lossy(&buffer[..buffer.len().min(24)]))
 }
 
-/// RFC 9112 §6.3, but that a length beside a transfer coding is an error, as is a transfer coding that does not end
-/// with `chunked` or that comes by HTTP/1.0 (§6.1).
+/// RFC 9112 §6.3, with these errors: a length beside a transfer coding, and a transfer coding that does not end with
+/// `chunked` or comes over HTTP/1.0 (§6.1).
 fn framing(method: &Method, status: StatusCode, version: Version, headers: &HeaderMap) -> Result<Framing, String> {
     let bodiless = status.is_informational() || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED);
     if *method == Method::HEAD || bodiless {
@@ -167,7 +165,7 @@ fn persists(version: Version, headers: &HeaderMap) -> bool {
     !says("close") && (version == Version::HTTP_11 || says("keep-alive"))
 }
 
-/// How long the server says it keeps the connection.
+/// Parses `Keep-Alive`.
 pub(crate) fn keep(headers: &HeaderMap) -> Option<KeepAlive> {
     let mut keep = KeepAlive::default();
     for token in tokens(headers, &HeaderName::from_static("keep-alive")) {
@@ -180,7 +178,7 @@ pub(crate) fn keep(headers: &HeaderMap) -> Option<KeepAlive> {
     (keep != KeepAlive::default()).then_some(keep)
 }
 
-/// The members of a comma-separated header, in lower case, over all its lines.
+/// The members of a comma-separated header over all its lines, in lower case.
 fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> + use<'a> {
     headers.get_all(name).iter().flat_map(|value| {
         let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();

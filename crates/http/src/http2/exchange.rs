@@ -1,8 +1,8 @@
-//! One request and its answer, on a stream of their own.
+//! One request and its response on a stream.
 //!
-//! Both halves run at once, because a server may answer before it has read all. Its answer is at an end only when
-//! the request is: an upload that fails after an early success is no success. Whatever ends the exchange is met
-//! in one place, where it is decided whether the job goes back, its reader is told, or all is well.
+//! Both halves run concurrently, because a server may respond before it has read everything. The response is complete
+//! only when the request is: an upload that fails after an early success is no success. One place handles all endings,
+//! and decides whether the job goes back, its reader gets an error, or all is well.
 
 use std::sync::Arc;
 
@@ -23,18 +23,18 @@ use crate::{
     },
 };
 
-/// A request whose head is on its way.
+/// A request whose header was sent.
 pub(super) struct Begun {
     pub(super) job: Job,
     pub(super) stream: SendStream<Bytes>,
     pub(super) response: ResponseFuture,
     /// The body, if there is one.
     pub(super) chunks: Option<Chunks>,
-    /// Its being one of those that wait for a head, and how many were before it.
+    /// Counts it among the requests without a response header, and how many were before it.
     pub(super) unanswered: (Count, usize),
 }
 
-/// Brings the exchange to its end.
+/// Runs the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let Begun {
         job: Job { id, request, reply, sendings, follows, marks },
@@ -71,7 +71,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     .await
 }
 
-/// The receiving half: head, then body. Gives the status of an answer that came whole.
+/// The receiving half: header, then body. Returns the status of a complete response.
 async fn receive(
     mut response: ResponseFuture,
     answer: &mut Answer,
@@ -95,7 +95,7 @@ async fn receive(
     Ok(status)
 }
 
-/// What an error of a stream, or of its connection, means for its request. Streams above the last one that a GOAWAY
+/// What an error of a stream or of its connection means for its request. Streams above the last one that a GOAWAY
 /// names, and those reset with REFUSED_STREAM, had no effect (RFC 9113 §6.8, §8.7); HTTP_1_1_REQUIRED refuses, too.
 fn fate(error: &h2::Error, common: &Common) -> (Sent, Cause) {
     let http2 = |code: Reason, said: &str| Cause::Http2 { code: code.into(), said: format!("{said} ({code:?})") };
@@ -112,7 +112,7 @@ fn fate(error: &h2::Error, common: &Common) -> (Sent, Cause) {
     }
 }
 
-/// What `h2` found wrong with an answer. It does not say which rule was broken.
+/// The cause for a response that `h2` rejects. It does not say which rule was broken.
 fn malformed(answer: &Answer, error: &h2::Error) -> Cause {
     Cause::Protocol(match (answer, error.reason()) {
         (_, Some(Reason::FLOW_CONTROL_ERROR)) => "the server exceeded its flow-control window".to_owned(),

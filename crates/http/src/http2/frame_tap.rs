@@ -1,12 +1,12 @@
-//! The connection's bytes, overheard.
+//! A tap on the connection's bytes, for what `h2` does not report.
 //!
-//! `h2` keeps to what the server allows, but tells only how many streams that is. The planner and `haul probe`
-//! want the windows too, because they bound each stream to window ÷ RTT, and a stream's free capacity does not
-//! show them: it is also cut by the connection's window and by our own buffer. So the server's SETTINGS are read
-//! off the bytes as they pass. Frames begin with their length and kind (RFC 9113 §4.1), so following them needs no
-//! understanding of the rest, and whatever is wrong with them is for `h2` to say.
+//! `h2` respects the server's limits, but reports only the number of streams. The planner and `haul probe` also need
+//! the windows, because they limit each stream to window ÷ RTT. A stream's free capacity does not show them, because
+//! the connection's window and our own buffer limit it too. So this module reads the server's SETTINGS and
+//! WINDOW_UPDATE frames as they pass. Frames begin with their length and type (RFC 9113 §4.1), so it can skip all
+//! others, and leave errors to `h2`.
 //!
-//! The same place notes when bytes last moved, which is all that can be known of a connection's health.
+//! It also notes when bytes last moved, which is all that is known of a connection's health.
 
 use std::{
     io,
@@ -29,20 +29,20 @@ const WINDOW_UPDATE: u8 = 8;
 const ACK: u8 = 1;
 const INITIAL_WINDOW_SIZE: u16 = 4;
 const MAX_FRAME_SIZE: u16 = 5;
-/// No frame that is read here is longer in earnest: a WINDOW_UPDATE has 4 bytes, six settings have 36.
+/// The maximum payload kept of a frame: a WINDOW_UPDATE has 4 bytes, six settings have 36.
 const KEPT: usize = 512;
 
-/// Where the follower of frames stands in the server's bytes.
+/// Finds the frames in the server's bytes.
 #[derive(Debug, Default)]
 struct FrameParser {
     head: Vec<u8>,
     payload: Vec<u8>,
-    /// Bytes of the frame's payload still to pass.
+    /// Bytes left of the frame's payload.
     left: usize,
 }
 
 impl FrameParser {
-    /// Takes the next bytes, and hands on each frame that ended in them: its kind, flags, stream and payload.
+    /// Parses the next bytes, and calls `frame` with type, flags, stream and payload of each frame that ends in them.
     fn follow(&mut self, mut bytes: &[u8], mut frame: impl FnMut(u8, u8, u32, &[u8])) {
         while !bytes.is_empty() {
             if self.head.len() < FRAME_HEAD {
@@ -70,20 +70,20 @@ impl FrameParser {
     }
 }
 
-/// What was overheard.
+/// What was observed.
 #[derive(Debug)]
 pub(super) struct Observed {
     parser: FrameParser,
     windows: Windows,
-    /// The sum of what the server added to the connection's window.
+    /// The sum of the server's WINDOW_UPDATEs for the connection.
     granted: u64,
-    /// Whether something has been learnt that was not asked for yet.
+    /// Whether there are changes since the last query.
     news: bool,
-    /// When a byte last came.
+    /// When a byte was last received.
     pub(super) read: Instant,
-    /// When a byte was last taken by the network.
+    /// When a byte was last written.
     pub(super) written: Instant,
-    /// Whether the connection is of no use any more, whatever its kernel still has to send.
+    /// Whether the connection was given up; it then ends with a reset.
     pub(super) given_up: bool,
 }
 
@@ -116,13 +116,13 @@ impl Observed {
         });
     }
 
-    /// Whether the server's windows may have changed since they were asked for.
+    /// Whether the server's windows may have changed since the last query.
     pub(super) fn has_news(&self) -> bool {
         self.news
     }
 
     /// The server's windows, if they may have changed since the last call; `sent` is how much of the connection's
-    /// window was used so far. The widest that it ever stood open is what the server wants to have under way.
+    /// window was used so far. The widest window so far is what the server wants to have in flight.
     pub(super) fn news(&mut self, sent: u64) -> Option<Windows> {
         std::mem::take(&mut self.news).then(|| {
             let open = (u64::from(Windows::default().connection) + self.granted).saturating_sub(sent);
@@ -136,7 +136,7 @@ fn number(bytes: &[u8]) -> u32 {
     bytes.iter().take(4).fold(0, |number, byte| number << 8 | u32::from(*byte))
 }
 
-/// What was overheard, where both the connection and its overhearer find it.
+/// The shared handle of a tap.
 #[derive(Debug, Clone)]
 pub(super) struct FrameTap(Arc<Mutex<Observed>>);
 
@@ -146,7 +146,7 @@ impl FrameTap {
     }
 }
 
-/// A connection that is overheard.
+/// A connection with a tap.
 pub(super) struct Tapped<T: Io> {
     io: T,
     tap: FrameTap,

@@ -1,9 +1,9 @@
-//! Whether there is still somebody at the other end.
+//! Detecting a dead connection.
 //!
-//! A link that has gone dead says nothing. So when bytes are due and none have moved for a third of the stall's bound,
-//! a PING asks (RFC 9113 §6.7), and another third is the time to answer. So a dead link is noticed as such before its
-//! streams are given up one by one and the next request is sent on it. Bytes that the network still takes count as
-//! movement: a PING may stand behind much that is on its way up a slow link.
+//! A dead link is silent. So when data is due and no byte has moved for a third of the stall timeout, a PING is sent
+//! (RFC 9113 §6.7), and must be answered within another third. So a dead link is detected before its streams time out
+//! one by one and the next request is sent on it. Written bytes count as progress too: a PING may wait behind much data
+//! on a slow link.
 
 use std::{
     task::{Context, Poll, ready},
@@ -16,13 +16,13 @@ use tokio::time::Instant;
 use super::frame_tap::FrameTap;
 use crate::streams::stall_timer::Alarm;
 
-/// Watches over a connection while any of its exchanges is under way.
+/// Watches a connection while any exchange is in flight.
 #[derive(Debug)]
 pub(super) struct Liveness {
     ping: Option<PingPong>,
     tap: FrameTap,
     third: Duration,
-    /// When the last PING was sent, if nothing came since.
+    /// When the last PING was sent, if nothing was received since.
     asked: Option<Instant>,
     alarm: Alarm,
 }
@@ -32,12 +32,12 @@ impl Liveness {
         Self { ping, tap, third: stall / 3, asked: None, alarm: Alarm::new() }
     }
 
-    /// How long nothing has come when the connection is given up.
+    /// How long the connection was silent when it is given up.
     pub(super) fn bound(&self) -> Duration {
         self.third * 2
     }
 
-    /// Ready when the other end did not answer.
+    /// Ready when a PING was not answered in time.
     pub(super) fn poll_dead(&mut self, context: &mut Context<'_>) -> Poll<()> {
         loop {
             let (read, written) = self.tap.with(|observed| (observed.read, observed.written));
@@ -52,7 +52,7 @@ impl Liveness {
     fn ask(&mut self, context: &mut Context<'_>) {
         self.asked = Some(Instant::now());
         if let Some(ping) = &mut self.ping {
-            // The answer to the one before makes way for the next; if there was none, that one still asks.
+            // Takes the previous PONG, if it came; otherwise the previous PING is still pending.
             let _ = ping.poll_pong(context);
             let _ = ping.send_ping(Ping::opaque());
         }

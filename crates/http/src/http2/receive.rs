@@ -1,7 +1,7 @@
-//! The receiving half of an exchange: the answer goes to its reader as fast as the reader takes it.
+//! The receiving half of an exchange: the response is delivered as fast as its reader takes it.
 //!
-//! The window is given back for bytes that the reader has taken, not for bytes that have come: what is in memory
-//! for a stream never exceeds its window. How far the reader is shows in how many pieces still wait in its channel.
+//! The window is extended for bytes that the reader has taken, not for bytes received, so a stream never holds more
+//! than its window in memory. The pieces left in the reader's channel show how far the reader is.
 
 use std::{
     collections::VecDeque,
@@ -25,10 +25,10 @@ use crate::{
     },
 };
 
-/// Why an answer did not come whole.
+/// Why a response is incomplete.
 pub(super) type Unreceived = streams::Unreceived<h2::Error>;
 
-/// The answer's head; informational ones (RFC 9110 §15.2) are passed over, but show that the server is at work.
+/// Waits for the final response header. Interim responses (RFC 9110 §15.2) count as progress.
 pub(super) async fn head(
     response: &mut ResponseFuture,
     timer: &StallTimer,

@@ -1,8 +1,7 @@
-//! The sending half of an exchange: a body goes as fast as its windows open.
+//! The sending half of an exchange: the body is sent as fast as the windows allow.
 //!
-//! Nothing is read from the source before there is room for it, but for one chunk. If the length was told, the last
-//! bytes go only once the source has ended: a body that turns out longer than told is an error on both sides of
-//! the connection, not a file cut short.
+//! At most one chunk is read ahead of the windows. If the length was announced, the last bytes are sent only once the
+//! source has ended: a body that turns out longer is an error on both sides, not a truncated file.
 
 use std::{future::poll_fn, task::Poll};
 
@@ -19,7 +18,7 @@ use crate::{
     },
 };
 
-/// The most that is asked of a window at once: small, so that uploads take turns.
+/// The maximum capacity requested at once: small, so that uploads take turns.
 const TURN: usize = 64 * 1024;
 
 /// Sends the body.

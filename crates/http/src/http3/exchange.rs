@@ -1,7 +1,7 @@
-//! One request and its answer, on a stream of their own.
+//! One request and its response on a stream.
 //!
-//! Both halves run at once, as over HTTP/2. What `h3` leaves to its caller is here: that a body is as long as its head
-//! says, which says it once (RFC 9114 §4.1.2), and that a request given up is cancelled on both of its halves (§4.1.1).
+//! Both halves run concurrently, as over HTTP/2. This module does what `h3` leaves to its caller: it checks that a body
+//! matches its Content-Length (RFC 9114 §4.1.2), and cancels both halves of an abandoned request (§4.1.1).
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,30 +32,30 @@ use crate::{
     },
 };
 
-/// How many pieces of an answer wait for their reader.
+/// The number of pieces that a reader may lag behind.
 const PIECES: usize = 16;
-/// The most that is written in one go: small, so that uploads take turns.
+/// The maximum size of a write: small, so that uploads take turns.
 const TURN: usize = 64 * 1024;
-/// Why a connection is left to others (RFC 9114 §5.2).
+/// The cause after a GOAWAY (RFC 9114 §5.2).
 const GOING_AWAY: &str = "the server accepts no more requests on the connection";
 
 type Upstream = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
 type Downstream = RequestStream<frame_guard::RecvStream<h3_quinn::RecvStream>, Bytes>;
 
-/// A request that is to be sent.
+/// A request to send.
 pub(super) struct Begun {
     pub(super) job: Job,
     pub(super) sender: Sender,
-    /// Its being one of those that wait for a head, and how many were before it.
+    /// Counts it among the requests without a response header, and how many were before it.
     pub(super) unanswered: (Count, usize),
 }
 
-/// Why there is no answer, or no whole one.
+/// Why there is no response, or no complete one.
 pub(super) enum Failure {
     Stream(StreamError),
-    /// The server allowed no stream for so long: nothing was sent.
+    /// The server allowed no stream for this time: nothing was sent.
     Unopened(Duration),
-    /// It is not what HTTP/3 allows, or not as long as told.
+    /// It violates HTTP/3, or does not match its Content-Length.
     Malformed(String),
 }
 
@@ -69,7 +69,7 @@ fn malformed(why: String) -> Unreceived<Failure> {
     Unreceived::Failed(Failure::Malformed(why))
 }
 
-/// Brings the exchange to its end.
+/// Runs the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let Begun { job: Job { id, mut request, reply, sendings, follows, marks }, sender, unanswered: (count, behind) } =
         begun;
@@ -126,7 +126,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     .await
 }
 
-/// The head and the body to send.
+/// The header and the body to send.
 fn ready(request: &mut Request<Body>, asked: &RequestLine) -> Result<(Request<()>, Option<Chunks>), Error> {
     let mut head = head::head(request)?;
     *head.version_mut() = Version::HTTP_3;
@@ -135,7 +135,7 @@ fn ready(request: &mut Request<Body>, asked: &RequestLine) -> Result<(Request<()
     Ok((head, chunks))
 }
 
-/// Opens the stream, once the server allows one more, and sends the head.
+/// Opens the stream, once the server allows one more, and sends the header.
 async fn begin(
     mut sender: Sender,
     head: Request<()>,
@@ -155,8 +155,8 @@ async fn begin(
     }
 }
 
-/// Sends the body. If its length was told, the last bytes go only once the source has ended: a body that turns out
-/// longer than told is an error on both sides of the connection, not a file cut short.
+/// Sends the body. If its length was announced, the last bytes are sent only once the source has ended: a body that
+/// turns out longer is an error on both sides, not a truncated file.
 async fn send(stream: &mut Upstream, mut chunks: Chunks, told: Option<u64>, timer: &StallTimer) -> Result<(), Unsent> {
     let mut left = told;
     let mut held = Bytes::new();
@@ -197,7 +197,7 @@ async fn pour(stream: &mut Upstream, mut chunk: Bytes, timer: &StallTimer) -> Re
     Ok(())
 }
 
-/// The receiving half: head, then body. Gives the status of an answer that came whole.
+/// The receiving half: header, then body. Returns the status of a complete response.
 async fn receive(
     mut stream: Downstream,
     answer: &mut Answer,
@@ -217,7 +217,7 @@ async fn receive(
                 () = reply.closed() => return Err(Unreceived::Unwanted),
             };
             timer.moved();
-            // Informational ones (RFC 9110 §15.2) show that the server is at work.
+            // Interim responses (RFC 9110 §15.2) count as progress.
             if !head.status().is_informational() {
                 break head;
             }
@@ -237,7 +237,7 @@ async fn receive(
     Ok(status)
 }
 
-/// Hands the body to its reader, all but the end, which is not told before the request is whole.
+/// Delivers the body to its reader, except for the end, which waits until the request is complete.
 async fn body(
     stream: &mut Downstream,
     pieces: &mpsc::Sender<Piece>,
@@ -274,7 +274,7 @@ async fn body(
     Ok(())
 }
 
-/// Waits until the reader takes a piece more.
+/// Waits until the reader has room for a piece.
 async fn room(pieces: &mpsc::Sender<Piece>, timer: &StallTimer) -> Result<(), Unreceived<Failure>> {
     if pieces.capacity() == 0 {
         timer.receiving(Receiving::Reader);
@@ -285,13 +285,13 @@ async fn room(pieces: &mpsc::Sender<Piece>, timer: &StallTimer) -> Result<(), Un
     Ok(())
 }
 
-/// The frame that a stream was ended for.
+/// The frame that was too long, if a stream ended for that.
 fn too_long(error: &StreamError) -> Option<&TooLong> {
     if let StreamError::Undefined(inner) = error { inner.downcast_ref() } else { None }
 }
 
-/// What an error of a stream, or of its connection, means for its request. Those that the server rejects, or that come
-/// after its GOAWAY, had no effect (RFC 9114 §4.1.1, §5.2); nor had early data that it did not take.
+/// What an error of a stream or of its connection means for its request. Requests that the server rejects, or that come
+/// after its GOAWAY, had no effect (RFC 9114 §4.1.1, §5.2); nor had rejected early data.
 fn fate(error: &StreamError, common: &Common) -> (Sent, Cause) {
     if let StreamError::Undefined(inner) = error
         && matches!(
@@ -318,7 +318,7 @@ fn fate(error: &StreamError, common: &Common) -> (Sent, Cause) {
     }
 }
 
-/// Whether the cause for which a request came back says that the connection takes no more.
+/// Whether this cause means that the connection takes no more requests.
 pub(super) fn says_farewell(cause: &Cause) -> bool {
     matches!(cause, Cause::Retired(GOING_AWAY))
         || matches!(cause, Cause::Http3 { code, .. } if *code == Code::H3_VERSION_FALLBACK.value())

@@ -1,16 +1,15 @@
 //! How many connections are used at once.
 //!
-//! Several connections open their windows in a fraction of the round trips that one takes, and on a quick link that is
-//! all the time there is. On a slow one the windows are wide enough at once, and each connection only adds what it
-//! keeps under way to the queue before the link: uploads over six connections made a round trip of 200 ms one of 1.0 s
-//! at 1 Mbit/s and one of 0.35 s at 4 Mbit/s, for everybody on that link, and over two one of 0.61 s and 0.22 s. They
-//! took equally long.
+//! Several connections open their windows in a fraction of the round trips that one takes; on a fast link that is most
+//! of the time. On a slow link the initial windows are wide enough, and each connection only adds its packets in flight
+//! to the queue at the bottleneck: uploads over six connections raised an RTT of 200 ms to 1.0 s at 1 Mbit/s and to
+//! 0.35 s at 4 Mbit/s, for everybody on that link; over two connections to 0.61 s and 0.22 s. They took equally long.
 //!
-//! Such a queue shows in the round trip that the kernel measures (`TCP_INFO`): smoothed, beside the least. While it
-//! stands, half as many connections are used, down to two, so that what is small still passes what is large; when it is
-//! gone, one more at a time. A queue of a moment is none: on 100 Mbit/s, a hundred and fifty packets are 18 ms. Nor is
-//! one their number's doing before which each moves more in a round trip than any begins with: their windows have
-//! opened wide, and fewer would open as far.
+//! Such a queue shows in the kernel's smoothed RTT, compared with its minimum (`TCP_INFO`). While there is a queue, the
+//! number of connections is halved, down to two, so that small exchanges still pass large ones; when it is gone, the
+//! number grows by one at a time. Transient queues are ignored: at 100 Mbit/s, 150 packets are 18 ms. So are queues
+//! while each connection moves more per round trip than an initial window: their windows have opened wide, and fewer
+//! connections would open them as far.
 
 use std::{
     cmp::Reverse,
@@ -24,10 +23,10 @@ use crate::{
     pool::{INITIAL_WINDOW, Window},
 };
 
-/// What a round trip may take beyond half as long again as the least.
+/// The tolerated queueing delay, beyond half of the minimum RTT.
 const BEARABLE: Duration = Duration::from_millis(50);
 const FEWEST: usize = 2;
-/// After so many round trips without a queue, one more connection is used.
+/// The number of round trips without a queue after which one more connection is used.
 const CALM: u32 = 4;
 /// A connection that moves more than this in a round trip has opened its window: none begins with as much (RFC 6928).
 const WIDE: u64 = 2 * INITIAL_WINDOW;

@@ -1,4 +1,4 @@
-//! A connection as its scheduler knows it: what is on it, and what more it may take.
+//! The scheduler's state of a connection: its requests in flight, and what more it can take.
 
 use std::{
     collections::VecDeque,
@@ -12,18 +12,18 @@ use crate::{
     pool::{History, INITIAL_WINDOW},
 };
 
-/// A connection that takes fewer requests than this is as good as closed: its successor is opened.
+/// A connection with fewer requests left counts as closed, and a successor is opened.
 const LAST_REQUESTS: u32 = 16;
-/// A pipeline takes no more when it holds what is to be under way, or, of what is sent, two of our congestion windows:
-/// one on its way, and one that waits for the answers. What is bound to a connection beyond that would wait for it
-/// though others run idle, and the server, or our own kernel, would overrun the queue before the link. Within these
-/// bounds, but for parts.
+/// A pipeline is full when it holds the connection's target of bytes in flight, or, for uploads, two congestion
+/// windows: one in flight, and one behind it. More would wait for this connection while others are idle, and overrun
+/// the queue at the bottleneck. These are the limits, except for ranges of a large file.
 const LEAST_PIPELINE: u64 = 64 * 1024;
 const MOST_PIPELINE: u64 = 1024 * 1024;
-/// No connection is held to be slower than this, in bytes per second (six of them fill 130 Mbit/s): on a long way a
-/// window opens for longer than it takes to see how far.
+/// The minimum assumed rate of a connection, in bytes per second (six of them fill 130 Mbit/s): on a long path a window
+/// is still opening when its rate is first measured.
 const LEAST_RATE: f64 = 2_700_000.0;
-/// While other connections are on their way: two initial windows (RFC 6928), in which every exchange takes a segment.
+/// The limit while other connections are opening: two initial windows (RFC 6928); each exchange takes a segment at
+/// least.
 const YOUNG_PIPELINE: u64 = 2 * INITIAL_WINDOW;
 const SEGMENT: u64 = 1460;
 
@@ -31,10 +31,10 @@ const SEGMENT: u64 = 1460;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
     pub(super) shape: Shape,
-    /// How often it was the oldest on a connection that failed.
+    /// How often it was the oldest request on a connection that broke.
     pub(super) blames: u32,
     pub(super) returns: u32,
-    /// How many went before it that came after it.
+    /// How many later requests have overtaken it.
     pub(super) passed: u32,
 }
 
@@ -52,65 +52,64 @@ pub(super) struct Connection {
     pub(super) history: History,
     /// The deepest this pipeline has been since it was last idle.
     pub(super) depth: u32,
-    /// How many more requests the server takes on it, if it said so, and for how long it may be idle.
+    /// The number of further requests and the idle time that the server allows, if it said so.
     pub(super) more: Option<u32>,
     pub(super) patience: Option<Duration>,
-    /// It is let run empty for a request that cannot share it.
+    /// The request that it is reserved for.
     pub(super) reserved: Option<JobId>,
-    /// What keeps others waiting.
+    /// A response that delays the others.
     pub(super) slow: Option<Slow>,
-    /// Whether others stood behind what it has answered last, if it has answered.
+    /// Whether others were behind the last response; none before the first.
     pub(super) company: Option<bool>,
     pub(super) retiring: bool,
-    /// Its handshake is not done.
+    /// Whether its handshake is still in progress (early data).
     pub(super) early: bool,
 }
 
-/// An answer that keeps those behind it waiting.
+/// A response that delays those behind it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Slow {
     pub(super) job: JobId,
-    /// It does not come, or has come for long; otherwise it is only known to be large.
+    /// Whether it does not come, or takes long; otherwise it is only known to be large.
     pub(super) stalled: bool,
-    /// Those behind it were called back.
+    /// Whether those behind it were recalled.
     pub(super) recalled: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum State {
     Opening,
-    /// HTTP/1.1, or HTTP/1.0 once it has shown itself.
+    /// HTTP/1.1, or HTTP/1.0 (`old`) once a response shows it.
     Serial {
         old: bool,
     },
-    /// HTTP/2 or HTTP/3, with so many requests at a time.
+    /// HTTP/2 or HTTP/3, with this limit of concurrent requests.
     Multiplexed {
         streams: usize,
     },
 }
 
 impl Connection {
-    /// Whether it takes a request now, as far as the server's own word goes and nothing is in the way.
+    /// Whether it can take a request now.
     pub(super) fn takes_more(&self, now: Instant) -> bool {
         !self.retiring && self.slow.is_none() && self.more != Some(0) && !self.is_stale(now)
     }
 
-    /// Whether its handshake is far enough for a request.
+    /// Whether its handshake allows this request.
     pub(super) fn is_open_to(&self, shape: &Shape) -> bool {
         !self.early || shape.early
     }
 
-    /// Whether the server is about to end it for being idle. A second early, or at half the time if that is less: a
-    /// request that crosses the server's farewell is lost.
+    /// Whether the server is about to close it as idle: one second early, or at half the time if that is less. A
+    /// request that crosses the server's close is lost.
     pub(super) fn is_stale(&self, now: Instant) -> bool {
         let early = |patience: Duration| patience.saturating_sub(Duration::from_secs(1).min(patience / 2));
         let idle = self.history.idle(now);
         self.patience.zip(idle).is_some_and(|(patience, idle)| idle > early(patience))
     }
 
-    /// Whether it may hold this, too. Of parts, one may always wait behind another; that they are large is no news.
-    /// They fill a link for long, where a window that has opened wide would overrun the queue: so they have a quarter
-    /// less under way.
+    /// Whether it has room for this request. One range of a large file may always wait behind another. Ranges fill a
+    /// link for long, and a wide window would overrun the queue, so they have a quarter less in flight.
     pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
         if shape.class == Class::Part {
             let ahead = self.history.ahead(shape.sending).unwrap_or(0);
@@ -125,7 +124,7 @@ impl Connection {
         }
     }
 
-    /// How much a pipeline may hold, before its bounds.
+    /// The pipeline's capacity in bytes, before the limits.
     fn carries(&self, sending: bool) -> u64 {
         let windows = 2 * self.history.window(sending);
         let Some(ahead) = self.history.ahead(sending) else { return windows };
@@ -133,18 +132,18 @@ impl Connection {
         if sending { ahead.min(windows) } else { ahead }
     }
 
-    /// What it has still to move.
+    /// The bytes that it still has to move.
     pub(super) fn bytes(&self) -> u64 {
         self.jobs.iter().map(|waiting| waiting.shape.bytes).sum()
     }
 
-    /// How long it will be until this has been moved, too: in thousandths of what the connection has under way at once.
+    /// The time until this request is done, in thousandths of the connection's bytes in flight.
     pub(super) fn delay(&self, shape: &Shape) -> u64 {
         let bytes = self.bytes() + shape.bytes;
         bytes * 1000 / self.history.ahead(shape.sending).unwrap_or(0).max(LEAST_PIPELINE)
     }
 
-    /// Whether it will be there for a while.
+    /// Whether it will last for a while.
     pub(super) fn lasts(&self) -> bool {
         !self.retiring && self.more.is_none_or(|more| more >= LAST_REQUESTS)
     }

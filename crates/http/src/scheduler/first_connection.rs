@@ -1,9 +1,9 @@
-//! The first connection, where it may be the only one that is needed.
+//! The first connection, where one may be enough.
 //!
-//! Where HTTP/2 or HTTP/3 is asked for, one connection carries everything, and those that are begun beside it are
-//! handshakes for nothing. But that it does shows only when it is open: the server may have HTTP/1.1 alone, where
-//! several are wanted. So one goes first. When it is open the rest follows from what it is; when it has been on its way
-//! for so long that a packet of its handshake must be lost, the others are no longer held back.
+//! Over HTTP/2 or HTTP/3, one connection carries everything, and handshakes of further ones are wasted. But the version
+//! is known only when the connection is open: a server with HTTP/1.1 alone needs several. So one connection goes first,
+//! and its version decides about the others. They stop waiting when it takes so long that a packet of its handshake
+//! must be lost.
 
 use std::time::{Duration, Instant};
 
@@ -11,26 +11,26 @@ use http::Version;
 
 use super::{Moment, Scheduler};
 
-/// How long others wait for the first: as long as it takes Linux to send a SYN for the third time (RFC 6298 §2.1: after
-/// one second, and two more).
+/// How long other connections wait for the first: until Linux sends the third SYN (RFC 6298 §2.1: after one second, and
+/// two more).
 const WAIT: Duration = Duration::from_secs(3);
 
-/// What is known of it.
+/// The state of the first connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum FirstConnection {
-    /// Nothing, or that it multiplexes: the next one goes first as well.
+    /// Unknown, or multiplexed: the next connection goes first too.
     #[default]
     Unknown,
-    /// It is on its way, and others wait for it until then.
+    /// It is opening, and others wait for it until then.
     Awaited(Instant),
-    /// It has been waited for long enough.
+    /// The wait is over.
     Overdue,
-    /// It carries one request at a time, and so will others.
+    /// It speaks HTTP/1.1, as others will.
     Serial,
 }
 
 impl Scheduler {
-    /// Whether others than those on their way have to wait for what these turn out to be.
+    /// Whether further connections must wait for the first.
     pub(super) fn awaits_first(&mut self, now: Moment) -> bool {
         self.first_connection = match self.first_connection {
             FirstConnection::Serial => FirstConnection::Serial,
@@ -48,7 +48,7 @@ impl Scheduler {
         self.first_connection = if multiplexed { FirstConnection::Unknown } else { FirstConnection::Serial };
     }
 
-    /// When to look again at what waits, if nothing happens before.
+    /// When to look at the queue again, if nothing happens before.
     pub(crate) fn wake(&self) -> Option<Instant> {
         if let FirstConnection::Awaited(until) = self.first_connection { Some(until) } else { None }
     }

@@ -1,17 +1,17 @@
-//! Where a request goes, when a connection is opened, and when what stands behind a slow answer is called back.
+//! Where a request goes, when to open a connection, and when to recall the requests behind a slow response.
 //!
-//! # While others open
-//! Connections that are begun together open within a moment of each other. Whichever is first would take all that
-//! fits into a pipeline, and those after it would find the queue empty: on a long link each round trip then moves one
-//! initial window in place of six. So while any connection is on its way, a pipeline takes no more than two initial
-//! windows, one under way and one that waits for its answers, or what it should have under way by what it has moved. It is a loan: as
-//! answers come it takes more, and a connection that never opens costs nothing but this.
+//! # While connections are opening
+//! Connections that start together open at nearly the same time. The first would take all that fits into a pipeline,
+//! and the others would find the queue empty: each round trip would then move one initial window instead of six. So
+//! while any connection is opening, a pipeline takes no more than two initial windows, one in flight and one behind it,
+//! or what its connection can have in flight. As responses come it takes more, so a connection that never opens costs
+//! little.
 //!
-//! # Behind a slow answer
-//! Nothing can overtake an answer in HTTP/1.1. A connection whose answer turns out large, or does not come, takes no
-//! more requests, and those that stand behind are called back as soon as there is somewhere else to go: what has not
-//! left in any case, and, if nothing moves, what has left and is safe, which is then asked for twice. Firefox did the
-//! same, with the same bounds ("too large" above 300,000 bytes, "reschedule" after 1.5 s).
+//! # Head-of-line blocking
+//! Nothing can overtake a response in HTTP/1.1. A connection whose response turns out large, or does not come, takes no
+//! more requests, and those behind are recalled as soon as another connection can take them: requests that were not
+//! sent in any case, and, if nothing moves, also safe requests that were sent, which are then sent twice. Firefox did
+//! the same, with the same limits ("too large" above 300,000 bytes, "reschedule" after 1.5 s).
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -21,15 +21,15 @@ use super::{
 };
 use crate::{Cause, Class, messages::ConnectionId, pool::History};
 
-/// So many waiting requests are looked at for one that can go now.
+/// How far to look into the queue for a request that can go now.
 const LOOK_AHEAD: usize = 64;
-/// A request that so many have passed gets a connection of its own next.
+/// A request that so many others have overtaken gets a connection reserved.
 pub(super) const MOST_PASSED: u32 = 32;
-/// How long it is believed that the server takes no more connections.
+/// How long a limit of the server's connections is remembered.
 const CEILING_LASTS: Duration = Duration::from_secs(30);
 
 impl Scheduler {
-    /// Sends what can be sent, and opens what must be opened.
+    /// Sends the requests that can go, and opens connections for the others.
     pub(super) fn plan(&mut self, now: Moment) {
         self.retire_stale(now);
         let mut at = 0;
@@ -54,7 +54,7 @@ impl Scheduler {
         self.recall(now);
     }
 
-    /// Ends idle connections that the server is about to end.
+    /// Closes idle connections that the server is about to close.
     fn retire_stale(&mut self, now: Moment) {
         for (id, conn) in &mut self.connections {
             if !conn.retiring && conn.jobs.is_empty() && conn.is_stale(now.instant) {
@@ -64,8 +64,8 @@ impl Scheduler {
         }
     }
 
-    /// Lets a connection run empty for a request that many have passed: pipelines never do by themselves while there
-    /// is something to put on them.
+    /// Reserves a connection for a request that many have overtaken: pipelines never become idle by themselves while
+    /// requests are waiting.
     fn reserve(&mut self, at: usize, now: Moment) {
         let waiting = self.queue[at];
         let (id, shape) = (waiting.shape.id, waiting.shape);
@@ -81,7 +81,7 @@ impl Scheduler {
         }
     }
 
-    /// Calls back what stands behind slow answers, where it has somewhere else to go.
+    /// Recalls the requests behind slow responses, if another connection can take them.
     fn recall(&mut self, now: Moment) {
         let spare = self.may_open(now) || self.opening() > self.queue.len();
         let held_up = self.connections.iter().filter_map(|(id, conn)| {
@@ -98,22 +98,22 @@ impl Scheduler {
         }
     }
 
-    /// Connections that are on their way.
+    /// The number of connections that are opening.
     pub(super) fn opening(&self) -> usize {
         self.connections.values().filter(|conn| conn.state == State::Opening).count()
     }
 
     fn may_open(&mut self, now: Moment) -> bool {
         let lasting = self.connections.values().filter(|conn| conn.lasts()).count();
-        // Of those that end soon, others may be there in time; but not for ever more of them.
+        // Connections that end soon get successors, but not without limit.
         let all = self.connections.values().filter(|conn| !conn.retiring).count();
-        // One multiplexed connection is enough: a second would only compete with it.
+        // One multiplexed connection is enough; a second would compete with it.
         let multiplexed = self.connections.values().any(|conn| conn.lasts() && conn.is_multiplexed());
         let most = self.most(now);
         lasting < most && all < 2 * most && !multiplexed
     }
 
-    /// How many connections may be open at a time.
+    /// The maximum number of connections.
     fn most(&mut self, now: Moment) -> usize {
         self.ceiling = self.ceiling.filter(|(_, since)| now.instant.saturating_duration_since(*since) < CEILING_LASTS);
         self.ceiling.map_or(self.limits.connections, |(most, _)| most.max(1)).min(self.limits.connections)
@@ -158,7 +158,7 @@ impl Scheduler {
         let waits_longer = |waiting: &Waiting| waiting.shape.id < shape.id && waiting.shape.class != shape.class;
         let may_share = match shape.class {
             Class::Small => true,
-            // Who needs a connection that is idle would never see one.
+            // Otherwise a request that needs an idle connection would never get one.
             Class::Part => !self.queue.iter().any(waits_longer),
             Class::Large => false,
         };
@@ -179,25 +179,25 @@ impl Scheduler {
             .map(|(id, _)| *id)
     }
 
-    /// Whether a request may stand behind others there, as far as the server is known.
+    /// Whether the server is trusted with one more request on this pipeline.
     fn may_pipeline(&self, conn: &Connection, now: Moment) -> bool {
         let pipelines = self.pipelining_history.allowed(self.limits.pipelining, now.seconds).1;
         let is_deep = |conn: &&Connection| conn.jobs.len() > 1 && !conn.is_multiplexed();
         self.has_depth(conn, now) && (is_deep(&conn) || self.connections.values().filter(is_deep).count() < pipelines)
     }
 
-    /// Whether one more request makes no pipeline deeper than the server is trusted with.
+    /// Whether the pipeline may get deeper.
     fn has_depth(&self, conn: &Connection, now: Moment) -> bool {
         let depth = self.pipelining_history.allowed(self.limits.pipelining, now.seconds).0;
         conn.state == (State::Serial { old: false }) && conn.jobs.len() < depth as usize
     }
 
-    /// Sends a request, and what goes right behind it.
+    /// Sends a request and its follow-up.
     fn send(&mut self, connection: ConnectionId, mut waiting: Waiting, now: Moment) {
         let follower = waiting.shape.follower.take().map(|job| waiting.shape.follower(job));
         self.bind(connection, waiting);
         let Some(follower) = follower else { return };
-        // A server that is being tested is no worse for it: whoever asked looks again if it goes wrong.
+        // This is harmless while a server is being tested: the caller asks again if it fails.
         if self
             .connections
             .get(&connection)
@@ -211,7 +211,7 @@ impl Scheduler {
     }
 
     fn bind(&mut self, connection: ConnectionId, waiting: Waiting) {
-        // Another connection may have run empty first, and the one that was kept for it is free again.
+        // Releases a reserved connection if another one became idle first.
         for conn in self.connections.values_mut() {
             conn.reserved.take_if(|job| *job == waiting.shape.id);
         }

@@ -1,12 +1,12 @@
-//! What becomes of requests that come back without an answer.
+//! What becomes of requests that come back without a response.
 //!
-//! What was answered stands. Every other request comes back with what is known of its fate (`Sent`), and:
-//! - what never left, or what the server says it did nothing with, is sent again, whatever it is;
-//! - what may be repeated is sent again, a few times; the one that the connection died of, perhaps, alone. Whether it
-//!   did shows on a connection that has done nothing for others, or that fell silent;
-//! - what may not be is failed, as undecided;
-//! - and so is a large request that changes something, was sent whole and is not answered in time. The server is at
-//!   work, perhaps, and would be given all of it again, and again: whoever asked can look.
+//! Each comes back with what is known of its fate (`Sent`):
+//! - a request that was not sent, or that the server says it did not process, is sent again, whatever it is;
+//! - an idempotent request is sent again, a few times; the one that may have broken the connection goes alone. A
+//!   request is suspected if its connection has completed nothing else, or if it fell silent;
+//! - a request that is not idempotent fails, with an unknown outcome;
+//! - so does a large unsafe request that was sent whole and got no response in time. The server may still process it,
+//!   and would get all of it again; the caller can check.
 
 use http::StatusCode;
 
@@ -17,28 +17,28 @@ use crate::{
     pipelining_history::Fault,
 };
 
-/// So many connections that did nothing else may die of a request before it is given up.
+/// The number of connections that may break under a request before it fails.
 const MOST_BLAMES: u32 = 4;
-/// So often may it come back for no fault of its own.
+/// The number of times that a request may come back through no fault of its own.
 const MOST_RETURNS: u32 = 64;
 /// HTTP_1_1_REQUIRED (RFC 9113 §7).
 const HTTP_1_1_REQUIRED: u32 = 13;
 
 impl Scheduler {
-    /// A request came back, and its connection goes on.
+    /// A request came back, and its connection continues.
     pub(crate) fn returned(&mut self, connection: ConnectionId, job: JobId, sent: Sent, cause: &Cause, now: Moment) {
         self.note_http11_required(cause);
         let released = self.connections.get_mut(&connection).and_then(|conn| conn.release(job));
         if let Some(mut waiting) = released {
             waiting.blames += u32::from(sent == Sent::Something && !was_our_own(cause));
-            // Its answer could not be told from another's.
+            // Its response could not be distinguished from another's.
             waiting.shape.pipelinable &= !matches!(cause, Cause::Unexpected(_));
             self.again(waiting, sent, cause);
         }
         self.plan(now);
     }
 
-    /// The connection takes no more requests, and ends when what it has begun is done.
+    /// The connection takes no more requests, and ends when those in flight are done.
     pub(crate) fn draining(&mut self, connection: ConnectionId, cause: &Cause, now: Moment) {
         self.note_http11_required(cause);
         if let Some(conn) = self.connections.get_mut(&connection) {
@@ -47,7 +47,7 @@ impl Scheduler {
         self.plan(now);
     }
 
-    /// A connection has ended, with these jobs unanswered.
+    /// A connection has ended, with these jobs without a response.
     pub(crate) fn closed(
         &mut self,
         connection: ConnectionId,
@@ -63,19 +63,19 @@ impl Scheduler {
                 self.pipelining_history.failed(fault, self.limits.pipelining, now.seconds);
             }
         } else if matches!(cause, Cause::Protocol(_)) && !conn.is_multiplexed() {
-            // What is sent without being asked for today is another request's answer tomorrow.
+            // A server that sends unrequested data may give it to another request next time.
             self.pipelining_history.failed(Fault::Mixed, self.limits.pipelining, now.seconds);
         }
         if allows_nothing(cause) {
             self.blame_queue(cause);
         }
-        // The oldest one is what the connection died of, perhaps; backwards, so that the order stays.
+        // The oldest may have broken the connection. Backwards, to keep the order.
         let oldest = unanswered.first().filter(|(_, sent)| *sent == Sent::Something && !was_our_own(cause));
         let oldest = oldest.map(|(job, _)| *job);
         let blamed = !conn.history.is_used() || matches!(cause, Cause::TimedOut(..));
         for (job, sent) in unanswered.iter().rev() {
             if let Some(mut waiting) = conn.release(*job) {
-                // Where something was answered, it goes on: there is an end to it.
+                // A connection that completed something has made progress.
                 waiting.returns -= u32::from(conn.company.is_some() && waiting.returns > 0);
                 if Some(*job) == oldest {
                     waiting.blames += u32::from(blamed);
@@ -84,7 +84,7 @@ impl Scheduler {
                 self.again(waiting, *sent, cause);
             }
         }
-        // Its handshake has failed: the next one may, too, and not for ever.
+        // Its handshake has failed, which counts as a failed attempt.
         if conn.early && !was_our_own(cause) {
             self.open_failed(connection, cause, now);
             if self.opening() > 0 {
@@ -130,7 +130,7 @@ impl Scheduler {
         }
     }
 
-    /// A server that wants HTTP/1.1 gets nothing else from now on.
+    /// From now on, speaks only HTTP/1.1 to a server that requires it.
     fn note_http11_required(&mut self, cause: &Cause) {
         if !matches!(cause, Cause::Http2 { code: HTTP_1_1_REQUIRED, .. }) {
             return;
@@ -145,13 +145,13 @@ impl Scheduler {
     }
 }
 
-/// Whether the server may still be working on a request that it got whole, and that is too much to be sent twice.
+/// Whether the server may still process a request that is too large to be sent twice.
 fn may_be_at_work(waiting: &Waiting, cause: &Cause) -> bool {
     let shape = &waiting.shape;
     shape.class == Class::Large && !shape.safe && matches!(cause, Cause::TimedOut(Step::FirstByte, _))
 }
 
-/// What the end of a pipeline says about the server.
+/// The fault of a pipelining server that this cause shows.
 fn fault(cause: &Cause) -> Option<Fault> {
     match cause {
         Cause::Protocol(_) => Some(Fault::Mixed),
@@ -161,12 +161,12 @@ fn fault(cause: &Cause) -> Option<Fault> {
     }
 }
 
-/// Whether the server let no request go out on the connection for as long as we wait.
+/// Whether the server allowed no request on the connection.
 fn allows_nothing(cause: &Cause) -> bool {
     matches!(cause, Cause::TimedOut(Step::Streams, _))
 }
 
-/// Whether we ended the connection for a reason that lies with us.
+/// Whether we closed the connection ourselves.
 fn was_our_own(cause: &Cause) -> bool {
     matches!(cause, Cause::Retired(_))
 }

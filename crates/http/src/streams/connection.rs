@@ -1,4 +1,4 @@
-//! A connection that carries many exchanges: the jobs that wait, the exchanges under way, and what is reported of them.
+//! A connection with many exchanges: waiting jobs, exchanges in flight, and their events.
 
 use std::{
     collections::VecDeque,
@@ -27,9 +27,9 @@ pub(crate) struct Common {
     pub(crate) timeouts: Timeouts,
     pub(crate) events: mpsc::UnboundedSender<ConnectionEvent>,
     pub(crate) traffic: Arc<Traffic>,
-    /// How many exchanges wait for a head.
+    /// The number of exchanges without a response header.
     pub(crate) unanswered: Arc<AtomicUsize>,
-    /// What the connection ended from, once it has.
+    /// The cause of the connection's end.
     pub(crate) ended: OnceLock<Cause>,
 }
 
@@ -46,10 +46,10 @@ pub(crate) struct Exchanges {
     pub(crate) jobs: mpsc::UnboundedReceiver<Job>,
     /// Whether more jobs may come.
     pub(crate) open: bool,
-    /// Jobs that cannot begin yet.
+    /// Jobs that cannot start yet.
     pub(crate) waiting: VecDeque<Job>,
     pub(crate) running: FuturesUnordered<Pin<Box<dyn Future<Output = Outcome> + Send>>>,
-    /// Why no more are begun, once that is so.
+    /// Why no more jobs start, once that is so.
     pub(crate) farewell: Option<Cause>,
 }
 
@@ -72,7 +72,7 @@ impl Exchanges {
         }
     }
 
-    /// Takes a job in; none if there will be no more.
+    /// Accepts a job; `None` if there will be no more.
     pub(crate) fn take(&mut self, job: Option<Job>) {
         match (job, &self.farewell) {
             (None, _) => self.open = false,
@@ -101,7 +101,7 @@ impl Exchanges {
         self.common.report(ConnectionEvent::Returned { connection: self.common.id, job, sent, cause });
     }
 
-    /// Begins no more, and lets the driver have what was not begun.
+    /// Starts no more jobs, and returns those not started.
     pub(crate) fn drain(&mut self, cause: Cause) {
         self.jobs.close();
         self.common.report(ConnectionEvent::Draining { connection: self.common.id, cause: cause.clone() });
@@ -111,7 +111,7 @@ impl Exchanges {
         self.farewell = Some(cause);
     }
 
-    /// Hands back what has no answer; then waits for the readers of what has come whole.
+    /// Returns the jobs without a response; then waits for the readers of complete responses.
     pub(crate) async fn close(mut self, cause: Cause) {
         let _ = self.common.ended.set(cause.clone());
         let mut unanswered = Vec::new();

@@ -1,7 +1,7 @@
-//! The head of a request, as HTTP/2 and HTTP/3 have it.
+//! Request headers for HTTP/2 and HTTP/3.
 //!
-//! What HTTP/1.1 says of the connection has no place in them (RFC 9113 §8.2.2, RFC 9114 §4.2), and the server's name
-//! stands in `:authority` (§8.3.1, §4.3.1), without user and password.
+//! They have no connection-specific headers (RFC 9113 §8.2.2, RFC 9114 §4.2), and the host is in `:authority` (§8.3.1,
+//! §4.3.1), without user and password.
 
 use http::{
     HeaderMap, HeaderValue, Method, Request, Uri, Version,
@@ -21,7 +21,7 @@ const OF_THE_CONNECTION: [HeaderName; 6] = [
     header::UPGRADE,
 ];
 
-/// The head to send for a request, whose own is kept whole in case it must be sent again.
+/// The header to send for a request. The request itself stays unchanged for retries.
 pub(crate) fn head(request: &Request<Body>) -> Result<Request<()>, Error> {
     let mut headers = request.headers().clone();
     strip(&mut headers);
@@ -46,8 +46,7 @@ pub(crate) fn head(request: &Request<Body>) -> Result<Request<()>, Error> {
     Ok(head)
 }
 
-/// What stands in `Content-Length` (RFC 9110 §8.6): the length if known, but no 0 for methods whose requests
-/// commonly have no content.
+/// The `Content-Length` (RFC 9110 §8.6): the length if known, but no 0 for methods that usually have no content.
 fn told_length(request: &Request<Body>) -> Option<u64> {
     let has_content = matches!(*request.method(), Method::PUT | Method::POST | Method::PATCH);
     request.body().length().filter(|length| *length > 0 || has_content)

@@ -1,11 +1,10 @@
-//! When a wait has lasted too long, and whose fault it is.
+//! The stall timeout of a stream.
 //!
-//! A stream is given up when the server owes it something and nothing of it has moved for the bound. Three things
-//! are not the server's fault: a body of ours that is slow to read from its source, a reader of ours that does not
-//! take what came, and other readers of ours that together hold the whole connection's window. A fourth is hard to
-//! tell: on a slow link with many streams, each may wait long for its turn. Giving it up then would put it on the
-//! link a second time and make all others wait longer still. So while other streams move, one that stands still is
-//! borne with, though not for ever.
+//! A stream fails when the server owes it data and nothing has moved for the timeout. Three delays are not the server's
+//! fault: a request body with a slow source, a reader that does not read, and other readers that together hold the
+//! connection's whole window. A fourth is hard to recognise: on a slow link with many streams, each may wait long for
+//! its turn. Failing it then would send it a second time, and delay all others further. So while other streams move, a
+//! stalled one gets more time, with a limit.
 
 use std::{
     pin::Pin,
@@ -21,11 +20,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::{Step, Timeouts, messages::PROGRESS};
 
-/// How many times the bound a stream may stand still while others on its connection move.
+/// How many timeouts a stream may stall while others on its connection move.
 const PATIENCE: u32 = 5;
 
-/// A timer that is put forward only when it would ring too late: moving it with every byte would cost more than
-/// ringing now and then for nothing.
+/// A timer that is reset only if it would fire too late: resetting it for every byte would cost more than firing early
+/// now and then.
 #[derive(Debug)]
 pub(crate) struct Alarm(Pin<Box<Sleep>>);
 
@@ -34,7 +33,7 @@ impl Alarm {
         Self(Box::pin(sleep_until(Instant::now())))
     }
 
-    /// Ready when the time has come; otherwise the task is woken then, or before.
+    /// Ready at this time; otherwise the task is woken then, or earlier.
     pub(crate) fn poll_at(&mut self, time: Instant, context: &mut Context<'_>) -> Poll<()> {
         loop {
             if time <= Instant::now() {
@@ -48,17 +47,17 @@ impl Alarm {
     }
 }
 
-/// What the streams of a connection know of each other.
+/// What the streams of a connection share.
 #[derive(Debug)]
 pub(crate) struct Traffic {
-    /// What may be under way to one stream, and to all together, in bytes.
+    /// The receive windows of a stream and of the connection, in bytes.
     stream_window: u32,
     connection_window: u32,
     /// When anything of any stream last moved.
     moved: Mutex<Instant>,
-    /// How many streams wait for their readers.
+    /// The number of streams that wait for their readers.
     held_up: AtomicUsize,
-    /// How much of the server's connection window was used so far, in bytes.
+    /// Bytes of bodies sent so far, which used the server's connection window.
     sent: AtomicU64,
 }
 
@@ -68,7 +67,7 @@ impl Traffic {
         Self { stream_window, connection_window, moved, held_up: AtomicUsize::new(0), sent: AtomicU64::new(0) }
     }
 
-    /// How much may be under way to one stream, in bytes.
+    /// The receive window of a stream, in bytes.
     pub(crate) fn stream_window(&self) -> u32 {
         self.stream_window
     }
@@ -78,38 +77,38 @@ impl Traffic {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Whether readers that do not read may have used the connection's window up.
-    fn is_dammed(&self) -> bool {
+    /// Whether slow readers may have used up the connection's window.
+    fn is_blocked_by_readers(&self) -> bool {
         let held = self.held_up.load(Ordering::Relaxed) as u64 * u64::from(self.stream_window);
         held >= u64::from(self.connection_window)
     }
 }
 
-/// What the sending half of an exchange does.
+/// The state of the sending half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sending {
     /// It waits for the source of the body.
     Source,
-    /// It waits for the server's window, or for the network to take what it wrote.
+    /// It waits for the server's window, or for the network.
     Window,
-    /// All is sent.
+    /// Everything is sent.
     Done,
 }
 
-/// What the receiving half of an exchange does.
+/// The state of the receiving half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Receiving {
-    /// It waits for the answer's head.
+    /// It waits for the response header.
     Head,
     /// It waits for more of the body.
     Body,
     /// It waits for the reader.
     Reader,
-    /// All has come.
+    /// Everything is received.
     Done,
 }
 
-/// The clock of one exchange, and the count of what it moved.
+/// The timer of one exchange, and its byte counts.
 #[derive(Debug)]
 pub(crate) struct StallTimer {
     traffic: Arc<Traffic>,
@@ -123,7 +122,7 @@ pub(crate) struct StallTimer {
 struct State {
     /// Since when nothing moved.
     since: Instant,
-    /// Bytes of the answer that came since they last counted.
+    /// Bytes of the response since the last progress.
     uncounted: usize,
     sending: Sending,
     receiving: Receiving,
@@ -135,14 +134,14 @@ impl StallTimer {
         Self { traffic, bounds, state: Mutex::new(state), sent: AtomicU64::new(0), received: AtomicU64::new(0) }
     }
 
-    /// So many bytes of the request's body went out.
+    /// Counts bytes of the request body.
     pub(crate) fn sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         self.traffic.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         self.moved();
     }
 
-    /// So many bytes of the answer's body came in.
+    /// Counts bytes of the response body.
     pub(crate) fn received(&self, bytes: usize) {
         self.received.fetch_add(bytes as u64, Ordering::Relaxed);
         let mut state = self.state();
@@ -154,19 +153,19 @@ impl StallTimer {
         }
     }
 
-    /// How many bytes of bodies went out and came in.
+    /// The bytes of bodies sent and received.
     pub(crate) fn counts(&self) -> (u64, u64) {
         (self.sent.load(Ordering::Relaxed), self.received.load(Ordering::Relaxed))
     }
 
-    /// Some of this stream moved.
+    /// Records progress.
     pub(crate) fn moved(&self) {
         let now = Instant::now();
         self.state().since = now;
         *lock(&self.traffic.moved) = now;
     }
 
-    /// The sending half waits for something else now.
+    /// Sets the state of the sending half.
     pub(crate) fn sending(&self, sending: Sending) {
         let mut state = self.state();
         if state.sending != sending {
@@ -174,7 +173,7 @@ impl StallTimer {
         }
     }
 
-    /// The receiving half waits for something else now.
+    /// Sets the state of the receiving half.
     pub(crate) fn receiving(&self, receiving: Receiving) {
         let mut state = self.state();
         if state.receiving != receiving {
@@ -183,7 +182,7 @@ impl StallTimer {
         }
     }
 
-    /// Ends when the server has kept this stream waiting for too long.
+    /// Resolves when the stream has stalled for too long.
     pub(crate) async fn overdue(&self) -> (Step, Duration) {
         let mut alarm = Alarm::new();
         std::future::poll_fn(|context| {
@@ -194,7 +193,7 @@ impl StallTimer {
         .await
     }
 
-    /// What the server owes, and how long it may.
+    /// What the server owes, and its timeout.
     fn due(&self) -> Option<(Step, Duration)> {
         let state = self.state();
         match (state.sending, state.receiving) {
@@ -206,7 +205,7 @@ impl StallTimer {
     }
 
     fn end_of_patience(&self, step: Step, bound: Duration) -> Instant {
-        if step == Step::Receive && self.traffic.is_dammed() {
+        if step == Step::Receive && self.traffic.is_blocked_by_readers() {
             return Instant::now() + bound;
         }
         let since = self.state().since;

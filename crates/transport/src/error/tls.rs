@@ -7,8 +7,8 @@ use rustls::{AlertDescription, CertificateError, Error, InvalidMessage, PeerInco
 /// The maximum number of a certificate's names in a message.
 const NAMED: usize = 4;
 
-/// A message for a TLS error: a certificate, a protocol, an alert. In TLS 1.3 the alert that rejects a client certificate
-/// comes after the handshake (RFC 8446 §4.4.2.4).
+/// A message for a TLS error: a certificate, a protocol, an alert. In TLS 1.3 the alert that rejects a client
+/// certificate comes after the handshake (RFC 8446 §4.4.2.4).
 pub(crate) fn explain(error: &Error) -> String {
     match error {
         Error::InvalidCertificate(problem) => certificate(problem),

@@ -1,9 +1,9 @@
 //! The current network, identified by the machine's default routes and addresses (rtnetlink(7)).
 //!
 //! Two networks with the same private addresses differ in their gateway's link-layer address, if the kernel knows it; a
-//! machine that moves between them must not present the first one's cookie in the second. A change that is no move, such
-//! as a second interface, counts as a new network too: a forgotten cookie costs one round trip, a remembered one could
-//! cost privacy.
+//! machine that moves between them must not present the first one's cookie in the second. A change that is no move,
+//! such as a second interface, counts as a new network too: a forgotten cookie costs one round trip, a remembered one
+//! could cost privacy.
 
 use std::{
     collections::BTreeSet,

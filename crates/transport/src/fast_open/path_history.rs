@@ -1,7 +1,8 @@
 //! The history of a path to a server: whether data in a SYN gets through, and is worth it.
 //!
-//! Most paths support data in a SYN, or ignore the request for it; some lose the SYN, and some lose everything after it.
-//! Only an attempt shows which. So attempts are cheap, and their outcome is kept for each pair of a network and a server:
+//! Most paths support data in a SYN, or ignore the request for it; some lose the SYN, and some lose everything after
+//! it. Only an attempt shows which. So attempts are cheap, and their outcome is kept for each pair of a network and a
+//! server:
 //!
 //! | state | next state | when |
 //! |---|---|---|
@@ -15,9 +16,9 @@
 //! | | refused | it is ignored twice in a row |
 //! | no cookie, refused, blackholed: connects plainly | unknown | the pause is over |
 //!
-//! Failures that only forgo the gain (no cookie; data ignored) and failures that cost a wait (SYN unanswered; silence) have
-//! states of their own, but the same pause: ten minutes, doubled with each failure since the last success, up to two days.
-//! Linux did something similar until 2021, for all servers at once and with one hour; now its timer
+//! Failures that only forgo the gain (no cookie; data ignored) and failures that cost a wait (SYN unanswered; silence)
+//! have states of their own, but the same pause: ten minutes, doubled with each failure since the last success, up to
+//! two days. Linux did something similar until 2021, for all servers at once and with one hour; now its timer
 //! (`net.ipv4.tcp_fastopen_blackhole_timeout_sec`) is 0, which leaves it to programs.
 //!
 //! There are two requests because Linux makes the second with the experimental option (kind 254, magic 0xF989) if the
@@ -32,8 +33,8 @@ pub(super) const FIRST: Duration = Duration::from_mins(10);
 const LONGEST: Duration = Duration::from_hours(48);
 /// The number of requests without a cookie, or of SYNs with ignored data, that make a failure.
 const ENOUGH: u32 = 2;
-/// The wait for a SYN-ACK: twice the RTT within these bounds, and the Connection Attempt Delay of RFC 8305 if the RTT is
-/// unknown.
+/// The wait for a SYN-ACK: twice the RTT within these bounds, and the Connection Attempt Delay of RFC 8305 if the RTT
+/// is unknown.
 const LEAST_WAIT: Duration = Duration::from_millis(50);
 const MOST_WAIT: Duration = Duration::from_millis(500);
 const USUAL_WAIT: Duration = Duration::from_millis(250);

@@ -45,8 +45,8 @@ pub(super) enum Move {
     Lost,
 }
 
-/// Decides the next step. `late`: the wait for a SYN-ACK is over. `trusted`: silence after the handshake is normal, because
-/// the path has worked before, or because the data must not be repeated.
+/// Decides the next step. `late`: the wait for a SYN-ACK is over. `trusted`: silence after the handshake is normal,
+/// because the path has worked before, or because the data must not be repeated.
 pub(super) fn decide(fast: Fast, plain: Plain, late: bool, trusted: bool) -> Move {
     let learned = |accepted| if accepted { Event::Answered } else { Event::Ignored };
     match (fast, plain) {

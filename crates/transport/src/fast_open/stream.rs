@@ -1,11 +1,11 @@
 //! A connection whose SYN carries the first write.
 //!
-//! Nothing is sent before the first write, which goes into the SYN. The stream keeps a copy of what was written until the
-//! SYN is known to have worked: it was acknowledged, and, on a path where this has not worked before, a response came. If
-//! that takes longer than the wait in the path's history, a plain connection to any of the host's addresses is made as
-//! well, and gets the copy. The first to respond becomes the connection, and the other is closed. So the data may arrive
-//! twice, as data in a SYN may anyway (RFC 7413 §2.1). Hence the writer must allow it ([`Io::repeatable`]); otherwise the
-//! handshake is a plain one.
+//! Nothing is sent before the first write, which goes into the SYN. The stream keeps a copy of what was written until
+//! the SYN is known to have worked: it was acknowledged, and, on a path where this has not worked before, a response
+//! came. If that takes longer than the wait in the path's history, a plain connection to any of the host's addresses is
+//! made as well, and gets the copy. The first to respond becomes the connection, and the other is closed. So the data
+//! may arrive twice, as data in a SYN may anyway (RFC 7413 §2.1). Hence the writer must allow it ([`Io::repeatable`]);
+//! otherwise the handshake is a plain one.
 //!
 //! One task at a time polls all of this, as for every connection of the engine.
 
@@ -32,8 +32,8 @@ use super::{
 };
 use crate::{happy_eyeballs, io::Io, resolve::combined_error, tcp::Tcp, tcp_info::TcpInfo};
 
-/// The maximum size of the copy. On a path not known to work, a longer request relies on its connection once the handshake
-/// is done.
+/// The maximum size of the copy. On a path not known to work, a longer request relies on its connection once the
+/// handshake is done.
 const KEPT: usize = 64 * 1024;
 
 /// The plain connection.

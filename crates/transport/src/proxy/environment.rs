@@ -2,11 +2,11 @@
 //!
 //! There is no standard; this follows curl (`curl --manual`, "ENVIRONMENT"). `http_proxy` counts in lower case only,
 //! because a CGI program finds its client's header `Proxy` in `HTTP_PROXY` (<https://httpoxy.org>). The others have two
-//! spellings, and the lower-case one wins. There are two differences from curl: a proxy without a port is at its scheme's
-//! default (80, 443), not at 1080; and loopback addresses are reached without a proxy, as in browsers.
+//! spellings, and the lower-case one wins. There are two differences from curl: a proxy without a port is at its
+//! scheme's default (80, 443), not at 1080; and loopback addresses are reached without a proxy, as in browsers.
 //!
-//! `hyper-util`'s proxy matcher was rejected: its `NO_PROXY` knows no ports and no spaces between entries, it ignores an
-//! invalid proxy silently (and so connects directly), and it prefers the upper-case variables.
+//! `hyper-util`'s proxy matcher was rejected: its `NO_PROXY` knows no ports and no spaces between entries, it ignores
+//! an invalid proxy silently (and so connects directly), and it prefers the upper-case variables.
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use http::{HeaderValue, Uri};
@@ -25,10 +25,10 @@ pub struct Proxies {
 
 impl Proxies {
     /// Reads the variables `https_proxy` or `HTTPS_PROXY` for `https` origins, `http_proxy` for `http`, `all_proxy` or
-    /// `ALL_PROXY` if those are not set, and `no_proxy` or `NO_PROXY` for exceptions. An empty variable counts as unset. A
-    /// proxy is `[http://|https://][USER[:PASSWORD]@]HOST[:PORT]`, with user and password percent-encoded. Exceptions are
-    /// separated by commas or spaces: `example.org` or `.example.org` (both with all subdomains), `192.0.2.1`,
-    /// `[2001:db8::1]`, `10.0.0.0/8`, `*`; names and addresses may have a `:PORT`.
+    /// `ALL_PROXY` if those are not set, and `no_proxy` or `NO_PROXY` for exceptions. An empty variable counts as
+    /// unset. A proxy is `[http://|https://][USER[:PASSWORD]@]HOST[:PORT]`, with user and password percent-encoded.
+    /// Exceptions are separated by commas or spaces: `example.org` or `.example.org` (both with all subdomains),
+    /// `192.0.2.1`, `[2001:db8::1]`, `10.0.0.0/8`, `*`; names and addresses may have a `:PORT`.
     ///
     /// ```
     /// # use transport::Proxies;

@@ -1,9 +1,9 @@
 //! Early data: requests in the first flight, before the handshake is done (RFC 8446 §2.3, RFC 8470).
 //!
-//! A client that resumes a TLS 1.3 session may send data with its ClientHello, encrypted with a key of that session. This
-//! saves the handshake's round trip. The price: anybody who recorded the flight can replay it, so **only requests with
-//! safe methods may be in it** (RFC 8470 §4). This stream does not know methods; its writer is responsible for that until
-//! the [`Confirmation`].
+//! A client that resumes a TLS 1.3 session may send data with its ClientHello, encrypted with a key of that session.
+//! This saves the handshake's round trip. The price: anybody who recorded the flight can replay it, so **only requests
+//! with safe methods may be in it** (RFC 8470 §4). This stream does not know methods; its writer is responsible for
+//! that until the [`Confirmation`].
 //!
 //! A server may reject early data. `tokio-rustls` then sends it again after the handshake, once. The writer does not
 //! notice; [`TlsFacts::early`] shows it.

@@ -58,10 +58,10 @@ impl Roots {
     }
 }
 
-/// The system's authorities. Most systems keep them twice: in one file, and each in a file of its own in a folder. Reading
-/// the folder too took 3.3 ms instead of 0.7 ms, and some 100 ms more from a cold disk; and Debian's folder has
-/// self-signed certificates without an authority (`ssl-cert-snakeoil`). So the folder counts only if the file is missing,
-/// or if the environment names it.
+/// The system's authorities. Most systems keep them twice: in one file, and each in a file of its own in a folder.
+/// Reading the folder too took 3.3 ms instead of 0.7 ms, and some 100 ms more from a cold disk; and Debian's folder has
+/// self-signed certificates without an authority (`ssl-cert-snakeoil`). So the folder counts only if the file is
+/// missing, or if the environment names it.
 fn native() -> CertificateResult {
     let told =
         [openssl_probe::ENV_CERT_FILE, openssl_probe::ENV_CERT_DIR].iter().any(|name| env::var_os(name).is_some());

@@ -1,10 +1,10 @@
 //! Trust in exactly the certificate that a server presents, because the user has named it (`--ca`).
 //!
 //! Small servers use a certificate from `openssl req -x509`, which marks it as an authority (CA:TRUE), or one from an
-//! unknown authority. RFC 5280's path validation accepts neither: the first is not an end entity, the second has no path
-//! to an authority. curl and OpenSSL accept both if they are in the file of trusted certificates, and users expect that.
-//! So it works here too, for a certificate that equals a named one byte for byte. Its name and validity are checked as
-//! usual.
+//! unknown authority. RFC 5280's path validation accepts neither: the first is not an end entity, the second has no
+//! path to an authority. curl and OpenSSL accept both if they are in the file of trusted certificates, and users expect
+//! that. So it works here too, for a certificate that equals a named one byte for byte. Its name and validity are
+//! checked as usual.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! Whether a QUIC handshake resumed a session.
 //!
-//! `tokio-rustls` reports this, `quinn` does not. But in a resumed handshake the server sends no certificate, so none is
-//! verified. All connections must share one verifier, because rustls resumes a session only with the verifier that began
-//! it; hence a counter instead of a flag per connection.
+//! `tokio-rustls` reports this, `quinn` does not. But in a resumed handshake the server sends no certificate, so none
+//! is verified. All connections must share one verifier, because rustls resumes a session only with the verifier that
+//! began it; hence a counter instead of a flag per connection.
 
 use std::sync::{
     Arc,

@@ -1,42 +1,41 @@
-//! How much to have under way: to ask for, or to send, before what was is done.
+//! How many bytes to have in flight on a connection.
 //!
-//! A connection should have more to do while it does what it was given, and giving it that takes a round trip: in it a
-//! wide window lets megabytes through, and a narrow one a hundred kilobytes. The scheduler gives each what it will do
-//! until then. What is more than that no other can do that is quicker, and a sender that may send all at once overruns
-//! the queue before the link while its window opens: what it was not given is not lost there.
+//! A connection should always have more to do, and giving it more takes a round trip. In that time a wide window moves
+//! megabytes, a narrow one a hundred kilobytes. The scheduler gives each connection what it can do until then. More
+//! would keep requests from faster connections, and let the sender overrun the queue at the bottleneck while its window
+//! opens.
 //!
-//! So it is counted how much moves in a round trip, the shortest one that was seen, without a queue. While that grows
-//! by a quarter or more, four times as much is to be under way, as a window that opens doubles (RFC 5681 §3.1) and the
-//! next count is a round trip away; when it does not, the link is full, as BBR concludes too (draft-ietf-ccwg-bbr,
-//! "full pipe"), and twice the most that there was of late is: what is on its way, and as much behind it, for when
-//! something is late.
+//! So this counts the bytes that move in a minimum RTT, which is without a queue. While the count grows by a quarter or
+//! more, the target is four times the count: an opening window doubles (RFC 5681 §3.1), and the next count is a round
+//! trip away. When it stops growing, the pipe is full, as BBR concludes too (draft-ietf-ccwg-bbr, "full pipe"), and the
+//! target is twice the recent maximum: one part in flight, and as much behind it as a reserve.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 use transport::Io;
 
-/// So much may come at once without having waited for anything.
+/// The burst that may come at once without queueing.
 const BURST: u64 = 64 * 1024;
 
-/// The pace of one connection, one way.
+/// The target of bytes in flight of one connection, in one direction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InFlightLimit {
-    /// Since when it is counted, over what round trip, and how much has moved since.
+    /// The start of the count, its duration, and the bytes so far.
     counted: Option<(Instant, Duration, u64)>,
-    /// The most that a round trip has moved of late, and what is to be under way after the last one.
+    /// The recent maximum per round trip, and the current target.
     best: u64,
     ahead: u64,
 }
 
 impl InFlightLimit {
-    /// So many bytes have moved.
+    /// Counts bytes.
     pub(super) fn moves(&mut self, bytes: u64, io: &dyn Io) {
         let round_trip = || io.tcp_info().map(|tcp| tcp.min_rtt.unwrap_or(tcp.rtt));
         self.counts(bytes, Instant::now(), round_trip);
     }
 
-    /// So many bytes have moved; the round trip is looked up when a count begins.
+    /// Counts bytes; looks up the RTT when a count begins.
     fn counts(&mut self, bytes: u64, now: Instant, round_trip: impl FnOnce() -> Option<Duration>) {
         if let Some((since, lasts, so_far)) = self.counted {
             let so_far = so_far + bytes;
@@ -45,10 +44,10 @@ impl InFlightLimit {
                 return;
             }
             let seen = (so_far as f64 * lasts.div_duration_f64(now - since)) as u64;
-            // More than twice as much has waited for a packet that was lost.
+            // More than twice as much has waited behind a lost packet.
             let seen = if self.best == 0 { seen } else { seen.min(2 * self.best.max(BURST)) };
             let grows = seen * 4 >= self.best * 5;
-            // Others may have come onto the link, or a window become narrower.
+            // Cross traffic may have grown, or a window shrunk.
             self.best = seen.max(self.best - self.best / 32);
             self.ahead = self.best * if grows { 4 } else { 2 };
         }
@@ -56,12 +55,12 @@ impl InFlightLimit {
         self.counted = round_trip.map(|lasts| (now, lasts, 0));
     }
 
-    /// Nothing more is to move for now.
+    /// The connection becomes idle.
     pub(super) fn rests(&mut self) {
         self.counted = None;
     }
 
-    /// How many bytes to have under way; 0 if that is not known.
+    /// The target of bytes in flight; 0 if unknown.
     pub(super) fn ahead(&self) -> u64 {
         self.ahead
     }

@@ -1,4 +1,4 @@
-//! The way in: answers as they come, and the pace of whoever reads them.
+//! Reading responses, at the pace of their readers.
 
 use std::{
     io,
@@ -20,25 +20,25 @@ use crate::{
     pool::{Moved, Window},
 };
 
-/// How much is read from the network at once.
+/// The size of reads from the network.
 const READ: usize = 64 * 1024;
-/// How many pieces a reader may lag behind.
+/// The number of pieces that a reader may lag behind.
 const LAG: usize = 4;
-/// An unwanted body up to this length is read to its end, to keep the connection.
+/// An unwanted body up to this length is read to its end, to keep the connection open.
 const SMALL_WASTE: u64 = 64 * 1024;
 
-/// Where the current answer's body goes.
+/// The reader of the current response.
 pub(super) enum Reader {
     None,
-    /// To somebody, who has no room yet for the piece.
+    /// A reader, and a piece that it has no room for yet.
     Somebody(PollSender<Piece>, Option<Piece>),
-    /// Nowhere: nobody waits for it any more.
+    /// None: the caller dropped the response.
     Nobody,
 }
 
 impl Driver {
-    /// Hands on what came before the connection failed. A server that refuses a body before it has come whole
-    /// answers and hangs up: then writing fails while the answer that says why waits to be read.
+    /// Delivers what was received before the connection failed. A server that rejects a body early responds and closes:
+    /// writing then fails while the response waits to be read.
     pub(super) fn drain_input(&mut self) -> Result<(), Cause> {
         let mut context = Context::from_waker(Waker::noop());
         while !matches!(self.reader, Reader::Somebody(_, Some(_)))
@@ -49,7 +49,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Hands on what came in, as far as readers have room.
+    /// Delivers what was received, as far as the reader has room.
     pub(super) fn deliver_events(&mut self) -> Result<(), Cause> {
         while !matches!(self.reader, Reader::Somebody(_, Some(_))) {
             let event = self.exchanges.next();
@@ -70,7 +70,7 @@ impl Driver {
                 self.reader = Reader::Nobody;
                 self.check_waste()?;
             }
-            // A small piece must not keep the whole of the buffer it came in alive.
+            // A small piece must not keep its whole buffer alive.
             Event::Data(bytes) if bytes.len() < READ / 4 => {
                 self.read_piece(Piece::Data(Bytes::copy_from_slice(&bytes)))?;
             }
@@ -84,11 +84,11 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives the oldest job its answer's head.
+    /// Delivers a response header to the oldest job.
     fn answer(&mut self, id: JobId, mut response: Response<()>, length: Option<u64>) -> Result<(), Cause> {
         let (written, last) = (self.written, self.exchanges.is_closing());
         let Some(first) = self.in_flight.front_mut() else { return Ok(()) };
-        // A refusal may come early. A success cannot: it is another request's.
+        // A refusal may come before the request is complete. A success cannot; it belongs to another request.
         let whole = first.end.is_some_and(|end| end <= written);
         if first.start >= written || (response.status().is_success() && !whole) {
             return Err(Cause::Protocol("a response came before its request was sent".into()));
@@ -110,7 +110,7 @@ impl Driver {
         Ok(())
     }
 
-    /// An answer that nobody reads is read to its end only if that is near.
+    /// Closes the connection if an unwanted response is long.
     fn check_waste(&self) -> Result<(), Cause> {
         let far = self.exchanges.left().is_none_or(|left| left > SMALL_WASTE);
         if matches!(self.reader, Reader::Nobody) && far {
@@ -119,11 +119,11 @@ impl Driver {
         Ok(())
     }
 
-    /// Gives a piece to the reader, or keeps it until there is room.
+    /// Delivers a piece to the reader, or keeps it until there is room.
     fn read_piece(&mut self, piece: Piece) -> Result<(), Cause> {
         if let Reader::Somebody(sender, waiting) = &mut self.reader {
             *waiting = Some(piece);
-            // Without a task to wake: whether there is room is asked again where the driver waits.
+            // Without a waker: the driver polls again where it waits.
             let waker = Waker::noop();
             if let Poll::Ready(found) = deliver(sender, waiting, &mut Context::from_waker(waker)) {
                 self.reader_has(found)?;
@@ -140,13 +140,13 @@ impl Driver {
         Ok(())
     }
 
-    /// An exchange has ended.
+    /// An exchange is complete.
     fn done(&mut self, job: JobId, received: u64) -> Result<(), Cause> {
         let Some(mut first) = self.in_flight.pop_front() else { return Ok(()) };
-        // Nobody was given its answer, which was doubtful.
+        // Its doubtful response was not delivered.
         let back = first.job.take();
         let Some(end) = first.end else {
-            // Answered before it was sent whole: an error, as a rule, and the rest not worth its time.
+            // A response before the request is complete: usually an error; the rest is not worth sending.
             if let Some(job) = back {
                 let _ = self.events.send(doubtful_job(self.id, job));
             }
@@ -178,14 +178,14 @@ impl Driver {
     }
 }
 
-/// Gives a job back whose answer may be another's.
+/// Returns a job whose response may be another's.
 fn doubtful_job(connection: ConnectionId, mut job: Job) -> ConnectionEvent {
     job.sendings += 1;
     let cause = Cause::Unexpected("the refusal may belong to another request");
     ConnectionEvent::Returned { connection, job: Box::new(job), sent: Sent::Something, cause }
 }
 
-/// Gives the waiting piece to the reader: whether there is still one, once it has room.
+/// Delivers the waiting piece once the reader has room. Returns whether there still is a reader.
 pub(super) fn deliver(
     sender: &mut PollSender<Piece>,
     waiting: &mut Option<Piece>,

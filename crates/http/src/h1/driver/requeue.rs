@@ -1,4 +1,4 @@
-//! Requests that go back without an answer: at the connection's end, or before it, from behind a slow answer.
+//! Requests that go back without a response: at the connection's end, or recalled from behind a slow response.
 
 use tokio::sync::mpsc;
 
@@ -10,12 +10,12 @@ use crate::{
     method::is_safe,
 };
 
-/// Why what is called back has no answer.
+/// The cause for recalled requests.
 const SLOW: Cause = Cause::Retired("it waited behind a slow response");
 
 impl Driver {
-    /// Gives back what has not left, and perhaps what may be asked for twice. Answers to the latter come
-    /// all the same, so the connection ends before them.
+    /// Returns the requests that were not sent, and perhaps those that may be sent twice. Responses to the latter still
+    /// come, so the connection ends before them.
     pub(super) fn recall(&mut self, Recall { behind, sent }: Recall) {
         if self.in_flight.front().is_none_or(|first| first.id != behind) {
             return;
@@ -55,10 +55,10 @@ impl Driver {
         }
     }
 
-    /// Gives every job back that got no answer, and tells the reader of an answer that it is cut.
+    /// Returns every job without a response, and fails the reader of an incomplete one.
     ///
-    /// What it has begun and not ended is given up. It may wait in the kernel for a link that comes back in an hour,
-    /// and must not take effect by then: whoever asked has been told, and may have asked again.
+    /// Requests in flight are aborted. The kernel might otherwise send them when the link comes back in an hour, after
+    /// the caller was told of the failure, and perhaps has sent them again.
     pub(super) async fn end(mut self, cause: Cause) {
         if !self.in_flight.is_empty() {
             self.io.abort();
@@ -89,7 +89,7 @@ impl Driver {
             && let Some(sender) = sender.get_ref()
         {
             let failed = cut.map(|asked| Piece::Failed(Error::Exchange { asked, cause }));
-            // For as long as there is a reader: what has come is the reader's, at whatever pace.
+            // As long as there is a reader, it gets what was received, at its own pace.
             for piece in waiting.into_iter().chain(failed) {
                 if sender.send(piece).await.is_err() {
                     break;
@@ -99,8 +99,7 @@ impl Driver {
     }
 }
 
-/// Whether a request that has left may be asked for once more while it is: it changes nothing, and it is the first
-/// time. What follows another does so only once.
+/// Whether a request that was sent may be sent once more: it is safe, was sent once, and is not a follow-up.
 fn may_be_sent_twice(job: &Job) -> bool {
     !job.follows && is_safe(job.request.method()) && job.request.body().is_repeatable() && job.sendings == 0
 }

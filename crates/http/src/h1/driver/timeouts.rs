@@ -1,7 +1,7 @@
-//! How long is waited, and for what.
+//! Timeouts of one connection.
 //!
-//! Two bounds lie over the oldest request's answer. The caller's (`Timeouts`) ends the connection. A shorter one of
-//! our own ends nothing: it tells the scheduler that those behind would be better off elsewhere.
+//! Two limits apply to the oldest request's response. The caller's (`Timeouts`) ends the connection. A shorter one of
+//! our own ends nothing: it tells the scheduler that the requests behind would be better off elsewhere.
 
 use std::time::Duration;
 
@@ -11,32 +11,32 @@ use transport::TcpInfo;
 use super::{Driver, read::Reader};
 use crate::{Cause, Step as Wait, messages::ConnectionEvent, scheduler::LARGE};
 
-/// After so long without a movement, or so long into a large answer, those behind it have waited long enough: as
-/// Firefox had it. On a longest of links, after so many round trips.
+/// How long a response without progress, or a large one, may delay those behind it, as in Firefox; on very long links,
+/// so many round trips.
 const PATIENCE: Duration = Duration::from_millis(1500);
 const ROUND_TRIPS: u32 = 4;
 
 impl Driver {
-    /// When something must be decided at the latest.
+    /// The next deadline.
     pub(super) fn alarm_at(&self) -> Option<Instant> {
         let deadline = self.deadline().map(|(at, _)| at);
         deadline.into_iter().chain(self.out_of_patience()).chain(self.look_at()).min()
     }
 
-    /// When to give up, and as what.
+    /// When to give up, and with which cause.
     fn deadline(&self) -> Option<(Instant, Cause)> {
         let timed_out = |wait, after| Some((self.moved + after, Cause::TimedOut(wait, after)));
         let first = self.in_flight.front()?;
-        // A follower is no company: its leader is waited for as if it were alone.
+        // A follow-up does not count: its leader has the timeout of a single request.
         let in_company = first.behind > 0 || self.in_flight.iter().skip(1).any(|other| !other.follows);
         let first = &first.timeouts;
         let unwritten = !self.out.is_empty() || self.unflushed;
         if matches!(self.reader, Reader::Somebody(_, Some(_))) {
-            // The reader takes its time; only what is written can be late.
+            // The reader is slow; only writing can be late.
             return if unwritten { timed_out(Wait::Send, first.stall) } else { None };
         }
         if matches!(self.reader, Reader::Nobody) {
-            // A connection is not worth more than those behind wait for.
+            // Keeping the connection is not worth a longer delay of those behind.
             Some((self.moved + self.patience, Cause::Retired("the caller dropped the response")))
         } else if self.exchanges.is_answering() {
             timed_out(Wait::Receive, first.stall)
@@ -49,7 +49,7 @@ impl Driver {
         }
     }
 
-    /// When those behind the oldest have waited for long enough, unless that was said.
+    /// When the requests behind the oldest have waited long enough, unless that was reported.
     fn out_of_patience(&self) -> Option<Instant> {
         let first = self.in_flight.front().filter(|first| self.reported_slow != Some(first.id))?;
         let is_large = !first.is_part
@@ -58,14 +58,13 @@ impl Driver {
         Some(if is_large { self.begun } else { self.moved } + self.patience)
     }
 
-    /// When to look whether an answer that stands still has a reader yet: one that goes is noticed only by the next
-    /// piece for it.
+    /// When to check whether a stalled response still has a reader: a dropped reader shows only with the next piece.
     fn look_at(&self) -> Option<Instant> {
         let waits = matches!(self.reader, Reader::Somebody(_, None)) && self.exchanges.is_answering();
         waits.then(|| self.moved.max(self.looked) + PATIENCE)
     }
 
-    /// A bound has passed, or was thought to.
+    /// Handles a deadline that may have passed.
     pub(super) fn late(&mut self) -> Result<(), Cause> {
         let now = Instant::now();
         if self.look_at().is_some_and(|at| at <= now) {
@@ -89,7 +88,8 @@ impl Driver {
         }
     }
 
-    /// What the kernel took long ago may have come to the server's not long ago, on a slow link: the wait begins there.
+    /// On a slow link, bytes that were written long ago may have arrived only recently: the timeout starts with their
+    /// acknowledgement.
     fn on_timeout(&mut self, cause: Cause, now: Instant) -> Result<(), Cause> {
         let tcp = self.io.tcp_info();
         let acknowledged = tcp.and_then(|tcp| tcp.bytes_acked).unwrap_or(0);

@@ -1,6 +1,6 @@
-//! The way out: requests as they are written, one body at a time.
+//! Writing requests, one body at a time.
 //!
-//! However large a piece of a body is, no more than `AHEAD` of it is copied at once.
+//! However large a chunk of a body is, no more than `AHEAD` bytes of it are copied at once.
 
 use std::{
     io,
@@ -17,17 +17,17 @@ use crate::{
     method::is_safe,
 };
 
-/// The body being written: that of the youngest job under way.
+/// The body being written, of the youngest job in flight.
 pub(super) struct Sending {
     pub(super) chunks: Chunks,
-    /// Bytes to come, or none if the length is told by chunks.
+    /// Bytes left; none if the body is chunked.
     left: Option<u64>,
-    /// What of it is here and not copied yet.
+    /// A chunk that is not copied yet.
     pub(super) held: Bytes,
 }
 
 impl Driver {
-    /// Begins as many jobs as may be written now.
+    /// Starts as many jobs as the buffer allows.
     pub(super) fn begin_waiting(&mut self) -> Result<(), Cause> {
         while self.sending.is_none() && self.out.len() < AHEAD && !self.ending && !self.exchanges.is_closing() {
             let Some(job) = self.waiting.pop_front() else { break };
@@ -36,7 +36,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Begins to write a job.
+    /// Starts to write a job.
     fn begin(&mut self, mut job: Job) -> Result<(), Cause> {
         if job.reply.is_closed() {
             let _ = self.events.send(ConnectionEvent::Abandoned { connection: self.id, job: job.id });
@@ -66,7 +66,7 @@ impl Driver {
         self.in_flight.push_back(InFlight { id, asked, timeouts, job, start, end, behind, follows, is_part });
         if end.is_none() {
             self.sending = Some(Sending { chunks, left: length, held: Bytes::new() });
-            // What is in memory is sent in the same breath as its head.
+            // A body in memory is written together with its header.
             while let Some(sending) = &mut self.sending
                 && sending.held.is_empty()
                 && self.out.len() < AHEAD
@@ -78,7 +78,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Takes the next piece of a body.
+    /// Takes the next chunk of the body.
     pub(super) fn put(&mut self, chunk: Option<io::Result<Bytes>>) -> Result<(), Cause> {
         let Some(sending) = &mut self.sending else { return Ok(()) };
         match (chunk, sending.left) {
@@ -99,7 +99,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Puts as much of a body as there is room for behind what is to be written.
+    /// Copies as much of the body as there is room for.
     pub(super) fn fill(&mut self) {
         while let Some(sending) = &mut self.sending
             && !sending.held.is_empty()
@@ -127,7 +127,7 @@ impl Driver {
         }
     }
 
-    /// A body went wrong amid its request: that request has failed, and the connection with it.
+    /// The body failed: so does its request, and the connection with it.
     fn body_failed(&mut self, error: &io::Error) -> Cause {
         if let Some(last) = self.in_flight.back_mut()
             && let Some(job) = last.job.take()
