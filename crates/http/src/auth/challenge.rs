@@ -1,20 +1,20 @@
-//! What a server wants: `WWW-Authenticate` (RFC 9110 §11.2, §11.6.1).
+//! Challenges: `WWW-Authenticate` (RFC 9110 §11.2, §11.6.1).
 //!
-//! Commas separate challenges and, within one, its parameters. What a word means is decided by what follows it:
-//! with `=` it is a parameter's name, else a scheme. Where a server breaks the grammar, the smallest piece is
-//! passed over, not the whole header: a challenge that cannot be read must not hide one that can. That is also why
-//! no crate does this; the known one ends at the first mistake and refuses `token68`, which `Negotiate` needs.
+//! Commas separate challenges and, within one, its parameters. The next character decides what a word means: before `=`
+//! it is a parameter's name, otherwise a scheme. On a syntax error the parser skips the smallest piece, not the whole
+//! header, because an invalid challenge must not hide a valid one. That is why no crate does this: the known one stops
+//! at the first error, and rejects `token68`, which `Negotiate` needs.
 
 use std::borrow::Cow;
 
 use http::{HeaderMap, header};
 
-/// One way in that a server offers.
+/// An authentication challenge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Challenge {
     /// In lower case.
     scheme: String,
-    /// Names in lower case; values without their quotes, in whatever encoding the server uses.
+    /// Names in lower case; values without quotes, in the server's encoding.
     parameters: Vec<(String, Vec<u8>)>,
 }
 
@@ -29,18 +29,18 @@ impl Challenge {
         &self.scheme
     }
 
-    /// A parameter's value as it came, by its name in lower case.
+    /// A parameter's raw value, by its name in lower case.
     pub fn bytes(&self, name: &str) -> Option<&[u8]> {
         self.parameters.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
     }
 
-    /// A parameter's value to be read.
+    /// A parameter's value as text.
     pub fn text(&self, name: &str) -> Option<Cow<'_, str>> {
         self.bytes(name).map(String::from_utf8_lossy)
     }
 }
 
-/// All challenges of an answer, in the server's order.
+/// All challenges in a response, in the server's order.
 pub fn challenges(headers: &HeaderMap) -> Vec<Challenge> {
     headers.get_all(header::WWW_AUTHENTICATE).iter().flat_map(|value| parse(value.as_bytes())).collect()
 }
@@ -73,7 +73,7 @@ fn parse(value: &[u8]) -> Vec<Challenge> {
     }
 }
 
-/// The parameters of a header that is nothing but a list of them, such as `Authentication-Info` (RFC 7615 §3).
+/// The parameters of a header that is just a list of them, such as `Authentication-Info` (RFC 7615 §3).
 pub(super) fn parameter(value: &[u8], name: &str) -> Option<Vec<u8>> {
     let listed = parse(&[b"_ ", value].concat());
     listed.first().and_then(|list| list.bytes(name)).map(<[u8]>::to_vec)
@@ -89,8 +89,8 @@ impl<'a> Cursor<'a> {
         taken
     }
 
-    /// A token or a quoted string; what has not its form is taken up to the next comma or blank. Always takes
-    /// something if there is something that is no separator.
+    /// Takes a token or a quoted string; anything else up to the next comma or blank. Always takes something, except at
+    /// a separator.
     fn value(&mut self) -> Vec<u8> {
         self.take(is_blank);
         if self.0.first() != Some(&b'"') {
@@ -113,7 +113,7 @@ impl<'a> Cursor<'a> {
         value
     }
 
-    /// What follows a scheme may be one bare word with `=` at its end alone.
+    /// `token68`: a single word after a scheme, with `=` only at its end.
     fn skip_token68(&mut self) {
         let mut ahead = Cursor(self.0);
         ahead.take(|byte| byte.is_ascii_alphanumeric() || b"-._~+/".contains(&byte));

@@ -62,7 +62,7 @@ impl Keyring {
         ring.map(|ring| Self { ring, thread: PhantomData }).map_err(KeyringError)
     }
 
-    /// The password for an origin, of this user or of the one who was stored last.
+    /// The password for an origin, of this user or of the one stored last.
     pub fn find(&self, origin: &Origin, user: Option<&str>) -> Result<Option<Credential>, KeyringError> {
         let user = match user {
             Some(user) => user.to_owned(),
@@ -75,13 +75,13 @@ impl Keyring {
         Ok(password.map(|password| Credential::Password { user, password }))
     }
 
-    /// Stores a password, in place of an older one of the same user.
+    /// Stores a password; replaces an older one of the same user.
     pub fn set(&self, origin: &Origin, user: &str, password: &Secret) -> Result<(), KeyringError> {
         self.add(&password_key(origin, user), password.reveal())?;
         self.add(&user_key(origin), user)
     }
 
-    /// Removes the password of this user, or of the one who was stored last. Returns the user, if there was a password.
+    /// Removes the password of this user, or of the one stored last. Returns the user, if there was a password.
     pub fn remove(&self, origin: &Origin, user: Option<&str>) -> Result<Option<String>, KeyringError> {
         let last = self.last_user(origin)?;
         let Some(user) = user.or(last.as_deref()) else { return Ok(None) };

@@ -1,11 +1,11 @@
-//! `~/.netrc`: who one is on which machine.
+//! `~/.netrc`: credentials per host.
 //!
-//! The format is that of the old `ftp` program, as curl reads it today: words `machine`, `default`, `login`,
-//! `password`, `account` and `macdef`, in any arrangement of lines; a value may be quoted, with `\"`, `\\`, `\n`, `\r`
-//! and `\t` in it. `#` begins a comment where one of the words could stand, so that a password may begin with it.
-//! Unknown words are passed over. Of several entries for one machine the first that fits is taken.
+//! The format is that of the old `ftp` program, as curl reads it today: the keywords `machine`, `default`, `login`,
+//! `password`, `account` and `macdef`, on any number of lines; a value may be quoted, with the escapes `\"`, `\\`,
+//! `\n`, `\r` and `\t`. `#` begins a comment where a keyword may stand, so a password may begin with it. Unknown
+//! keywords are skipped. Of several entries for a host, the first that fits counts.
 //!
-//! It is too little for a dependency.
+//! It is too small for a dependency.
 
 use std::path::Path;
 
@@ -17,14 +17,14 @@ pub struct Netrc(Vec<Entry>);
 
 #[derive(Debug, Clone, Default)]
 struct Entry {
-    /// None is `default`.
+    /// `None` for `default`.
     host: Option<String>,
     login: Option<String>,
     password: Option<Secret>,
 }
 
 impl Netrc {
-    /// Parses the text of the file at `path`, whose name is for errors. They never quote the text.
+    /// Parses the text of the file at `path`. Errors name the path, and never quote the text.
     pub fn parse(text: &str, path: &Path) -> Result<Self, SourceError> {
         let mut words = Words { rest: text, line: 1, path };
         let mut entries: Vec<Entry> = Vec::new();
@@ -48,12 +48,12 @@ impl Netrc {
         Ok(Self(entries))
     }
 
-    /// The entry for a host, of this user or of any.
+    /// The entry for a host, for this user or for any.
     pub fn machine(&self, host: &str, user: Option<&str>) -> Option<Credential> {
         self.find(user, |entry| entry.host.as_ref().is_some_and(|name| name.eq_ignore_ascii_case(host)))
     }
 
-    /// The entry for all hosts that have none.
+    /// The `default` entry.
     pub fn default_entry(&self, user: Option<&str>) -> Option<Credential> {
         self.find(user, |entry| entry.host.is_none())
     }

@@ -1,7 +1,7 @@
-//! The answer to a `Digest` challenge (RFC 7616).
+//! The response to a `Digest` challenge (RFC 7616).
 //!
-//! The client's own nonce is chosen once for each of the server's and the count told apart by `nc`: servers differ
-//! over whether a session key (`-sess`) takes the first client nonce or the latest, and then both are the same.
+//! The client nonce is chosen once per server nonce, and requests differ in `nc`: servers disagree whether a session
+//! key (`-sess`) uses the first client nonce or the latest, and this way both are the same.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::{Challenge, Secret};
 
-/// What stands unescaped in an extended value (RFC 8187 §3.2.1).
+/// The characters that stay unescaped in an extended value (RFC 8187 §3.2.1).
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
@@ -33,12 +33,12 @@ const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
 pub(super) enum Hash {
     Md5,
     Sha256,
-    /// SHA-512/256 (FIPS 180-4), which is not SHA-512 cut short.
+    /// SHA-512/256 (FIPS 180-4), which is not a truncated SHA-512.
     Sha512Over256,
 }
 
 impl Hash {
-    /// Of these parts with colons between them, in lower-case hexadecimal digits.
+    /// The hash of these parts joined by colons, in lower-case hexadecimal.
     fn of(self, parts: &[&[u8]]) -> Zeroizing<String> {
         let joined = Zeroizing::new(parts.join(&b':'));
         let hex = |sum: &[u8]| {
@@ -55,18 +55,18 @@ impl Hash {
     }
 }
 
-/// A server's nonce and what has been made of it.
+/// A server's nonce, and the state that belongs to it.
 #[derive(Debug, Clone)]
 pub(super) struct Session {
     pub(super) realm: Vec<u8>,
     pub(super) nonce: Vec<u8>,
     pub(super) hash: Hash,
     opaque: Option<Vec<u8>>,
-    /// As the server wrote it; RFC 2069's servers write none.
+    /// As the server sent it; servers of RFC 2069 send none.
     algorithm: Option<Vec<u8>>,
-    /// The nonce that a session key was made with.
+    /// The nonce of the session key.
     key_nonce: Option<Vec<u8>>,
-    /// Without it, the answer is RFC 2069's.
+    /// Without it, the response follows RFC 2069.
     has_qop: bool,
     hashes_user: bool,
     own_nonce: String,
@@ -74,7 +74,7 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Nothing if the challenge asks for what is not done here.
+    /// `None` if the challenge requires something unsupported.
     pub(super) fn begin(challenge: &Challenge, own_nonce: String) -> Option<Self> {
         let named = challenge.text("algorithm").unwrap_or("MD5".into()).to_ascii_lowercase();
         let base = named.strip_suffix("-sess");
@@ -107,7 +107,7 @@ impl Session {
         })
     }
 
-    /// Whether another's answers are made of the same.
+    /// Whether another session gives the same responses.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         (&self.realm, &self.nonce, self.hash) == (&other.realm, &other.nonce, other.hash)
     }

@@ -1,10 +1,10 @@
-//! A text that is not to be seen.
+//! Text that must not be shown.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// A password or a token. It has no `Display`, its `Debug` shows nothing, and its memory is cleared when it goes.
+/// A password or a token. It has no `Display`, its `Debug` shows nothing, and its memory is cleared on drop.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Zeroizing<String>);
 

@@ -1,4 +1,4 @@
-//! Where credentials are found.
+//! Sources of credentials: the environment, files and URLs.
 
 use std::{
     ffi::OsString,
@@ -17,46 +17,46 @@ use zeroize::Zeroizing;
 
 use super::{Netrc, Secret};
 
-/// A password file has one line; what is longer than this is some other file.
+/// The maximum size of a password file, which has one line.
 const LARGEST: u64 = 1 << 20;
 
-/// Why credentials could not be read. No message quotes any of them.
+/// Why credentials could not be read. No message quotes them.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SourceError {
-    /// A file.
+    /// An unreadable file.
     #[error("cannot read {}: {source}", path.display())]
     File {
-        /// Which.
+        /// Its name.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         source: Arc<io::Error>,
     },
-    /// A file of words.
+    /// A syntax error in `netrc`.
     #[error("{}, line {line}: {why}", path.display())]
     Netrc {
-        /// Which.
+        /// Its name.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The error.
         why: &'static str,
     },
-    /// A file without any.
+    /// An empty file.
     #[error("{} is empty: its first line should be the password or token", path.display())]
     Empty {
-        /// Which.
+        /// Its name.
         path: PathBuf,
     },
-    /// A variable.
+    /// An environment variable.
     #[error("the environment variable {variable} is not UTF-8: set it anew, or use a file")]
     Variable {
-        /// Which.
+        /// Its name.
         variable: &'static str,
     },
 }
 
-/// A warning: others may read a file that holds a secret.
+/// A warning: other users can read a file with a secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exposed(PathBuf);
 
@@ -68,7 +68,7 @@ impl fmt::Display for Exposed {
 }
 
 impl Secret {
-    /// The first line of a file, without its end; and a warning if others may read the file.
+    /// The first line of a file; and a warning if other users can read the file.
     pub fn read(path: &Path) -> Result<(Self, Option<Exposed>), SourceError> {
         let (text, exposed) = read(path).map_err(failed(path))?;
         match text.lines().next().filter(|line| !line.is_empty()) {
@@ -79,7 +79,7 @@ impl Secret {
 }
 
 impl Netrc {
-    /// Reads the file, if there is one; and a warning if others may read it too.
+    /// Reads the file, if it exists; with a warning if other users can read it.
     pub fn read(path: &Path) -> Result<(Self, Option<Exposed>), SourceError> {
         match read(path) {
             Ok((text, exposed)) => Ok((Self::parse(&text, path)?, exposed)),
@@ -89,7 +89,7 @@ impl Netrc {
     }
 }
 
-/// Where a user's `netrc` is: `$NETRC`, or `.netrc` at home.
+/// The path of the user's `netrc`: `$NETRC`, or `~/.netrc`.
 pub fn default_netrc() -> Option<PathBuf> {
     std::env::var_os("NETRC")
         .filter(|path| !path.is_empty())
@@ -113,7 +113,7 @@ fn read(path: &Path) -> io::Result<(Zeroizing<String>, Option<Exposed>)> {
     Ok((text, exposed.then(|| Exposed(path.into()))))
 }
 
-/// What the environment says: `HAUL_USER`, `HAUL_PASSWORD`, `HAUL_TOKEN`. An empty variable is none.
+/// The variables `HAUL_USER`, `HAUL_PASSWORD` and `HAUL_TOKEN`. An empty one counts as unset.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     /// The user's name.
@@ -125,7 +125,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads it by `variable`, which is `std::env::var_os` anywhere but in tests.
+    /// Reads the variables through `variable`, which is `std::env::var_os` outside tests.
     pub fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, SourceError> {
         let text = |name: &'static str| match variable(name).filter(|text| !text.is_empty()) {
             Some(text) => text.into_string().map(Some).map_err(|_| SourceError::Variable { variable: name }),
@@ -139,7 +139,7 @@ impl Environment {
     }
 }
 
-/// The user, and perhaps the password, that a URL named (RFC 3986 §3.2.1).
+/// The user, and perhaps the password, in a URL (RFC 3986 §3.2.1).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Userinfo {
     /// The user's name.
@@ -148,7 +148,7 @@ pub struct Userinfo {
     pub password: Option<Secret>,
 }
 
-/// Takes user and password out of a URL: nothing that prints, logs or sends a URL may see them (RFC 9110 §4.2.4).
+/// Removes user and password from a URL, so that they are never printed, logged or sent with it (RFC 9110 §4.2.4).
 pub fn take_userinfo(url: &Uri) -> Result<(Uri, Option<Userinfo>), UrlError> {
     let Some((userinfo, host)) = url.authority().and_then(|authority| authority.as_str().rsplit_once('@')) else {
         return Ok((url.clone(), None));

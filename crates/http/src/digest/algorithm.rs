@@ -1,18 +1,18 @@
-//! The algorithms, from the weakest to the strongest, and their running sums.
+//! The digest algorithms, from the weakest to the strongest, and their running state.
 
 use std::fmt;
 
 use md5::{Digest as _, Md5};
 use ring::digest;
 
-/// How a digest is made. The order is that of strength: of several, the greatest is worth checking.
+/// A digest algorithm. The order is that of strength: of several digests, only the strongest is checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
-    /// Adler-32 (RFC 1950 §8.2): finds accidents.
+    /// Adler-32 (RFC 1950 §8.2): detects accidental errors.
     Adler32,
-    /// CRC-32C (Castagnoli's polynomial, RFC 9260 appendix A): finds accidents.
+    /// CRC-32C (Castagnoli's polynomial, RFC 9260 appendix A): detects accidental errors.
     Crc32c,
-    /// MD5 (RFC 1321): finds accidents, and no longer malice.
+    /// MD5 (RFC 1321): detects accidental errors, but no longer attacks.
     Md5,
     /// SHA-1: the same.
     Sha1,
@@ -23,7 +23,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// All of them, the weakest first.
+    /// All algorithms, weakest first.
     pub const ALL: [Self; 6] = [Self::Adler32, Self::Crc32c, Self::Md5, Self::Sha1, Self::Sha256, Self::Sha512];
 
     /// Its name in the field `Digest`, in the registry's own case.
@@ -38,8 +38,8 @@ impl Algorithm {
         }
     }
 
-    /// Its key in a structured dictionary (RFC 9530 §5). Checksums of four bytes are registered too, but nothing
-    /// says in which order their bytes stand, so none is read or written.
+    /// Its key in a structured dictionary (RFC 9530 §5). Four-byte checksums are registered too, but without a byte
+    /// order, so they are neither read nor written.
     pub(super) fn key(self) -> Option<&'static str> {
         match self {
             Self::Adler32 | Self::Crc32c => None,
@@ -86,7 +86,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A running sum.
+/// The running state of an algorithm.
 #[derive(Clone)]
 pub(super) enum Hasher {
     Adler32(adler2::Adler32),

@@ -1,4 +1,4 @@
-//! A body that ends only if it is right.
+//! A body that ends only if its digest matches.
 
 use std::{
     pin::Pin,
@@ -12,10 +12,10 @@ use http_body::{Body, Frame, SizeHint};
 use super::{Verified, Verifier};
 use crate::{Error, RequestLine};
 
-/// A response's body, held against what the response says of it.
+/// A response body that is checked against its digests.
 ///
-/// Each chunk is handed on when the next has come, the last when the digest is known to be right. A mismatch is an
-/// [`Error::Digest`] in the last chunk's place. Where there is nothing to check, nothing is kept back.
+/// Each chunk is delivered when the next has come, the last one when the digest is verified. A mismatch is an
+/// [`Error::Digest`] in place of the last chunk. Without a digest, nothing is held back.
 #[derive(Debug)]
 pub struct Checked<B> {
     body: B,
@@ -31,20 +31,20 @@ enum Stage {
     /// Nothing to check.
     Passing,
     Checking(Verifier),
-    /// All has come and is right: what was kept back goes out.
+    /// Complete and verified: the rest is delivered.
     Right,
     Over,
 }
 
 impl<B> Checked<B> {
-    /// Checks the body of a response to what was asked.
+    /// Wraps the body of a response to this request.
     pub fn response(asked: RequestLine, response: Response<B>) -> Response<Self> {
         let verifier = Verifier::of_response(asked.method(), response.status(), response.headers());
         let stage = if verifier.is_idle() { Stage::Passing } else { Stage::Checking(verifier) };
         response.map(|body| Self { body, asked, stage, held: None, trailers: None, verified: Vec::new() })
     }
 
-    /// What was right: known when the last chunk is out, and empty if there was nothing to check.
+    /// The digests verified; known after the last chunk, and empty if there was none.
     pub fn verified(&self) -> &[Verified] {
         &self.verified
     }

@@ -1,4 +1,4 @@
-//! Digests of what is sent.
+//! Digests of request bodies.
 
 use std::io;
 
@@ -10,8 +10,8 @@ use crate::Body;
 
 /// Digests of one body, for the headers of its request.
 ///
-/// A header goes before the body, so a body has to be read twice: once for its digest, once to be sent. Trailers
-/// would save the first pass, but servers that look at the trailers of a request are hardly known.
+/// A header precedes the body, so a body is read twice: once for its digest, once to be sent. Trailers would save the
+/// first pass, but hardly any server reads the trailers of a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Digests(Vec<(Algorithm, Vec<u8>)>);
 
@@ -23,7 +23,7 @@ impl Digests {
         sums.finish()
     }
 
-    /// Of a body that can be opened again, chunk by chunk. An error if it cannot be read, or not twice.
+    /// Of a repeatable body, chunk by chunk. An error if it cannot be read, or is not repeatable.
     pub async fn of_body(body: &mut Body, algorithms: &[Algorithm]) -> io::Result<Self> {
         if !body.is_repeatable() {
             return Err(io::Error::other("a body that can be sent only once has no digest before it is sent"));
@@ -36,8 +36,8 @@ impl Digests {
         Ok(sums.finish())
     }
 
-    /// The value of the header `field`, with padding where it is base64; nothing where the field cannot say any of
-    /// these algorithms. Where it can say only one, that is the first.
+    /// The value of the header `field`, with base64 padding; `None` if the field has none of these algorithms. A field
+    /// for a single digest gets the first.
     pub fn value(&self, field: Field) -> Option<HeaderValue> {
         field.value(&self.0)
     }

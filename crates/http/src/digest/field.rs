@@ -1,4 +1,4 @@
-//! The header fields that say a digest: what is read from them, what is written.
+//! Parsing and writing the header fields that carry digests.
 
 use std::fmt::{self, Write};
 
@@ -12,13 +12,13 @@ use sfv::{DictSerializer, Dictionary, Integer, KeyRef, ListEntry, Parser};
 
 use super::Algorithm;
 
-/// Written with padding, read with or without: some servers leave the `=` of `Content-MD5` away.
+/// Written with padding, read with or without: some servers omit the `=` of `Content-MD5`.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// A header field that says a digest.
+/// A header field that carries a digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Field {
     /// `Content-MD5`, RFC 1864.
@@ -34,7 +34,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// All of them.
+    /// All fields.
     pub const ALL: [Self; 5] =
         [Self::ContentMd5, Self::Digest, Self::ContentDigest, Self::ReprDigest, Self::OcChecksum];
 
@@ -60,16 +60,16 @@ impl Field {
         })
     }
 
-    /// Whether it covers just the bytes that this response brings.
+    /// Whether it covers exactly the bytes in this response.
     ///
-    /// - No content, nothing to cover: answers to `HEAD`, and 204 and 304 (RFC 9110 §6.4.1).
+    /// - Never without content: in responses to `HEAD`, and in 204 and 304 (RFC 9110 §6.4.1).
     /// - `Content-Digest`: always (RFC 9530 §2).
-    /// - `Content-MD5`: not of a part. Servers disagree whether it is then the part's or the whole's, which is why
-    ///   HTTP gave it up (RFC 7231 appendix B); Apache's is the whole's.
-    /// - `Repr-Digest`, `Digest`: what a 200 to `GET` brings, or a 206 whose range is all of it (RFC 9530 §3,
-    ///   RFC 3230 §3). In answers to other methods they may speak of the target's new state instead of what is
-    ///   enclosed (RFC 9530 §3.1, §3.2), and a 203 was changed on its way.
-    /// - `OC-Checksum`: the same, as long as no content coding lies between the file and the bytes.
+    /// - `Content-MD5`: not in a part. Servers disagree whether it then covers the part or the whole, which is why HTTP
+    ///   dropped it (RFC 7231 appendix B); Apache's covers the whole.
+    /// - `Repr-Digest`, `Digest`: in a 200 to `GET`, or in a 206 whose range is the whole (RFC 9530 §3, RFC 3230 §3).
+    ///   In responses to other methods they may describe the target's new state instead of the content (RFC 9530 §3.1,
+    ///   §3.2), and a proxy has changed a 203.
+    /// - `OC-Checksum`: the same, if there is no content coding.
     pub(super) fn covers(self, method: &Method, status: StatusCode, headers: &HeaderMap) -> bool {
         if method == Method::HEAD || matches!(status, StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED) {
             return false;
@@ -87,12 +87,12 @@ impl Field {
         }
     }
 
-    /// Whether a trailer section may bring it (RFC 9530 §2, §3; of old ones, servers do send these).
+    /// Whether it may be in a trailer section (RFC 9530 §2, §3; servers also send some of the old fields there).
     pub(super) fn trails(self) -> bool {
         self != Self::OcChecksum
     }
 
-    /// A digest as it stands in this field; nothing where the field has no name for the algorithm.
+    /// A digest in this field's notation; `None` if the field has no name for the algorithm.
     pub(super) fn text(self, algorithm: Algorithm, digest: &[u8]) -> Option<String> {
         let checksum = matches!(algorithm, Algorithm::Adler32 | Algorithm::Crc32c);
         match self {
@@ -104,7 +104,7 @@ impl Field {
         }
     }
 
-    /// The field's value that says these digests; nothing where it cannot say any of them.
+    /// The field's value for these digests; `None` if it has none of their algorithms.
     pub(super) fn value(self, digests: &[(Algorithm, Vec<u8>)]) -> Option<HeaderValue> {
         let text = match self {
             Self::ContentMd5 => digests.iter().find_map(|(algorithm, digest)| self.text(*algorithm, digest)),
@@ -128,18 +128,18 @@ impl fmt::Display for Field {
     }
 }
 
-/// A digest that a message says.
+/// A digest in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Claim {
-    /// Where it says so.
+    /// The field.
     pub field: Field,
-    /// Of which kind.
+    /// The algorithm.
     pub algorithm: Algorithm,
     /// The digest's bytes.
     pub digest: Vec<u8>,
 }
 
-/// All digests that these headers (or trailers) say. What is malformed or unknown is left out.
+/// All digests in these headers (or trailers), except malformed and unknown ones.
 pub fn claims(headers: &HeaderMap) -> Vec<Claim> {
     Field::ALL.into_iter().flat_map(|field| field_claims(field, headers)).collect()
 }
@@ -166,8 +166,8 @@ pub(super) fn field_claims(field: Field, headers: &HeaderMap) -> Vec<Claim> {
         .collect()
 }
 
-/// The request header by which a server is asked for digests in `field`, the dearest first: `Want-Content-Digest`
-/// and `Want-Repr-Digest` (RFC 9530 §4), `Want-Digest` (RFC 3230 §4.3.1). Nothing where there is no way to ask.
+/// The request header that asks for digests in `field`, most preferred first: `Want-Content-Digest` and
+/// `Want-Repr-Digest` (RFC 9530 §4), `Want-Digest` (RFC 3230 §4.3.1). `None` for fields without one.
 pub fn want(field: Field, algorithms: &[Algorithm]) -> Option<(HeaderName, HeaderValue)> {
     let ranked = || algorithms.iter().copied().zip((1..=10_u8).rev());
     let (name, text) = match field {
@@ -233,7 +233,7 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Hexadecimal digits. IANA's registry lets a checksum leave leading zeros away.
+/// Hexadecimal digits. IANA's registry lets a checksum omit leading zeros.
 fn unhex(algorithm: Algorithm, text: &str) -> Option<Vec<u8>> {
     let digits = 2 * algorithm.length();
     let short = algorithm.length() == 4 && !text.is_empty() && text.len() < digits;
@@ -244,7 +244,7 @@ fn unhex(algorithm: Algorithm, text: &str) -> Option<Vec<u8>> {
     (0..digits).step_by(2).map(|at| u8::from_str_radix(&text[at..at + 2], 16).ok()).collect()
 }
 
-/// Whether a part's range is all there is (RFC 9110 §14.4).
+/// Whether a part's range is the whole (RFC 9110 §14.4).
 fn is_whole(headers: &HeaderMap) -> bool {
     let range = headers.get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok());
     let numbers = |range: &str| -> Option<(u64, u64, u64)> {

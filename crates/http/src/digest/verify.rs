@@ -1,4 +1,4 @@
-//! Holding a body against what its message says of it.
+//! Verifying a body against its message's digests.
 
 use std::fmt;
 
@@ -6,42 +6,41 @@ use http::{HeaderMap, Method, StatusCode, header};
 
 use super::{Algorithm, Claim, Field, algorithm::Hasher, claims};
 
-/// Sums a body up and compares at its end. It sees bytes and headers only: whoever reads the body drives it.
+/// Hashes a body and compares at its end. It gets bytes and headers from the reader of the body.
 #[derive(Clone)]
 pub struct Verifier {
-    /// The fields that speak of just these bytes.
+    /// The fields that cover exactly these bytes.
     covering: Vec<Field>,
     claims: Vec<Claim>,
     sums: Vec<(Algorithm, Hasher)>,
 }
 
-/// A digest that was right.
+/// A verified digest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Verified {
-    /// Where it was said.
+    /// The field.
     pub field: Field,
-    /// Of which kind it was.
+    /// The algorithm.
     pub algorithm: Algorithm,
 }
 
-/// A digest that was wrong. Both values are written as the field writes them.
+/// A digest that does not match. Both values are in the field's notation.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} announces {algorithm} {said}, but the body received has {found}")]
 pub struct Mismatch {
-    /// Where it was said.
+    /// The field.
     pub field: Field,
-    /// Of which kind it was.
+    /// The algorithm.
     pub algorithm: Algorithm,
-    /// What was said.
+    /// The announced value.
     pub said: String,
-    /// What came out.
+    /// The actual value.
     pub found: String,
 }
 
 impl Verifier {
-    /// For the body of a response. Of what each field says, the strongest algorithm counts; a weaker one beside it
-    /// would cost time and prove nothing more. Digests that are yet to come as trailers must be announced
-    /// (RFC 9110 §6.6.2): nothing that has gone by can be summed up afterwards.
+    /// For the body of a response. Only the strongest algorithm of each field counts; weaker ones cost time and prove
+    /// nothing more. Digests in trailers must be announced (RFC 9110 §6.6.2), because the body is hashed as it passes.
     pub fn of_response(method: &Method, status: StatusCode, headers: &HeaderMap) -> Self {
         let covering: Vec<Field> =
             Field::ALL.into_iter().filter(|field| field.covers(method, status, headers)).collect();
@@ -56,12 +55,12 @@ impl Verifier {
         Self { covering, claims, sums }
     }
 
-    /// Whether there is nothing to hold the body against, now or at its end.
+    /// Whether there is nothing to verify, now or at the end.
     pub fn is_idle(&self) -> bool {
         self.sums.is_empty()
     }
 
-    /// The next bytes of the body, as they travel: freed of transfer codings, with content codings.
+    /// The next bytes of the body, without transfer codings but with content codings.
     pub fn update(&mut self, bytes: &[u8]) {
         self.sums.iter_mut().for_each(|(_, sum)| sum.update(bytes));
     }
@@ -74,7 +73,7 @@ impl Verifier {
         self.claims.extend(strongest(&late));
     }
 
-    /// The end of the body: what was right, which may be nothing, or the first that was wrong.
+    /// The end of the body: the verified digests, or the first mismatch.
     pub fn finish(self) -> Result<Vec<Verified>, Mismatch> {
         let sums: Vec<(Algorithm, Vec<u8>)> =
             self.sums.into_iter().map(|(algorithm, sum)| (algorithm, sum.finish())).collect();
@@ -103,8 +102,7 @@ fn strongest(claims: &[Claim]) -> Vec<Claim> {
     claims.iter().filter(|claim| best(claim.field) == Some(claim.algorithm)).cloned().collect()
 }
 
-/// What a trailer that the header `Trailer` names is likely to say: the algorithms in use (RFC 9530 §5), and for
-/// the old fields the old ones.
+/// The likely algorithms of an announced trailer: those in use (RFC 9530 §5), and for the old fields the old ones.
 fn announced(field: Field, headers: &HeaderMap) -> &'static [Algorithm] {
     let named = headers
         .get_all(header::TRAILER)

@@ -135,7 +135,7 @@ async fn a_proxys_refusal_is_one_sentence() {
     for (user, answer, said) in [
         ("", answer("407 Who are you"), "requires authentication"),
         ("me:secret@", answer("407 Who are you"), "rejected the user and password"),
-        ("", answer("403 No"), "opens no tunnel to far.test:9 (403 Forbidden); many proxies"),
+        ("", answer("403 No"), "refused a tunnel to far.test:9 (403 Forbidden); many proxies"),
         ("", answer("302 Elsewhere"), "302"),
         ("", b"SSH-2.0-OpenSSH\r\n\r\n".to_vec(), "not HTTP"),
         ("", endless, "16384 bytes"),
