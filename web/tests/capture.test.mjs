@@ -124,7 +124,7 @@ describe("a capture's page", { skip, timeout: 240_000 }, () => {
     const { page } = opened;
     assert.equal(json.connections.length, 1);
     const label = (await page.locator(".sequence canvas").getAttribute("aria-label")) ?? "";
-    const again = Number(/(\d+) sent again/.exec(label)?.[1]);
+    const again = Number(/(\d+) retransmitted/.exec(label)?.[1]);
     assert.ok(again > 0, label);
     await page.locator(".legend", { hasText: "retransmitted" }).filter({ hasText: "SACK" }).waitFor();
     await page.getByRole("button", { name: "Next retransmission" }).click();
