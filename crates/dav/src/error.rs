@@ -49,6 +49,9 @@ pub enum Error {
         /// The cause.
         source: Arc<io::Error>,
     },
+    /// The server that is copied from did not send a file. Says nothing about the target server.
+    #[error(transparent)]
+    Source(Box<Self>),
     /// The server and this side disagree, or a path is not what it should be.
     #[error("{path}: {why}")]
     Differs {

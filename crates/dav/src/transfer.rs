@@ -33,7 +33,7 @@ use std::{
 pub use already_copied::AlreadyCopied;
 pub use download::download;
 pub use filter::{BadPattern, Filter, Rule};
-pub use relayed::body_of;
+pub use relayed::{Listed, body_of, digests_agree};
 pub use spared::{Spare, Spared};
 pub use stream::upload_stream;
 pub use temporary_files::is_temporary;

@@ -116,6 +116,8 @@ pub(crate) struct State {
     pub(crate) struck: u64,
     /// The methods of requests that came while it was armed.
     pub(crate) methods: BTreeSet<String>,
+    /// Whether it keeps the times that uploads name (`X-OC-Mtime`), in nobody's manner.
+    pub(crate) keeps_times: bool,
     /// Its clock, in seconds before or behind ours.
     pub(crate) ahead: i64,
 }
@@ -197,6 +199,7 @@ impl Double {
             armed: false,
             struck: 0,
             methods: BTreeSet::new(),
+            keeps_times: false,
             ahead: 0,
         };
         if manner == Manner::Cloud {
@@ -229,6 +232,11 @@ impl Double {
     /// Its clock is so many seconds ahead of ours, or behind.
     pub fn set_clock(&self, ahead: i64) {
         self.state().ahead = ahead;
+    }
+
+    /// From now on it keeps the times that uploads name, and does not say so.
+    pub fn keep_times(&self) {
+        self.state().keeps_times = true;
     }
 
     /// Ends at once, as if killed.

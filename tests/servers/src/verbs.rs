@@ -106,7 +106,8 @@ impl State {
                 None => Answer::new(400),
                 Some(content) => {
                     self.stored += body.len() as u64;
-                    let mtime = request.header("x-oc-mtime").filter(|_| self.manner == Manner::Cloud);
+                    let mtime =
+                        request.header("x-oc-mtime").filter(|_| self.keeps_times || self.manner == Manner::Cloud);
                     let existed = self.store(path, content, mtime);
                     self.show(path, Answer::new(if existed { 204 } else { 201 }))
                 }

@@ -140,15 +140,22 @@ impl Dav {
 
 /// Whether the digests that two servers list of a file are the same; none if they have none in common that proves
 /// anything.
-pub fn same_digest(ours: &[String], theirs: &[String]) -> Option<bool> {
+pub(crate) fn same_digest(ours: &[String], theirs: &[String]) -> Option<bool> {
     agree(&listed_claims(ours), &listed_claims(theirs))
 }
 
-/// Whether all digests by the same algorithms are the same; none if there are none.
+/// Whether all digests by the same algorithms are the same; none if there are none that prove it.
 pub(crate) fn agree(ours: &[Claim], theirs: &[Claim]) -> Option<bool> {
     let pairs = ours.iter().flat_map(|ours| theirs.iter().map(move |theirs| (ours, theirs)));
     let alike = pairs.filter(|(ours, theirs)| ours.algorithm == theirs.algorithm);
-    alike.map(|(ours, theirs)| ours.digest == theirs.digest).reduce(|all, one| all && one)
+    // A checksum of 32 bits shows that files differ, and not that they are the same.
+    let mut told = alike.map(|(ours, theirs)| (ours.algorithm, ours.digest == theirs.digest));
+    told.try_fold(None, |so_far, (algorithm, same)| match same {
+        true if algorithm < Algorithm::Md5 => Ok(so_far),
+        true => Ok(Some(true)),
+        false => Err(Some(false)),
+    })
+    .unwrap_or_else(|differs| differs)
 }
 
 fn listed_claims(listed: &[String]) -> Vec<Claim> {
@@ -159,4 +166,28 @@ fn listed_claims(listed: &[String]) -> Vec<Claim> {
 /// The claim that proves most. A digest of the message says nothing where the message has no content.
 fn strongest(claims: Vec<Claim>) -> Option<Claim> {
     claims.into_iter().filter(|claim| claim.field != Field::ContentDigest).max_by_key(|claim| claim.algorithm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digests_agree_by_the_same_algorithms_alone() {
+        let [sha1, other] = ["0a4d55a8d778e5022fab701977c5d840bbc486d0", "da39a3ee5e6b4b0d3255bfef95601890afd80709"];
+        let md5 = "MD5:d41d8cd98f00b204e9800998ecf8427e";
+        let [one, same, changed] =
+            [format!("SHA1:{sha1}"), format!("sha1:{}", sha1.to_uppercase()), format!("SHA1:{other}")];
+        let of = |ours: &[&str], theirs: &[&str]| {
+            let [ours, theirs] = [ours, theirs].map(|all| all.iter().map(|&text| text.to_owned()).collect::<Vec<_>>());
+            same_digest(&ours, &theirs)
+        };
+        assert_eq!(of(&[&one], &[&same]), Some(true));
+        assert_eq!(of(&[&one], &[&changed]), Some(false));
+        assert_eq!(of(&[md5, &one], &[md5, &changed]), Some(false));
+        assert_eq!(of(&[&one], &[md5]), None);
+        assert_eq!(of(&[], &[&one]), None);
+        // Others have it by chance.
+        assert_eq!(of(&["ADLER32:045d01c1"], &["ADLER32:045d01c1"]), None);
+    }
 }

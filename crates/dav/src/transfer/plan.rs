@@ -382,7 +382,12 @@ impl Plan {
 
     fn judge(&self, file: &File, there: &RemoteEntry) -> Verdict {
         let last = self.known.records.of(&self.outline.folders[file.folder].path, &file.name);
-        self.known.times.of_upload(here(file), there.version(), last)
+        match self.known.times.of_upload(here(file), there.version(), last) {
+            // What is in doubt between two servers may be decided by what is known of their clocks, but for this: since
+            // both were the same, somebody has changed the copy.
+            Verdict::Doubtful if last.is_some() && file.origin.leaf().is_some() => Verdict::Changed,
+            verdict => verdict,
+        }
     }
 
     /// Records that both sides of a file are equal now.

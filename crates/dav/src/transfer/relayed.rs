@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     Dav, Error, RemotePath,
-    client::compare::{as_stored, with_digests},
+    client::compare::{agree, as_stored, same_digest, with_digests},
     transfer::tree::Leaf,
 };
 
@@ -43,7 +43,24 @@ pub fn body_of(dav: &Dav, path: &RemotePath, leaf: &Leaf) -> Body {
     })
 }
 
-/// Downloads a small file into memory, and retries an answer that breaks off.
+/// A file on a server: where it is, and what was listed of it.
+pub type Listed<'a> = (&'a Dav, &'a RemotePath, &'a Leaf);
+
+/// Whether the digests that two servers list, or make when they are asked to, show a file to be the same; none if they
+/// have none in common.
+pub async fn digests_agree(one: Listed<'_>, other: Listed<'_>) -> Result<Option<bool>, Error> {
+    let of = |(dav, path, leaf): Listed<'_>| {
+        let (dav, path, leaf) = (dav.clone(), path.clone(), leaf.clone());
+        async move { dav.digests_of(&path, &leaf.checksums, leaf.expected()).await }
+    };
+    if let Some(same) = same_digest(&one.2.checksums, &other.2.checksums) {
+        return Ok(Some(same));
+    }
+    let (ours, theirs) = futures_util::try_join!(of(one), of(other))?;
+    Ok(agree(&ours, &theirs))
+}
+
+/// All of a file that fits into memory. An answer that breaks off is asked for again.
 pub(crate) async fn content_of(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result<Bytes, Error> {
     let mut tries = 1..LISTING_ATTEMPTS;
     loop {
@@ -58,7 +75,7 @@ async fn try_content(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result
     let (path, listed) = (&remote.path, remote.leaf.length);
     let length = listed.unwrap_or(0);
     let class = if length <= SMALL { Class::Small } else { Class::Large };
-    let options = Options { class, expected: remote.expected(), ..Options::default() };
+    let options = Options { class, expected: remote.leaf.expected(), ..Options::default() };
     // A digest in the answer is verified while reading.
     let headers = if verify == Verify::Digest { with_digests() } else { HeaderMap::from_iter([as_stored()]) };
     let answer = dav.get(path, headers, options).await?;

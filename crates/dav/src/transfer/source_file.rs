@@ -2,8 +2,6 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-use haul_http::Expected;
-
 use super::tree::Leaf;
 use crate::{Error, RemotePath};
 
@@ -52,13 +50,5 @@ impl fmt::Display for SourceFile {
             Self::Local(local) => local.display().fmt(f),
             Self::Remote(remote) => remote.path.fmt(f),
         }
-    }
-}
-
-impl RemoteSource {
-    /// What the answer to a GET must match.
-    pub(crate) fn expected(&self) -> Expected {
-        let Leaf { length, modified, etag, .. } = &self.leaf;
-        Expected { etag: etag.as_ref().map(ToString::to_string), length: *length, modified: *modified }
     }
 }

@@ -8,6 +8,8 @@ use std::{
     time::SystemTime,
 };
 
+use haul_http::Expected;
+
 use super::{
     Links,
     filter::{Filter, Scope},
@@ -32,6 +34,12 @@ impl Leaf {
     pub(crate) fn of(properties: Properties) -> Self {
         let Properties { length, modified, etag, checksums, .. } = properties;
         Self { length, modified, etag, checksums }
+    }
+
+    /// What the answer to a GET looks like.
+    pub(crate) fn expected(&self) -> Expected {
+        let etag = self.etag.as_ref().map(ToString::to_string);
+        Expected { etag, length: self.length, modified: self.modified }
     }
 }
 

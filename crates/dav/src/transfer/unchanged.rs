@@ -106,8 +106,8 @@ pub(crate) struct Times {
     pub(crate) source: SourceClock,
     /// The server's clock.
     pub(crate) clock: Option<Offset>,
-    /// Whether the server is known to keep the times of the originals.
-    pub(crate) keeps: bool,
+    /// Whether the server keeps the times of the source files; none if nobody knows.
+    pub(crate) keeps: Option<bool>,
 }
 
 impl Times {
@@ -126,14 +126,18 @@ impl Times {
         let Some((ours, theirs)) = here.modified.zip(there.modified) else { return Verdict::Changed };
         if self.are_equal(ours, theirs) {
             // Elsewhere it is chance, or a change in the second of the copy.
-            return if self.keeps { Verdict::Same } else { Verdict::Doubtful };
+            return if self.keeps == Some(true) { Verdict::Same } else { Verdict::Doubtful };
         }
-        if self.keeps {
+        if self.keeps == Some(true) {
             return if theirs < ours { Verdict::Changed } else { Verdict::Doubtful };
         }
         let known = self.source.ours(ours).zip(self.clock.map(|clock| clock.ours(theirs)));
         match known {
-            Some(((_, changed), (copied, _))) if changed + self.window <= copied => Verdict::Same,
+            Some(((_, changed), (copied, _))) if changed + self.window <= copied => {
+                // Where times may be kept, an older one is that of an older version, whatever the clock shows.
+                let is_older = self.keeps.is_none() && theirs < ours;
+                if is_older { Verdict::Doubtful } else { Verdict::Same }
+            }
             Some(((changed, _), (_, copied))) if copied <= changed => Verdict::Changed,
             _ => Verdict::Doubtful,
         }
@@ -189,7 +193,7 @@ mod tests {
         let mut clock = ClockOffset::default();
         let date = date::http(at(ahead * 1000)).unwrap().parse().unwrap();
         clock.hear(&HeaderMap::from_iter([(DATE, date)]), at(0), at(200));
-        Times { clock: clock.offset(), ..Times::default() }
+        Times { clock: clock.offset(), keeps: Some(false), ..Times::default() }
     }
 
     #[test]
@@ -212,8 +216,36 @@ mod tests {
     }
 
     #[test]
+    fn between_two_servers_both_clocks_count() {
+        for (source, target) in [(0, 0), (600, -600), (-86_400, 600), (600, 600)] {
+            let both = Times { source: SourceClock::Server(times(source).clock), ..times(target) };
+            let judged = |copied: i64, changed: i64| {
+                let source = Here { length: 5, modified: Some(at((changed + source) * 1000)), etag: None };
+                both.of_upload(source, there((copied + target) * 1000, None), None)
+            };
+            assert_eq!(judged(1000, 0), Verdict::Same, "{source} {target}");
+            assert_eq!(judged(1000, 997), Verdict::Same, "{source} {target}");
+            assert_eq!(judged(1000, 999), Verdict::Doubtful, "{source} {target}");
+            assert_eq!(judged(1000, 1001), Verdict::Doubtful, "{source} {target}");
+            assert_eq!(judged(1000, 1003), Verdict::Changed, "{source} {target}");
+        }
+        let unknown = Times { source: SourceClock::Server(None), ..times(0) };
+        assert_eq!(unknown.of_upload(here(0), there(9_000_000, None), None), Verdict::Doubtful);
+    }
+
+    #[test]
+    fn what_may_keep_times_is_believed_only_as_far_as_it_matters_not() {
+        let unknown = |ahead| Times { keeps: None, ..times(ahead) };
+        // Its own clock is behind, so this may be a later copy, or the time of an earlier version.
+        assert_eq!(unknown(-600).of_upload(here(100_000), there(0, None), None), Verdict::Doubtful);
+        assert_eq!(unknown(-600).of_upload(here(100_000), there(200_000, None), None), Verdict::Same);
+        assert_eq!(unknown(600).of_upload(here(100_000), there(0, None), None), Verdict::Changed);
+        assert_eq!(unknown(600).of_upload(here(100_000), there(100_000, None), None), Verdict::Doubtful);
+    }
+
+    #[test]
     fn a_server_that_keeps_times_is_compared_as_by_rsync() {
-        let keeps = Times { keeps: true, ..times(600) };
+        let keeps = Times { keeps: Some(true), ..times(600) };
         assert_eq!(keeps.of_upload(here(5999), there(5000, None), None), Verdict::Same);
         assert_eq!(keeps.of_upload(here(7000), there(5000, None), None), Verdict::Changed);
         assert_eq!(keeps.of_upload(here(3000), there(5000, None), None), Verdict::Doubtful);
@@ -239,6 +271,15 @@ mod tests {
             assert_eq!(judged(there(copied + 1000, None)), Verdict::Doubtful);
         }
         assert_eq!(Record::of(here(0), Version { length: Some(5), modified: None, etag: None }), None);
+    }
+
+    #[test]
+    fn a_record_knows_the_version_of_a_source_on_a_server() {
+        let (first, second) = (ETag::parse("\"1\"").unwrap(), ETag::parse("\"2\"").unwrap());
+        let source = |etag| Here { etag: Some(etag), ..here(0) };
+        let last = Record::of(source(&first), there(0, Some(&first)));
+        let judged = |etag| times(0).of_upload(source(etag), there(0, Some(&first)), last.as_ref());
+        assert_eq!((judged(&first), judged(&second)), (Verdict::Same, Verdict::Changed));
     }
 
     #[test]

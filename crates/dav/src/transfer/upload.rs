@@ -157,6 +157,8 @@ struct Upload<'a> {
     dav: &'a Dav,
     /// The source server, if the files are not local.
     from: Option<&'a Dav>,
+    /// The folder there that is mirrored.
+    source_root: Option<&'a RemotePath>,
     options: &'a Options,
     watch: &'a Watch,
     /// What is listed.
@@ -188,8 +190,8 @@ struct Learned {
     digest_headers: DigestHeaders,
     /// Whether a bulk upload has failed, so that no other is tried.
     bulk_fails: AtomicBool,
-    /// Whether the server keeps the times of originals, if that was tested.
-    keeps_times: OnceCell<bool>,
+    /// Whether the server keeps the times of source files, if that was tested, and could be.
+    keeps_times: OnceCell<Option<bool>>,
     /// Whether the user was told that files are downloaded from both servers for comparison.
     reads_both: AtomicBool,
 }
@@ -199,6 +201,7 @@ impl<'a> Upload<'a> {
         Self {
             dav,
             from: None,
+            source_root: None,
             options,
             watch,
             wanted: options.wanted(),
@@ -264,6 +267,9 @@ impl Upload<'_> {
         let capabilities = self.dav.capabilities();
         let keeps = self.nextcloud.is_some() || capabilities.is_some_and(|capabilities| capabilities.sets_mtime);
         let source = self.from.map_or(SourceClock::Local, |from| SourceClock::Server(from.clock_offset()));
+        // Between two servers nothing is compared by its bytes for want of that knowledge.
+        let keeps =
+            if self.from.is_none() || keeps { Some(keeps) } else { self.learned.keeps_times.get().copied().flatten() };
         Times { window: self.options.modify_window, source, clock: self.dav.clock_offset(), keeps }
     }
 

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod between;
 mod clocks;
 mod name_collisions;
 mod special_files;

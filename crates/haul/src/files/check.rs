@@ -7,8 +7,8 @@
 use std::{collections::BTreeSet, ffi::OsStr, io, os::unix::ffi::OsStrExt, path::PathBuf};
 
 use dav::{
-    Error, RemotePath, Wanted, same_digest,
-    transfer::{Filter, Leaf, Tree, body_of, place_in},
+    Error, RemotePath, Wanted,
+    transfer::{Filter, Leaf, Tree, body_of, digests_agree, place_in},
 };
 use futures_util::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use haul_http::Body;
@@ -243,8 +243,9 @@ async fn content(
             .await
             .map(Some);
     }
-    if matches!(other, Side::There(..)) {
-        return Ok(same_digest(&leaf.checksums, &there.checksums));
+    if let Side::There(second, root) = other {
+        let second = (&second.dav, &place_in(root, name, false)?, leaf);
+        return digests_agree((&session.dav, &path, there), second).await;
     }
     session.dav.digest_fits(&path, &mut other.body(name, leaf)?, &there.checksums).await
 }

@@ -72,3 +72,77 @@ fn files_and_trees_go_from_server_to_server() {
     let ended = place.haul(&["cp", &place.at("tree/a"), &other.at(""), "--header", "X-Key: hunter2"]);
     assert!(ended.status.code() == Some(2) && !text(&ended.stderr).contains("hunter2"));
 }
+
+/// Links to a file, a folder, nowhere, a folder above and each other; a FIFO, a socket.
+fn lay_out_special_files(root: &std::path::Path) -> std::os::unix::net::UnixListener {
+    use std::os::unix::{fs::symlink, net::UnixListener};
+    write(root, &[("d/a", "1"), ("b", "2")]);
+    for (name, to) in [
+        ("to-file", "b"),
+        ("to-folder", "d"),
+        ("dangling", "nowhere"),
+        ("d/loop", ".."),
+        ("one", "two"),
+        ("two", "one"),
+    ] {
+        symlink(to, root.join(name)).unwrap();
+    }
+    nix::unistd::mkfifo(&root.join("d/pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    UnixListener::bind(root.join("socket")).unwrap()
+}
+
+#[test]
+fn check_after_sync_of_special_files_finds_no_difference() {
+    let place = Place::new();
+    let _socket = lay_out_special_files(&place.path("here"));
+    let there = place.at("there");
+    for links in ["skip", "follow"] {
+        let synced = place.haul(&["sync", "here", &there, "--delete", "--links", links]);
+        printed(&synced);
+        let warnings = |output: &std::process::Output| {
+            let told = text(&output.stderr);
+            let mut told: Vec<_> =
+                told.lines().filter(|line| line.contains("skipped: it is")).map(str::to_owned).collect();
+            told.sort();
+            told
+        };
+        for arguments in [["here", &there], [&there, "here"]] {
+            let checked = place.haul(&[&["check"], &arguments[..], &["--links", links, "--download"]].concat());
+            printed(&checked);
+            assert_eq!(warnings(&checked), warnings(&synced));
+            assert_eq!(warnings(&checked).len(), 8);
+        }
+    }
+    assert!(fs::symlink_metadata(place.served("there/to-folder")).unwrap().is_dir(), "links were followed");
+
+    // Whatever stands under the name of what is skipped is neither missing nor different.
+    write(&place.served("there"), &[("socket/deep/x", ""), ("dangling", ""), ("d/pipe", "")]);
+    let checked = place.haul(&["check", "here", &there]);
+    printed(&checked);
+    printed(&place.haul(&["check", &there, "here"]));
+    write(&place.served("there"), &[("d/other", "")]);
+    let checked = place.haul(&["check", "here", &there]);
+    assert_eq!((checked.status.code(), text(&checked.stdout)), (Some(1), "missing in FROM: d/other\n".into()));
+    let local = place.haul(&["check", "here", "here"]);
+    printed(&local);
+}
+
+#[test]
+fn check_after_sync_with_the_same_filters_finds_no_difference() {
+    let place = Place::new();
+    write(&place.path("here"), &[("a", "1"), ("long", "12345678"), (".x.0123456789abcdef.part", "half")]);
+    write(&place.served("there"), &[("long", "1"), ("a", "123456789"), (".y.0123456789abcdef.part", "half")]);
+    let there = place.at("there");
+    let filter = ["--max-size", "5B"];
+    printed(&place.haul(&[&["sync", "here", &there, "--delete"], &filter[..]].concat()));
+    for (from, to) in [("here", there.as_str()), (&there, "here")] {
+        let checked = place.haul(&[&["check", from, to], &filter[..]].concat());
+        assert_eq!(
+            text(&checked.stdout),
+            if from == "here" { "" } else { "differs: long: 1 bytes in FROM, 8 in TO\n" }
+        );
+    }
+    // An unreadable folder is a failure, and nothing is said of what is in it.
+    let broken = place.haul(&["check", "here/a", &there]);
+    assert!(broken.status.code() == Some(1) && text(&broken.stdout).is_empty());
+}

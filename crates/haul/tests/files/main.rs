@@ -4,6 +4,7 @@
 mod common;
 
 mod answers;
+mod between;
 mod check;
 mod copying;
 mod credentials;

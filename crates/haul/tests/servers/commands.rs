@@ -9,7 +9,7 @@ use std::{
 
 use crate::{
     judge::{Files, Outcome, Said, Truth, judge},
-    scene::Scene,
+    scene::{Scene, encoded},
 };
 
 type Ended<'a> = Pin<Box<dyn Future<Output = (Outcome, String)> + 'a>>;
@@ -29,6 +29,8 @@ pub(crate) const ALL: &[Command] = &[
     Command { name: "sync down", run: |scene| Box::pin(sync_down(scene, false)) },
     Command { name: "delete up", run: |scene| Box::pin(sync_up(scene, true)) },
     Command { name: "delete down", run: |scene| Box::pin(sync_down(scene, true)) },
+    Command { name: "delete to", run: |scene| Box::pin(sync_between(scene, true)) },
+    Command { name: "delete from", run: |scene| Box::pin(sync_between(scene, false)) },
     Command { name: "rm", run: |scene| Box::pin(rm(scene)) },
     Command { name: "mkdir", run: |scene| Box::pin(mkdir(scene)) },
     Command { name: "mv", run: |scene| Box::pin(carry(scene, "mv")) },
@@ -128,6 +130,33 @@ async fn sync_down(scene: &Scene, deletes: bool) -> (Outcome, String) {
     let (before, said) = (scene.here("back"), scene.haul(arguments).await);
     let (wanted, count) = (mirror(&before, &later, deletes), Some(later.len() as u64));
     judge(&Truth { before: &before, wanted: &wanted, found: &scene.here("back"), count }, &said)
+}
+
+/// From an honest server to this one, or from this one to an honest one, with `--delete`.
+async fn sync_between(scene: &Scene, to: bool) -> (Outcome, String) {
+    let (ours, theirs) = (scene.url("up"), scene.honest_url("up"));
+    let (source, target) = if to { (&scene.honest, &scene.double) } else { (&scene.double, &scene.honest) };
+    let arguments = if to { ["sync", &theirs, &ours, "--delete"] } else { ["sync", &ours, &theirs, "--delete"] };
+    let first = if to { scene.uploads() } else { scene.files.clone() };
+    let found = |wanted: &Files| if to { scene.seen(wanted) } else { scene.honestly("/up") };
+    Scene::put_on(source, &first);
+    let said = scene.run(&arguments).await;
+    let (before, count) = (Files::new(), Some(first.len() as u64));
+    let begun = judge(&Truth { before: &before, wanted: &first, found: &found(&first), count }, &said);
+    if begun.0 != Outcome::Right {
+        return begun;
+    }
+    let (later, touched) = change(scene, &first);
+    for name in &touched {
+        source.put_at(&format!("/up/{}", encoded(name)), &later[name], 3);
+    }
+    for name in first.keys().filter(|name| !later.contains_key(*name)) {
+        source.remove(&format!("/up/{}", encoded(name)));
+    }
+    source.remove("/up/d5");
+    target.put("/up/d0/extra", b"", Duration::from_hours(1));
+    let (before, said) = (found(&first), scene.haul(&arguments).await);
+    judge(&Truth { before: &before, wanted: &later, found: &found(&later), count: Some(later.len() as u64) }, &said)
 }
 
 async fn rm(scene: &Scene) -> (Outcome, String) {

@@ -29,6 +29,8 @@ pub(crate) struct Setting<'a> {
 pub(crate) struct Scene {
     folder: TempDir,
     pub(crate) double: Double,
+    /// Another server, with nothing special about it.
+    pub(crate) honest: Double,
     /// The files that are moved.
     pub(crate) files: Files,
     /// Names that mean something to this server alone, and are only uploaded.
@@ -65,6 +67,7 @@ impl Scene {
         let mut scene = Self {
             folder,
             double,
+            honest: Double::start().await,
             files: Files::new(),
             odd,
             is_even,
@@ -111,12 +114,21 @@ impl Scene {
         format!("http://{}/{path}", self.double.address)
     }
 
+    pub(crate) fn honest_url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.honest.address)
+    }
+
     /// Puts files on the server below `/up`, an hour old.
     pub(crate) fn serve(&self, files: &Files) {
-        self.double.put("/up/d0/none", b"", Duration::ZERO);
-        self.double.remove("/up/d0/none");
+        Self::put_on(&self.double, files);
+    }
+
+    /// The same on one of the servers.
+    pub(crate) fn put_on(server: &Double, files: &Files) {
+        server.put("/up/d0/none", b"", Duration::ZERO);
+        server.remove("/up/d0/none");
         for (name, content) in files {
-            self.double.put(&format!("/up/{}", encoded(name)), content, Duration::from_hours(1));
+            server.put(&format!("/up/{}", encoded(name)), content, Duration::from_hours(1));
         }
     }
 
@@ -136,8 +148,12 @@ impl Scene {
 
     /// What the server has below a folder, by decoded names.
     pub(crate) fn there(&self, folder: &str) -> Files {
-        let files = self.double.files(folder).into_iter();
-        files.map(|(name, content)| (servers::decode(&name), content)).collect()
+        decoded(&self.double, folder)
+    }
+
+    /// The same of the honest server.
+    pub(crate) fn honestly(&self, folder: &str) -> Files {
+        decoded(&self.honest, folder)
     }
 
     pub(crate) fn here(&self, folder: &str) -> Files {
@@ -182,8 +198,13 @@ impl Scene {
     }
 }
 
+fn decoded(server: &Double, folder: &str) -> Files {
+    let files = server.files(folder).into_iter();
+    files.map(|(name, content)| (servers::decode(&name), content)).collect()
+}
+
 /// A path as it stands in a request.
-fn encoded(path: &str) -> String {
+pub(crate) fn encoded(path: &str) -> String {
     path.split('/').map(|name| servers::encode(name.as_bytes())).collect::<Vec<_>>().join("/")
 }
 

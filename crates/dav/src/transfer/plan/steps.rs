@@ -10,7 +10,7 @@ use haul_http::Expected;
 use super::spelling::Node;
 use crate::{
     ETag, Error, Precondition, RemotePath,
-    transfer::{filter::Scope, spared::Spared, unchanged::Version},
+    transfer::{Leaf, filter::Scope, spared::Spared, unchanged::Version},
 };
 
 /// A step of an upload.
@@ -85,6 +85,11 @@ impl RemoteEntry {
     pub(crate) fn expected(&self) -> Expected {
         let etag = self.etag.as_ref().map(ToString::to_string);
         Expected { etag, length: self.length, modified: self.modified }
+    }
+
+    pub(crate) fn leaf(&self) -> Leaf {
+        let Self { length, modified, etag, checksums, .. } = self.clone();
+        Leaf { length, modified, etag, checksums }
     }
 
     pub(crate) fn version(&self) -> Version<'_> {

@@ -1,9 +1,11 @@
 //! Whether what is on the server is what is to be uploaded, or was.
 //!
 //! A file here is compared by a digest, or with what the server has of it. Between two servers nothing is at hand. What
-//! is in doubt by its time is copied again, which costs no more than to fetch it from both. Only for equal times it is
-//! tried, once, whether the server keeps the times of originals: there they mean the same file. Where digests are to
-//! decide, both servers are asked for one; if they have none in common, both give the file.
+//! is in doubt by its time is copied again, which costs no more than to fetch it from both. Some servers keep the times of
+//! source files (`X-OC-Mtime`), where an equal time means the same file and an older one an older version; the others set
+//! their own, where a copy's is later than its original's. Not all of the former say so. Where a verdict depends on it, it
+//! is tried once, with an empty file. Where digests are to decide, both servers are asked for one; if they have none in
+//! common, both give the file.
 
 use std::{
     sync::atomic::Ordering,
@@ -15,12 +17,12 @@ use haul_http::Body;
 use super::{Upload, file::mtime};
 use crate::{
     Error, If, Precondition, RemotePath, Wanted,
-    client::compare::agree,
     transfer::{
-        Event, Skip, body_of,
+        Event, Leaf, Skip, body_of, digests_agree,
         plan::RemoteEntry,
         source_file::{RemoteSource, SourceFile},
         temporary_name,
+        unchanged::{Here, Times, Verdict},
     },
 };
 
@@ -52,17 +54,13 @@ impl Upload<'_> {
         (path, there): (&RemotePath, &RemoteEntry),
     ) -> Result<bool, Error> {
         if self.options.skip == Skip::SameSizeAndTime {
-            let times = remote.leaf.modified.zip(there.modified);
-            let are_equal = times.is_some_and(|(ours, theirs)| self.times().are_equal(ours, theirs));
-            return Ok(are_equal && self.keeps_times(path).await);
+            return Ok(self.is_copy_by_time(remote, length, (path, there)).await);
         }
         let from = self.source(&remote.path)?;
         if length > SMALL {
-            let (ours, theirs) = tokio::try_join!(
-                from.digests_of(&remote.path, &remote.leaf.checksums, remote.expected()),
-                self.dav.digests_of(path, &there.checksums, there.expected())
-            )?;
-            if let Some(same) = agree(&ours, &theirs) {
+            let leaf = there.leaf();
+            let listed = ((from, &remote.path, &remote.leaf), (self.dav, path, &leaf));
+            if let Some(same) = digests_agree(listed.0, listed.1).await? {
                 return Ok(same);
             }
             if !self.learned.reads_both.swap(true, Ordering::Relaxed) {
@@ -75,17 +73,37 @@ impl Upload<'_> {
         self.dav.has_bytes(path, &mut body, there.expected()).await
     }
 
-    /// Whether the server keeps the times of originals. It is tried with an empty file of ours beside `path`.
-    async fn keeps_times(&self, path: &RemotePath) -> bool {
-        if self.options.dry_run {
-            return false;
+    /// The same by the times of both, where that depends on whether the server keeps the times of source files.
+    async fn is_copy_by_time(
+        &self,
+        remote: &RemoteSource,
+        length: u64,
+        (path, there): (&RemotePath, &RemoteEntry),
+    ) -> bool {
+        let RemoteSource { leaf: Leaf { modified, etag, .. }, .. } = remote;
+        let source = Here { length, modified: *modified, etag: etag.as_ref() };
+        let is_same = |keeps| {
+            let times = Times { keeps: Some(keeps), ..self.times() };
+            times.of_upload(source, there.version(), None) == Verdict::Same
+        };
+        match (is_same(true), is_same(false)) {
+            (true, false) => self.keeps_times(path).await == Some(true),
+            (false, true) => self.keeps_times(path).await == Some(false),
+            (same, _) => same,
         }
-        *self.learned.keeps_times.get_or_init(|| self.try_time(path)).await
     }
 
-    async fn try_time(&self, path: &RemotePath) -> bool {
-        let Some((parent, name)) = path.parent().zip(path.name()) else { return false };
-        let Ok(ours) = parent.join(&temporary_name(name), false) else { return false };
+    /// Whether the server keeps the times of source files. It is tried with an empty file of ours beside `path`; none if
+    /// that could not be tried, as in a dry run.
+    async fn keeps_times(&self, path: &RemotePath) -> Option<bool> {
+        match self.times().keeps {
+            None if !self.options.dry_run => *self.learned.keeps_times.get_or_init(|| self.try_time(path)).await,
+            known => known,
+        }
+    }
+
+    async fn try_time(&self, path: &RemotePath) -> Option<bool> {
+        let ours = path.parent()?.join(&temporary_name(path.name()?), false).ok()?;
         let then = SystemTime::UNIX_EPOCH + Duration::from_hours(300_000);
         self.temporary().insert(ours.clone(), None);
         let headers = mtime(Some(then)).into_iter().collect();
@@ -93,6 +111,6 @@ impl Upload<'_> {
         let put = self.dav.put(&ours, Body::empty(), headers, &Precondition::Absent, &If::default(), options).await;
         let found = self.dav.stat(&ours, Wanted::LISTING).await;
         self.discard(&ours, None, put.as_ref().is_err_and(|why| why.refusal().is_some())).await;
-        found.is_ok_and(|found| found.is_some_and(|found| found.properties.modified == Some(then)))
+        Some(found.ok()??.properties.modified? == then)
     }
 }

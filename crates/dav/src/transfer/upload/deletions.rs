@@ -9,7 +9,7 @@ use futures_util::{
 
 use super::Upload;
 use crate::{
-    Error, If, Precondition, RemotePath,
+    Error, If, Precondition, RemotePath, Wanted,
     transfer::{
         FEW, Filter,
         filter::Scope,
@@ -20,7 +20,9 @@ use crate::{
 impl Upload<'_> {
     /// Deletes something that no longer exists locally, pipelined (`among` others) or alone on a connection.
     pub(super) async fn delete(&self, path: RemotePath, precondition: Precondition, among: bool) -> Outcome {
-        let deleted = if self.options.dry_run {
+        let deleted = if let Err(error) = self.has_no_source(&path).await {
+            Err(error)
+        } else if self.options.dry_run {
             Ok(())
         } else if self.options.backup.is_some() {
             self.move_to_backup(path.clone()).await
@@ -30,6 +32,26 @@ impl Upload<'_> {
             if gone { Ok(()) } else { deleted.map(drop) }
         };
         Outcome::Deleted(path, precondition, deleted)
+    }
+
+    /// Some servers do not list names that begin with a dot: of such a name, the server that is copied from is asked.
+    async fn has_no_source(&self, path: &RemotePath) -> Result<(), Error> {
+        let (Some(from), Some(root)) = (self.from, self.source_root) else { return Ok(()) };
+        if !path.name().is_some_and(|name| name.starts_with(b".")) {
+            return Ok(());
+        }
+        let Some(names) = path.relative_to(self.target) else { return Ok(()) };
+        let mut source = root.clone();
+        for name in names {
+            source = source.join(name, path.is_folder())?;
+        }
+        match from.stat(&source, Wanted::LISTING).await? {
+            None => Ok(()),
+            Some(_) => {
+                let why = format!("the source server has {source} and does not list it: neither copied nor deleted");
+                Err(Error::Differs { path: path.clone(), why })
+            }
+        }
     }
 
     /// Checks which of these, all in one folder, still exist.

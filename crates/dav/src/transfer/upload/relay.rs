@@ -36,7 +36,8 @@ pub async fn relay(
     dav.warm(to, options.connections);
     // Digests decide where both servers list some.
     let wanted = if options.skip == Skip::Nothing { options.wanted() } else { Wanted::DIGESTS };
-    let upload = Upload { from: Some(from), wanted, ..Upload::new(dav, to, options, watch) };
+    let source_root = sources.first().filter(|_| options.contents);
+    let upload = Upload { from: Some(from), source_root, wanted, ..Upload::new(dav, to, options, watch) };
     let mut summary = Summary::default();
     let look = async {
         let looked = tokio::join!(upload.look_at_sources(from, sources).boxed(), dav.learn(to).boxed());
@@ -109,7 +110,7 @@ impl Upload<'_> {
             return Ok(Some((source.clone().as_folder(true), None)));
         }
         if self.options.contents {
-            return Err(differs("it is not a folder"));
+            return Err(differs("it is not a folder: sync copies folders; use haul cp for a file"));
         }
         let leaf = Leaf::of(found.properties);
         let name = source.name().unwrap_or_default();

@@ -79,7 +79,8 @@ impl Source {
         let from = upload.source(&remote.path)?;
         let (seen, watch) = (Seen { length, modified: None }, upload.watch.clone());
         if length <= SHARED {
-            let content = content_of(from, remote, upload.options.verify).await?;
+            let content = content_of(from, remote, upload.options.verify).await;
+            let content = content.map_err(|error| Error::Source(error.into()))?;
             watch(Event::Moved { bytes: length });
             return Ok(Self { origin, body: content.into(), seen, is_read_later: false });
         }

@@ -1,0 +1,135 @@
+//! What is unchanged, whatever the clocks of both servers show.
+
+use std::time::{Duration, SystemTime};
+
+use dav::transfer::{Options, Skip};
+
+use super::{HOUR, Pair, deleting, hearing, sorted, sync};
+use crate::common::folder;
+
+const MINUTES: i64 = 60;
+const CLOCKS: [i64; 4] = [10 * MINUTES, -10 * MINUTES, 24 * 60 * MINUTES, 0];
+
+#[tokio::test]
+async fn changed_file_of_equal_length_is_copied_and_an_unchanged_one_is_not_whatever_the_clocks_show() {
+    for ahead in CLOCKS {
+        for other in CLOCKS {
+            let pair = Pair::new().await;
+            pair.from.set_clock(ahead);
+            pair.to.set_clock(other);
+            pair.lay_out(&[("changed", "first"), ("same", "first")]);
+            pair.mirror(&sync()).await;
+            for (content, seconds) in [("other", 0), ("third", 3)] {
+                pair.from.put_at("/up/changed", content.as_bytes(), seconds);
+                let next = pair.mirror(&sync()).await;
+                assert_eq!((next.files, next.skipped), (1, 1), "{ahead} {other} {content}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn file_with_the_time_of_its_original_is_unchanged_where_the_server_keeps_times() {
+    for ahead in CLOCKS {
+        let pair = Pair::new().await;
+        pair.to.set_clock(ahead);
+        pair.to.keep_times();
+        // New enough for its copy to be no proof of anything.
+        pair.from.put("/up/d/a", b"first", Duration::ZERO);
+        pair.from.put("/up/d/b", b"first", HOUR);
+        pair.mirror(&deleting()).await;
+        let again = pair.mirror(&deleting()).await;
+        assert_eq!((again.files, again.skipped), (0, 2), "{ahead}: {}", pair.to.log());
+        let tried = pair.to.log().lines().filter(|line| line.contains("PUT /up/d/.")).count();
+        assert!(tried <= 1, "what a server keeps is tried once: {}", pair.to.log());
+        pair.from.put_at("/up/d/a", b"other", 5);
+        assert_eq!(pair.mirror(&deleting()).await.files, 1, "{ahead}");
+    }
+}
+
+#[tokio::test]
+async fn copy_is_known_by_the_clock_where_the_server_sets_its_own_times() {
+    for ahead in CLOCKS {
+        let pair = Pair::new().await;
+        pair.to.set_clock(ahead);
+        // Changed a minute ago: a copy by a clock behind ours looks older.
+        pair.from.put("/up/a", b"first", Duration::from_mins(1));
+        pair.mirror(&sync()).await;
+        assert_eq!(pair.mirror(&sync()).await.files, 0, "{ahead}: {}", pair.to.log());
+        let would = pair.sync(&Options { dry_run: true, ..sync() }).await.unwrap();
+        assert!(would.files <= 1 && pair.there() == ["a"], "a dry run tries nothing");
+    }
+}
+
+#[tokio::test]
+async fn equal_times_mean_nothing_where_the_server_sets_its_own() {
+    let pair = Pair::new().await;
+    pair.lay_out(&[("a", "first")]);
+    pair.put_there(&[("a", "other")]);
+    let time = pair.from.modified("/up/a");
+    pair.to.set_modified("/up/a", time);
+    assert_eq!(pair.mirror(&sync()).await.files, 1);
+}
+
+#[tokio::test]
+async fn record_decides_where_clocks_and_times_deceive() {
+    let (_kept, here) = folder();
+    let options = Options { last_seen: Some(here.join("seen")), ..deleting() };
+    let pair = Pair::new().await;
+    pair.to.set_clock(600);
+    pair.from.put("/up/new", b"first", Duration::ZERO);
+    pair.lay_out(&[("old", "first")]);
+    pair.mirror(&options).await;
+    assert_eq!(pair.mirror(&options).await.files, 0, "one is as new as its copy");
+    // An older version comes back, of the same length.
+    pair.from.put("/up/old", b"zeroth", 2 * HOUR);
+    pair.from.put("/up/old", b"older", 2 * HOUR);
+    assert_eq!(pair.mirror(&options).await.files, 1);
+    // Another version in the same second, known by its entity tag.
+    let time = pair.from.modified("/up/old");
+    pair.from.put("/up/old", b"again", HOUR);
+    pair.from.set_modified("/up/old", time);
+    assert_eq!(pair.mirror(&options).await.files, 1);
+    // Somebody has changed the copy.
+    pair.to.put("/up/old", b"wrong", Duration::ZERO);
+    assert_eq!(pair.mirror(&options).await.files, 1);
+}
+
+#[tokio::test]
+async fn files_are_compared_by_their_bytes_where_the_servers_have_no_digests() {
+    let pair = Pair::new().await;
+    let (long, other) = ("x".repeat(100_000), "y".repeat(100_000));
+    pair.lay_out(&[("same", "first"), ("other", "first"), ("long", &long), ("longer", &long)]);
+    pair.put_there(&[("same", "first"), ("other", "thirf"), ("long", &other), ("longer", &long)]);
+    let (watch, heard) = hearing();
+    let options = Options { skip: Skip::SameDigest, ..sync() };
+    let summary = pair.sync_watched(&options, &watch).await.unwrap();
+    assert_eq!((summary.files, summary.skipped), (2, 2));
+    assert!(pair.from.files("/up") == pair.to.files("/up"));
+    let notes = sorted(&heard).into_iter().filter(|line| line.starts_with("note")).count();
+    assert_eq!(notes, 1, "it is told once what that costs");
+}
+
+#[tokio::test]
+async fn files_at_the_target_are_spared_as_wished() {
+    use dav::transfer::Spare;
+    let none = Spare::default();
+    for (spare, copied) in [
+        (Spare { existing: true, ..none }, vec!["missing"]),
+        (Spare { newer: true, ..none }, vec!["missing", "older"]),
+        (Spare { same_size: true, ..none }, vec!["longer", "missing"]),
+    ] {
+        let pair = Pair::new().await;
+        pair.lay_out(&[("missing", "1"), ("older", "first"), ("newer", "first"), ("longer", "source")]);
+        let now = SystemTime::now();
+        for (name, content, hours) in [("older", "other", 5), ("newer", "other", 0), ("longer", "x", 0)] {
+            pair.put_there(&[(name, content)]);
+            pair.to.set_modified(&format!("/up/{name}"), now - hours * HOUR);
+        }
+        let (watch, heard) = hearing();
+        pair.sync_watched(&Options { spare, ..sync() }, &watch).await.unwrap();
+        let told: Vec<_> =
+            sorted(&heard).iter().filter_map(|line| line.strip_prefix("copied /up/").map(str::to_owned)).collect();
+        assert_eq!(told, copied, "{spare:?}");
+    }
+}
