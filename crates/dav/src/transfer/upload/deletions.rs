@@ -45,13 +45,11 @@ impl Upload<'_> {
         for name in names {
             source = source.join(name, path.is_folder())?;
         }
-        match from.stat(&source, Wanted::LISTING).await? {
-            None => Ok(()),
-            Some(_) => {
-                let why = format!("the source server has {source} and does not list it: neither copied nor deleted");
-                Err(Error::Differs { path: path.clone(), why })
-            }
+        if from.stat(&source, Wanted::LISTING).await?.is_none() {
+            return Ok(());
         }
+        let why = format!("the source server has {source} and does not list it: neither copied nor deleted");
+        Err(Error::Differs { path: path.clone(), why })
     }
 
     /// Checks which of these, all in one folder, still exist.
