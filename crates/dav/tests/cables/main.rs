@@ -29,7 +29,7 @@ use link::{
 use nix::mount::{MsFlags, mount, umount};
 use servers::{Kind, Server};
 
-use common::{Tree, check, client, deaf, down_watched, lay_out, mirror, noise, read, rest, up_watched, write};
+use common::{Tree, check, client, deaf, down_watched, lay_out_with, mirror, noise, read, rest, up_watched, write};
 
 pub(crate) type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
@@ -99,8 +99,18 @@ fn lanes(spec: &str) -> Result<Lanes> {
     Ok(spec.lanes()?)
 }
 
+/// More than a connection carries where some are reset, more than a small disk has room for, and enough to be on its way
+/// for a while.
+const LARGEST: usize = 3_500_000;
+/// Enough for Apache to be sent it in ranges.
+const FOR_RANGES: usize = 9_000_000;
+
 impl World {
     fn new(kind: Kind, spec: &str) -> Result<Self> {
+        Self::with(kind, spec, LARGEST)
+    }
+
+    fn with(kind: Kind, spec: &str, largest: usize) -> Result<Self> {
         let scratch = tempfile::tempdir()?;
         let (a, b) = (Host::new("a")?, Host::new("b")?);
         let cable = Cable::connect(&a, &b, lanes(spec)?, &cable::Options::default())?;
@@ -111,7 +121,7 @@ impl World {
         for folder in [&here, &back] {
             std::fs::create_dir_all(folder)?;
         }
-        let wanted = lay_out(&here);
+        let wanted = lay_out_with(&here, largest);
         Ok(Self { a, cable, server, wanted, here, back, _scratch: scratch })
     }
 
@@ -215,8 +225,8 @@ fn a_lossy_link_harms_nothing(kind: Kind) -> Result<(), Failed> {
 }
 
 fn resets_cost_time_and_no_file(kind: Kind) -> Result<(), Failed> {
-    for options in [mirror(), Options { temporary: true, ..mirror() }] {
-        let world = World::new(kind, "middlebox = [\"reset:bytes=700KB\"]")?;
+    for (options, largest) in [(mirror(), LARGEST), (Options { temporary: true, ..mirror() }, FOR_RANGES)] {
+        let world = World::with(kind, "middlebox = [\"reset:bytes=700KB\"]", largest)?;
         let up = world.moves(true, &options, None, deaf()).end();
         let failed = check(&world.wanted, &Tree::new(), &world.there(), &up);
         // What is larger than any connection carries cannot pass.
@@ -240,14 +250,14 @@ fn large_files_come_through_resets(kind: Kind) -> Result<(), Failed> {
     for rtt in ["20ms", "80ms"] {
         let spec = format!("rtt = {rtt:?}\nrate = \"400mbit\"\n");
         let mut world = World::new(kind, &spec)?;
-        world.wanted = Tree::from([("large".to_owned(), noise(7, 12 << 20))]);
+        world.wanted = Tree::from([("large".to_owned(), noise(7, 9 << 20))]);
         let there = world.server.root.join("up");
         std::fs::create_dir_all(&there)?;
         write(&there, &world.wanted);
         // What has just been changed has no strong entity tag yet.
         let file = std::fs::File::options().write(true).open(there.join("large"))?;
         file.set_modified(SystemTime::now() - Duration::from_mins(1))?;
-        world.cable.change(lanes(&format!("{spec}middlebox = [\"reset:bytes=3MB\"]"))?)?;
+        world.cable.change(lanes(&format!("{spec}middlebox = [\"reset:bytes=2500KB\"]"))?)?;
         let down = world.moves(false, &mirror(), None, deaf()).end();
         assert!(check(&world.wanted, &Tree::new(), &read(&world.back), &down).is_empty(), "{down:?}");
     }
@@ -296,8 +306,10 @@ fn a_link_that_stays_silent_fails_with_its_reason(kind: Kind) -> Result<(), Fail
 }
 
 fn a_killed_server_is_completed_after_its_restart(kind: Kind) -> Result<(), Failed> {
-    for (options, at) in [(mirror(), 500_000), (Options { temporary: true, ..mirror() }, 3_000_000)] {
-        let mut world = World::new(kind, "")?;
+    for (options, largest, at) in
+        [(mirror(), LARGEST, 500_000), (Options { temporary: true, ..mirror() }, FOR_RANGES, 3_000_000)]
+    {
+        let mut world = World::with(kind, "", largest)?;
         let (watch, told) = moved(at);
         let moving = world.moves(true, &options, None, watch);
         told.recv()?;

@@ -43,8 +43,18 @@ pub(crate) fn client(address: impl std::fmt::Display, change: impl FnOnce(&mut S
     Dav::new(Client::new(settings, Authenticator::default()).unwrap(), origin)
 }
 
-/// Folders with files of many sizes, an hour old.
+/// Folders with files of many sizes, an hour old; the largest is moved in one piece.
 pub(crate) fn lay_out(root: &Path) -> Tree {
+    lay_out_with(root, 700_000)
+}
+
+/// The same with a file that is large enough to be moved in ranges.
+pub(crate) fn lay_out_for_ranges(root: &Path) -> Tree {
+    lay_out_with(root, 9_000_000)
+}
+
+/// The same with a largest file of this size.
+pub(crate) fn lay_out_with(root: &Path, largest: usize) -> Tree {
     let sizes = [0, 1, 100, 1000, 1000, 1000, 10_240, 10_240, 65_536, 131_073, 300_000];
     let mut tree = Tree::new();
     for (number, folder) in ["", "a/", "a/b/", "c/"].into_iter().enumerate() {
@@ -52,8 +62,7 @@ pub(crate) fn lay_out(root: &Path) -> Tree {
             tree.insert(format!("{folder}file{at}"), noise(number * 100 + at, size));
         }
     }
-    // Large enough for parts.
-    tree.insert("c/large".into(), noise(999, 9_000_000));
+    tree.insert("c/large".into(), noise(999, largest));
     write(root, &tree);
     tree
 }

@@ -9,9 +9,9 @@ use tokio::time::timeout;
 use super::{on_each, pairs};
 use servers::{Double, Fault};
 
-use crate::common::{Failed, Tree, check, client, down, folder, lay_out, mirror, read, rest, write};
+use crate::common::{Failed, Tree, check, client, down, folder, lay_out, lay_out_for_ranges, mirror, read, rest, write};
 
-async fn filled() -> (Double, Tree) {
+async fn filled(lay_out: fn(&Path) -> Tree) -> (Double, Tree) {
     let (double, (_kept, source)) = (Double::start().await, folder());
     let tree = lay_out(&source);
     for (name, content) in &tree {
@@ -21,8 +21,11 @@ async fn filled() -> (Double, Tree) {
 }
 
 /// Downloads a tree amid faults, over an older version of some files, and then again without.
-async fn through(script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) -> Failed {
-    let ((double, wanted), (_kept, here)) = (filled().await, folder());
+async fn through(
+    lay_out: fn(&Path) -> Tree,
+    script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static,
+) -> Failed {
+    let ((double, wanted), (_kept, here)) = (filled(lay_out).await, folder());
     let before: Tree =
         ["file3", "a/file4", "c/large"].into_iter().map(|name| (name.into(), b"older".to_vec())).collect();
     write(&here, &before);
@@ -74,7 +77,7 @@ async fn what_passes_by_itself_harms_nothing() {
     ];
     on_each(faults, async |fault| {
         println!("{fault:?}");
-        let failed = through(once_each("GET", 9, fault.clone())).await;
+        let failed = through(lay_out_for_ranges, once_each("GET", 9, fault.clone())).await;
         assert_eq!(failed, Failed::new(), "{fault:?}");
     })
     .await;
@@ -101,7 +104,8 @@ async fn what_fails_is_named_with_the_reason() {
         let hit = move |method: &str, path: &str, _| {
             (method == "GET" && path == format!("/up/{victim}")).then(|| spoilt.clone())
         };
-        let failed = through(hit).await;
+        let lay_out = if victim == "c/large" { lay_out_for_ranges } else { lay_out };
+        let failed = through(lay_out, hit).await;
         assert_eq!(failed.keys().collect::<Vec<_>>(), [victim], "{fault:?}: {failed:?}");
         assert!(victim == "c/large" || failed[victim].contains(reason), "{fault:?}: {failed:?}");
     })
@@ -123,7 +127,7 @@ async fn a_listing_that_fails_loses_its_folder_and_no_other() {
         println!("{fault:?}");
         let spoilt = fault.clone();
         let hit = move |method: &str, path: &str, _| (method == "PROPFIND" && path == "/up/a").then(|| spoilt.clone());
-        let failed = through(hit).await;
+        let failed = through(lay_out, hit).await;
         assert_eq!(failed.keys().collect::<Vec<_>>(), ["a"], "{fault:?}: {failed:?}");
     })
     .await;
@@ -131,7 +135,7 @@ async fn a_listing_that_fails_loses_its_folder_and_no_other() {
 
 #[tokio::test]
 async fn what_is_there_stays_when_a_mirror_cannot_be_listed() {
-    let ((double, wanted), (_kept, here)) = (filled().await, folder());
+    let ((double, wanted), (_kept, here)) = (filled(lay_out).await, folder());
     write(&here, &wanted);
     double.script(|method, path, _| (method == "PROPFIND" && path == "/up/a").then_some(Fault::Cut));
     let options = Options { delete: true, ..mirror() };
@@ -153,7 +157,7 @@ async fn long_names_come_whole() {
 #[tokio::test]
 async fn a_small_file_that_is_late_in_the_end_is_asked_for_once_more() {
     for fault in [Fault::Silence, Fault::TricklingBody] {
-        let ((double, wanted), (_kept, here)) = (filled().await, folder());
+        let ((double, wanted), (_kept, here)) = (filled(lay_out_for_ranges).await, folder());
         let mut once = Some(fault.clone());
         double.script(move |method, path, _| if method == "GET" && path == "/up/a/file9" { once.take() } else { None });
         // Nothing but the second request ends the wait in time.

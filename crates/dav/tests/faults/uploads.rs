@@ -1,6 +1,6 @@
 //! Uploads.
 
-use std::{collections::BTreeSet, fs, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, fs, path::Path, sync::Arc, time::Duration};
 
 use dav::{
     LockPolicy,
@@ -11,10 +11,20 @@ use tokio::sync::Notify;
 use super::{on_each, pairs};
 use servers::{Double, Fault};
 
-use crate::common::{Failed, Tree, check, client, deaf, folder, lay_out, lay_out_large, mirror, read, rest, up, up_to};
+use crate::common::{
+    Failed, Tree, check, client, deaf, folder, lay_out, lay_out_for_ranges, lay_out_large, mirror, read, rest, up, up_to,
+};
 
 /// Uploads a tree amid faults, over an older version of some files, and then again without.
 async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) -> Failed {
+    through_with(lay_out, options, script).await
+}
+
+async fn through_with(
+    lay_out: fn(&Path) -> Tree,
+    options: &Options,
+    script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static,
+) -> Failed {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
     for name in ["file3", "a/file4", "c/file9"] {
@@ -30,7 +40,7 @@ async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Optio
 }
 
 /// The run after the fault.
-async fn complete(double: &Double, here: &std::path::Path, wanted: &Tree, options: &Options) -> Summary {
+async fn complete(double: &Double, here: &Path, wanted: &Tree, options: &Options) -> Summary {
     let second = up(&client(double.address, |_| ()), here, &rest(options)).await.unwrap();
     assert!(second.failed.is_empty(), "{:?}", second.failed);
     assert!(double.files("/up") == *wanted, "the second run does not complete it");
@@ -87,7 +97,7 @@ async fn what_passes_by_itself_harms_nothing() {
     ];
     on_each(pairs(faults, &ways()), async |(fault, options)| {
         println!("{fault:?}, temporary: {}", options.temporary);
-        let failed = through(&options, once_each("PUT", 9, fault.clone())).await;
+        let failed = through_with(lay_out_for_ranges, &options, once_each("PUT", 9, fault.clone())).await;
         assert_eq!(failed, Failed::new(), "{fault:?}");
     })
     .await;
@@ -290,7 +300,7 @@ async fn somebody_elses_file_of_the_same_length_is_not_taken_for_ours() {
 #[tokio::test]
 async fn a_server_is_killed_and_started_again() {
     let (double, (_kept, here)) = (Double::start().await, folder());
-    let wanted = lay_out(&here);
+    let wanted = lay_out_for_ranges(&here);
     let (reached, mut puts) = (Arc::new(Notify::new()), 0);
     let reach = reached.clone();
     double.script(move |method, _, _| {
@@ -368,7 +378,7 @@ async fn a_file_that_the_server_forgot_is_sent_again() {
 async fn a_stop_leaves_nothing_temporary() {
     for at in [3, 20, 40] {
         let (double, (_kept, here)) = (Double::start().await, folder());
-        let wanted = lay_out(&here);
+        let wanted = lay_out_for_ranges(&here);
         let (stop, mut puts) = (Arc::new(Notify::new()), 0);
         let stopping = stop.clone();
         double.script(move |method, _, _| {
@@ -396,7 +406,7 @@ async fn a_stop_leaves_nothing_temporary() {
 #[tokio::test]
 async fn a_file_that_changes_or_goes_meanwhile_is_named() {
     let (double, (_kept, here)) = (Double::start().await, folder());
-    let wanted = lay_out(&here);
+    let wanted = lay_out_for_ranges(&here);
     let (large, small) = (here.join("c/large"), here.join("c/file6"));
     double.script(move |method, _, _| {
         if method == "MKCOL" {
