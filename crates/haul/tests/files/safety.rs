@@ -28,6 +28,11 @@ fn both_sides() -> Place {
     for folder in ["served/up", "down"] {
         write(&place.path(folder), &[("a", "one"), ("b", ""), ("x/c", ""), ("x/y/d", "")]);
     }
+    // The same in all four, also where a second ends while they are written.
+    let time = SystemTime::now() - Duration::from_hours(1);
+    for folder in ["source", "served/from", "served/up", "down"] {
+        fs::File::options().append(true).open(place.path(folder).join("a")).unwrap().set_modified(time).unwrap();
+    }
     place
 }
 
