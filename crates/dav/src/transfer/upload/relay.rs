@@ -16,12 +16,15 @@ use super::{
     target::{Found, Kind, Placed, Target, placed, target},
 };
 use crate::{
-    Dav, Error, RemotePath, Wanted,
+    Dav, Error, Family, RemotePath, Wanted,
     transfer::{
         Event, Leaf, Options, Skip, Summary, Watch, filter::Scope, last_seen::LastSeen, name_folding::key,
         source_file::SourceFile, walk::Outline,
     },
 };
+
+const HIDES: &str =
+    "the source server (nginx) does not list names that begin with a dot: they are neither copied nor deleted";
 
 /// Copies files and folders from one server to another, as cp(1) does: into `to` if that is a folder, and otherwise, if
 /// there is one source, as `to`. When `stop` is notified, what is in flight is given up.
@@ -40,7 +43,14 @@ pub async fn relay(
     let upload = Upload { from: Some(from), source_root, wanted, ..Upload::new(dav, to, options, watch) };
     let mut summary = Summary::default();
     let look = async {
-        let looked = tokio::join!(upload.look_at_sources(from, sources).boxed(), dav.learn(to).boxed());
+        let ask = async {
+            let Some(source) = sources.first() else { return };
+            let hides = from.learn(source).await.is_ok_and(|source| source.family == Family::Nginx);
+            if hides && options.recursive {
+                watch(Event::Note(HIDES));
+            }
+        };
+        let looked = tokio::join!(upload.look_at_sources(from, sources).boxed(), dav.learn(to).boxed(), ask.boxed());
         looked.0
     };
     let looked = tokio::select! {

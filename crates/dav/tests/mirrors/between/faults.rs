@@ -104,3 +104,16 @@ async fn upload_whose_answer_is_lost_is_looked_at_and_not_reported_as_failed() {
     let summary = pair.mirror(&sync()).await;
     assert_eq!(summary.files, 20);
 }
+
+#[tokio::test]
+async fn reason_of_the_source_is_told_for_small_files_and_large_ones() {
+    for size in [1000, 9_000_000] {
+        let pair = Pair::new().await;
+        pair.from.put("/up/file", &noise(1, size), HOUR);
+        pair.from.script(|method, _, _| (method == "GET").then_some(Fault::Refuse(403, "")));
+        let summary = pair.sync(&deleting()).await.unwrap();
+        let told = summary.failed[0].1.to_string();
+        assert!(told.contains("GET /up/file") && told.contains("403"), "{size}: {told}");
+        assert!(pair.there().is_empty());
+    }
+}
