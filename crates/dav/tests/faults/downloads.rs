@@ -9,7 +9,9 @@ use tokio::time::timeout;
 use super::{on_each, pairs};
 use servers::{Double, Fault};
 
-use crate::common::{Failed, Tree, check, client, down, folder, lay_out, lay_out_for_ranges, mirror, read, rest, write};
+use crate::common::{
+    Failed, Tree, check, client, down, folder, lay_out, lay_out_for_ranges, mirror, read, rest, write,
+};
 
 async fn filled(lay_out: fn(&Path) -> Tree) -> (Double, Tree) {
     let (double, (_kept, source)) = (Double::start().await, folder());

@@ -12,7 +12,8 @@ use super::{on_each, pairs};
 use servers::{Double, Fault};
 
 use crate::common::{
-    Failed, Tree, check, client, deaf, folder, lay_out, lay_out_for_ranges, lay_out_large, mirror, read, rest, up, up_to,
+    Failed, Tree, check, client, deaf, folder, lay_out, lay_out_for_ranges, lay_out_large, mirror, read, rest, up,
+    up_to,
 };
 
 /// Uploads a tree amid faults, over an older version of some files, and then again without.
