@@ -25,13 +25,13 @@ mod transfer;
 
 use std::{error::Error, fmt::Display, process::ExitCode};
 
-/// What becomes of a command.
+/// The result of a command.
 type Outcome = Result<ExitCode, Box<dyn Error>>;
 
-/// Says that something was done although its answer was lost.
+/// Prints that a change was made although its response was lost.
 fn say_checked(known: dav::Confirmed, what: impl Display) {
     if known == dav::Confirmed::ByLookup {
-        crate::say(format_args!("{what} (the answer was lost; a check shows that it is done)"));
+        crate::say(format_args!("{what} (response lost; verified on the server)"));
     }
 }
 

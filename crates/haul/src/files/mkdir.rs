@@ -53,7 +53,7 @@ async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<Remote
         return Err(format!("{path}: exists already").into());
     }
     let mut keep = |path: RemotePath, done: Confirmed| {
-        say_checked(done, format_args!("{path}: made"));
+        say_checked(done, format_args!("{path}: created"));
         made.push(path);
     };
     if let Some(done) = new {

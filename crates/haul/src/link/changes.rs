@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(changes(&["soon"]).unwrap_err(), "write it like `5s:rate=1mbit`");
         assert!(changes(&["5s:rate=fast"]).unwrap_err().starts_with("`fast` is not a rate"));
         assert!(changes(&["5s:middlebox=strip-tfo strip-tof"]).unwrap_err().contains("unknown middlebox `strip-tof`"));
-        assert!(changes(&["5s:queue=9p"]).unwrap_err().contains("--at 5s:queue=9p: the queue `9p` needs a link"));
+        assert!(changes(&["5s:queue=9p"]).unwrap_err().contains("--at 5s:queue=9p: the queue `9p` needs a bottleneck"));
         assert!(changes(&["5s:trace-up=/no/file"]).unwrap_err().contains("cannot read the trace file /no/file"));
     }
 

@@ -67,9 +67,9 @@ fn what_was_done_is_no_failure_because_its_answer_was_lost() {
     let server = place.url.strip_prefix("http://").unwrap().parse().unwrap();
     let through = |method, path: &str| format!("http://{}/{path}", losing(method, server));
     for (arguments, said) in [
-        (&["rm", &through("DELETE", "file")][..], "/file: deleted (the answer was lost"),
-        (&["rm", "-r", &through("DELETE", "dir")], "/dir/: deleted (the answer was lost"),
-        (&["mkdir", &through("MKCOL", "new")], "/new/: made (the answer was lost"),
+        (&["rm", &through("DELETE", "file")][..], "/file: deleted (response lost"),
+        (&["rm", "-r", &through("DELETE", "dir")], "/dir/: deleted (response lost"),
+        (&["mkdir", &through("MKCOL", "new")], "/new/: created (response lost"),
     ] {
         let ended = place.haul(arguments);
         let told = text(&ended.stderr);
@@ -79,11 +79,11 @@ fn what_was_done_is_no_failure_because_its_answer_was_lost() {
     let copying = format!("http://{}", losing("COPY", server));
     let ended = place.haul(&["cp", "-r", &format!("{copying}/here"), &format!("{copying}/copy")]);
     printed(&ended);
-    assert!(text(&ended.stderr).contains("/here/: copied to /copy/ (the answer was lost"), "{}", text(&ended.stderr));
+    assert!(text(&ended.stderr).contains("/here/: copied to /copy/ (response lost"), "{}", text(&ended.stderr));
     let moving = format!("http://{}", losing("MOVE", server));
     let ended = place.haul(&["mv", &format!("{moving}/old"), &format!("{moving}/young")]);
     printed(&ended);
-    assert!(text(&ended.stderr).contains("/old: moved to /young (the answer was lost"), "{}", text(&ended.stderr));
+    assert!(text(&ended.stderr).contains("/old: moved to /young (response lost"), "{}", text(&ended.stderr));
     let names: Vec<_> = tree(&place.path("served")).into_keys().collect();
     assert_eq!(names, ["copy/", "copy/y", "here/", "here/y", "new/", "young"]);
 }

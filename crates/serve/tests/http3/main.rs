@@ -139,7 +139,7 @@ async fn response_with_two_lengths_is_malformed() {
         ("/5/five", "has the Content-Length \"five\", which is not a number"),
     ] {
         let error = timeout(LIMIT, lone.send(get(path))).await.unwrap().unwrap_err();
-        assert_eq!(error.to_string(), format!("GET {url}{path}: the answer {wrong}"));
+        assert_eq!(error.to_string(), format!("GET {url}{path}: the response {wrong}"));
     }
     assert_eq!(ask(&lone, get("/5/5")).await, (StatusCode::OK, b"five!".to_vec()), "the connection goes on");
 }
