@@ -9,9 +9,6 @@
 #
 # The ordinary user of a lane has a temporary home and an unused id. A process that still runs under this id after a binary
 # was left behind by a test, which is a failure. So is a file left in TMPDIR.
-#
-# The ordinary user's TMPDIR is in memory, and root's on the disk, so both kinds of file system are tested. Memory takes
-# less processor time: shortly after many files were deleted, ext4 searches long for an inode that was not in use.
 set -euo pipefail
 cd -P "$(dirname "$0")/.."
 
@@ -54,11 +51,6 @@ show_workspace() {
   done
 }
 
-# In its own mount namespace, so that the kernel removes the mounts at the end, whatever happens.
-if ((EUID == 0)) && [[ $# == 0 ]] && unshare --mount true 2>/dev/null; then
-  exec unshare --mount --propagation private scripts/test.sh --apart
-fi
-
 if [[ ${1:-} == --shown ]]; then
   show_workspace "$2" "$3"
   cd "$4"
@@ -72,10 +64,10 @@ environment() {
   while IFS=$'\t' read -r name binary; do printf '%s\0' "CARGO_BIN_EXE_$name=$binary"; done <"$scratch/programs"
 }
 
-# Runs a binary as the current user, or as the lane's ordinary user; $place is the lane's folder, $tmp the TMPDIR.
+# Runs a binary as the current user, or as the lane's ordinary user; $place is the lane's folder.
 run_binary() {
   local who=$1 folder=$2 binary=$3 facts bounded
-  mapfile -d '' facts < <(environment "$folder" "$tmp")
+  mapfile -d '' facts < <(environment "$folder" "$place/tmp")
   bounded=(timeout --foreground --kill-after=10 "$limit" "$binary" --show-output)
   if [[ $who == "$me" ]]; then
     (cd "$folder" && exec env "${facts[@]}" "${bounded[@]}")
@@ -106,21 +98,20 @@ clear_up() {
     echo "left in TMPDIR: ${left##*/}"
     rm -rf --one-file-system "$left"
     status=1
-  done < <(find "$tmp" -mindepth 1 -maxdepth 1)
+  done < <(find "$place/tmp" -mindepth 1 -maxdepth 1)
   return "$status"
 }
 
 run() {
-  local who=$1 folder=$2 name=$3 binary=$4 tmp=$place/tmp status=0
-  if [[ $who != "$me" && -d $memory ]]; then tmp=$memory/$uid; fi
+  local who=$1 folder=$2 name=$3 binary=$4 status=0
   case $name in
     web) timeout --kill-after=10 "$limit" scripts/web.sh test || status=$? ;;
     examples) timeout --kill-after=10 "$limit" cargo test --workspace --locked --doc || status=$? ;;
     *)
       if [[ $who == "$me" ]]; then
-        install -d -m 1777 -o "$EUID" "$tmp"
+        install -d -m 1777 -o "$EUID" "$place/tmp"
       else
-        install -d -m 0700 -o "$uid" -g "$uid" "$place/home" "$tmp"
+        install -d -m 0700 -o "$uid" -g "$uid" "$place/home" "$place/tmp"
       fi
       run_binary "$who" "$folder" "$binary" || status=$?
       clear_up "$who" || status=1
@@ -179,7 +170,6 @@ until free; do first_uid=$((first_uid + lanes)); done
 
 scratch=$(mktemp -d /tmp/longhaul.XXXXXX) # tests take a mount point named `haul-…` for one of theirs
 chmod 0711 "$scratch"
-memory=$scratch/memory
 workers=()
 cleanup() {
   local number pid
@@ -190,14 +180,11 @@ cleanup() {
   for ((number = 0; number < lanes; number++)); do
     for pid in $(processes_of $((first_uid + number))); do kill -KILL "$pid" 2>/dev/null || true; done
   done
-  umount --lazy "$memory" 2>/dev/null || true
   rm -rf --one-file-system "$scratch"
 }
 trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
-
-if [[ ${1:-} == --apart ]] && mkdir "$memory" && ! mount -t tmpfs -o mode=0711 none "$memory"; then rmdir "$memory"; fi
 
 cargo test --workspace --locked --no-run --message-format=json-render-diagnostics >"$scratch/built"
 sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"kind":\["\([^"]*\)"\].*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*|\2\t\1\t\3\t\4|p' \
