@@ -5,7 +5,7 @@
 //!
 //! `cargo run -p haul-http --example pipelined_download` starts a server on loopback and downloads from it.
 
-use std::{convert::Infallible, error::Error, net::SocketAddr};
+use std::{convert::Infallible, error::Error, net::SocketAddr, time::Duration};
 
 use bytes::Bytes;
 use futures_util::future::try_join_all;
@@ -64,6 +64,8 @@ async fn serve() -> Result<SocketAddr, Box<dyn Error>> {
 }
 
 async fn respond(request: Request<Incoming>) -> Result<Response<Full<Bytes>>, Infallible> {
+    // As a server that works on each request; otherwise a response may arrive before the next request is sent.
+    tokio::time::sleep(Duration::from_millis(20)).await;
     let file = request.uri().path().trim_start_matches('/');
     let mut response = Response::new(Full::from(format!("content of {file}")));
     if let Ok(etag) = format!("\"{file}\"").try_into() {

@@ -73,6 +73,10 @@ impl Store {
             if !served {
                 return Err(FsError::NotFound);
             }
+            if meta.is_dir() && context.lists(&path) {
+                // `dav-server` would report a directory that cannot be read as an empty one, with 207.
+                root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?;
+            }
             Ok(Box::new(meta.quoted(context.is("PROPFIND"))) as Box<dyn DavMetaData>)
         })
     }

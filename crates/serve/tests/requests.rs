@@ -222,6 +222,26 @@ async fn unfinished_uploads_are_hidden() {
 }
 
 #[tokio::test]
+async fn listing_of_an_unreadable_folder_is_refused_and_not_empty() {
+    use std::os::unix::fs::PermissionsExt;
+    let server = start(|_| {});
+    server.write("file", "");
+    assert_eq!(server.ask("MKCOL /locked", b"").await.status(), 201);
+    let folder = server.root.path().join("locked");
+    let set = |mode| std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(mode)).unwrap();
+    set(0o000);
+    let is_locked = std::fs::read_dir(&folder).is_err();
+    let listed = server.ask("PROPFIND /locked/\nDepth: 1", b"").await.status();
+    let itself = server.ask("PROPFIND /locked/\nDepth: 0", b"").await.status();
+    set(0o755);
+    if !is_locked {
+        return common::skip("a folder that cannot be read: root can read all");
+    }
+    assert_eq!((listed, itself), (403, 207));
+    assert_eq!(server.ask("PROPFIND /\nDepth: 1", b"").await.status(), 207);
+}
+
+#[tokio::test]
 async fn read_only_server_changes_nothing() {
     let server = start(|config| config.read_only = true);
     server.write("file", "old");

@@ -7,7 +7,7 @@
 //! - sessions are resumed, and safe requests may leave with the first flight ([`EarlyData`]);
 //! - a SYN carries data where the path is known to allow it ([`fast_open`]);
 //! - an address that does not answer costs 250 ms, not a timeout (Happy Eyeballs, RFC 8305);
-//! - QUIC starts first and TCP runs beside it ([`race`]), so a path that drops UDP costs a quarter of a second.
+//! - QUIC starts first and TCP runs beside it ([`race`](mod@race)), so a path that drops UDP costs a quarter of a second.
 //!
 //! ```text
 //! origin → proxy? → lookup → Happy Eyeballs: TCP → [TLS to the proxy → CONNECT] → TLS: session, ALPN → Connected
@@ -19,7 +19,7 @@
 //! decides by. Dropping the future leaves nothing behind except a lookup that ends by itself.
 //!
 //! Nothing here sends an HTTP request, except `CONNECT` to a proxy. Two small things that both ends of HTTP need are
-//! here too, so that a server need not import a client: [`content_length`] and [`frame_guard`].
+//! here too, so that a server need not import a client: [`content_length`](mod@content_length) and [`frame_guard`].
 //!
 //! ```
 //! # use std::time::Duration;

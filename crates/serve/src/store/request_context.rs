@@ -43,6 +43,8 @@ pub(crate) struct RequestContext {
     /// The properties that a `PROPFIND` names.
     pub(crate) named: Option<Vec<Name>>,
     missing: Mutex<Vec<Name>>,
+    /// Whether a `PROPFIND` lists the members of its target.
+    lists: bool,
     conditional: bool,
     target_state: Mutex<TargetState>,
     overtaken: AtomicBool,
@@ -55,7 +57,9 @@ impl RequestContext {
         let tagged = headers.get(IF).is_some_and(|v| v.as_bytes().contains(&b'['));
         let conditional =
             tagged || [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|h| headers.contains_key(h));
+        let lists = method.as_str() == "PROPFIND" && headers.get("depth").is_none_or(|depth| depth != "0");
         RequestContext {
+            lists,
             method,
             path,
             destination,
@@ -70,6 +74,11 @@ impl RequestContext {
 
     pub(crate) fn is(&self, method: &str) -> bool {
         self.method.as_str() == method
+    }
+
+    /// Whether the request lists the members of this path.
+    pub(crate) fn lists(&self, path: &DavPath) -> bool {
+        self.lists && *path == self.path
     }
 
     /// Records the target's state when the preconditions are evaluated; only the first call counts.
