@@ -1,6 +1,6 @@
 //! Large files in parts, to a server in Apache's manner.
 
-use std::{fs, path::Path, sync::Arc, time::Duration};
+use std::{fs, io::Write, path::Path, sync::Arc, time::Duration};
 
 use dav::transfer::{Event, Options, Summary, Verify, Watch};
 use servers::{Double, Fault, Manner};
@@ -181,7 +181,9 @@ async fn a_source_that_changes_meanwhile_is_named() {
     double.script(move |method, path, _| {
         parts += u32::from(is_part(method, path));
         if parts == 2 {
-            fs::write(&large, noise(3, 9_000_000)).unwrap();
+            // In place, so that nobody reads it while it is shorter.
+            let mut file = fs::File::options().write(true).open(&large).unwrap();
+            file.write_all(&noise(3, 9_000_000)).unwrap();
         }
         None
     });
