@@ -80,7 +80,11 @@ pub(super) fn same_content(path: &Path, content: &[u8]) -> Result<(), WorkError>
     loop {
         let read = file.read(&mut buffer).map_err(io_error("read", path))?;
         let expected = &content[at..content.len().min(at + read)];
-        let same = buffer[..read].iter().zip(expected).take_while(|(a, b)| a == b).count();
+        let same = if buffer[..read] == *expected {
+            read
+        } else {
+            buffer[..read].iter().zip(expected).take_while(|(a, b)| a == b).count()
+        };
         at += same;
         match (read, same == read) {
             (0, _) if at == content.len() => return Ok(()),
