@@ -1,9 +1,8 @@
-//! How fast captures of every format are read, from the disk and to the last packet.
+//! The speed of reading captures of each format from disk.
 //!
-//! `cargo bench -p capture` writes a capture of 2 GB (or `LONGHAUL_BENCH_BYTES`) to a temporary folder,
-//! as it would come off a busy cable, and reads it in each format: in one thread, then reading ahead as
-//! [`capture::open`] does, then with what any user of packets does besides: finding the IP packet and
-//! putting fragments together.
+//! `cargo bench -p capture` writes a capture of 2 GB (or `LONGHAUL_BENCH_BYTES`) to a temporary folder, and reads it in each
+//! format: in one thread, with read-ahead as in [`capture::open`], and also finding the IP packets and reassembling
+//! fragments.
 
 use std::{
     error::Error,
@@ -17,11 +16,11 @@ use capture::{Direction, Fragments, LinkType, Source, pcapng};
 use etherparse::PacketBuilder;
 use flate2::write::GzEncoder;
 
-/// The size of a capture unless the environment tells, in bytes.
+/// The default size of the capture, in bytes.
 const BYTES: u64 = 2_000_000_000;
 
-/// A way to read a capture, which gives the number of its packets.
-type Way = fn(&Path) -> Result<u64, capture::Error>;
+/// Reads a capture and returns the number of its packets.
+type ReadAll = fn(&Path) -> Result<u64, capture::Error>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let bytes = std::env::var("LONGHAUL_BENCH_BYTES").map_or(Ok(BYTES), |bytes| bytes.parse())?;
@@ -32,9 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     compress(&file("capture.pcapng"), &file("capture.gz"), &file("capture.zst"))?;
     println!("{packets} packets, {bytes} bytes");
     for name in ["capture.pcapng", "capture.pcap", "capture.gz", "capture.zst"] {
-        let ways: [(_, Way); 3] =
-            [("one thread", one_thread), ("reading ahead", ahead), ("with IP and fragments", whole)];
-        for (way, read) in ways {
+        let methods: [(_, ReadAll); 3] =
+            [("one thread", one_thread), ("reading ahead", read_ahead), ("with IP and fragments", reassembled)];
+        for (method, read) in methods {
             // The first run warms the system's cache of the file.
             let mut best = Duration::MAX;
             for _ in 0..3 {
@@ -43,7 +42,7 @@ fn main() -> Result<(), Box<dyn Error>> {
                 best = best.min(begun.elapsed());
             }
             let rate = packets as f64 / best.as_secs_f64() / 1e6;
-            println!("{name:<16} {way:<22} {:>6.2} s {rate:>6.2} million packets/s", best.as_secs_f64());
+            println!("{name:<16} {method:<22} {:>6.2} s {rate:>6.2} million packets/s", best.as_secs_f64());
         }
     }
     Ok(())
@@ -54,7 +53,7 @@ fn one_thread(path: &Path) -> Result<u64, capture::Error> {
     count(&mut capture::read(file, path, None)?)
 }
 
-fn ahead(path: &Path) -> Result<u64, capture::Error> {
+fn read_ahead(path: &Path) -> Result<u64, capture::Error> {
     count(&mut capture::open(path, None)?)
 }
 
@@ -66,7 +65,7 @@ fn count(source: &mut dyn Source) -> Result<u64, capture::Error> {
     Ok(count)
 }
 
-fn whole(path: &Path) -> Result<u64, capture::Error> {
+fn reassembled(path: &Path) -> Result<u64, capture::Error> {
     let mut source = capture::open(path, None)?;
     let mut fragments = Fragments::default();
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! What can be wrong with a capture.
+//! Errors of captures.
 
 use std::{io, path::PathBuf};
 

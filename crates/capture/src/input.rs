@@ -150,10 +150,10 @@ impl<R: Read> Read for Input<R> {
 mod tests {
     use super::*;
 
-    /// Gives what it has a little at a time, as a pipe does.
-    struct Drops(io::Cursor<Vec<u8>>, usize);
+    /// Returns at most this many bytes at a time, as a pipe does.
+    struct Pipe(io::Cursor<Vec<u8>>, usize);
 
-    impl Read for Drops {
+    impl Read for Pipe {
         fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
             let most = into.len().min(self.1);
             self.0.read(&mut into[..most])
@@ -161,15 +161,15 @@ mod tests {
     }
 
     #[test]
-    fn records_are_whole_wherever_blocks_end() {
+    fn records_across_blocks_are_complete() {
         let bytes: Vec<u8> = (0..3_000_000_u32).map(|at| (at * 7 / 5) as u8).collect();
         let lengths = [16, 1514, 70_000, 300_000, 1, 65_552, 900_000];
         for most in [usize::MAX, 100_000, 999] {
-            let source = || Drops(io::Cursor::new(bytes.clone()), most);
+            let source = || Pipe(io::Cursor::new(bytes.clone()), most);
             let ahead = || Input::<io::Empty>::ahead(ReadAhead::new(source()).unwrap(), "ahead");
             records(&mut Input::new(source(), "here"), &bytes, &lengths);
             records(&mut ahead(), &bytes, &lengths);
-            // To be read on by somebody else.
+            // Another reader continues after the buffered bytes.
             let mut input = ahead();
             assert_eq!(input.ready(5).unwrap()[..5], bytes[..5]);
             let mut all = Vec::new();

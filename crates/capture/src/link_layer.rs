@@ -2,7 +2,7 @@
 
 use crate::{Direction, LinkType, Packet};
 
-/// EtherTypes of the tags of virtual networks (IEEE 802.1Q, 802.1ad, and QinQ before it had a standard).
+/// EtherTypes of VLAN tags (IEEE 802.1Q, 802.1ad, and QinQ before its standard).
 const TAGS: [u16; 3] = [0x8100, 0x88A8, 0x9100];
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86DD;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn ip_is_found_behind_every_link() {
+    fn ip_is_found_after_every_link_layer_header() {
         let ether = [9u8; 12];
         let sll2 = |kind: [u8; 2], rest: &[u8]| [&kind[..], &[0; 18], rest].concat();
         let cases = [
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_ip_is_none() {
+    fn other_protocols_have_no_ip_packet() {
         let arp = [&[9u8; 12][..], &[8, 6], &V4].concat();
         assert_eq!(packet(LinkType::ETHERNET, &arp).network(), None);
         assert_eq!(packet(LinkType(147), &V4).network(), None);
@@ -141,14 +141,14 @@ mod tests {
     }
 
     #[test]
-    fn a_length_of_nothing_is_as_long_as_the_packet() {
+    fn length_0_is_the_length_of_the_packet() {
         let mut big = V4;
         big[3] = 0;
         assert_eq!(packet(LinkType::RAW, &big).network(), Some(&big[..]));
     }
 
     #[test]
-    fn cooked_headers_tell_the_direction() {
+    fn linux_cooked_header_has_the_direction() {
         let sll = |kind| [0, kind, 0, 1];
         assert_eq!(direction(LinkType::LINUX_SLL, &sll(0)), Some(Direction::Inbound));
         assert_eq!(direction(LinkType::LINUX_SLL, &sll(4)), Some(Direction::Outbound));

@@ -1,27 +1,23 @@
 //! pcapng: what our taps write and most tools of today capture.
 //!
-//! A file is a row of blocks ([draft-ietf-opsawg-pcapng]): a section header, which tells the byte
-//! order; descriptions of the interfaces; then packets, each naming its interface. It is the one
-//! common format that keeps what an explanation needs: times in nanoseconds, the direction of each
-//! packet, and its length beside the bytes that were kept.
+//! A file is a sequence of blocks ([draft-ietf-opsawg-pcapng]): a section header with the byte order, descriptions of the
+//! interfaces, then packets, each with the number of its interface. No other common format has everything that an
+//! explanation needs: times in nanoseconds, the direction of each packet, and its length on the link.
 //!
-//! `pcap-file` writes them. Its packet block counts time in nanoseconds whatever the interface's
-//! `if_tsresol` says, which is right exactly when that says 9, as [`Writer`] always does; its reader
-//! has the same habit, and other people's captures mostly count microseconds.
+//! [`Writer`] uses `pcap-file`, which counts time in nanoseconds whatever `if_tsresol` says; so the writer always sets it
+//! to 9. For the same reason its reader is of no use here: most other captures count microseconds.
 //!
-//! [`Reader`] reads blocks itself. `pcap-parser` did that once, but takes resolutions that are powers
-//! of two for invalid and numbers in options of big-endian sections for little-endian, forgets why a
-//! read failed, and allocates a list of options for each packet that has a direction, as all of
-//! our taps' have. What is left, once these are set right, is where five numbers stand.
+//! [`Reader`] parses blocks itself. `pcap-parser` rejects resolutions that are powers of two, reads options of big-endian
+//! sections as little-endian, loses the reason of a failed read, and allocates for each packet with a direction.
 //!
 //! [draft-ietf-opsawg-pcapng]: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
 
-mod frame;
+mod block;
 mod interface;
 mod reader;
 mod writer;
 
-pub use frame::{Whole, whole_blocks};
+pub use block::{WholeBlocks, whole_blocks};
 pub use interface::Interface;
 pub use reader::Reader;
 pub(crate) use reader::begins;

@@ -1,6 +1,6 @@
 //! Printed captures.
 //!
-//! Of an old problem, often only printed lines are left: pasted into a report, reordered by hand, with prose between them.
+//! Often only printed lines are left of an old problem: pasted into a report, reordered by hand, with prose between them.
 //! They contain less than a capture, but nearly all that matters of TCP. So a printed reader **creates packets**: from
 //! each line it builds an IP and a TCP header, and omits the data like a capture of headers. The rest of the program needs
 //! no special case.
@@ -13,14 +13,14 @@
 //! - Lines about other protocols count as packets and advance the time, but create no packet. Other lines are ignored.
 //! - Printed times have no zone, so they are read as UTC, and times of day without a date as 1 January 1970.
 
-mod conversations;
+mod host_names;
 mod lines;
-mod names;
 mod segment;
+mod sequence_numbers;
 pub mod snoop;
 pub mod tcpdump;
-mod times;
+mod timestamps;
 
+use host_names::HostNames;
 use lines::Lines;
-use names::Names;
 use segment::Segment;

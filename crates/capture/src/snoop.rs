@@ -6,20 +6,20 @@ use std::{io::Read, path::PathBuf, time::Duration};
 
 use crate::{Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input};
 
-/// What a file begins with.
+/// The first bytes of a file.
 pub(crate) const MAGIC: &[u8] = b"snoop\0\0\0";
 
-/// The bytes before the first packet, and before each packet's own.
+/// The lengths of the file's header and of each packet's.
 const HEADER: usize = 16;
 const RECORD: usize = 24;
 
-/// The only version there is.
+/// The only version.
 const VERSION: u32 = 2;
 
-/// The longest record that is believed.
+/// Maximum length of a record.
 const MAX_LENGTH: u32 = 16 << 20;
 
-/// The packets of a snoop capture, in the memory of a block.
+/// The packets of a snoop capture; one block of the file is in memory.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
@@ -38,7 +38,7 @@ struct Record {
     time: Duration,
     original_len: u32,
     kept: usize,
-    /// The bytes kept and their padding.
+    /// The captured bytes with their padding.
     len: usize,
     link: LinkType,
 }
@@ -63,7 +63,7 @@ impl<R: Read> Reader<R> {
             return Ok(None);
         }
         let words = ByteOrder::Big.words(self.input.record(RECORD)?);
-        // The fourth counts packets dropped so far, all over the machine.
+        // The fourth counts packets that the machine has dropped so far.
         let [original_len, kept, len, _, seconds, micros] = words.ok_or_else(|| self.input.truncated())?;
         if len > MAX_LENGTH || len < RECORD as u32 || len - (RECORD as u32) < kept {
             return Err(self.input.damaged("its lengths are invalid"));
@@ -94,8 +94,8 @@ impl<R: Read> Reader<R> {
     }
 }
 
-/// The link type that a data link's number means: RFC 1761 §4 for Ethernet in its two forms, and the
-/// `sys/dlpi.h` of illumos for tunnels, which carry bare IP.
+/// The link type of a datalink number: RFC 1761 §4 for both forms of Ethernet, and illumos's `sys/dlpi.h` for tunnels,
+/// whose packets begin with IP.
 fn link(datalink: u32) -> Option<LinkType> {
     match datalink {
         0 | 4 => Some(LinkType::ETHERNET),

@@ -1,7 +1,6 @@
 //! The TCP segment in a packet.
 //!
-//! Borrowed and lazy: what every reader of segments wants stands in fields, the options are walked only by who
-//! asks for one. Nothing is allocated.
+//! A segment borrows its packet. Its options are parsed only on demand, and nothing is allocated.
 
 use std::{net::SocketAddr, ops::Range, time::Duration};
 
@@ -10,7 +9,7 @@ use crate::{
     transport::{TCP, Transport},
 };
 
-/// The kinds of the options that are asked for.
+/// Option kinds.
 mod kind {
     /// Maximum segment size (RFC 9293 §3.7.1).
     pub(super) const MSS: u8 = 2;
@@ -35,11 +34,11 @@ impl Flags {
     pub const FIN: Self = Self(1);
     /// The sequence number is the initial one.
     pub const SYN: Self = Self(2);
-    /// There is no connection, or no longer.
+    /// The connection does not exist, or no longer.
     pub const RST: Self = Self(4);
     /// A write of the sending program ended here.
     pub const PSH: Self = Self(8);
-    /// The acknowledgement number counts.
+    /// The acknowledgement number is valid.
     pub const ACK: Self = Self(16);
 
     /// Whether all of `other` are set.
@@ -48,14 +47,14 @@ impl Flags {
     }
 }
 
-/// What the head of a segment says, and the payload that the capture kept.
+/// The header of a segment, and its captured payload.
 #[derive(Debug, Clone, Copy)]
 pub struct Segment<'a> {
     /// The packet's number in its capture.
     pub number: u64,
     /// When it passed, since the epoch.
     pub time: Duration,
-    /// Which way it went, where the capture tells.
+    /// Its direction, if the capture has it.
     pub direction: Option<Direction>,
     /// Its sender.
     pub from: SocketAddr,
@@ -63,38 +62,37 @@ pub struct Segment<'a> {
     pub to: SocketAddr,
     /// Its control bits.
     pub flags: Flags,
-    /// The number of its first byte of data, or of its SYN or FIN.
+    /// The sequence number of its first byte of data, or of its SYN or FIN.
     pub sequence: u32,
-    /// The number of the byte that its sender expects next; counts with [`Flags::ACK`].
+    /// The sequence number that its sender expects next; valid with [`Flags::ACK`].
     pub acknowledgement: u32,
-    /// The window offered, not scaled.
+    /// The window, unscaled.
     pub window: u16,
-    /// Bytes of data, whether the capture kept them or not.
+    /// Bytes of data, captured or not.
     pub data: u32,
-    /// The data that the capture kept; its beginning.
+    /// The captured beginning of the data.
     pub payload: &'a [u8],
     /// The options, as bytes; see [`options`].
     pub options: &'a [u8],
 }
 
 impl<'a> Segment<'a> {
-    /// The segment in `packet`, if it is one and its whole header was kept. A fragment of an IP packet
-    /// is none.
+    /// The segment in `packet`, if it has one with a complete header. A fragment of an IP packet has none.
     pub fn of(packet: &Packet<'a>) -> Option<Self> {
         let ip = packet.network()?;
         let Transport { from, to, protocol: TCP, bytes } = Transport::of(ip)? else { return None };
         let header: &[u8; 20] = bytes.first_chunk()?;
         let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
-        let behind = usize::from(header[12] >> 4) * 4;
-        let (options, payload) = (bytes.get(20..behind)?, &bytes[behind..]);
-        // How much data there was the IP header says, even where the capture cut it off; where it says 0, the packet
-        // is longer than it can say.
-        let cut = packet.original_len.saturating_sub(packet.bytes.len() as u32);
-        let ends = (ip.len() - payload.len()) as u32;
+        let header_len = usize::from(header[12] >> 4) * 4;
+        let (options, payload) = (bytes.get(20..header_len)?, &bytes[header_len..]);
+        // The IP header has the length of the data, even if the capture truncated it. Its length is 0 if the packet is
+        // too long for the field.
+        let truncated = packet.original_len.saturating_sub(packet.bytes.len() as u32);
+        let headers = (ip.len() - payload.len()) as u32;
         let data = match ip_length(ip) {
-            0 => cut.saturating_add(payload.len() as u32),
-            length => length.saturating_sub(ends),
+            0 => truncated.saturating_add(payload.len() as u32),
+            length => length.saturating_sub(headers),
         };
         Some(Self {
             number: packet.number,
@@ -112,48 +110,48 @@ impl<'a> Segment<'a> {
         })
     }
 
-    /// The largest segment that the sender of this SYN takes, in bytes of data without options.
+    /// The maximum segment size of the sender of this SYN, in bytes of data without options.
     pub fn mss(&self) -> Option<u16> {
         let data = self.option(kind::MSS)?;
         Some(u16::from_be_bytes(data.try_into().ok()?))
     }
 
-    /// By how many bits the windows of the sender of this SYN are shifted; at most 14 (RFC 7323 §2.3).
+    /// The window scale of the sender of this SYN, at most 14 (RFC 7323 §2.3).
     pub fn window_scale(&self) -> Option<u8> {
         self.option(kind::WINDOW_SCALE)?.first().map(|shift| (*shift).min(14))
     }
 
-    /// Whether the sender of this SYN takes selective acknowledgements.
+    /// Whether the sender of this SYN accepts selective acknowledgements.
     pub fn sack_permitted(&self) -> bool {
         self.option(kind::SACK_PERMITTED).is_some()
     }
 
-    /// The blocks acknowledged selectively: from the first byte to the one behind the last.
+    /// The SACK blocks: first byte, and the byte after the last.
     pub fn sack(&self) -> impl Iterator<Item = (u32, u32)> + 'a {
         let number = |bytes: &[u8]| bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte));
         let (blocks, _) = self.option(kind::SACK).unwrap_or_default().as_chunks::<8>();
         blocks.iter().map(move |block| (number(&block[..4]), number(&block[4..])))
     }
 
-    /// The timestamps: the sender's clock, and the latest that it saw of the other's.
+    /// The timestamps: the sender's clock (TSval), and the other's echoed one (TSecr).
     pub fn timestamps(&self) -> Option<(u32, u32)> {
         let (value, echo) = self.option(kind::TIMESTAMPS)?.split_first_chunk()?;
         Some((u32::from_be_bytes(*value), u32::from_be_bytes(*echo.first_chunk()?)))
     }
 
-    /// The cookie of the Fast Open option, empty where one is asked for.
+    /// The cookie of the Fast Open option; empty in a cookie request.
     pub fn fast_open(&self) -> Option<&'a [u8]> {
         self.option(kind::FAST_OPEN)
     }
 
     /// The data of an option.
     fn option(&self, kind: u8) -> Option<&'a [u8]> {
-        let place = options(self.options).find(|place| self.options[place.start] == kind)?;
-        Some(&self.options[place.start + 2..place.end])
+        let range = options(self.options).find(|range| self.options[range.start] == kind)?;
+        Some(&self.options[range.start + 2..range.end])
     }
 }
 
-/// The length of an IP packet as its header says, 0 if it says none. The fixed header is whole.
+/// The length in an IP packet's header, or 0. The fixed header must be complete.
 fn ip_length(ip: &[u8]) -> u32 {
     match ip[0] >> 4 {
         4 => u16::from_be_bytes([ip[2], ip[3]]).into(),
@@ -164,12 +162,10 @@ fn ip_length(ip: &[u8]) -> u32 {
     }
 }
 
-/// Where the options are among the bytes between a TCP header's fixed part and its end: each with its
-/// kind, its length and its data (RFC 9293 §3.2), and so of two bytes at least. No-operations are left
-/// out; the walk ends at the end of the options, or where they make no sense.
+/// The positions of the options in a TCP header's options (RFC 9293 §3.2), each with its kind, length and data. No-operations
+/// are skipped; it ends at the end-of-options kind or at the first invalid option.
 ///
-/// etherparse's own iterator ends at the first kind it does not know, and the new ones, such as Fast
-/// Open's, are those that matter here.
+/// etherparse's iterator ends at the first unknown kind, such as that of Fast Open.
 pub fn options(area: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -177,9 +173,9 @@ pub fn options(area: &[u8]) -> impl Iterator<Item = Range<usize>> {
             at += 1;
         }
         let [(2..), len @ (2..), ..] = *area.get(at..)? else { return None };
-        let place = at..at + usize::from(len);
-        at = place.end;
-        (place.end <= area.len()).then_some(place)
+        let range = at..at + usize::from(len);
+        at = range.end;
+        (range.end <= area.len()).then_some(range)
     })
 }
 
@@ -193,8 +189,8 @@ mod tests {
     use crate::{LinkType, Packet};
 
     #[test]
-    fn options_are_found_up_to_where_they_make_no_sense() {
-        let found = |area: &[u8]| options(area).map(|place| area[place].to_vec()).collect::<Vec<_>>();
+    fn options_are_found_up_to_the_first_invalid_one() {
+        let found = |area: &[u8]| options(area).map(|range| area[range].to_vec()).collect::<Vec<_>>();
         assert_eq!(found(&[1, 2, 4, 5, 180, 1, 1, 34, 2, 0, 3, 3, 7]), [vec![2, 4, 5, 180], vec![34, 2]]);
         for broken in [&[4, 2, 5][..], &[4, 2, 5, 0], &[4, 2, 5, 1, 1], &[4, 2, 5, 4, 1], &[4, 2, 5, 255, 4, 2]] {
             assert_eq!(found(broken), [[4, 2]]);
@@ -203,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_tells_its_options_flags_and_the_length_of_what_was_cut() {
+    fn truncated_segment_keeps_options_flags_and_length() {
         let syn = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64)
             .tcp(1742, 443, 7, 16384)
             .syn()

@@ -1,13 +1,12 @@
-//! What an IP packet carries: who sends it to whom, and where the transport's header begins.
+//! The transport protocol in an IP packet, and its header's position.
 //!
-//! Nearly every packet of a capture is asked for it, and nearly every one is answered by a look at two bytes: the
-//! length of an IPv4 header and what follows it. The headers that may stand in between are walked over.
+//! For most packets two bytes are enough, the IPv4 header's length and protocol. IPv6 extension headers are skipped.
 
 use std::net::{IpAddr, SocketAddr};
 
 use crate::Packet;
 
-/// Protocols, and the headers that may stand before theirs (RFC 8200 §4, RFC 4302 §2, RFC 6275 §6.1, RFC 7401 §5.1,
+/// Protocol numbers, and those of the headers that may precede them (RFC 8200 §4, RFC 4302 §2, RFC 6275 §6.1, RFC 7401 §5.1,
 /// RFC 5533 §5).
 const HOP_BY_HOP: u8 = 0;
 pub(crate) const TCP: u8 = 6;
@@ -20,26 +19,26 @@ const MOBILITY: u8 = 135;
 const HOST_IDENTITY: u8 = 139;
 const SHIM6: u8 = 140;
 
-/// An IP packet's ends, and what is in it.
+/// An IP packet's addresses and payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Transport<'a> {
     /// Its sender.
     pub(crate) from: IpAddr,
     /// Its receiver.
     pub(crate) to: IpAddr,
-    /// What is in it, by its number in IANA's registry.
+    /// The payload's protocol, a number of IANA's registry.
     pub(crate) protocol: u8,
-    /// That, from its header on, as far as the capture kept it.
+    /// The captured payload, from its header on.
     pub(crate) bytes: &'a [u8],
 }
 
 impl<'a> Transport<'a> {
-    /// What is in `ip`, a packet as [`Packet::network`] finds it. A fragment tells too little, and is none.
+    /// The payload of `ip`, a packet from [`Packet::network`]. A fragment has none, as its header may be missing.
     pub(crate) fn of(ip: &'a [u8]) -> Option<Self> {
         let address = |at: usize| -> Option<[u8; 4]> { ip.get(at..)?.first_chunk().copied() };
         let long = |at: usize| -> Option<[u8; 16]> { ip.get(at..)?.first_chunk().copied() };
         let (from, to, mut protocol, mut at) = match ip.first()? >> 4 {
-            // Neither "more fragments" nor a place.
+            // Neither "more fragments" nor a fragment offset.
             4 if u16::from_be_bytes([*ip.get(6)?, *ip.get(7)?]).trailing_zeros() >= 14 => {
                 (address(12)?.into(), address(16)?.into(), ip[9], usize::from(ip[0] & 0x0F) * 4)
             }
@@ -55,7 +54,7 @@ impl<'a> Transport<'a> {
                 HOP_BY_HOP | ROUTING | DESTINATION | MOBILITY | HOST_IDENTITY | SHIM6 => {
                     (usize::from(*header.get(1)?) + 1) * 8
                 }
-                // One that is all of its packet (RFC 6946).
+                // An atomic fragment, which is the whole packet (RFC 6946).
                 FRAGMENT if u16::from_be_bytes([*header.get(2)?, *header.get(3)?]) & 0xFFF9 == 0 => 8,
                 FRAGMENT => return None,
                 AUTHENTICATION => (usize::from(*header.get(1)?) + 2) * 4,
@@ -69,8 +68,7 @@ impl<'a> Transport<'a> {
 }
 
 impl<'a> Packet<'a> {
-    /// The UDP datagram in the packet, if it is one and its whole header was kept: its sender's end, its receiver's,
-    /// and its data.
+    /// The UDP datagram in the packet, if it has one with a complete header: source, destination and data.
     pub fn udp(&self) -> Option<(SocketAddr, SocketAddr, &'a [u8])> {
         let Transport { from, to, protocol: UDP, bytes } = Transport::of(self.network()?)? else { return None };
         let (ports, data) = bytes.split_first_chunk::<8>()?;
@@ -86,7 +84,7 @@ mod tests {
     use super::{TCP, Transport, UDP};
 
     #[test]
-    fn the_headers_in_between_are_walked_over() {
+    fn extension_headers_are_skipped() {
         let from: [u8; 16] = [1; 16];
         let raw = |next, len: usize| Ipv6RawExtHeader::new_raw(next, &vec![0; len]).unwrap();
         let extensions = Ipv6Extensions {
@@ -103,17 +101,17 @@ mod tests {
         };
         let mut bytes = header.to_bytes().to_vec();
         extensions.write(&mut bytes, ip_number::IPV6_HOP_BY_HOP).unwrap();
-        let place = bytes.len();
+        let header_len = bytes.len();
         bytes.extend([7; 20]);
         let found = Transport::of(&bytes).unwrap();
         assert_eq!((found.from, found.protocol, found.bytes), (from.into(), TCP, &[7; 20][..]));
-        for cut in 0..place {
+        for cut in 0..header_len {
             assert!(Transport::of(&bytes[..cut]).is_none_or(|found| found.bytes.is_empty()), "{cut}");
         }
     }
 
     #[test]
-    fn a_fragment_is_none_unless_it_is_all_of_its_packet() {
+    fn fragment_has_no_transport_unless_atomic() {
         let mut packet = Vec::new();
         PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).udp(53, 5353).write(&mut packet, b"data").unwrap();
         let found = Transport::of(&packet).unwrap();

@@ -1,5 +1,4 @@
-//! Every format gives the same packets, in any byte order and compression, and all that is whole of
-//! what is broken.
+//! Every format, byte order and compression: packets are read as written, and those before an error are returned.
 
 use std::{
     io::{Read, Write},
@@ -19,7 +18,7 @@ struct Sent {
     bytes: Vec<u8>,
 }
 
-/// A way to write captures, and what must be read of one.
+/// A capture format with its variants.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Pcap { big: bool, nanos: bool },
@@ -41,14 +40,14 @@ fn packets() -> impl Strategy<Value = Vec<Sent>> {
     vec(packet.prop_map(|(seconds, micros, cut, bytes)| Sent { seconds, micros, cut, bytes }), 0..12)
 }
 
-/// The capture of `packets` on Ethernet, and where its header and each packet end.
+/// A capture of `packets` on Ethernet, and the offsets at which its header and each packet end.
 fn write(kind: Kind, packets: &[Sent]) -> (Vec<u8>, Vec<usize>) {
     match kind {
         Kind::Pcap { big, nanos } => {
             let word = |word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() };
             let magic = if nanos { 0xA1B2_3C4D } else { 0xA1B2_C3D4 };
             let version = if big { 0x0002_0004 } else { 0x0004_0002 };
-            // The upper half of the link type says that four bytes of check sequence follow.
+            // The upper half of the link type says that packets end with a check sequence of four bytes.
             let mut file: Vec<_> = [magic, version, 0, 0, 65_535, 0x4400_0001].into_iter().flat_map(word).collect();
             let mut ends = vec![file.len()];
             for sent in packets {
@@ -88,7 +87,7 @@ fn write(kind: Kind, packets: &[Sent]) -> (Vec<u8>, Vec<usize>) {
     }
 }
 
-/// Checks that `file` gives the first of `packets`, and tells how many and how it ended.
+/// Checks that `file` has the first of `packets`; returns how many, and how reading ended.
 fn read(kind: Kind, file: impl Read + Send, packets: &[Sent]) -> (usize, Result<(), Error>) {
     let mut source = match capture::read(file, "some.capture", None) {
         Ok(source) => source,
@@ -121,7 +120,7 @@ fn read(kind: Kind, file: impl Read + Send, packets: &[Sent]) -> (usize, Result<
     }
 }
 
-/// Checks what is read of the capture's first `cut` bytes.
+/// Checks the packets and the error of a capture truncated to `cut` bytes.
 fn check_cut(kind: Kind, packets: &[Sent], file: &[u8], ends: &[usize], cut: usize) {
     let whole = ends[1..].iter().filter(|end| **end <= cut).count();
     let (read, end) = read(kind, &file[..cut], packets);
@@ -145,10 +144,10 @@ fn zstd(file: &[u8]) -> Vec<u8> {
     zstd::encode_all(file, 1).expect("memory takes all")
 }
 
-/// Gives a few bytes at a time, as a slow pipe does.
-struct Slow<'a>(&'a [u8]);
+/// Returns at most three bytes at a time, as a slow pipe does.
+struct SlowPipe<'a>(&'a [u8]);
 
-impl Read for Slow<'_> {
+impl Read for SlowPipe<'_> {
     fn read(&mut self, space: &mut [u8]) -> std::io::Result<usize> {
         let len = space.len().min(3);
         self.0.read(&mut space[..len])
@@ -159,13 +158,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn what_is_written_is_read(packets in packets()) {
+    fn packets_are_read_as_written(packets in packets()) {
         for kind in KINDS {
             let (file, _) = write(kind, &packets);
             let (once, twice) = (gzip(&file), zstd(&file));
             for (read, end) in [
                 read(kind, &file[..], &packets),
-                read(kind, Slow(&file), &packets),
+                read(kind, SlowPipe(&file), &packets),
                 read(kind, &once[..], &packets),
                 read(kind, &twice[..], &packets),
             ] {
@@ -176,7 +175,7 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_capture_gives_all_its_whole_packets_and_names_the_next(packets in packets(), cut in any::<prop::sample::Index>()) {
+    fn truncated_capture_has_its_complete_packets_and_an_error(packets in packets(), cut in any::<prop::sample::Index>()) {
         for kind in KINDS {
             let (file, ends) = write(kind, &packets);
             check_cut(kind, &packets, &file, &ends, cut.index(file.len()));
@@ -184,7 +183,7 @@ proptest! {
     }
 
     #[test]
-    fn a_compressed_capture_that_breaks_off_names_a_packet(packets in packets(), cut in any::<prop::sample::Index>()) {
+    fn truncated_compressed_capture_has_its_complete_packets_and_an_error(packets in packets(), cut in any::<prop::sample::Index>()) {
         for kind in KINDS {
             let (file, _) = write(kind, &packets);
             for file in [gzip(&file), zstd(&file)] {
@@ -215,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn flipped_bits_of_compressed_captures_never_panic(packets in packets(), flips in vec((any::<prop::sample::Index>(), 0..8u8), 1..20)) {
+    fn flipped_bits_in_compressed_data_never_panic(packets in packets(), flips in vec((any::<prop::sample::Index>(), 0..8u8), 1..20)) {
         let (file, _) = write(Kind::Snoop, &packets);
         for mut file in [gzip(&file), zstd(&file)] {
             for (byte, bit) in &flips {
@@ -230,7 +229,7 @@ proptest! {
 }
 
 #[test]
-fn a_capture_cut_anywhere_gives_what_is_whole() {
+fn truncation_is_detected_at_every_byte() {
     let sent = |len| Sent { seconds: 1, micros: 2, cut: 3, bytes: vec![4; len] };
     let packets = [sent(5), sent(0), sent(8)];
     for kind in KINDS {
@@ -242,17 +241,17 @@ fn a_capture_cut_anywhere_gives_what_is_whole() {
 }
 
 #[test]
-fn what_is_no_capture_is_called_so() {
+fn other_files_are_rejected() {
     for file in [&b"x"[..], b"a text\nof two lines\n", &vec![0; 1 << 20], &gzip(b"a text"), &zstd(&vec![7; 1 << 20])] {
-        let error = capture::read(file, "notes", None).err().expect("it is none").to_string();
+        let error = capture::read(file, "notes", None).err().expect("not a capture").to_string();
         let said = "notes is not a pcap, pcapng, snoop or printed capture; \
                     `editcap -F pcapng` converts most other formats";
         assert_eq!(error, said);
     }
-    let error = capture::read(&b""[..], "notes", None).err().expect("it is none").to_string();
+    let error = capture::read(&b""[..], "notes", None).err().expect("not a capture").to_string();
     assert!(error.starts_with("notes is empty; "), "{error}");
     for format in FORMATS {
-        let text = &b"a text that is none of them"[..];
+        let text = &b"a text of no such format"[..];
         let end = capture::read(text, "notes", Some(format)).expect("it opens").next().map(drop);
         assert!(matches!(end, Err(Error::Format { .. })), "{format}: {end:?}");
         assert_eq!(format.name().parse(), Ok(format));
@@ -262,12 +261,12 @@ fn what_is_no_capture_is_called_so() {
 }
 
 #[test]
-fn lengths_that_lie_take_no_memory() {
-    let lies = [
+fn false_lengths_allocate_no_memory() {
+    let records = [
         (Kind::Pcap { big: false, nanos: false }, vec![1, 0, 16 << 20, 16 << 20]),
         (Kind::Snoop, vec![1, (16 << 20) - 64, 16 << 20, 0, 0, 0].into_iter().map(u32::swap_bytes).collect()),
     ];
-    for (kind, record) in lies {
+    for (kind, record) in records {
         let (mut file, _) = write(kind, &[]);
         file.extend(record.into_iter().flat_map(u32::to_le_bytes));
         let (read, end) = read(kind, &file[..], &[]);
@@ -277,7 +276,7 @@ fn lengths_that_lie_take_no_memory() {
 }
 
 #[test]
-fn nonsense_in_a_packets_header_is_told_and_named() {
+fn invalid_packet_header_is_an_error_with_the_packet_number() {
     let pcap = Kind::Pcap { big: false, nanos: false };
     let cases = [
         (pcap, vec![1, 0, (16 << 20) + 1, 0], "its length is invalid"),
@@ -292,12 +291,12 @@ fn nonsense_in_a_packets_header_is_told_and_named() {
         file.extend(record.into_iter().flat_map(|word: u32| if big { word.to_be_bytes() } else { word.to_le_bytes() }));
         let (_, end) = read(kind, &file[..], &[]);
         let said = format!("cannot read packet 1 of some.capture: {what}; capture again");
-        assert_eq!(end.expect_err("it is nonsense").to_string(), said);
+        assert_eq!(end.expect_err("an invalid header").to_string(), said);
     }
 }
 
 #[test]
-fn snoop_knows_its_links() {
+fn snoop_link_types_are_recognised() {
     for (datalink, link) in [(0u32, LinkType::ETHERNET), (4, LinkType::ETHERNET), (0x8000_0001, LinkType::IPV4)] {
         let (mut file, _) = write(Kind::Snoop, &[Sent { seconds: 0, micros: 0, cut: 0, bytes: vec![1] }]);
         file[12..16].copy_from_slice(&datalink.to_be_bytes());
@@ -311,7 +310,7 @@ fn snoop_knows_its_links() {
 }
 
 #[test]
-fn a_packet_longer_than_a_block_is_read_whole() {
+fn packet_longer_than_a_block_is_complete() {
     let bytes: Vec<u8> = (0..3_000_000u32).map(|at| at as u8).collect();
     let sent = vec![Sent { seconds: 1, micros: 2, cut: 0, bytes }; 3];
     for kind in KINDS {
@@ -323,7 +322,7 @@ fn a_packet_longer_than_a_block_is_read_whole() {
 }
 
 #[test]
-fn joined_compressed_files_are_one() {
+fn concatenated_compressed_files_are_one_capture() {
     let sent = vec![Sent { seconds: 1, micros: 2, cut: 0, bytes: vec![5; 60] }; 3];
     let (file, ends) = write(Kind::Snoop, &sent);
     let (first, second) = file.split_at(ends[1]);

@@ -1,4 +1,4 @@
-//! What was cut up on the way is whole again, or counted as lost.
+//! IP fragments are reassembled, or counted as lost.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn segment(v6: bool, data: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The packet cut into fragments at these places, in units of eight bytes.
+/// The packet's fragments, cut at these offsets in units of eight bytes.
 fn fragments(packet: &[u8], cuts: &[usize], identification: u16) -> Vec<Vec<u8>> {
     let v6 = packet[0] >> 4 == 6;
     let data = &packet[if v6 { 40 } else { 20 }..];
@@ -63,8 +63,8 @@ fn packet(number: u64, bytes: &[u8]) -> Packet<'_> {
     }
 }
 
-/// The bytes of the packets that come out, without what tells fragments of IPv4 apart.
-fn whole(fragments: &mut Fragments, pieces: &[Vec<u8>]) -> Vec<(u64, u32, Vec<u8>)> {
+/// The number, length and bytes of each reassembled packet, as [`plain`] returns them.
+fn reassembled(fragments: &mut Fragments, pieces: &[Vec<u8>]) -> Vec<(u64, u32, Vec<u8>)> {
     let mut seen = Vec::new();
     for (number, bytes) in pieces.iter().enumerate() {
         if let Some(packet) = fragments.reassemble(packet(number as u64, bytes)) {
@@ -74,7 +74,7 @@ fn whole(fragments: &mut Fragments, pieces: &[Vec<u8>]) -> Vec<(u64, u32, Vec<u8
     seen
 }
 
-/// The packet without identification, flags and checksum of its IPv4 header.
+/// The packet with identification, flags and checksum of its IPv4 header set to 0.
 fn plain(packet: &[u8]) -> Vec<u8> {
     let mut packet = packet.to_vec();
     if packet[0] >> 4 == 4 {
@@ -86,7 +86,7 @@ fn plain(packet: &[u8]) -> Vec<u8> {
 
 proptest! {
     #[test]
-    fn fragments_in_any_order_and_doubled_make_the_packet(
+    fn packet_is_reassembled_from_reordered_and_duplicated_fragments(
         v6 in any::<bool>(),
         data in vec(any::<u8>(), 1..3000),
         cuts in vec(0..400usize, 0..8),
@@ -104,8 +104,8 @@ proptest! {
             pieces.insert(double, pieces[double].clone());
         }
         let mut holder = Fragments::default();
-        let seen = whole(&mut holder, &pieces);
-        // The fragment doubled may be the last one, and what follows a whole packet begins another.
+        let seen = reassembled(&mut holder, &pieces);
+        // The duplicated fragment may be the last one, and then begins another packet.
         let number = seen[0].0;
         prop_assert!(number == last || number + 1 == last);
         prop_assert_eq!(&seen, &[(number, sent.len() as u32, plain(&sent))]);
@@ -113,7 +113,7 @@ proptest! {
     }
 
     #[test]
-    fn garbage_is_held_in_bounds(garbage in vec(vec(any::<u8>(), 0..100), 0..50)) {
+    fn garbage_needs_bounded_memory(garbage in vec(vec(any::<u8>(), 0..100), 0..50)) {
         let mut holder = Fragments::default();
         for (number, mut bytes) in garbage.into_iter().enumerate() {
             if let Some(first) = bytes.first_mut() {
@@ -131,14 +131,14 @@ proptest! {
 }
 
 #[test]
-fn a_missing_fragment_loses_its_packet_alone() {
+fn missing_fragment_loses_only_its_packet() {
     let (first, second) = (segment(false, &[1; 2000]), segment(false, &[2; 2000]));
     let mut pieces = fragments(&first, &[100, 200], 1);
     pieces.remove(1);
     pieces.extend(fragments(&second, &[100, 200], 2));
     pieces.push(segment(true, b"none"));
     let mut holder = Fragments::default();
-    let seen = whole(&mut holder, &pieces);
+    let seen = reassembled(&mut holder, &pieces);
     assert_eq!(seen.iter().map(|(number, ..)| *number).collect::<Vec<_>>(), [4, 5]);
     assert_eq!(seen[0].2, plain(&second));
     assert_eq!(holder.lost(), 0);
@@ -149,16 +149,16 @@ fn a_missing_fragment_loses_its_packet_alone() {
 }
 
 #[test]
-fn fragments_that_overlap_are_dropped() {
+fn overlapping_fragments_are_dropped() {
     let sent = segment(false, &[1; 2000]);
     let (one, other) = (fragments(&sent, &[100], 1), fragments(&sent, &[50], 1));
     let mut holder = Fragments::default();
-    assert_eq!(whole(&mut holder, &[one[0].clone(), other[1].clone()]), []);
+    assert_eq!(reassembled(&mut holder, &[one[0].clone(), other[1].clone()]), []);
     assert_eq!(holder.lost(), 1);
 }
 
 #[test]
-fn fragments_that_never_end_take_no_more_than_their_room() {
+fn incomplete_packets_need_bounded_memory() {
     let sent = segment(false, &vec![1; 60_000]);
     let mut holder = Fragments::default();
     for identification in 0..500 {
@@ -169,7 +169,7 @@ fn fragments_that_never_end_take_no_more_than_their_room() {
 }
 
 #[test]
-fn fragments_that_were_cut_short_make_a_packet_cut_short() {
+fn truncated_fragments_give_a_truncated_packet() {
     let sent = segment(false, &[1; 2000]);
     let pieces = fragments(&sent, &[100], 1);
     let mut holder = Fragments::default();

@@ -1,4 +1,4 @@
-//! What is written comes back; what is broken is told, after all that is whole.
+//! pcapng: packets are read as written, and errors follow the complete packets.
 
 use std::{
     io::{self, Read},
@@ -7,7 +7,7 @@ use std::{
 
 use capture::{
     Direction, Error, LinkType, Packet, Source, Summary,
-    pcapng::{Reader, Whole, Writer, whole_blocks},
+    pcapng::{Reader, WholeBlocks, Writer, whole_blocks},
 };
 use pcap_file::{
     DataLink, Endianness,
@@ -45,7 +45,7 @@ fn packets() -> impl Strategy<Value = Vec<Sent>> {
     vec(packet, 0..20)
 }
 
-/// The capture of `packets`, and where each of them ends.
+/// A capture of `packets`, and the offset at which each of them ends.
 fn write(packets: &[Sent]) -> (Vec<u8>, Vec<usize>) {
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
     for (number, snaplen) in SNAPLENS.iter().enumerate() {
@@ -61,7 +61,7 @@ fn write(packets: &[Sent]) -> (Vec<u8>, Vec<usize>) {
     (writer.into_output(), ends)
 }
 
-/// What a reader must give for a written packet.
+/// The packet that a reader must return for a written one.
 fn expected(number: u64, sent: &Sent) -> Packet<'_> {
     let kept = SNAPLENS[sent.interface as usize].map_or(sent.bytes.len(), |len| sent.bytes.len().min(len as usize));
     Packet {
@@ -75,7 +75,7 @@ fn expected(number: u64, sent: &Sent) -> Packet<'_> {
     }
 }
 
-/// Reads as many of `packets` as there are, in order and alike, and how it ended.
+/// Checks that `file` has the first of `packets`; returns how many, and how reading ended.
 fn read(file: impl Read, packets: &[Sent]) -> (usize, Result<(), Error>) {
     let mut reader = Reader::new(file, "some.pcapng");
     for (number, sent) in packets.iter().enumerate() {
@@ -91,20 +91,20 @@ fn read(file: impl Read, packets: &[Sent]) -> (usize, Result<(), Error>) {
     (packets.len(), reader.next().map(|packet| assert_eq!(packet, None)))
 }
 
-/// Gives one byte at a time, as a slow pipe does.
-struct Slow<'a>(&'a [u8]);
+/// Returns one byte at a time, as a slow pipe does.
+struct SlowPipe<'a>(&'a [u8]);
 
-impl Read for Slow<'_> {
+impl Read for SlowPipe<'_> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         let len = space.len().min(1);
         self.0.read(&mut space[..len])
     }
 }
 
-/// Gives all of its bytes, then fails.
-struct Failing<'a>(&'a [u8]);
+/// Returns all of its bytes, then fails.
+struct FailingDisk<'a>(&'a [u8]);
 
-impl Read for Failing<'_> {
+impl Read for FailingDisk<'_> {
     fn read(&mut self, space: &mut [u8]) -> io::Result<usize> {
         match self.0.read(space)? {
             0 => Err(io::Error::other("the disk is gone")),
@@ -115,18 +115,18 @@ impl Read for Failing<'_> {
 
 proptest! {
     #[test]
-    fn what_is_written_is_read(packets in packets()) {
+    fn packets_are_read_as_written(packets in packets()) {
         let (file, _) = write(&packets);
         let (read_fast, end) = read(&file[..], &packets);
         prop_assert!(end.is_ok());
         prop_assert_eq!(read_fast, packets.len());
-        let (read_slow, end) = read(Slow(&file), &packets);
+        let (read_slow, end) = read(SlowPipe(&file), &packets);
         prop_assert!(end.is_ok());
         prop_assert_eq!(read_slow, packets.len());
     }
 
     #[test]
-    fn a_cut_capture_gives_all_its_whole_packets_and_names_the_next(packets in packets(), cut in any::<prop::sample::Index>()) {
+    fn truncated_capture_has_its_complete_packets_and_an_error(packets in packets(), cut in any::<prop::sample::Index>()) {
         let (file, ends) = write(&packets);
         let cut = cut.index(file.len());
         let whole = ends[1..].iter().filter(|end| **end <= cut).count();
@@ -135,21 +135,21 @@ proptest! {
         match end {
             Ok(()) => prop_assert!(ends.contains(&cut) || cut < ends[0], "{} is within a packet", cut),
             Err(Error::Truncated { packet, .. }) => prop_assert_eq!(packet, whole as u64 + 1),
-            Err(Error::Format { .. }) => prop_assert!(cut < 12), // a section header's head
+            Err(Error::Format { .. }) => prop_assert!(cut < 12), // less than a block header
             Err(other) => prop_assert!(false, "{}", other),
         }
         let found = whole_blocks(&file[..cut]);
         prop_assert_eq!(found.packets, whole as u64);
         prop_assert!(found.bytes <= cut);
         if cut >= ends[0] {
-            prop_assert_eq!(found, Whole { bytes: ends[whole], packets: whole as u64 });
+            prop_assert_eq!(found, WholeBlocks { bytes: ends[whole], packets: whole as u64 });
         }
     }
 
     #[test]
-    fn a_failing_disk_is_told_after_all_that_was_read(packets in packets()) {
+    fn read_error_follows_the_complete_packets(packets in packets()) {
         let (file, _) = write(&packets);
-        let (read, end) = read(Failing(&file), &packets);
+        let (read, end) = read(FailingDisk(&file), &packets);
         prop_assert_eq!(read, packets.len());
         let named = matches!(&end, Err(Error::Read { packet, .. }) if *packet == packets.len() as u64 + 1);
         prop_assert!(named, "{:?}", end);
@@ -186,7 +186,7 @@ fn interfaces_keep_their_names_and_snaplens() {
 }
 
 #[test]
-fn a_name_too_long_for_the_format_is_cut_between_letters() {
+fn long_name_is_truncated_between_characters() {
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
     writer.interface(&"ä".repeat(40_000), LinkType::RAW, None).expect("memory takes all");
     let file = writer.into_output();
@@ -196,13 +196,13 @@ fn a_name_too_long_for_the_format_is_cut_between_letters() {
 }
 
 #[test]
-fn a_packet_of_an_unknown_interface_is_not_written() {
+fn packet_with_unknown_interface_is_rejected() {
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
     let refused = writer.packet(0, Duration::ZERO, None, b"lost").expect_err("there is no interface 0");
     assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
 }
 
-/// A capture such as another machine makes: big-endian, its own clock, two sections.
+/// A capture of another machine: its byte order, its time resolution, two sections.
 fn foreign(endianness: Endianness) -> Vec<u8> {
     let mut writer = PcapNgWriter::with_endianness(Vec::new(), endianness).expect("memory takes all");
     for _ in 0..2 {
@@ -214,7 +214,7 @@ fn foreign(endianness: Endianness) -> Vec<u8> {
         for interface_id in [0, 1] {
             let block = EnhancedPacketBlock {
                 interface_id,
-                timestamp: Duration::from_nanos(2_000_001), // which pcap-file writes as a bare number
+                timestamp: Duration::from_nanos(2_000_001), // pcap-file writes the number of nanoseconds as it is
                 original_len: 3,
                 data: b"abc".into(),
                 options: vec![EnhancedPacketOption::Comment("a comment".into()), EnhancedPacketOption::Flags(2)],
@@ -227,7 +227,7 @@ fn foreign(endianness: Endianness) -> Vec<u8> {
 }
 
 #[test]
-fn captures_of_other_machines_have_their_own_clock_and_byte_order() {
+fn byte_order_and_time_resolution_of_other_machines_are_read() {
     for endianness in [Endianness::Big, Endianness::Little] {
         let file = foreign(endianness);
         let mut reader = Reader::new(&file[..], "foreign.pcapng");
@@ -246,12 +246,12 @@ fn captures_of_other_machines_have_their_own_clock_and_byte_order() {
 }
 
 #[test]
-fn a_packet_without_a_time_passes_with_the_one_before_it() {
+fn simple_packet_has_the_time_of_the_packet_before() {
     let mut writer = PcapNgWriter::new(Vec::new()).expect("memory takes all");
     writer.write_pcapng_block(InterfaceDescriptionBlock::new(DataLink::RAW, 4)).expect("memory takes all");
     let simple = SimplePacketBlock { original_len: 6, data: b"when".into() };
     writer.write_pcapng_block(simple.clone()).expect("memory takes all");
-    let timestamp = Duration::from_nanos(7); // which pcap-file writes as a bare number
+    let timestamp = Duration::from_nanos(7); // pcap-file writes the number of nanoseconds as it is
     let timed = EnhancedPacketBlock { interface_id: 0, timestamp, original_len: 0, data: b"".into(), options: vec![] };
     writer.write_pcapng_block(timed).expect("memory takes all");
     writer.write_pcapng_block(simple).expect("memory takes all");
@@ -267,9 +267,9 @@ fn a_packet_without_a_time_passes_with_the_one_before_it() {
 }
 
 #[test]
-fn the_obsolete_kind_of_packet_is_read() {
+fn obsolete_packet_block_is_read() {
     let (mut file, _) = write(&[]);
-    let block = [2u32, 36, 1 | 5 << 16, 0, 7, 1, 100, u32::from(b'x'), 36]; // five were dropped
+    let block = [2u32, 36, 1 | 5 << 16, 0, 7, 1, 100, u32::from(b'x'), 36]; // five packets were dropped
     file.extend(block.into_iter().flat_map(u32::to_le_bytes));
     let mut reader = Reader::new(&file[..], "old.pcapng");
     let packet = reader.next().expect("the file is whole").expect("there is a packet");
@@ -278,9 +278,9 @@ fn the_obsolete_kind_of_packet_is_read() {
 }
 
 #[test]
-fn what_is_no_capture_is_called_so() {
+fn other_files_are_rejected() {
     for file in [&b""[..], b"short", b"a text that is long enough to be a header"] {
-        let error = Reader::new(file, "notes.txt").next().expect_err("it is a text");
+        let error = Reader::new(file, "notes.txt").next().expect_err("not a capture");
         let said = "notes.txt is not a pcapng capture; `editcap -F pcapng` converts most other formats";
         assert_eq!(error.to_string(), said);
     }
@@ -289,12 +289,12 @@ fn what_is_no_capture_is_called_so() {
 }
 
 #[test]
-fn a_length_that_lies_takes_no_memory() {
+fn false_length_allocates_no_memory() {
     let (mut file, ends) = write(&[]);
     file.truncate(ends[0]);
     file.extend(6u32.to_ne_bytes());
     file.extend(((16u32 << 20) - 4).to_ne_bytes());
     file.extend([0; 40]);
-    let error = Reader::new(&file[..], "liar.pcapng").next().expect_err("the block is not there");
+    let error = Reader::new(&file[..], "false.pcapng").next().expect_err("an incomplete block");
     assert!(matches!(error, Error::Truncated { packet: 1, .. }), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Printed captures become the packets that were printed.
+//! Printed captures give the packets that were printed.
 
 use std::{io::Read, net::IpAddr, time::Duration};
 
@@ -6,8 +6,9 @@ use capture::{Direction, Error, Format, LinkType, Source, Summary};
 use etherparse::{LaxNetSlice, LaxSlicedPacket, TransportSlice};
 use proptest::{collection::vec, prelude::*};
 
-/// What matters of a packet, in a line; hosts by name where they have one.
-fn told(source: &mut dyn Source) -> Result<Option<String>, Error> {
+/// The next packet in a line: number, time, ends (by name if they have one), flags, sequence and acknowledgment number,
+/// window, length and options.
+fn next_packet(source: &mut dyn Source) -> Result<Option<String>, Error> {
     let Some(packet) = source.next()? else { return Ok(None) };
     assert_eq!(packet.link, LinkType::RAW);
     assert_eq!(packet.network(), Some(packet.bytes));
@@ -36,7 +37,7 @@ fn told(source: &mut dyn Source) -> Result<Option<String>, Error> {
     )))
 }
 
-/// All that is told of a text, and how it ended.
+/// The packets of a text, and how reading ended.
 fn read(text: &str) -> (Vec<String>, Result<(), Error>) {
     let mut source = match capture::read(text.as_bytes(), "printed", None) {
         Ok(source) => source,
@@ -44,7 +45,7 @@ fn read(text: &str) -> (Vec<String>, Result<(), Error>) {
     };
     let mut seen = Vec::new();
     loop {
-        match told(&mut source) {
+        match next_packet(&mut source) {
             Ok(Some(line)) => seen.push(line),
             Ok(None) => return (seen, Ok(())),
             Err(error) => {
@@ -55,8 +56,7 @@ fn read(text: &str) -> (Vec<String>, Result<(), Error>) {
     }
 }
 
-/// Some lines of a report, as it stands on the web: reordered, with spaces that do not break, with a head
-/// and with prose.
+/// Lines of a report on the web: reordered, with non-breaking spaces, column titles and prose.
 const REPORT: &str = "\
 We see this in the dump of 2005:
 
@@ -74,7 +74,7 @@ once more
 ";
 
 #[test]
-fn printed_snoop_is_read_in_the_order_of_its_numbers() {
+fn snoop_lines_are_read_in_the_order_of_their_numbers() {
     let (seen, end) = read(REPORT);
     assert!(end.is_ok(), "{end:?}");
     let expected = [
@@ -89,7 +89,7 @@ fn printed_snoop_is_read_in_the_order_of_its_numbers() {
 }
 
 #[test]
-fn snoops_other_lines_pass_their_time() {
+fn snoop_lines_of_other_protocols_advance_the_time() {
     let (seen, end) = read(
         "  1   0.00000       here -> (broadcast)  ARP C Who is 10.0.0.2, there ?\n\
          \x20 2   0.00100       here -> there ETHER Type=0800 (IP), size=60 bytes\n\
@@ -102,7 +102,7 @@ fn snoops_other_lines_pass_their_time() {
 }
 
 #[test]
-fn a_line_that_is_broken_is_named_after_all_that_is_whole() {
+fn invalid_snoop_line_is_an_error_after_the_packets_before() {
     let whole = "7 0.1 a -> b TCP D=1 S=2 Ack=3 Seq=4 Len=5 Win=6";
     let cases = [
         ("8 0.1 a -> b TCP D=1 S=2 Ack=3 Seq=4", "the line ends before the window"),
@@ -135,7 +135,7 @@ tcpdump: listening on eth0, link-type EN10MB (Ethernet)
 5 packets captured
 ";
 
-const TOLD: [&str; 6] = [
+const TCPDUMP_PACKETS: [&str; 6] = [
     "1 11045000001 here.48100>there.80 S 7000 0 64240 0 [2, 4, 5, 180, 4, 2, 8, 10, 0, 0, 0, 5, 0, 0, 0, 0, 1, 3, 3, 7]",
     "3 11045000101 there.80>here.48100 SA 9000 7001 65160 0 [2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7]",
     "4 11045000102 here.48100>there.80 A 7001 9001 502 0 []",
@@ -145,14 +145,14 @@ const TOLD: [&str; 6] = [
 ];
 
 #[test]
-fn printed_tcpdump_is_made_absolute_and_passes_midnight() {
+fn tcpdump_numbers_become_absolute_and_times_pass_midnight() {
     let (seen, end) = read(TCPDUMP);
     assert!(end.is_ok(), "{end:?}");
-    assert_eq!(seen, TOLD);
+    assert_eq!(seen, TCPDUMP_PACKETS);
 }
 
 #[test]
-fn the_other_forms_of_tcpdump_are_read() {
+fn tcpdump_options_change_the_line_and_all_are_read() {
     let line = "IP6 fe80::1%eth0.5 > there.unheard-of: Flags [R], seq 1, win 0, length 0";
     for (text, expected) in [
         (format!("1767323045.5 {line}"), "1 1767323045500000 fe80::1.5>there.1023 R 1 0 0 0 []"),
@@ -174,7 +174,7 @@ fn the_other_forms_of_tcpdump_are_read() {
     assert_eq!(packet.direction, Some(Direction::Inbound));
 }
 
-/// The times of `count` lines, that are printed with these microseconds.
+/// The times of `count` packets that are printed with these microseconds.
 fn times(count: usize, micros: impl Fn(usize) -> u64) -> Vec<u64> {
     let line = |at| format!("00:00:00.{:06} IP a.1 > b.2: Flags [R], seq 1, win 0, length 0", micros(at));
     let text = (0..count).map(line).collect::<Vec<_>>().join("\n");
@@ -187,7 +187,7 @@ fn times(count: usize, micros: impl Fn(usize) -> u64) -> Vec<u64> {
 }
 
 #[test]
-fn times_that_begin_at_nothing_are_differences_unless_they_only_grow() {
+fn times_from_0_are_differences_unless_they_never_decrease() {
     assert_eq!(times(4, |at| at as u64), [0, 1, 3, 6]);
     assert_eq!(times(8, |at| at as u64), [0, 1, 2, 3, 4, 5, 6, 7]);
     assert_eq!(times(9, |at| at as u64 % 3), [0, 1, 3, 3, 4, 6, 6, 7, 9]);
@@ -196,7 +196,7 @@ fn times_that_begin_at_nothing_are_differences_unless_they_only_grow() {
 }
 
 #[test]
-fn a_broken_line_of_tcpdump_is_named_after_all_that_is_whole() {
+fn invalid_tcpdump_line_is_an_error_after_the_packets_before() {
     let cases = [
         ("Flags [.], ack 1, win 502", "the line ends before the length"),
         ("Flags [.", "the line ends in the flags"),
@@ -210,24 +210,24 @@ fn a_broken_line_of_tcpdump_is_named_after_all_that_is_whole() {
     for (rest, what) in cases {
         let line = format!("03:04:06 IP here.48100 > there.http: {rest}");
         let (seen, end) = read(&format!("{TCPDUMP}{line}\n{line}\n"));
-        assert_eq!(seen, TOLD, "{line}");
+        assert_eq!(seen, TCPDUMP_PACKETS, "{line}");
         let said = format!("printed:10: {what}; correct or remove the line");
         assert_eq!(end.expect_err(&line).to_string(), said);
     }
 }
 
 #[test]
-fn lines_without_end_take_no_memory() {
+fn endless_line_needs_bounded_memory() {
     let long = std::io::repeat(b'x').take(100 << 20).chain(&b"\n"[..]).chain(REPORT.as_bytes());
     let mut source = capture::read(long, "printed", Some(Format::Snoop)).expect("it opens");
-    assert_eq!(told(&mut source).expect("it is whole").expect("there is a packet")[..4], *"1 0 ");
+    assert_eq!(next_packet(&mut source).expect("it is whole").expect("there is a packet")[..4], *"1 0 ");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn lines_in_any_order_give_the_same_packets(count in 1..300usize, order in vec(any::<prop::sample::Index>(), 300)) {
+    fn reordered_snoop_lines_give_the_same_packets(count in 1..300usize, order in vec(any::<prop::sample::Index>(), 300)) {
         let lines: Vec<_> = (1..=count)
             .map(|number| format!("{number} 0.{number:05} a -> b TCP D=80 S=9 Ack=1 Seq={number} Len=3 Win=4"))
             .collect();
@@ -241,10 +241,10 @@ proptest! {
     }
 
     #[test]
-    fn a_cut_text_gives_the_packets_before_the_cut(snoop in any::<bool>(), cut in any::<prop::sample::Index>()) {
+    fn truncated_text_has_its_complete_packets(snoop in any::<bool>(), cut in any::<prop::sample::Index>()) {
         let text = if snoop { REPORT } else { TCPDUMP };
         let cut = text.floor_char_boundary(cut.index(text.len()));
-        // What is cut within a number may look whole.
+        // A line that is cut within a number may look complete.
         let lines = text[..cut].rfind('\n').map_or("", |end| &text[..=end]);
         let (whole, _) = read(lines);
         let (seen, _) = read(&text[..cut]);
@@ -268,7 +268,7 @@ proptest! {
 }
 
 #[test]
-fn a_printed_capture_can_be_summed_up() {
+fn printed_capture_has_a_summary() {
     let mut source = capture::read(TCPDUMP.as_bytes(), "printed", None).expect("it opens");
     let summary = Summary::of(&mut source).expect("it is whole");
     assert_eq!(summary.connections.len(), 1);

@@ -1,4 +1,4 @@
-//! What a race reports, from a capture.
+//! The summary of a capture: connections and traffic.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -23,7 +23,7 @@ fn segment(from: &str, to: &str, set: impl FnOnce(&mut TcpHeader), data: &[u8]) 
     let ip = match (from.ip(), to.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => PacketBuilder::ipv4(from.octets(), to.octets(), 64),
         (IpAddr::V6(from), IpAddr::V6(to)) => PacketBuilder::ipv6(from.octets(), to.octets(), 64),
-        _ => panic!("ends of two kinds"),
+        _ => panic!("IPv4 and IPv6 ends"),
     };
     let mut packet = Vec::new();
     ip.tcp_header(tcp).write(&mut packet, data).expect("memory takes all");
@@ -52,7 +52,7 @@ fn data(from: &str, to: &str, len: usize) -> Vec<u8> {
     segment(from, to, |tcp| tcp.ack = true, &vec![b'x'; len])
 }
 
-/// The summary of these packets, one each second, as the client's end sees them.
+/// The summary of these packets, one per second, captured at the client.
 fn summary(packets: &[Vec<u8>]) -> Summary {
     let mut summary = Summary::default();
     let client: SocketAddr = CLIENT.parse().expect("an end");
@@ -72,7 +72,7 @@ fn summary(packets: &[Vec<u8>]) -> Summary {
 }
 
 #[test]
-fn a_connection_is_counted_once_with_all_its_packets() {
+fn connection_is_counted_once_with_all_its_packets() {
     let packets = [
         syn(CLIENT, SERVER, 7),
         syn_ack(),
@@ -95,7 +95,7 @@ fn a_connection_is_counted_once_with_all_its_packets() {
 }
 
 #[test]
-fn a_syn_sent_again_opens_nothing() {
+fn retransmitted_syn_opens_no_connection() {
     let seen = summary(&[syn(CLIENT, SERVER, 7), syn(CLIENT, SERVER, 7), syn(CLIENT, SERVER, 7), syn_ack()]);
     assert_eq!(seen.connections.len(), 1);
     assert_eq!(seen.syn_retransmissions(), 2);
@@ -104,7 +104,7 @@ fn a_syn_sent_again_opens_nothing() {
 }
 
 #[test]
-fn a_port_used_again_is_a_new_connection_and_a_late_syn_of_the_old_one_is_not() {
+fn reused_port_is_a_new_connection_and_a_late_syn_is_not() {
     let late = syn(CLIENT, SERVER, 7);
     let packets = [late.clone(), syn(CLIENT, SERVER, 8), late, data(CLIENT, SERVER, 1)];
     let seen = summary(&packets);
@@ -114,7 +114,7 @@ fn a_port_used_again_is_a_new_connection_and_a_late_syn_of_the_old_one_is_not() 
 }
 
 #[test]
-fn ends_and_ipv6_are_told_apart() {
+fn connections_differ_by_address_port_and_ip_version() {
     let packets = [
         syn(CLIENT, SERVER, 7),
         syn("10.0.0.1:40001", SERVER, 7),
@@ -130,23 +130,23 @@ fn ends_and_ipv6_are_told_apart() {
 }
 
 #[test]
-fn fast_open_is_seen_behind_other_options_and_with_its_data() {
+fn fast_open_is_found_after_other_options() {
     let request = [2, 4, 5, 180, 1, 1, 34, 2];
     let cookie = [1, 1, 34, 10, 1, 2, 3, 4, 5, 6, 7, 8];
-    let lying = [34, 40, 1, 2];
-    let endless = [5, 0, 34, 2];
-    let ended = [0, 34, 2, 0];
+    let too_long = [34, 40, 1, 2];
+    let length_0 = [5, 0, 34, 2];
+    let after_end = [0, 34, 2, 0];
     let option = |bytes: &[u8], data: &[u8]| summary(&[syn_with(bytes, data)]).connections[0].clone();
     assert_eq!(option(&request, b"").fast_open, Some(FastOpen::Request));
     assert_eq!(option(&cookie, b"GET").fast_open, Some(FastOpen::Cookie(8)));
     assert_eq!(option(&cookie, b"GET").syn_data, 3);
-    for not_one in [&lying[..], &endless, &ended, &[]] {
-        assert_eq!(option(not_one, b"").fast_open, None);
+    for options in [&too_long[..], &length_0, &after_end, &[]] {
+        assert_eq!(option(options, b"").fast_open, None);
     }
 }
 
 #[test]
-fn what_a_snaplen_cuts_is_counted() {
+fn truncated_bytes_are_counted() {
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
     let end = writer.interface("client", LinkType::RAW, Some(60)).expect("memory takes all");
     let packet = syn_with(&[34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1], &[0; 500]);
@@ -159,7 +159,7 @@ fn what_a_snaplen_cuts_is_counted() {
 }
 
 #[test]
-fn ethernet_is_read_and_what_is_no_tcp_counts_in_the_totals_alone() {
+fn other_protocols_count_only_in_the_totals() {
     let mut frame = Vec::new();
     let builder = PacketBuilder::ethernet2([1; 6], [2; 6]).ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64);
     builder.tcp(1, 2, 3, 4).syn().write(&mut frame, b"").expect("memory takes all");

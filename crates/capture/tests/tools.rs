@@ -1,4 +1,4 @@
-//! The tools that everybody uses read our captures, and what they write and print we read.
+//! tshark, tcpdump and editcap read our captures, and we read theirs and what they print.
 
 use std::{
     fs,
@@ -15,7 +15,7 @@ use etherparse::{LaxNetSlice, LaxSlicedPacket, PacketBuilder, TcpHeader, TcpOpti
 /// 2026-01-02 03:04:05.123456789 UTC.
 const TIME: Duration = Duration::new(1_767_323_045, 123_456_789);
 
-/// A capture of one SYN sent, cut to 44 bytes, and one received, at two interfaces or at one.
+/// A capture of an outbound SYN, truncated to 44 bytes, and an inbound one, at one or two interfaces.
 fn capture(interfaces: usize) -> tempfile::NamedTempFile {
     let mut packet = Vec::new();
     let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(40_000, 80, 7, 65_000).syn();
@@ -34,19 +34,18 @@ fn capture(interfaces: usize) -> tempfile::NamedTempFile {
     file
 }
 
-/// What the program prints of the capture, or `None` where it is not installed.
+/// The program's output for the capture, or `None` if it is not installed.
 fn run(program: &str, arguments: &[&str], file: &tempfile::NamedTempFile) -> Option<String> {
     let output = output(Command::new(program).args(arguments).arg(file.path()).env("TZ", "UTC"))?;
     Some(String::from_utf8_lossy(&output).into_owned())
 }
 
-/// What the command prints, or `None` where its program is not installed.
+/// The command's output, or `None` if its program is not installed.
 fn output(command: &mut Command) -> Option<Vec<u8>> {
     let program = command.get_program().to_string_lossy().into_owned();
     let Ok(output) = command.output() else {
-        // Not by `println!`, which libtest hides where a test passes.
-        let why = format!("{program} is not installed, so it is not tried");
-        writeln!(std::io::stderr(), "SKIPPED: {why}").expect("standard error");
+        // libtest hides the output of `println!` in a test that passes.
+        writeln!(std::io::stderr(), "SKIPPED: {program} is not installed").expect("standard error");
         return None;
     };
     let said = String::from_utf8_lossy(&output.stderr);
@@ -75,33 +74,33 @@ fn tcpdump_sees_nanoseconds() {
     assert!(seen.contains("10.0.0.1.40000 > 10.0.0.2.80: Flags [S]"), "{seen}");
 }
 
-/// Chance that is always the same.
-struct Chance(u64);
+/// A linear congruential generator (Knuth's MMIX): the same numbers in every run.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, most: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % most
     }
 }
 
-/// Conversations with all that is printed of TCP: handshakes or none, data, retransmissions,
-/// selective acknowledgments, timestamps, ends, and now and then a packet that is no TCP.
-fn conversations(v6: bool) -> Vec<Vec<u8>> {
-    let mut chance = Chance(7);
+/// Connections with everything that is printed of TCP: with and without handshake, data, retransmissions, selective
+/// acknowledgments, timestamps, FINs; and packets of another protocol.
+fn connections(v6: bool) -> Vec<Vec<u8>> {
+    let mut random = Random(7);
     let mut packets = Vec::new();
     for connection in 0..12u64 {
         let port = 40_000 + connection as u16;
-        let mut next = [chance.below(1 << 32) as u32, chance.below(1 << 32) as u32];
+        let mut next = [random.below(1 << 32) as u32, random.below(1 << 32) as u32];
         let begin = next;
         let handshake = connection % 3 > 0;
         for step in 0..40 {
-            let me = if step < 2 { step } else { chance.below(2) as usize };
+            let me = if step < 2 { step } else { random.below(2) as usize };
             let (from, to) = if me == 0 { (port, 80) } else { (80, port) };
-            let mut tcp = TcpHeader::new(from, to, next[me], chance.below(65_536) as u16);
+            let mut tcp = TcpHeader::new(from, to, next[me], random.below(65_536) as u16);
             tcp.acknowledgment_number = next[1 - me];
             tcp.ack = true;
-            let mut len = chance.below(3) * chance.below(1000);
+            let mut len = random.below(3) * random.below(1000);
             let stamps = TcpOptionElement::Timestamp(step as u32, 7);
             let mut options = vec![TcpOptionElement::Noop, TcpOptionElement::Noop, stamps];
             match step {
@@ -117,12 +116,12 @@ fn conversations(v6: bool) -> Vec<Vec<u8>> {
                     options.extend([TcpOptionElement::Noop, TcpOptionElement::WindowScale(7)]);
                 }
                 1 if handshake => (tcp.syn, len) = (true, 0),
-                0 => len += 1, // whose first number tcpdump makes the others relative to
+                0 => len += 1, // tcpdump prints the other numbers relative to this segment's
                 30.. if me == 0 => tcp.fin = step == 39,
-                _ if len > 0 && chance.below(5) == 0 && next[me] != begin[me] => {
-                    tcp.sequence_number = begin[me].wrapping_add(u32::from(handshake)); // once more
+                _ if len > 0 && random.below(5) == 0 && next[me] != begin[me] => {
+                    tcp.sequence_number = begin[me].wrapping_add(u32::from(handshake)); // a retransmission
                 }
-                _ if len == 0 && chance.below(2) == 0 => {
+                _ if len == 0 && random.below(2) == 0 => {
                     let edge = next[1 - me].wrapping_add(1000);
                     options.truncate(2);
                     options.push(TcpOptionElement::SelectiveAcknowledgement((edge, edge.wrapping_add(500)), [None; 3]));
@@ -155,7 +154,7 @@ fn conversations(v6: bool) -> Vec<Vec<u8>> {
     packets
 }
 
-/// When the packet of this index passed.
+/// The time of the packet with this index.
 fn time(index: usize) -> Duration {
     TIME.saturating_sub(Duration::from_nanos(789))
         + Duration::from_micros(index as u64 * 4999 % 7919 + index as u64 * 8000)
@@ -173,10 +172,10 @@ fn write(packets: &[Vec<u8>], folder: &Path) -> PathBuf {
     path
 }
 
-/// What matters of a segment: its number, its time, its ends, its header without the checksum and its data's length.
-type Told = (u64, Duration, IpAddr, IpAddr, Vec<u8>, u32);
+/// A segment: number, time, source, destination, header without checksum, length of its data.
+type Segment = (u64, Duration, IpAddr, IpAddr, Vec<u8>, u32);
 
-fn told(number: u64, time: Duration, ip: &[u8], original_len: u32) -> Option<Told> {
+fn segment(number: u64, time: Duration, ip: &[u8], original_len: u32) -> Option<Segment> {
     let LaxSlicedPacket { net, transport, .. } = LaxSlicedPacket::from_ip(ip).ok()?;
     let (from, to): (IpAddr, IpAddr) = match net? {
         LaxNetSlice::Ipv4(ip) => (ip.header().source_addr().into(), ip.header().destination_addr().into()),
@@ -191,15 +190,15 @@ fn told(number: u64, time: Duration, ip: &[u8], original_len: u32) -> Option<Tol
 }
 
 #[test]
-fn what_tcpdump_prints_becomes_the_headers_again() {
+fn headers_are_rebuilt_from_tcpdump_output() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     for v6 in [false, true] {
-        let packets = conversations(v6);
+        let packets = connections(v6);
         let file = write(&packets, folder.path());
         let sent = |epoch: Duration| {
             let packets = packets.iter().enumerate();
             packets.filter_map(move |(index, ip)| {
-                told(index as u64 + 1, time(index).checked_sub(epoch)?, ip, ip.len() as u32)
+                segment(index as u64 + 1, time(index).checked_sub(epoch)?, ip, ip.len() as u32)
             })
         };
         let midnight = Duration::from_hours(24 * (TIME.as_secs() / 86_400));
@@ -224,7 +223,7 @@ fn what_tcpdump_prints_becomes_the_headers_again() {
             let mut source = capture::open(&printed, None).expect("a printed capture");
             for sent in sent(epoch) {
                 let packet = source.next().unwrap_or_else(|error| panic!("{form:?} {error}")).expect("one more packet");
-                let read = told(packet.number, packet.time, packet.bytes, packet.original_len);
+                let read = segment(packet.number, packet.time, packet.bytes, packet.original_len);
                 assert_eq!(read, Some(sent), "{form:?}");
             }
             assert!(matches!(source.next(), Ok(None)), "{form:?}");
@@ -233,9 +232,9 @@ fn what_tcpdump_prints_becomes_the_headers_again() {
 }
 
 #[test]
-fn what_other_tools_write_is_read() {
+fn captures_of_other_tools_are_read() {
     let folder = tempfile::tempdir().expect("a temporary folder");
-    let packets = conversations(false);
+    let packets = connections(false);
     let file = write(&packets, folder.path());
     let check = |path: &Path, how: &str| {
         let mut source = capture::open(path, None).expect(how);

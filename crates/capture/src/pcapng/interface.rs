@@ -1,4 +1,4 @@
-//! Interfaces, and the times their packets carry.
+//! Interfaces, and the times of their packets.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::{LinkType, byte_order::ByteOrder};
 /// Nanoseconds in a second.
 const NANOS: u128 = 1_000_000_000;
 
-/// The bytes of a description before its options.
-const FIXED: usize = 16;
+/// The length of a description before its options.
+const FIXED_LEN: usize = 16;
 
-/// The options of it that are used (§4.2).
+/// Options of a description: `if_name`, `if_tsresol` and `if_tsoffset` (§4.2).
 const NAME: u16 = 2;
 const RESOLUTION: u16 = 9;
 const OFFSET: u16 = 14;
@@ -18,19 +18,19 @@ const OFFSET: u16 = 14;
 /// An interface, as a file describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name, where the file tells and it is text.
+    /// Its name, if it has one in valid UTF-8.
     pub name: Option<String>,
-    /// What its packets begin with.
+    /// The link-layer header of its packets.
     pub link: LinkType,
-    /// The most bytes kept of a packet; `None` is all.
+    /// Maximum number of captured bytes of a packet; `None` is no limit.
     pub snaplen: Option<u32>,
-    unit: Unit,
-    /// Seconds to add to every time.
+    unit: TimeUnit,
+    /// Seconds to add to each time.
     offset: i64,
 }
 
 impl Interface {
-    /// The interface that `block` describes (§4.2).
+    /// Parses an interface description block (§4.2).
     pub(super) fn new(block: &[u8], order: ByteOrder) -> Result<Self, &'static str> {
         const SHORT: &str = "the description of its interface is too short";
         let [_, _, link, snaplen] = order.words(block).ok_or(SHORT)?;
@@ -39,7 +39,7 @@ impl Interface {
             ByteOrder::Big => (link >> 16) as u16,
         };
         let (mut name, mut resolution, mut offset) = (None, 6, 0);
-        for (code, value) in options(block.get(FIXED..block.len() - 4).ok_or(SHORT)?, order) {
+        for (code, value) in options(block.get(FIXED_LEN..block.len() - 4).ok_or(SHORT)?, order) {
             match (code, value) {
                 (NAME, value) => name = std::str::from_utf8(value).ok().map(str::to_owned),
                 (RESOLUTION, [value, ..]) => resolution = *value,
@@ -47,11 +47,11 @@ impl Interface {
                 _ => {}
             }
         }
-        let unit = Unit::new(resolution).ok_or("the time resolution of its interface is too fine")?;
+        let unit = TimeUnit::new(resolution).ok_or("the time resolution of its interface is too fine")?;
         Ok(Self { name, link: LinkType(link), snaplen: Some(snaplen).filter(|len| *len > 0), unit, offset })
     }
 
-    /// The time since the epoch that a packet's two halves of a count mean here.
+    /// The time since the epoch of a packet with this timestamp.
     pub(super) fn time(&self, high: u32, low: u32) -> Option<Duration> {
         let time = self.unit.time(u64::from(high) << 32 | u64::from(low))?;
         let offset = Duration::from_secs(self.offset.unsigned_abs());
@@ -59,19 +59,19 @@ impl Interface {
     }
 }
 
-/// The unit in which an interface counts time. Nearly all count micro- or nanoseconds, for which a
-/// division by a constant does; the others take one in 128 bits.
+/// The unit of an interface's times. Nearly all are micro- or nanoseconds, where a division by a constant is enough; the
+/// others need 128 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Unit {
+enum TimeUnit {
     Microsecond,
     Nanosecond,
-    /// This many make a second.
+    /// The number of units in a second.
     Fraction(u128),
 }
 
-impl Unit {
-    /// The unit of an `if_tsresol` (§4.2): 10⁻ⁿ s, or 2⁻ⁿ s where the highest bit is set. Below
-    /// 10⁻¹⁹ s and 2⁻⁶³ s, 64 bits hold no second.
+impl TimeUnit {
+    /// The unit of an `if_tsresol` (§4.2): 10⁻ⁿ s, or 2⁻ⁿ s if the highest bit is set. With smaller units than 10⁻¹⁹ s and
+    /// 2⁻⁶³ s, a second does not fit into 64 bits.
     fn new(resolution: u8) -> Option<Self> {
         let exponent = u32::from(resolution & 0x7F);
         match (resolution & 0x80, exponent) {
@@ -95,7 +95,7 @@ impl Unit {
     }
 }
 
-/// The options in `area`, each with its code, up to their end or where they make no sense (§3.5).
+/// The options in `area`, each with its code, up to their end or the first invalid one (§3.5).
 pub(super) fn options(area: &[u8], order: ByteOrder) -> impl Iterator<Item = (u16, &[u8])> {
     let mut rest = area;
     std::iter::from_fn(move || {
@@ -112,29 +112,29 @@ mod tests {
     use super::*;
 
     fn interface(resolution: u8, offset: i64) -> Interface {
-        let unit = Unit::new(resolution).expect("a usable unit");
+        let unit = TimeUnit::new(resolution).expect("a usable unit");
         Interface { name: None, link: LinkType::RAW, snaplen: None, unit, offset }
     }
 
     #[test]
-    fn units_are_powers_of_ten_or_of_two() {
+    fn resolution_is_a_power_of_ten_or_two() {
         assert_eq!(interface(9, 0).time(0, 1_000_000_001), Some(Duration::new(1, 1)));
         assert_eq!(interface(6, 0).time(0, 1_000_001), Some(Duration::new(1, 1000)));
         assert_eq!(interface(0, 0).time(1, 0), Some(Duration::from_secs(1 << 32)));
         assert_eq!(interface(0x8A, 0).time(0, 1536), Some(Duration::from_millis(1500)));
-        assert_eq!(Unit::new(20), None);
-        assert_eq!(Unit::new(0xC0), None);
+        assert_eq!(TimeUnit::new(20), None);
+        assert_eq!(TimeUnit::new(0xC0), None);
     }
 
     #[test]
-    fn the_drafts_example_is_a_day_in_june_2012() {
+    fn the_drafts_example_timestamp_is_in_june_2012() {
         // §4.6: 97 c3 04 00 aa 47 ca 64, little-endian, is 2012-06-29 07:28:25.298858 UTC.
         let time = interface(6, 0).time(0x0004_C397, 0x64CA_47AA);
         assert_eq!(time, Some(Duration::new(1_340_954_905, 298_858_000)));
     }
 
     #[test]
-    fn an_offset_moves_times_but_not_before_the_epoch() {
+    fn offset_is_added_and_times_before_the_epoch_are_rejected() {
         assert_eq!(interface(9, 5).time(0, 7), Some(Duration::new(5, 7)));
         assert_eq!(interface(0, -5).time(0, 7), Some(Duration::from_secs(2)));
         assert_eq!(interface(0, -8).time(0, 7), None);

@@ -8,35 +8,37 @@ use std::{
 };
 
 use super::{
-    frame::{ENHANCED_PACKET, Frame, HEAD, INTERFACE_DESCRIPTION, OBSOLETE_PACKET, SECTION_HEADER, SIMPLE_PACKET},
+    block::{
+        BlockHeader, ENHANCED_PACKET, HEADER_LEN, INTERFACE_DESCRIPTION, OBSOLETE_PACKET, SECTION_HEADER, SIMPLE_PACKET,
+    },
     interface::{Interface, options},
 };
 use crate::{Direction, Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input, link_layer};
 
-/// The most interfaces that a section may describe, so that memory stays bounded on any input.
+/// Maximum number of interfaces in a section: it bounds memory for any input.
 const MAX_INTERFACES: usize = 1 << 16;
 
-/// Where a packet's bytes begin in its block: one with a time (§4.3, §B.1), and a simple one (§4.4).
+/// Offset of a packet's bytes in its block: with a time (§4.3, §B.1), and in a simple packet block (§4.4).
 const DATA: usize = 28;
 const SIMPLE_DATA: usize = 12;
 
-/// The length at a block's end.
-const TAIL: usize = 4;
+/// The size of the length at a block's end.
+const TRAILER_LEN: usize = 4;
 
-/// The option of a packet that holds its flags, and the flags' bits that tell the direction (§4.3.1).
+/// The option with a packet's flags (`epb_flags`), and the direction in them (§4.3.1).
 const FLAGS: u16 = 2;
 const DIRECTION: u32 = 0b11;
 
-/// The packets of a pcapng capture, in the memory of a block of the file.
+/// The packets of a pcapng capture; one block of the file is in memory.
 ///
-/// Blocks that hold no packet (statistics, names, secrets) are passed over. A simple packet block has
-/// no time: its packet gets that of the one before it.
+/// Blocks without a packet (statistics, names, secrets) are skipped. A simple packet block has no time: its packet gets that
+/// of the packet before.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
     order: ByteOrder,
     interfaces: Vec<Interface>,
-    /// When the latest packet passed.
+    /// The time of the last packet.
     time: Duration,
     state: State,
 }
@@ -48,14 +50,14 @@ enum State {
     Ended,
 }
 
-/// What a block says of its packet.
+/// A packet's block.
 struct Record {
     time: Duration,
     interface: u32,
     link: LinkType,
     direction: Option<Direction>,
     original_len: u32,
-    /// The length of the block, and where the packet's bytes lie in it.
+    /// The length of the block, and the position of the packet's bytes in it.
     block: usize,
     begin: usize,
     kept: usize,
@@ -81,23 +83,23 @@ impl<R: Read> Reader<R> {
         Self { input, order: ByteOrder::Little, interfaces: Vec::new(), time: Duration::ZERO, state: State::Beginning }
     }
 
-    /// The interfaces described so far in the section at which the reader stands.
+    /// The interfaces described so far in the current section.
     pub fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
-    /// Passes the next block that holds a packet; `None` at the end of the file.
+    /// Consumes the blocks up to the next packet; `None` at the end of the file.
     fn advance(&mut self) -> Result<Option<Record>, Error> {
         if self.state == State::Ended {
             return Ok(None);
         }
-        while let Some(frame) = self.frame()? {
-            let block = self.input.record(frame.len)?;
-            if self.order.words(&block[frame.len - TAIL..]) != Some([frame.len as u32]) {
+        while let Some(header) = self.header()? {
+            let block = self.input.record(header.len)?;
+            if self.order.words(&block[header.len - TRAILER_LEN..]) != Some([header.len as u32]) {
                 return Err(self.input.damaged("the two lengths of a block differ"));
             }
             let (order, interfaces) = (self.order, &self.interfaces);
-            let record = match frame.kind {
+            let record = match header.kind {
                 ENHANCED_PACKET => record(block, order, interfaces).map(Some),
                 OBSOLETE_PACKET => obsolete(block, order, interfaces).map(Some),
                 SIMPLE_PACKET => simple(block, order, interfaces, self.time).map(Some),
@@ -115,7 +117,7 @@ impl<R: Read> Reader<R> {
                 _ => Ok(None),
             };
             let record = record.map_err(|what| self.input.damaged(what))?;
-            self.input.pass(frame.len);
+            self.input.pass(header.len);
             if let Some(record) = record {
                 self.input.packet += 1;
                 self.time = record.time;
@@ -125,27 +127,27 @@ impl<R: Read> Reader<R> {
         Ok(None)
     }
 
-    /// The kind and length of the next block; `None` at the end of the file.
-    fn frame(&mut self) -> Result<Option<Frame>, Error> {
-        let head = if self.state == State::Beginning {
-            let head = self.input.beginning("pcapng")?;
-            if !begins(&head) {
+    /// The header of the next block; `None` at the end of the file.
+    fn header(&mut self) -> Result<Option<BlockHeader>, Error> {
+        let bytes = if self.state == State::Beginning {
+            let bytes = self.input.beginning("pcapng")?;
+            if !begins(&bytes) {
                 return Err(Error::Format { file: self.input.file().to_owned(), format: "pcapng" });
             }
             self.state = State::Within;
-            head
+            bytes
         } else {
-            if self.input.ready(HEAD)?.is_empty() {
+            if self.input.ready(HEADER_LEN)?.is_empty() {
                 return Ok(None);
             }
-            let head = self.input.ready(HEAD)?.first_chunk().copied();
-            head.ok_or_else(|| self.input.truncated())?
+            let bytes = self.input.ready(HEADER_LEN)?.first_chunk().copied();
+            bytes.ok_or_else(|| self.input.truncated())?
         };
-        Frame::new(head, &mut self.order).map(Some).map_err(|what| self.input.damaged(what))
+        BlockHeader::new(bytes, &mut self.order).map(Some).map_err(|what| self.input.damaged(what))
     }
 }
 
-/// Whether a file that begins with `bytes` is one.
+/// Whether a file that begins with `bytes` is pcapng.
 pub(crate) fn begins(bytes: &[u8]) -> bool {
     bytes.starts_with(&SECTION_HEADER.to_be_bytes())
 }
@@ -170,27 +172,26 @@ fn record(block: &[u8], order: ByteOrder, interfaces: &[Interface]) -> Result<Re
     packet(block, order, number, interfaces)
 }
 
-/// The packet of a block of the kind before that: its interface's number has half the bits, and the
-/// others count packets dropped (§B.1).
+/// The packet of an obsolete packet block (§B.1): its interface's number has 16 bits; the other 16 count dropped packets.
 fn obsolete(block: &[u8], order: ByteOrder, interfaces: &[Interface]) -> Result<Record, &'static str> {
     let number = block.get(8..10).and_then(|half| half.try_into().ok()).ok_or("its block is too short")?;
     packet(block, order, u32::from(order.u16(number)), interfaces)
 }
 
-/// What both have in common.
+/// The fields that are the same in enhanced and obsolete packet blocks.
 fn packet(block: &[u8], order: ByteOrder, number: u32, interfaces: &[Interface]) -> Result<Record, &'static str> {
     let [_, _, _, high, low, kept, original_len] = order.words(block).ok_or("its block is too short")?;
     let interface = interfaces.get(number as usize).ok_or("the file does not describe its interface")?;
-    let behind = DATA.saturating_add(kept as usize);
-    if behind > block.len() - TAIL {
+    let end = DATA.saturating_add(kept as usize);
+    if end > block.len() - TRAILER_LEN {
         return Err("its length is larger than its block");
     }
-    let behind = behind.next_multiple_of(4).min(block.len() - TAIL);
+    let end = end.next_multiple_of(4).min(block.len() - TRAILER_LEN);
     Ok(Record {
         time: interface.time(high, low).ok_or("its time is out of range")?,
         interface: number,
         link: interface.link,
-        direction: direction(&block[behind..block.len() - TAIL], order),
+        direction: direction(&block[end..block.len() - TRAILER_LEN], order),
         original_len: original_len.max(kept),
         block: block.len(),
         begin: DATA,
@@ -198,11 +199,11 @@ fn packet(block: &[u8], order: ByteOrder, number: u32, interfaces: &[Interface])
     })
 }
 
-/// The packet of a simple packet block (§4.4): of the first interface, and without a time.
+/// The packet of a simple packet block (§4.4), which belongs to the first interface and has no time.
 fn simple(block: &[u8], order: ByteOrder, interfaces: &[Interface], time: Duration) -> Result<Record, &'static str> {
     let interface = interfaces.first().ok_or("the file does not describe its interface")?;
     let [_, _, original_len] = order.words(block).ok_or("its block is too short")?;
-    let room = block.len().checked_sub(SIMPLE_DATA + TAIL).ok_or("its block is too short")?;
+    let room = block.len().checked_sub(SIMPLE_DATA + TRAILER_LEN).ok_or("its block is too short")?;
     let kept = original_len.min(interface.snaplen.unwrap_or(u32::MAX)) as usize;
     if kept > room {
         return Err("its length is larger than its block");

@@ -22,14 +22,13 @@ use crate::{Direction, LinkType};
 /// `if_tsresol` for units of 10⁻⁹ s, the only one in which `pcap-file` writes.
 const NANOSECONDS: u8 = 9;
 
-/// The longest name that an option can hold.
+/// Maximum length of a name in an option.
 const MAX_NAME: usize = u16::MAX as usize;
 
 /// Writes a capture of one section, in the byte order of this machine.
 ///
-/// It makes many small writes: give it memory or a buffered writer. One interface of
-/// [`LinkType::RAW`] is what every tool reads; at a second, libpcap 1.10 stops, mistaking its type for
-/// another.
+/// It makes many small writes, so `output` should be buffered. Every tool reads a capture with one interface of
+/// [`LinkType::RAW`]; libpcap 1.10 fails at a second one.
 pub struct Writer<W: Write> {
     blocks: PcapNgWriter<W>,
 }
@@ -40,14 +39,14 @@ impl<W: Write> Writer<W> {
         Ok(Self { blocks: PcapNgWriter::new(output).map_err(into_io)? })
     }
 
-    /// Describes an interface and gives its number. Of each of its packets the first `snaplen` bytes
-    /// are kept, or all; 0 is all too, as the format has it.
+    /// Describes an interface and returns its number. The first `snaplen` bytes of each packet are written; `None` and 0
+    /// are no limit.
     pub fn interface(&mut self, name: &str, link: LinkType, snaplen: Option<u32>) -> io::Result<u32> {
         let name = &name[..name.floor_char_boundary(MAX_NAME)];
         let number = self.blocks.interfaces().len() as u32;
         let block = InterfaceDescriptionBlock {
             linktype: DataLink::from(u32::from(link.0)),
-            snaplen: snaplen.unwrap_or(0), // none
+            snaplen: snaplen.unwrap_or(0), // no limit
             options: vec![
                 InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
                 InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
@@ -57,9 +56,8 @@ impl<W: Write> Writer<W> {
         Ok(number)
     }
 
-    /// Writes a packet that passed `interface` at `time` since the epoch (until the year 2554, when
-    /// 64 bits of nanoseconds end). An interface that is not described is an error of the kind
-    /// [`io::ErrorKind::InvalidInput`].
+    /// Writes a packet that passed `interface` at `time` since the epoch (up to the year 2554: 64 bits of nanoseconds).
+    /// An unknown interface is an error of the kind [`io::ErrorKind::InvalidInput`].
     pub fn packet(
         &mut self,
         interface: u32,
@@ -87,12 +85,12 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// What the capture is written on, to flush it or to take away what has gathered there.
+    /// The output, to flush it or to take what has been written.
     pub fn output(&mut self) -> &mut W {
         self.blocks.get_mut()
     }
 
-    /// Ends the capture and gives back what it was written on.
+    /// Ends the capture and returns the output.
     pub fn into_output(self) -> W {
         self.blocks.into_inner()
     }

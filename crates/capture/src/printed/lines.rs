@@ -1,17 +1,17 @@
-//! The lines of a text.
+//! Reading a text line by line.
 
 use std::io::Read;
 
 use crate::{Error, input::Input};
 
-/// The longest line that is kept; of a longer one, this much. Nobody prints a packet that long.
+/// Maximum length of a line; the rest of a longer one is ignored, as no packet is printed that long.
 const MAX_LENGTH: usize = 16 << 10;
 
-/// The lines of a text, in the memory of one.
+/// The lines of a text; only one is in memory.
 #[derive(Debug)]
 pub(super) struct Lines<R> {
     pub(super) input: Input<R>,
-    /// The number of the line at which the reader stands, from 1.
+    /// The number of the current line, from 1.
     pub(super) number: u64,
     line: Vec<u8>,
 }
@@ -21,7 +21,7 @@ impl<R: Read> Lines<R> {
         Self { input, number: 0, line: Vec::new() }
     }
 
-    /// The next line, or what is text of it.
+    /// The next line, or `None` at the end.
     pub(super) fn next(&mut self) -> Result<Option<String>, Error> {
         self.line.clear();
         self.number += 1;
@@ -41,17 +41,17 @@ impl<R: Read> Lines<R> {
         }
     }
 
-    pub(super) fn wrong(&self, line: u64, what: &'static str) -> Error {
+    pub(super) fn error(&self, line: u64, what: &'static str) -> Error {
         Error::Line { file: self.input.file().to_owned(), line, what }
     }
 }
 
-/// The line as text. A web page's spaces that do not break are spaces; what is no UTF-8 is no packet.
+/// The line as text. Non-breaking spaces, as in web pages, become spaces; invalid UTF-8 is replaced.
 fn text(line: &[u8]) -> String {
     String::from_utf8_lossy(line).replace('\u{a0}', " ")
 }
 
-/// The whole lines at the beginning of a text.
-pub(super) fn whole(bytes: &[u8]) -> impl Iterator<Item = String> {
+/// The lines in the first bytes of a text.
+pub(super) fn lines_in(bytes: &[u8]) -> impl Iterator<Item = String> {
     bytes.split(|byte| *byte == b'\n').map(|line| text(&line[..line.len().min(MAX_LENGTH)]))
 }

@@ -1,16 +1,16 @@
-//! A TCP segment that was printed, and the packet made of it.
+//! A printed TCP segment, and the packet that is built from it.
 
 use std::net::{IpAddr, SocketAddr};
 
 use etherparse::{Ipv4Header, Ipv6FlowLabel, Ipv6Header, TcpHeader, ip_number};
 
-/// The most bytes of options that a header holds.
+/// Maximum length of a header's options, in bytes.
 const MAX_OPTIONS: usize = 40;
 
-/// The time to live of the packets made, which nobody prints.
+/// The time to live of the packets, which is not printed.
 const TIME_TO_LIVE: u8 = 64;
 
-/// What a line tells of a segment.
+/// The fields of a segment in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) from: SocketAddr,
@@ -27,7 +27,7 @@ pub(super) struct Segment {
 
 /// The control bits that matter (RFC 9293 §3.1, RFC 3168 §6.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[allow(clippy::struct_excessive_bools)] // that is what they are
+#[allow(clippy::struct_excessive_bools)] // one for each bit of the header
 pub(super) struct Flags {
     pub(super) syn: bool,
     pub(super) fin: bool,
@@ -40,7 +40,7 @@ pub(super) struct Flags {
 }
 
 impl Segment {
-    /// Writes the packet's two headers to `packet`, and tells how long it was with its data.
+    /// Writes the packet's two headers to `packet`, and returns its length with data.
     pub(super) fn write(&self, packet: &mut Vec<u8>) -> u32 {
         let mut tcp = TcpHeader::new(self.from.port(), self.to.port(), self.sequence, self.window);
         let Flags { syn, fin, rst, psh, ack, urg, ece, cwr } = self.flags;
@@ -49,8 +49,8 @@ impl Segment {
         tcp.acknowledgment_number = self.acknowledgment;
         tcp.urgent_pointer = self.urgent;
         let options = tcp.set_options_raw(&self.options);
-        debug_assert!(options.is_ok(), "the options are as many as fit");
-        // 0 where the field is too short for the packet, as in a capture of offloaded ones.
+        debug_assert!(options.is_ok(), "options() returns no more than fit");
+        // 0 if the packet is too long for the field, as in captures with segmentation offload.
         let payload = u16::try_from(self.len.saturating_add(u32::from(tcp.header_len_u16()))).unwrap_or(0);
         packet.clear();
         match (self.from.ip(), self.to.ip()) {
@@ -84,10 +84,10 @@ impl Segment {
     }
 }
 
-/// The options as they stand in a header, from a list such as `mss 1160,nop,nop,sackOK`, with the
-/// words that either program has for them. Others are left out, and so is what would not fit.
+/// The bytes of options from a list such as `mss 1160,nop,nop,sackOK`, with the words of snoop or tcpdump. Unknown
+/// options, and those that do not fit into a header, are omitted.
 ///
-/// `edge` turns the edges of a selective acknowledgment into sequence numbers.
+/// `edge` converts the edges of a selective acknowledgment to sequence numbers.
 pub(super) fn options(list: &str, edge: impl Fn(u32) -> u32) -> Option<Vec<u8>> {
     let mut raw = Vec::new();
     for option in list.split(',') {
@@ -103,7 +103,7 @@ pub(super) fn options(list: &str, edge: impl Fn(u32) -> u32) -> Option<Vec<u8>> 
             Some("sackOK") => option.extend([4, 2]),
             Some("sack") => {
                 let mut edges = Vec::new();
-                // tcpdump counts the blocks first, and writes them as {1:2}{3:4}; snoop as 1-2 3-4.
+                // tcpdump prints the number of blocks and {1:2}{3:4}; snoop prints 1-2 3-4.
                 for word in words.filter(|word| word.contains([':', '-'])) {
                     let numbers = word.split(['{', '}', ':', '-']).filter(|number| !number.is_empty());
                     for number in numbers {
@@ -131,7 +131,7 @@ pub(super) fn options(list: &str, edge: impl Fn(u32) -> u32) -> Option<Vec<u8>> 
             Some("tfo") => {
                 let cookie = match words.next()? {
                     "cookie" => hex(words.next()?)?,
-                    _ => Vec::new(), // one is asked for
+                    _ => Vec::new(), // a cookie request
                 };
                 option.extend([34, 2 + u8::try_from(cookie.len()).ok()?]);
                 option.extend(cookie);
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_written_as_they_were() {
+    fn printed_options_become_header_bytes() {
         let raw = |list| options(list, |edge| edge + 1000);
         assert_eq!(raw(""), Some(vec![]));
         assert_eq!(raw("mss 1160,nop,nop,sackOK"), Some(vec![2, 4, 4, 136, 1, 1, 4, 2]));
@@ -173,7 +173,7 @@ mod tests {
         {
             assert_eq!(raw(wrong), None, "{wrong}");
         }
-        let many = raw(&"tstamp 1 2,".repeat(9)).expect("numbers all");
+        let many = raw(&"tstamp 1 2,".repeat(9)).expect("valid options");
         assert_eq!(many.len(), 40);
     }
 }

@@ -1,19 +1,16 @@
-//! What Solaris's snoop prints: a line for each packet.
+//! The summary lines of Solaris's snoop: one for each packet.
 //!
 //! ```text
 //! 416   0.09311 yangtze -> host22 TCP D=1742 S=443     Ack=3921651928 Seq=1746871970 Len=0 Win=9280
 //! ```
 //!
-//! The number gives the order of capture, whatever order the lines stand in, and the time is that since
-//! the packet with the number before. So lines are held back until those that stand up to 4096 lines
-//! too late have been seen, and then added up. A gap in the numbers (snoop prints
-//! what a filter lets through, people paste what they think matters) hides the time that passed in it,
-//! but for that of the line behind it. A number that stands there again (snoop `-V` prints a line for each protocol,
-//! and reports quote a line twice) is the same packet.
+//! The number is the packet's position in the capture, and the time is the difference to the packet before. Lines may be
+//! out of order, so up to 4096 lines are held, sorted by number, and their times added up. If numbers are missing (a
+//! filter, or a quotation), the time of the missing packets is unknown and omitted. A number that occurs again (`-V` prints
+//! a line for each protocol, and reports quote a line twice) is the same packet.
 //!
-//! snoop prints the name of the highest protocol it knows, so that of some ports (HTTP's 80) the lines
-//! with data are no TCP lines unless it was called with `-V`. Times of day and times since the first
-//! packet (`-t a`, `-t r`) are not read.
+//! snoop prints the highest protocol it knows: without `-V`, segments with data of some ports (80) have no TCP line. Times
+//! of day (`-t a`) and times since the first packet (`-t r`) are not supported.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -24,47 +21,47 @@ use std::{
 };
 
 use super::{
-    Lines, Names, Segment,
-    lines::whole,
+    HostNames, Lines, Segment,
+    lines::lines_in,
     segment::{Flags, options},
-    times::seconds,
+    timestamps::seconds,
 };
 use crate::{Error, LinkType, Packet, Source, input::Input};
 
-/// How many lines a packet may stand too late. A page of text has a hundred.
-const DISPLACED: usize = 1 << 12;
+/// Maximum number of lines by which a packet may be late. A page of text has a hundred.
+const MAX_DISPLACEMENT: usize = 1 << 12;
 
-/// The packets of a printed capture, in the memory of 4096 lines.
+/// The packets of a printed capture; up to 4096 are in memory.
 #[derive(Debug)]
 pub struct Reader<R> {
     lines: Lines<R>,
-    names: Names,
-    /// The packets seen and not yet given, by number.
+    names: HostNames,
+    /// The packets that were read and not yet returned, by number.
     held: BTreeMap<u64, Row>,
-    /// What ended the reading; told once all that is held has been given.
+    /// How the text ended; returned after all held packets.
     end: Option<Result<(), Error>>,
-    /// The number of the latest packet given, and when it passed.
+    /// The number and the time of the last returned packet.
     latest: Option<u64>,
     time: Duration,
     packet: Vec<u8>,
 }
 
-/// What a line tells.
+/// A packet of the text.
 #[derive(Debug)]
 struct Row {
-    /// The time since the packet with the number before.
+    /// The time since the packet before.
     delta: Duration,
-    /// `None` if it is no TCP.
+    /// `None` if it is not TCP.
     segment: Option<Segment>,
 }
 
-/// The parts of a line.
+/// The parts of a packet's line: number, time, two hosts with an arrow, and the fields.
 struct Parts<'a> {
     number: u64,
     delta: Duration,
     from: &'a str,
     to: &'a str,
-    rest: Vec<&'a str>,
+    fields: Vec<&'a str>,
 }
 
 impl<R: Read> Reader<R> {
@@ -76,7 +73,7 @@ impl<R: Read> Reader<R> {
     pub(crate) fn from_input(input: Input<R>) -> Self {
         Self {
             lines: Lines::new(input),
-            names: Names::default(),
+            names: HostNames::default(),
             held: BTreeMap::new(),
             end: None,
             latest: None,
@@ -85,31 +82,31 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Takes in the next line; `false` after the last.
+    /// Reads the next line; returns `false` after the last.
     fn read_line(&mut self) -> Result<bool, Error> {
         let Some(line) = self.lines.next()? else {
-            let none = self.held.is_empty() && self.latest.is_none();
+            let is_empty = self.held.is_empty() && self.latest.is_none();
             let format = "printed snoop";
-            return if none {
+            return if is_empty {
                 Err(Error::Format { file: self.lines.input.file().to_owned(), format })
             } else {
                 Ok(false)
             };
         };
         let Some(parts) = parts(&line) else { return Ok(true) };
-        let wrong = |what| self.lines.wrong(self.lines.number, what);
-        let new = Row { delta: parts.delta, segment: segment(&parts, &line, &mut self.names).map_err(wrong)? };
+        let error = |what| self.lines.error(self.lines.number, what);
+        let new = Row { delta: parts.delta, segment: segment(&parts, &line, &mut self.names).map_err(error)? };
         if self.latest.is_some_and(|latest| parts.number <= latest) {
-            return Err(wrong("its packet is thousands of lines too late"));
+            return Err(error("its packet is thousands of lines too late"));
         }
         match self.held.entry(parts.number) {
-            Entry::Vacant(place) => {
-                place.insert(new);
+            Entry::Vacant(entry) => {
+                entry.insert(new);
                 self.lines.input.packet += 1;
             }
             Entry::Occupied(mut known) => match (&known.get().segment, &new.segment) {
                 (None, Some(_)) => drop(known.insert(new)),
-                (Some(one), Some(other)) if one != other => return Err(wrong("another line has the same number")),
+                (Some(one), Some(other)) if one != other => return Err(error("another line has the same number")),
                 _ => {}
             },
         }
@@ -120,7 +117,7 @@ impl<R: Read> Reader<R> {
 impl<R: Read> Source for Reader<R> {
     fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
         let (number, segment) = loop {
-            while self.end.is_none() && self.held.len() < DISPLACED {
+            while self.end.is_none() && self.held.len() < MAX_DISPLACEMENT {
                 match self.read_line() {
                     Ok(true) => {}
                     Ok(false) => self.end = Some(Ok(())),
@@ -146,28 +143,27 @@ impl<R: Read> Source for Reader<R> {
     }
 }
 
-/// Whether one of the lines that a text begins with is a packet's.
+/// Whether one of the first lines of a text is a packet's.
 pub(crate) fn is_printed(text: &[u8]) -> bool {
-    whole(text).any(|line| parts(&line).is_some())
+    lines_in(text).any(|line| parts(&line).is_some())
 }
 
-/// The parts of a packet's line: number, time, two hosts with an arrow, and what is said of it.
 fn parts(line: &str) -> Option<Parts<'_>> {
     let mut words = line.split_whitespace();
     let number = words.next()?.parse().ok()?;
     let delta = words.next().filter(|time| time.contains('.')).and_then(seconds)?;
     let (from, "->", to) = (words.next()?, words.next()?, words.next()?) else { return None };
-    Some(Parts { number, delta, from, to, rest: words.collect() })
+    Some(Parts { number, delta, from, to, fields: words.collect() })
 }
 
-/// The segment of the line, if it is one's.
-fn segment(of: &Parts, line: &str, names: &mut Names) -> Result<Option<Segment>, &'static str> {
-    let Some(at) = of.rest.windows(2).position(|two| two[0] == "TCP" && two[1].starts_with("D=")) else {
+/// The segment, if the line is about TCP.
+fn segment(packet: &Parts, line: &str, names: &mut HostNames) -> Result<Option<Segment>, &'static str> {
+    let Some(at) = packet.fields.windows(2).position(|two| two[0] == "TCP" && two[1].starts_with("D=")) else {
         return Ok(None);
     };
     let (mut ports, mut numbers, mut len, mut window) = ([None; 2], [0; 2], 0, None);
     let (mut flags, mut urgent) = (Flags::default(), 0);
-    for field in &of.rest[at + 1..] {
+    for field in &packet.fields[at + 1..] {
         let (key, value) = field.split_once('=').unwrap_or((field, ""));
         let number = || value.parse::<u32>().map_err(|_| "invalid number");
         let short = || value.parse::<u16>().map_err(|_| "invalid or too large number");
@@ -193,10 +189,10 @@ fn segment(of: &Parts, line: &str, names: &mut Names) -> Result<Option<Segment>,
         return Err("the line ends before the window");
     };
     let list = line.split_once("Options=<").map_or("", |(_, list)| list.split('>').next().unwrap_or(list));
-    let v6 = [of.from, of.to].iter().any(|host| host.contains(':'));
+    let v6 = [packet.from, packet.to].iter().any(|host| host.contains(':'));
     Ok(Some(Segment {
-        from: SocketAddr::new(names.address(of.from, v6)?, from),
-        to: SocketAddr::new(names.address(of.to, v6)?, to),
+        from: SocketAddr::new(names.address(packet.from, v6)?, from),
+        to: SocketAddr::new(names.address(packet.to, v6)?, to),
         flags,
         sequence: numbers[0],
         acknowledgment: numbers[1],

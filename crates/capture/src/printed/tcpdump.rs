@@ -1,20 +1,18 @@
-//! What tcpdump prints (4.0 and later).
+//! The output of tcpdump (4.0 and later).
 //!
 //! ```text
 //! 02:04:07.150182 IP 10.0.0.1.48100 > 10.0.0.2.80: Flags [.], ack 1, win 64, options [nop,nop,TS val 3 ecr 2], length 0
 //! ```
 //!
-//! - **Times** are of a day by default, since 1970 with `-tt` and `-tttt`, since the line before with
-//!   `-ttt`, and since the first with `-ttttt`. The last two look like the first, but begin at 0; of
-//!   these two, times that never decrease over eight lines or more are since the first.
-//! - **Names** stand for hosts without `-n`, and for ports too. The port of a service that is not among
-//!   the few known here cannot be known, as every system has its own list: each gets one of its own, from
-//!   1023 downwards.
-//! - **Sequence numbers** are relative without `-S`, and made absolute again.
-//! - **Windows** are printed as they stand in the header: tcpdump does not scale them. Whoever reads a
-//!   text without the handshake can no more know the scale than with a capture.
-//! - With `-v` an IPv4 packet takes two lines, `-e` puts the link's header in between, `-#` a number in
-//!   front, and `-i any` an interface and a direction; all are read.
+//! - **Times** are times of day by default, since the epoch with `-tt` and `-tttt`, since the packet before with `-ttt`, and
+//!   since the first packet with `-ttttt`. The last two look like times of day, but begin at 0. They are taken for times
+//!   since the first packet if they do not decrease in at least eight lines.
+//! - **Names** of hosts and ports are printed without `-n`. Services other than [`SERVICES`] get a port each, from 1023
+//!   downwards, because every system has its own list of them.
+//! - **Sequence numbers** are relative without `-S` ([`super::sequence_numbers`]).
+//! - **Windows** are unscaled, as in the header. As in any capture, only the handshake has the scale.
+//! - With `-v` an IPv4 packet takes two lines; `-e` adds the link-layer header, `-#` a number, and `-i any` an interface and
+//!   a direction. All of these are supported.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -25,25 +23,24 @@ use std::{
 };
 
 use super::{
-    Lines, Names, Segment,
-    conversations::{self, Conversations, Printed},
-    lines::whole,
+    HostNames, Lines, Segment,
+    lines::lines_in,
     segment::{Flags, options},
-    times::{Stamp, stamp},
+    sequence_numbers::{AbsoluteNumbers, PrintedNumbers, SequenceNumbers},
+    timestamps::{Timestamp, timestamp},
 };
 use crate::{Direction, Error, LinkType, Packet, Source, input::Input};
 
-/// How many packets are looked at before it is decided what their times mean, and how many it takes to
-/// believe that times which never decrease are no differences.
-const LOOKED_AT: usize = 64;
-const BELIEVED: usize = 8;
+/// The number of packets that decide what their times mean, and the minimum number of them for times since the first.
+const LOOKAHEAD: usize = 64;
+const MIN_ELAPSED: usize = 8;
 
 const DAY: Duration = Duration::from_hours(24);
 
-/// How far back a time may go before it is taken for the next day's.
-const DISORDER: Duration = Duration::from_mins(1);
+/// The maximum by which packets are out of order. A time of day that goes back further belongs to the next day.
+const MAX_DISORDER: Duration = Duration::from_mins(1);
 
-/// The services that web and file servers are printed with.
+/// The service names of web and file servers.
 const SERVICES: [(&str, u16); 18] = [
     ("ftp-data", 20),
     ("ftp", 21),
@@ -65,20 +62,21 @@ const SERVICES: [(&str, u16); 18] = [
     ("https-alt", 8443),
 ];
 
-/// The packets of a printed capture, in the memory of a few dozen lines and of its connections' numbers.
+/// The packets of a printed capture; a few dozen packets and the state of each connection are in memory.
 #[derive(Debug)]
 pub struct Reader<R> {
     lines: Lines<R>,
     parser: Parser,
-    conversations: Conversations,
-    /// Packets seen and not yet given.
+    sequence_numbers: SequenceNumbers,
+    /// Packets that were read and not yet returned.
     rows: VecDeque<Row>,
     /// A packet whose second line may follow.
-    open: Option<Row>,
+    incomplete: Option<Row>,
+    /// How the text ended; returned after all packets.
     end: Option<Result<(), Error>>,
-    /// What times of hours and minutes mean, once enough of them have been seen.
+    /// What times of hours and minutes mean, once enough of them have been read.
     clock: Option<Clock>,
-    /// When the latest packet passed.
+    /// The time of the last returned packet.
     time: Duration,
     number: u64,
     packet: Vec<u8>,
@@ -87,7 +85,7 @@ pub struct Reader<R> {
 /// What a time of hours and minutes means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Clock {
-    /// The time of a day, of which as many have passed as this.
+    /// The time of day, on this day of the capture, from 0.
     Day(u32),
     /// The time since the packet before.
     Delta,
@@ -95,31 +93,31 @@ enum Clock {
     Elapsed,
 }
 
-/// A packet that was printed.
+/// A printed packet.
 #[derive(Debug)]
 struct Row {
     line: u64,
     /// Its printed number.
     number: Option<u64>,
-    stamp: Stamp,
+    timestamp: Timestamp,
     direction: Option<Direction>,
-    /// `None` if it is no TCP.
-    segment: Option<Line>,
+    /// `None` if it is not TCP.
+    segment: Option<PrintedSegment>,
 }
 
-/// What a line tells of a segment.
+/// A segment as printed: its sequence numbers may be relative.
 #[derive(Debug)]
-struct Line {
+struct PrintedSegment {
     segment: Segment,
-    printed: Printed,
+    printed: PrintedNumbers,
     /// The options, as a list.
     options: String,
 }
 
-/// What is known of the names in a text.
+/// Parses lines, and keeps the names found in them.
 #[derive(Debug, Default)]
 struct Parser {
-    names: Names,
+    names: HostNames,
     services: HashMap<String, u16>,
 }
 
@@ -133,9 +131,9 @@ impl<R: Read> Reader<R> {
         Self {
             lines: Lines::new(input),
             parser: Parser::default(),
-            conversations: Conversations::default(),
+            sequence_numbers: SequenceNumbers::default(),
             rows: VecDeque::new(),
-            open: None,
+            incomplete: None,
             end: None,
             clock: None,
             time: Duration::ZERO,
@@ -144,70 +142,70 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    /// Takes in the next line; `false` after the last.
+    /// Reads the next line; returns `false` after the last.
     fn read_line(&mut self) -> Result<bool, Error> {
         let Some(line) = self.lines.next()? else {
-            if self.open.is_none() && self.rows.is_empty() && self.number == 0 {
+            if self.incomplete.is_none() && self.rows.is_empty() && self.number == 0 {
                 return Err(Error::Format { file: self.lines.input.file().to_owned(), format: "printed tcpdump" });
             }
-            self.rows.extend(self.open.take());
+            self.rows.extend(self.incomplete.take());
             return Ok(false);
         };
-        if let Some(head) = head(&line) {
-            self.rows.extend(self.open.take());
-            let Head { number, stamp, direction } = head;
-            self.open = Some(Row { line: self.lines.number, number, stamp, direction, segment: None });
+        if let Some(start) = line_start(&line) {
+            self.rows.extend(self.incomplete.take());
+            let LineStart { number, timestamp, direction } = start;
+            self.incomplete = Some(Row { line: self.lines.number, number, timestamp, direction, segment: None });
             self.lines.input.packet += 1;
         }
-        if let Some(open) = self.open.as_mut().filter(|open| open.segment.is_none()) {
+        if let Some(row) = self.incomplete.as_mut().filter(|row| row.segment.is_none()) {
             match self.parser.segment(&line) {
-                Ok(segment) => open.segment = segment,
+                Ok(segment) => row.segment = segment,
                 Err(what) => {
-                    self.open = None;
-                    return Err(self.lines.wrong(self.lines.number, what));
+                    self.incomplete = None;
+                    return Err(self.lines.error(self.lines.number, what));
                 }
             }
         }
-        // A packet that is whole need not wait for what follows.
-        if self.open.as_ref().is_some_and(|open| open.segment.is_some()) {
-            self.rows.extend(self.open.take());
+        // A complete packet need not wait for the next line.
+        if self.incomplete.as_ref().is_some_and(|row| row.segment.is_some()) {
+            self.rows.extend(self.incomplete.take());
         }
         Ok(true)
     }
 
-    /// The next packet, held back until the meaning of its time is clear.
+    /// The next packet, as soon as the meaning of its time is known.
     fn row(&mut self) -> Option<Row> {
-        let looked_at = if self.clock.is_some() { 1 } else { LOOKED_AT };
-        while self.end.is_none() && self.rows.len() < looked_at {
+        let needed = if self.clock.is_some() { 1 } else { LOOKAHEAD };
+        while self.end.is_none() && self.rows.len() < needed {
             match self.read_line() {
                 Ok(true) => {}
                 Ok(false) => self.end = Some(Ok(())),
                 Err(error) => {
                     self.end = Some(Err(error));
-                    self.rows.extend(self.open.take());
+                    self.rows.extend(self.incomplete.take());
                 }
             }
         }
         if self.clock.is_none() {
-            self.clock = Some(meaning(self.rows.iter().map(|row| row.stamp)));
+            self.clock = Some(infer_clock(self.rows.iter().map(|row| row.timestamp)));
         }
         self.rows.pop_front()
     }
 
-    /// When a packet with this stamp passed.
-    fn pass(&mut self, stamp: Stamp) {
+    /// Sets the time to that of a packet with this timestamp.
+    fn advance_time(&mut self, timestamp: Timestamp) {
         let clock = self.clock.get_or_insert(Clock::Day(0));
-        self.time = match (stamp, clock) {
-            (Stamp::Since1970(time), _) | (Stamp::Clock(time), Clock::Elapsed) => time,
-            (Stamp::Clock(delta), Clock::Delta) => self.time.saturating_add(delta),
-            (Stamp::Back(delta), _) => self.time.saturating_sub(delta),
-            (Stamp::Clock(time), Clock::Day(days)) => {
-                // Packets are printed a little out of order at times, at midnight too.
+        self.time = match (timestamp, clock) {
+            (Timestamp::SinceEpoch(time), _) | (Timestamp::Clock(time), Clock::Elapsed) => time,
+            (Timestamp::Clock(delta), Clock::Delta) => self.time.saturating_add(delta),
+            (Timestamp::Negative(delta), _) => self.time.saturating_sub(delta),
+            (Timestamp::Clock(time), Clock::Day(days)) => {
+                // Packets may be slightly out of order, also at midnight.
                 let at = DAY * *days + time;
-                if self.time > at + DISORDER {
+                if self.time > at + MAX_DISORDER {
                     *days = days.saturating_add(1);
                     at + DAY
-                } else if at + DISORDER > self.time + DAY {
+                } else if at + MAX_DISORDER > self.time + DAY {
                     DAY * days.saturating_sub(1) + time
                 } else {
                     at
@@ -216,13 +214,13 @@ impl<R: Read> Reader<R> {
         };
     }
 
-    fn absolute(&mut self, line: Line) -> Result<Segment, &'static str> {
-        let Line { mut segment, printed, options: list } = line;
-        let conversations::Absolute { sequence, acknowledgment, base } = self.conversations.absolute(&printed)?;
+    fn absolute(&mut self, line: PrintedSegment) -> Result<Segment, &'static str> {
+        let PrintedSegment { mut segment, printed, options: list } = line;
+        let AbsoluteNumbers { sequence, acknowledgment, base } = self.sequence_numbers.absolute(&printed)?;
         (segment.sequence, segment.acknowledgment) = (sequence, acknowledgment);
-        // The edges are relative or not as the acknowledgment is, and near it.
-        let far = |edge: u32| edge.wrapping_sub(acknowledgment).cast_signed().unsigned_abs();
-        let edge = |edge: u32| std::cmp::min_by_key(edge.wrapping_add(base), edge, |edge| far(*edge));
+        // The edges are relative if the acknowledgment is; they are the reading that is closer to it.
+        let distance = |edge: u32| edge.wrapping_sub(acknowledgment).cast_signed().unsigned_abs();
+        let edge = |edge: u32| std::cmp::min_by_key(edge.wrapping_add(base), edge, |edge| distance(*edge));
         segment.options = options(&list, edge).ok_or("invalid TCP options")?;
         Ok(segment)
     }
@@ -234,7 +232,7 @@ impl<R: Read> Source for Reader<R> {
             let Some(row) = self.row() else {
                 return self.end.replace(Ok(())).unwrap_or(Ok(())).map(|()| None);
             };
-            self.pass(row.stamp);
+            self.advance_time(row.timestamp);
             self.number = row.number.unwrap_or(self.number + 1);
             let Some(line) = row.segment else { continue };
             match self.absolute(line) {
@@ -242,7 +240,7 @@ impl<R: Read> Source for Reader<R> {
                 Err(what) => {
                     self.rows.clear();
                     self.end = Some(Ok(()));
-                    return Err(self.lines.wrong(row.line, what));
+                    return Err(self.lines.error(row.line, what));
                 }
             }
         };
@@ -256,59 +254,59 @@ impl<R: Read> Source for Reader<R> {
     }
 }
 
-/// Whether one of the lines that a text begins with is a packet's.
+/// Whether one of the first lines of a text is a packet's.
 pub(crate) fn is_printed(text: &[u8]) -> bool {
-    whole(text).any(|line| head(&line).is_some())
+    lines_in(text).any(|line| line_start(&line).is_some())
 }
 
-/// What the times that a text begins with mean.
-fn meaning(stamps: impl ExactSizeIterator<Item = Stamp> + Clone) -> Clock {
-    let many = stamps.len() >= BELIEVED;
-    let times = stamps.map_while(|stamp| match stamp {
-        Stamp::Clock(time) => Some(time),
+/// What the first timestamps of a text mean.
+fn infer_clock(timestamps: impl ExactSizeIterator<Item = Timestamp> + Clone) -> Clock {
+    let is_enough = timestamps.len() >= MIN_ELAPSED;
+    let times = timestamps.map_while(|timestamp| match timestamp {
+        Timestamp::Clock(time) => Some(time),
         _ => None,
     });
     match times.clone().next() {
-        Some(Duration::ZERO) if many && times.is_sorted() => Clock::Elapsed,
+        Some(Duration::ZERO) if is_enough && times.is_sorted() => Clock::Elapsed,
         Some(Duration::ZERO) => Clock::Delta,
         _ => Clock::Day(0),
     }
 }
 
-/// What a packet's first line begins with.
-struct Head {
+/// The beginning of a packet's first line.
+struct LineStart {
     number: Option<u64>,
-    stamp: Stamp,
+    timestamp: Timestamp,
     direction: Option<Direction>,
 }
 
-fn head(line: &str) -> Option<Head> {
+fn line_start(line: &str) -> Option<LineStart> {
     let mut words = line.split_whitespace();
     let words: [&str; 6] = std::array::from_fn(|_| words.next().unwrap_or_default());
     let numbered = words[0].bytes().all(|byte| byte.is_ascii_digit()).then(|| words[0].parse().ok()).flatten();
     let words = if numbered.is_some() { &words[1..] } else { &words[..] };
-    let (stamp, len) = stamp(words)?;
+    let (timestamp, len) = timestamp(words)?;
     let direction = match words.get(len + 1) {
         Some(&"In") => Some(Direction::Inbound),
         Some(&"Out") => Some(Direction::Outbound),
         _ => None,
     };
-    // Behind a time stands a protocol, an interface or an address; prose may begin with a time too.
-    let packet =
+    // A protocol, an interface or an address follows the time. Prose may begin with a time as well.
+    let is_packet =
         direction.is_some() || matches!(words.get(len), Some(&("IP" | "IP6" | "ARP," | "ARP"))) || line.contains(" > ");
-    packet.then_some(Head { number: numbered, stamp, direction })
+    is_packet.then_some(LineStart { number: numbered, timestamp, direction })
 }
 
 impl Parser {
-    /// The segment that a line tells of, if it does.
-    fn segment(&mut self, line: &str) -> Result<Option<Line>, &'static str> {
+    /// The segment in a line, if there is one.
+    fn segment(&mut self, line: &str) -> Result<Option<PrintedSegment>, &'static str> {
         let Some((left, right)) = line.split_once(": Flags [") else { return Ok(None) };
         let mut words = left.split_whitespace().rev();
         let (Some(to), Some(">"), Some(from)) = (words.next(), words.next(), words.next()) else {
             return Err("its addresses cannot be told");
         };
         if right.contains("[|tcp]") {
-            return Ok(None); // too little of the packet was captured for tcpdump to tell the rest
+            return Ok(None); // the capture truncated the TCP header
         }
         let v6 = words.next() == Some("IP6") || left.contains("ethertype IPv6") || left.contains(" IP6 ");
         let (from, to) = (self.end(from, v6)?, self.end(to, v6)?);
@@ -339,11 +337,11 @@ impl Parser {
         if flags.ack != acknowledgment.is_some() {
             return Err("the flags contradict the acknowledgment");
         }
-        let moves = len.saturating_add(u32::from(flags.syn) + u32::from(flags.fin));
-        let printed = Printed { from, to, syn: flags.syn, sequence, acknowledgment, len: moves };
+        let advance = len.saturating_add(u32::from(flags.syn) + u32::from(flags.fin));
+        let printed = PrintedNumbers { from, to, syn: flags.syn, sequence, acknowledgment, len: advance };
         let (sequence, acknowledgment) = (0, 0);
         let segment = Segment { from, to, flags, sequence, acknowledgment, window, urgent, len, options: Vec::new() };
-        Ok(Some(Line { segment, printed, options: options.to_owned() }))
+        Ok(Some(PrintedSegment { segment, printed, options: options.to_owned() }))
     }
 
     /// The end printed as `host.port`.
@@ -372,7 +370,7 @@ impl Parser {
     }
 }
 
-/// The fields behind the flags, the options and the length.
+/// The fields after the flags, the options, and the length.
 fn parts(text: &str) -> Option<(&str, &str, &str)> {
     let (fields, len) = text.split_once(", length ")?;
     let len = len.split(|letter: char| !letter.is_ascii_digit()).next()?;

@@ -1,103 +1,103 @@
-//! Sequence numbers as tcpdump prints them, made absolute.
+//! Turns the relative sequence numbers that tcpdump prints into absolute ones.
 //!
-//! Without `-S`, tcpdump prints a connection's first segment that acknowledges something with the numbers
-//! it has, and all later ones relative to that: the sender's to its own number, the other's to one
-//! less than what was acknowledged, so that data begin at 1 behind a SYN. A segment without an
-//! acknowledgment (a SYN, some resets) is always printed as it is. A segment without data has no
-//! sequence number printed at all: it has the one that its sender's next byte will have.
+//! Without `-S`, tcpdump prints the numbers of a connection's first segment with an acknowledgment as they are, and all
+//! later numbers relative to them: its sender's to the sequence number, and the other side's to one less than the
+//! acknowledgment, so that data begins at 1 after a SYN. A segment without an acknowledgment (a SYN, some resets) is
+//! always printed with absolute numbers. A segment without data has no printed sequence number: it has that of its
+//! sender's next byte.
 //!
-//! So this keeps for each connection what tcpdump kept. Whether `-S` was given no line says; the first
-//! that would tell does: whichever of the two readings lies nearer to what was to be expected.
+//! No line says whether `-S` was given. The first line where it matters decides: the reading that is closer to the
+//! expected number is taken.
 
 use std::{collections::HashMap, net::SocketAddr};
 
-/// The most connections that are told apart: tens of megabytes of them.
-const MAX: usize = 1 << 20;
+/// Maximum number of connections; they need tens of megabytes.
+const MAX_CONNECTIONS: usize = 1 << 20;
 
 /// The numbers of a line, as printed.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Printed {
+pub(super) struct PrintedNumbers {
     pub(super) from: SocketAddr,
     pub(super) to: SocketAddr,
     pub(super) syn: bool,
-    /// Not printed where there are neither data nor SYN, FIN or RST.
+    /// Not printed without data, SYN, FIN and RST.
     pub(super) sequence: Option<u32>,
     pub(super) acknowledgment: Option<u32>,
-    /// How far the segment moves its sender's sequence number.
+    /// By how much the segment advances its sender's sequence number.
     pub(super) len: u32,
 }
 
-/// The numbers of a segment, as they were in its header.
+/// The numbers in a segment's header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Absolute {
+pub(super) struct AbsoluteNumbers {
     pub(super) sequence: u32,
     pub(super) acknowledgment: u32,
-    /// What the sender's acknowledgments are printed relative to.
+    /// The number to which the sender's acknowledgments are relative.
     pub(super) base: u32,
 }
 
 /// A connection, with its two ends in order.
 #[derive(Debug, Default)]
-struct Conversation {
-    /// What each end's numbers are relative to.
+struct Connection {
+    /// The numbers to which each end's sequence numbers are relative.
     bases: Option<[u32; 2]>,
-    /// The sequence number that each end's next byte will have.
+    /// The sequence number of each end's next byte.
     next: [Option<u32>; 2],
 }
 
 /// The connections of a text.
 #[derive(Debug, Default)]
-pub(super) struct Conversations {
-    known: HashMap<[SocketAddr; 2], Conversation>,
-    /// Whether numbers are relative, once a line has told.
+pub(super) struct SequenceNumbers {
+    known: HashMap<[SocketAddr; 2], Connection>,
+    /// Whether numbers are relative, once a line has decided it.
     relative: Option<bool>,
 }
 
-impl Conversations {
-    /// The numbers that `printed` had in its header.
-    pub(super) fn absolute(&mut self, printed: &Printed) -> Result<Absolute, &'static str> {
-        let Printed { from, to, syn, sequence, acknowledgment, len } = *printed;
+impl SequenceNumbers {
+    /// Computes the numbers in the header of `printed`.
+    pub(super) fn absolute(&mut self, printed: &PrintedNumbers) -> Result<AbsoluteNumbers, &'static str> {
+        let PrintedNumbers { from, to, syn, sequence, acknowledgment, len } = *printed;
         let ends = [from.min(to), from.max(to)];
-        if self.known.len() == MAX && !self.known.contains_key(&ends) {
+        if self.known.len() == MAX_CONNECTIONS && !self.known.contains_key(&ends) {
             return Err("too many connections");
         }
-        let conversation = self.known.entry(ends).or_default();
-        let me = usize::from(from > to);
-        let other = 1 - me;
+        let connection = self.known.entry(ends).or_default();
+        let sender = usize::from(from > to);
+        let other = 1 - sender;
         if syn && acknowledgment.is_none() {
-            *conversation = Conversation::default();
+            *connection = Connection::default();
         }
-        let next = &mut conversation.next;
-        let absolute = match (acknowledgment, conversation.bases) {
-            (None, bases) => Absolute {
-                sequence: sequence.or(next[me]).unwrap_or_default(),
+        let next = &mut connection.next;
+        let absolute = match (acknowledgment, connection.bases) {
+            (None, bases) => AbsoluteNumbers {
+                sequence: sequence.or(next[sender]).unwrap_or_default(),
                 acknowledgment: 0,
                 base: bases.unwrap_or_default()[other],
             },
             (Some(acknowledgment), Some(bases)) if !syn => {
                 let expected = |end: usize| next[end].unwrap_or(bases[end].wrapping_add(1));
                 let relative = *self.relative.get_or_insert_with(|| {
-                    let far = |number: u32| number.wrapping_sub(expected(other)).cast_signed().unsigned_abs();
-                    far(acknowledgment.wrapping_add(bases[other])) <= far(acknowledgment)
+                    let distance = |number: u32| number.wrapping_sub(expected(other)).cast_signed().unsigned_abs();
+                    distance(acknowledgment.wrapping_add(bases[other])) <= distance(acknowledgment)
                 });
                 let base = |end: usize| if relative { bases[end] } else { 0 };
-                Absolute {
-                    sequence: sequence.map_or_else(|| expected(me), |number| number.wrapping_add(base(me))),
+                AbsoluteNumbers {
+                    sequence: sequence.map_or_else(|| expected(sender), |number| number.wrapping_add(base(sender))),
                     acknowledgment: acknowledgment.wrapping_add(base(other)),
                     base: bases[other],
                 }
             }
             (Some(acknowledgment), _) => {
-                let sequence = sequence.or(next[me]).unwrap_or_default();
+                let sequence = sequence.or(next[sender]).unwrap_or_default();
                 let mut bases = [sequence; 2];
                 bases[other] = acknowledgment.wrapping_sub(1);
-                conversation.bases = Some(bases);
-                Absolute { sequence, acknowledgment, base: bases[other] }
+                connection.bases = Some(bases);
+                AbsoluteNumbers { sequence, acknowledgment, base: bases[other] }
             }
         };
         let end = absolute.sequence.wrapping_add(len);
-        if next[me].is_none_or(|next| end.wrapping_sub(next).cast_signed() > 0) || syn {
-            next[me] = Some(end);
+        if next[sender].is_none_or(|next| end.wrapping_sub(next).cast_signed() > 0) || syn {
+            next[sender] = Some(end);
         }
         Ok(absolute)
     }
@@ -107,23 +107,23 @@ impl Conversations {
 mod tests {
     use super::*;
 
-    /// The numbers that these segments had, sent by the client or not, with their sequence and
-    /// acknowledgment numbers as printed and their length; a SYN counts for one byte.
+    /// The absolute numbers of these segments: whether the client sent them, their printed sequence and acknowledgment
+    /// numbers, and their length; a SYN counts as one byte.
     fn absolute(segments: &[(bool, Option<u32>, Option<u32>, u32)]) -> Vec<(u32, u32)> {
         let (client, server) = ("10.0.0.1:5000".parse().expect("an end"), "10.0.0.2:80".parse().expect("an end"));
-        let mut conversations = Conversations::default();
+        let mut numbers = SequenceNumbers::default();
         let printed = |&(sent, sequence, acknowledgment, len)| {
             let (from, to) = if sent { (client, server) } else { (server, client) };
             let syn = len == 1;
-            let printed = Printed { from, to, syn, sequence, acknowledgment, len };
-            let found = conversations.absolute(&printed).expect("one connection");
+            let printed = PrintedNumbers { from, to, syn, sequence, acknowledgment, len };
+            let found = numbers.absolute(&printed).expect("one connection");
             (found.sequence, found.acknowledgment)
         };
         segments.iter().map(printed).collect()
     }
 
     #[test]
-    fn relative_numbers_begin_at_the_handshake() {
+    fn numbers_are_relative_to_the_handshake() {
         let seen = absolute(&[
             (true, Some(7000), None, 1),
             (false, Some(u32::MAX), Some(7001), 1),
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn absolute_numbers_stay() {
+    fn absolute_numbers_are_kept() {
         let seen = absolute(&[
             (true, Some(7000), None, 1),
             (false, Some(9000), Some(7001), 1),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn relative_numbers_begin_midway_too() {
+    fn numbers_are_relative_to_the_first_segment_without_a_handshake() {
         let seen = absolute(&[
             (true, Some(5000), Some(9000), 100),
             (false, None, Some(100), 0),
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_used_again_begins_anew() {
+    fn reused_port_starts_a_new_connection() {
         let seen = absolute(&[
             (true, Some(7000), None, 1),
             (false, Some(9000), Some(7001), 1),

@@ -1,24 +1,24 @@
-//! Addresses for hosts that are printed by name.
+//! Placeholder addresses for hosts that are printed by name.
 
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
-/// The first of the addresses that are given, and how many: a text with more hosts is none.
+/// The address ranges of the placeholders, and the maximum number of names.
 const V4: u32 = 0xF000_0000;
 const V6: u128 = 0x0100 << 112;
-const MAX: u32 = 1 << 20;
+const MAX_NAMES: u32 = 1 << 20;
 
-/// The names met so far; the one met n-th has the n-th address of either range.
+/// The names found so far; the n-th name has the n-th address of either range.
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct HostNames {
     numbers: HashMap<String, u32>,
     names: Vec<String>,
 }
 
-impl Names {
-    /// The address of the host printed as `host`, of IPv6 if `v6`: itself if it is an address.
+impl HostNames {
+    /// The address of the host printed as `host`, an IPv6 one if `v6`. A printed address is returned as it is.
     pub(super) fn address(&mut self, host: &str, v6: bool) -> Result<IpAddr, &'static str> {
         let (bare, _zone) = host.split_once('%').unwrap_or((host, ""));
         if let Ok(address) = bare.parse() {
@@ -34,14 +34,14 @@ impl Names {
     fn add(&mut self, host: &str) -> Result<u32, &'static str> {
         self.names.push(host.to_owned());
         let number = self.names.len() as u32;
-        if number > MAX {
+        if number > MAX_NAMES {
             return Err("too many host names");
         }
         self.numbers.insert(host.to_owned(), number);
         Ok(number)
     }
 
-    /// The name that has this address.
+    /// The name with this placeholder address.
     pub(super) fn name(&self, address: IpAddr) -> Option<&str> {
         let number = match address {
             IpAddr::V4(address) => u128::from(u32::from(address).checked_sub(V4)?),
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_keeps_its_address_and_an_address_is_itself() {
-        let mut names = Names::default();
+    fn names_get_placeholder_addresses_and_addresses_are_kept() {
+        let mut names = HostNames::default();
         let mut address = |host, v6| names.address(host, v6).expect("room for a few").to_string();
         assert_eq!(address("host22", false), "240.0.0.1");
         assert_eq!(address("yangtze", false), "240.0.0.2");
