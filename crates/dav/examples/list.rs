@@ -4,7 +4,7 @@
 
 use std::{env, error::Error};
 
-use dav::{Dav, Depth, RemotePath, Wanted};
+use dav::{Dav, Depth, PropertySet, RemotePath};
 use haul_http::{Client, Origin, Settings, auth::Authenticator};
 use http::Uri;
 
@@ -21,6 +21,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         },
         Err(error) => eprintln!("skipped: {error}"),
     };
-    dav.list(&folder, Depth::One, Wanted::LISTING, print).await?;
+    dav.list(&folder, Depth::One, PropertySet::LISTING, print).await?;
     Ok(())
 }

@@ -15,6 +15,7 @@ pub(crate) mod confirmation;
 pub(crate) mod listing;
 mod locking;
 mod put;
+mod response;
 mod throttle;
 
 use std::{
@@ -25,11 +26,12 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use haul_http::{Answer, Body, Class, Client, Options, Origin, ResponseInfo, Timeouts, is_idempotent};
+use haul_http::{Answer, Body, Class, Client, Options, Origin, Timeouts, is_idempotent};
 use http::{HeaderMap, Method, Request, StatusCode};
-use http_body_util::BodyExt;
 use tokio::sync::OnceCell;
 
+use self::response::{check_parts, refusal};
+pub(crate) use self::response::{drain, whole};
 use self::{
     clock_offset::{ClockOffset, Offset},
     confirmation::Intent,
@@ -38,10 +40,7 @@ use self::{
 };
 pub use self::{confirmation::Confirmed, locking::Locked, put::Stored};
 use crate::{
-    Capabilities, ETag, Entry, Error, Failure, If, Item, Multistatus, Precondition, RemotePath, Requests, Setting,
-    Wanted,
-    content_encoding::beginning,
-    nextcloud,
+    Capabilities, ETag, Entry, Error, If, Precondition, PropertySet, RemotePath, Requests, Setting, nextcloud,
     requests::{Depth, Made},
 };
 
@@ -63,11 +62,6 @@ const FIRST_WAIT: Duration = Duration::from_secs(1);
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 /// How long a server may work on something before its answer begins: copying or deleting a tree.
 pub(crate) const LONGEST_WORK: Duration = Duration::from_mins(10);
-/// Maximum number of bytes read of an error response.
-const REFUSAL: usize = 64 * 1024;
-/// Maximum number of bytes read of a response that should be short.
-const SHORT: usize = 4 * 1024 * 1024;
-
 impl Dav {
     /// A client for the server at `origin`; `client` holds the credentials.
     pub fn new(client: Client, origin: Origin) -> Self {
@@ -108,7 +102,7 @@ impl Dav {
         let (mut parts, mut body) = request.into_parts();
         let method = parts.method.clone();
         let is_large = parts.extensions.get::<Options>().is_some_and(|options| options.class != Class::Small);
-        let mut sendings = 0;
+        let mut times_sent = 0;
         for attempt in 1.. {
             // A large transfer does not hold the others back until its answer arrives.
             let turn = self.throttle.wait().await.filter(|_| !is_large);
@@ -124,8 +118,8 @@ impl Dav {
             }
             let mut failure = refusal(&method, path, answer).await;
             // After a gateway's 502 or 504 the request may have taken effect.
-            sendings += failure.sendings;
-            failure.sendings = sendings;
+            times_sent += failure.times_sent;
+            failure.times_sent = times_sent;
             let wait = failure.retry_after.unwrap_or(FIRST_WAIT * 2_u32.pow(attempt - 1));
             let busy = is_busy(failure.status) && wait <= LONGEST_WAIT;
             if busy {
@@ -156,15 +150,15 @@ impl Dav {
 
     /// Requests the capabilities of a path: OPTIONS, and at the same time a Nextcloud's capabilities document.
     pub async fn options(&self, path: &RemotePath) -> Result<Capabilities, Error> {
-        let (answer, told) = futures_util::join!(
+        let (answer, document) = futures_util::join!(
             self.ask(self.requests.plain(Method::OPTIONS, path), path, Options::default()),
             self.ocs_capabilities(path)
         );
         let answer = answer?;
         let mut capabilities = Capabilities::from_options(answer.headers());
         drain(answer).await;
-        if let Some(told) = told {
-            capabilities.add_ocs_capabilities(&told);
+        if let Some(document) = document {
+            capabilities.add_ocs_capabilities(&document);
         }
         let _ = self.capabilities.set(capabilities.clone());
         Ok(capabilities)
@@ -190,19 +184,19 @@ impl Dav {
     }
 
     /// The resource at a path; none if there is none.
-    pub async fn stat(&self, path: &RemotePath, wanted: Wanted) -> Result<Option<Entry>, Error> {
-        self.look(path, wanted, Options::default()).await
+    pub async fn stat(&self, path: &RemotePath, properties: PropertySet) -> Result<Option<Entry>, Error> {
+        self.look(path, properties, Options::default()).await
     }
 
     /// The same as a hint: "none" may be the answer about another path that was requested at the same time.
-    pub(crate) async fn glance(&self, path: &RemotePath, wanted: Wanted) -> Result<Option<Entry>, Error> {
-        self.look(path, wanted, Options { tentative: true, ..Options::default() }).await
+    pub(crate) async fn glance(&self, path: &RemotePath, properties: PropertySet) -> Result<Option<Entry>, Error> {
+        self.look(path, properties, Options { tentative: true, ..Options::default() }).await
     }
 
-    async fn look(&self, path: &RemotePath, wanted: Wanted, options: Options) -> Result<Option<Entry>, Error> {
+    async fn look(&self, path: &RemotePath, properties: PropertySet, options: Options) -> Result<Option<Entry>, Error> {
         let found = async |options| {
-            let asked = self.ask(self.requests.propfind(path, Depth::Zero, wanted), path, options).await?;
-            entry_of(asked, path).await
+            let answer = self.ask(self.requests.propfind(path, Depth::Zero, properties), path, options).await?;
+            entry_of(answer, path).await
         };
         let first = found(options).await;
         let found = match first {
@@ -219,7 +213,7 @@ impl Dav {
     /// Whether a file still has this entity tag. After a 412, this tells a server without ETags in `If` from an edit
     /// conflict.
     pub async fn is_still(&self, path: &RemotePath, tag: &ETag) -> bool {
-        let found = self.stat(path, Wanted::LISTING).await.ok().flatten();
+        let found = self.stat(path, PropertySet::LISTING).await.ok().flatten();
         found.is_some_and(|found| !found.path.is_folder() && found.properties.etag.as_ref() == Some(tag))
     }
 
@@ -267,7 +261,7 @@ impl Dav {
             Ok(done) => Ok(Some(done)),
             // Something exists, as a rule a folder: a PROPFIND shows it. The status is 405 (RFC 4918 §9.3.1), with some
             // servers another one.
-            Err(error) if error.refusal().is_some() => match self.stat(path, Wanted::LISTING).await? {
+            Err(error) if error.refusal().is_some() => match self.stat(path, PropertySet::LISTING).await? {
                 Some(entry) if entry.path.is_folder() => Ok(None),
                 _ => Err(error),
             },
@@ -310,7 +304,7 @@ impl Dav {
         let made = made?;
         let method = made.method().clone();
         let answer = self.ask(Ok(made), path, options).await?;
-        self.parts(answer, path, &method, other).await
+        check_parts(answer, path, &method, other).await
     }
 
     /// Deletes a file, or a folder with its contents.
@@ -375,7 +369,7 @@ impl Dav {
         let method = request.method().clone();
         let assembled = async {
             let answer = self.ask(Ok(request), to, slow()).await?;
-            self.parts(answer, &from, &method, Some(to)).await
+            check_parts(answer, &from, &method, Some(to)).await
         };
         self.confirmed(assembled.await, Intent::Move { left: chunks, to }).await
     }
@@ -385,44 +379,6 @@ impl Dav {
         let request = self.requests.proppatch(path, settings, locks);
         let set = self.done_in_parts(request, path, Options::default(), None).await;
         self.confirmed(set, Intent::Set(path, settings)).await
-    }
-
-    /// Checks a success that may list parts that failed (RFC 4918 §13).
-    async fn parts(
-        &self,
-        answer: Answer,
-        path: &RemotePath,
-        method: &Method,
-        other: Option<&RemotePath>,
-    ) -> Result<(), Error> {
-        if answer.status() != StatusCode::MULTI_STATUS {
-            drain(answer).await;
-            return Ok(());
-        }
-        let body = whole(answer).await?;
-        let mut reader = Multistatus::new(path.clone());
-        if let Some(other) = other {
-            reader = reader.or_below(other.clone());
-        }
-        let listing = |why| Error::Listing { path: path.clone(), why };
-        let items: Vec<Item> = reader.feed(&body).collect::<Result<_, _>>().map_err(listing)?;
-        reader.finish().map_err(listing)?;
-        for item in items {
-            match item {
-                Item::Entry(entry) => {
-                    let refused = entry.status.into_iter().chain(entry.refused.iter().map(|(_, status)| *status));
-                    if let Some(status) = refused.into_iter().find(|status| !status.is_success()) {
-                        return Err(Box::new(Failure::of_part(method, &entry.path, status, entry.conditions)).into());
-                    }
-                }
-                // It may be a failure of this resource, under a name that a proxy rewrote.
-                Item::Misplaced(other) => {
-                    let why = format!("outcome unknown: the answer is about another resource: {other}");
-                    return Err(Error::Differs { path: path.clone(), why });
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -442,47 +398,6 @@ fn is_busy(status: StatusCode) -> bool {
     matches!(status.as_u16(), 429 | 503)
 }
 
-/// Reads the beginning of an error response.
-async fn refusal(method: &Method, path: &RemotePath, answer: Answer) -> Failure {
-    let sendings = answer.extensions().get::<ResponseInfo>().map_or(1, |info| info.sendings);
-    let (parts, mut body) = answer.into_parts();
-    let mut text = Vec::new();
-    while text.len() < REFUSAL
-        && let Some(Ok(frame)) = body.frame().await
-    {
-        text.extend_from_slice(frame.data_ref().map_or(&[][..], |data| data));
-    }
-    let text = beginning(&parts.headers, text.into(), REFUSAL);
-    let mut failure = Failure::new(method, path, parts.status, &parts.headers, &text, SystemTime::now());
-    failure.sendings = sendings;
-    failure
-}
-
-/// Reads a response body that should be short, and truncates it if it is not.
-pub(crate) async fn whole(answer: Answer) -> Result<Bytes, Error> {
-    let mut body = answer.into_body();
-    let mut text = Vec::new();
-    while text.len() < SHORT
-        && let Some(frame) = body.frame().await
-    {
-        if let Ok(data) = frame?.into_data() {
-            text.extend_from_slice(&data);
-        }
-    }
-    Ok(text.into())
-}
-
-/// Reads a response body and discards it, up to a limit, so that the connection can be reused.
-pub(crate) async fn drain(answer: Answer) {
-    let mut body = answer.into_body();
-    let mut length = 0;
-    while length < SHORT
-        && let Some(Ok(frame)) = body.frame().await
-    {
-        length += frame.data_ref().map_or(0, Bytes::len);
-    }
-}
-
 /// The pause, plus a random share of up to half of it.
 fn spread(wait: Duration) -> Duration {
     let random = RandomState::new().hash_one(wait) >> 32;
@@ -494,7 +409,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_refused_together_does_not_come_back_together() {
+    fn requests_refused_together_are_retried_at_different_times() {
         let wait = Duration::from_secs(2);
         let waits: std::collections::BTreeSet<_> = (0..20).map(|_| spread(wait)).collect();
         assert!(waits.len() > 1 && waits.iter().all(|spread| (wait..=wait * 3 / 2).contains(spread)));

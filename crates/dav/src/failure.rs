@@ -30,7 +30,7 @@ pub struct Failure {
     /// The pause before a retry (`Retry-After`).
     pub retry_after: Option<Duration>,
     /// How often the request was sent. Above 1, an earlier sending may have caused the error.
-    pub sendings: u32,
+    pub times_sent: u32,
     /// The conflicting lock, if known: its owner and its remaining time.
     pub lock: Option<(String, Option<Duration>)>,
 }
@@ -54,7 +54,7 @@ impl Failure {
             conditions,
             message,
             retry_after,
-            sendings: 1,
+            times_sent: 1,
             lock: None,
         }
     }
@@ -62,7 +62,7 @@ impl Failure {
     /// The failure of one resource in a multistatus answer (RFC 4918 §13).
     pub fn of_part(method: &Method, path: &RemotePath, status: StatusCode, conditions: Vec<UnmetCondition>) -> Self {
         let (method, path) = (method.clone(), path.clone());
-        Self { method, path, status, conditions, message: None, retry_after: None, sendings: 1, lock: None }
+        Self { method, path, status, conditions, message: None, retry_after: None, times_sent: 1, lock: None }
     }
 
     /// Adds the owner of the lock, from the property `lockdiscovery`, to be requested after a 423.

@@ -6,14 +6,14 @@
 //! [`Dav`] and [`transfer`] carry the decisions out, through [`haul_http`].
 //!
 //! ```no_run
-//! use dav::{Dav, Depth, RemotePath, Wanted};
+//! use dav::{Dav, Depth, RemotePath, PropertySet};
 //! use haul_http::{Client, Origin, Settings, auth::Authenticator};
 //!
 //! # async fn list() -> Result<(), Box<dyn std::error::Error>> {
 //! let origin = Origin::of(&"https://dav.example.org/".parse()?)?;
 //! let dav = Dav::new(Client::new(Settings::default(), Authenticator::default())?, origin);
 //! let folder = RemotePath::from_url_path("/photos/")?;
-//! dav.list(&folder, Depth::One, Wanted::LISTING, |entry| match entry {
+//! dav.list(&folder, Depth::One, PropertySet::LISTING, |entry| match entry {
 //!     Ok(entry) => println!("{} {:?}", entry.path, entry.properties.length),
 //!     Err(error) => eprintln!("{error}"),
 //! })
@@ -66,5 +66,5 @@ pub use precondition_codes::{ConditionCode, ErrorBody, UnmetCondition};
 pub use preconditions::{If, Precondition};
 pub use properties::{ActiveLock, Lockable, Properties, Windows};
 pub use qnames::QName;
-pub use requests::{Depth, Requests, Setting, Wanted};
+pub use requests::{Depth, PropertySet, Requests, Setting};
 pub use xml::{XmlError, XmlProblem};

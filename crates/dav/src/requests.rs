@@ -42,9 +42,9 @@ impl Depth {
 
 /// The properties to request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted(&'static [Element]);
+pub struct PropertySet(&'static [Element]);
 
-impl Wanted {
+impl PropertySet {
     /// For listings, copies and mirrors: kind, length, time and entity tag. Cheap for every server.
     pub const LISTING: Self = Self(&[Element::ResourceType, Element::Length, Element::Modified, Element::Validator]);
     /// The same, and ownCloud's digests.
@@ -219,8 +219,8 @@ impl Requests {
     }
 
     /// PROPFIND (RFC 4918 §9.1).
-    pub fn propfind(&self, path: &RemotePath, depth: Depth, wanted: Wanted) -> Made {
-        let mut request = self.with_body("PROPFIND", path, document(Element::Propfind, &wanted.prop()))?;
+    pub fn propfind(&self, path: &RemotePath, depth: Depth, properties: PropertySet) -> Made {
+        let mut request = self.with_body("PROPFIND", path, document(Element::Propfind, &properties.prop()))?;
         set(&mut request, "depth", depth.value());
         // The answer about a single resource is short enough.
         if depth != Depth::Zero {
@@ -274,12 +274,12 @@ impl Requests {
         token: Option<&str>,
         depth: Depth,
         limit: Option<u32>,
-        wanted: Wanted,
+        properties: PropertySet,
     ) -> Made {
         let token = element(Element::SyncToken, &escape(token.unwrap_or_default()));
         let level = if depth == Depth::Infinity { "infinite" } else { "1" };
         let limit = limit.map(|most| element(Element::Limit, &element(Element::Results, &most.to_string())));
-        let inner = [token, element(Element::SyncLevel, level), limit.unwrap_or_default(), wanted.prop()].concat();
+        let inner = [token, element(Element::SyncLevel, level), limit.unwrap_or_default(), properties.prop()].concat();
         let mut request = self.with_body("REPORT", path, document(Element::SyncCollection, &inner))?;
         // `sync-level` holds the depth of the report (RFC 6578 §3.2).
         set(&mut request, "depth", Depth::Zero.value());

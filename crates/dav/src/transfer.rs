@@ -6,16 +6,17 @@
 
 mod already_copied;
 mod download;
+mod file_facts;
 mod filter;
 mod held_locks;
-mod last_seen;
+mod keep_existing;
 mod name_folding;
 mod plan;
-mod relayed;
+mod remote_body;
 mod source_file;
-mod spared;
 mod state_file;
 mod stream;
+mod synced_versions;
 mod temporary_files;
 mod tree;
 mod unchanged;
@@ -32,16 +33,17 @@ use std::{
 
 pub use already_copied::AlreadyCopied;
 pub use download::download;
+pub use file_facts::FileFacts;
 pub use filter::{BadPattern, Filter, Rule};
-pub use relayed::{Listed, body_of, digests_agree};
-pub use spared::{Spare, Spared};
+pub use keep_existing::{KeepExisting, SkipReason};
+pub use remote_body::{ListedFile, body_of, digests_agree};
 pub use stream::upload_stream;
 pub use temporary_files::is_temporary;
 use temporary_files::{marked, part_name, temporary_name};
-pub use tree::{Leaf, Tree, place_in};
+pub use tree::{Tree, place_in};
 pub use upload::{relay, upload};
 
-use crate::{Error, RemotePath, Wanted, locks::LockPolicy};
+use crate::{Error, PropertySet, RemotePath, locks::LockPolicy};
 
 /// Uploads up to this size are pipelined. A larger one gets a connection of its own.
 const SHARED: u64 = 4 * 1024 * 1024;
@@ -84,17 +86,17 @@ pub struct Options {
     /// Where to keep what is replaced or deleted.
     pub backup: Option<Backup>,
     /// Which existing files at the target to keep, whatever their source is.
-    pub spare: Spare,
+    pub keep_existing: KeepExisting,
     /// What an earlier attempt has copied, which is skipped.
-    pub settled: AlreadyCopied,
+    pub already_copied: AlreadyCopied,
     /// Change nothing, but report what would be done.
     pub dry_run: bool,
     /// The file with the snapshot of a mirrored folder, for servers that report changes (RFC 6578), so that the next
     /// run requests only these. One file per folder and user.
-    pub remembers: Option<PathBuf>,
+    pub snapshot_file: Option<PathBuf>,
     /// The file with what was last seen of each file of a mirror, which shows whether either side has changed. One file
     /// per pair of folders and user.
-    pub last_seen: Option<PathBuf>,
+    pub synced_versions: Option<PathBuf>,
     /// Times that differ by no more than this are equal.
     pub modify_window: Duration,
     /// Maximum number of connections.
@@ -106,7 +108,10 @@ pub struct Options {
 impl Options {
     /// Whether files are downloaded whatever exists locally.
     fn fetches_at_once(&self) -> bool {
-        let anew = self.skip == Skip::Nothing && self.spare == Spare::default() && !self.resume && !self.dry_run;
+        let anew = self.skip == Skip::Nothing
+            && self.keep_existing == KeepExisting::default()
+            && !self.resume
+            && !self.dry_run;
         anew && !self.recursive && self.verify != Verify::Digest
     }
 
@@ -117,8 +122,12 @@ impl Options {
     }
 
     /// The properties to list, given what is compared.
-    pub(crate) fn wanted(&self) -> Wanted {
-        if self.verify == Verify::Digest || self.skip == Skip::SameDigest { Wanted::DIGESTS } else { Wanted::LISTING }
+    pub(crate) fn requested_properties(&self) -> PropertySet {
+        if self.verify == Verify::Digest || self.skip == Skip::SameDigest {
+            PropertySet::DIGESTS
+        } else {
+            PropertySet::LISTING
+        }
     }
 }
 
@@ -139,11 +148,11 @@ impl Default for Options {
             max_delete: None,
             ignore_errors: false,
             backup: None,
-            spare: Spare::default(),
-            settled: AlreadyCopied::default(),
+            keep_existing: KeepExisting::default(),
+            already_copied: AlreadyCopied::default(),
             dry_run: false,
-            remembers: None,
-            last_seen: None,
+            snapshot_file: None,
+            synced_versions: None,
             modify_window: Duration::ZERO,
             connections: 6,
             owner: "longhaul".into(),
@@ -225,7 +234,7 @@ pub enum Event<'a> {
         /// Its length.
         bytes: u64,
         /// The reason.
-        why: Spared,
+        why: SkipReason,
     },
     /// Something was deleted, or would be in a dry run.
     Deleted {

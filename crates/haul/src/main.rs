@@ -95,14 +95,13 @@ fn main() -> ExitCode {
     })
 }
 
-/// Options that make no sense together or here: told as clap tells of one that it does not know, and with
-/// the same status.
+/// A usage error for options that contradict each other, in the form and with the exit status of clap's own.
 fn usage(error: impl Display) -> Box<dyn Error> {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{error}\n")).into()
 }
 
-/// The longest wait for something, which needs a bound above nothing.
-fn patience(text: &str) -> Result<Span, String> {
+/// Parses a timeout, which must not be zero.
+fn timeout(text: &str) -> Result<Span, String> {
     let span: Span = text.parse().map_err(|error| format!("{error}"))?;
     if span.0.is_zero() { Err("nothing happens in no time: write a time like 30s".into()) } else { Ok(span) }
 }
@@ -115,8 +114,8 @@ fn print(text: &[u8]) -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Says something to the person before the terminal. Where that is gone there is nobody to say it to,
-/// and what is being done matters more. Whatever is in it, a name or a server's own words, cannot speak to the terminal.
+/// Prints a message to standard error; a failure to do so is ignored. Control characters, as in file names and server
+/// messages, are escaped.
 fn say(what: impl Display) {
     let text = what.to_string();
     let lines: Vec<String> = text.split('\n').map(|line| dav::terminal_safe(line.as_bytes()).to_string()).collect();

@@ -15,7 +15,7 @@ use haul_http::{Body, Expected};
 use http::HeaderMap;
 use tokio::time::timeout;
 
-use crate::{ActiveLock, Dav, Depth, Entry, Error, LockToken, RemotePath, Setting, Wanted, client::whole};
+use crate::{ActiveLock, Dav, Depth, Entry, Error, LockToken, PropertySet, RemotePath, Setting, client::whole};
 
 /// How it is known that a request took effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(crate) fn is_undecided(error: &Error) -> bool {
 pub(crate) fn may_be_done(error: &Error) -> bool {
     is_undecided(error)
         || matches!(error, Error::Http(haul_http::Error::Exchange { .. }))
-        || error.refusal().is_some_and(|failure| failure.sendings > 1)
+        || error.refusal().is_some_and(|failure| failure.times_sent > 1)
 }
 
 impl Dav {
@@ -109,14 +109,14 @@ impl Dav {
     }
 
     async fn is_deleted(&self, path: &RemotePath) -> Result<Observed, Error> {
-        Ok(match self.stat(path, Wanted::LISTING).await? {
+        Ok(match self.stat(path, PropertySet::LISTING).await? {
             None => Observed::AsIntended,
             Some(_) => Observed::Otherwise("it still exists; retry".into()),
         })
     }
 
     async fn is_made(&self, path: &RemotePath) -> Result<Observed, Error> {
-        Ok(match self.stat(path, Wanted::LISTING).await? {
+        Ok(match self.stat(path, PropertySet::LISTING).await? {
             Some(entry) if entry.path.is_folder() => Observed::AsIntended,
             Some(_) => Observed::Otherwise("a file of this name exists".into()),
             None => Observed::Otherwise("the folder does not exist; retry".into()),
@@ -124,7 +124,7 @@ impl Dav {
     }
 
     async fn is_moved(&self, left: &RemotePath, to: &RemotePath) -> Result<Observed, Error> {
-        let looks = futures_util::join!(self.stat(left, Wanted::LISTING), self.stat(to, Wanted::LISTING));
+        let looks = futures_util::join!(self.stat(left, PropertySet::LISTING), self.stat(to, PropertySet::LISTING));
         Ok(match (looks.0?, looks.1?) {
             (None, Some(_)) => Observed::AsIntended,
             (Some(_), _) => Observed::Otherwise("it is still at its old path; retry".into()),
@@ -133,7 +133,7 @@ impl Dav {
     }
 
     async fn is_copied(&self, from: &RemotePath, to: &RemotePath) -> Result<Observed, Error> {
-        let looks = futures_util::join!(self.stat(from, Wanted::LISTING), self.stat(to, Wanted::LISTING));
+        let looks = futures_util::join!(self.stat(from, PropertySet::LISTING), self.stat(to, PropertySet::LISTING));
         let other = || Ok(Observed::Otherwise(format!("{to} is not a copy of it")));
         match (looks.0?, looks.1?) {
             (_, None) => Ok(Observed::Otherwise(format!("{to} does not exist; retry"))),
@@ -176,7 +176,7 @@ impl Dav {
     async fn tree(&self, root: &RemotePath) -> Result<Option<BTreeMap<Vec<Vec<u8>>, Option<u64>>>, Error> {
         let (mut found, mut folders) = (BTreeMap::new(), vec![root.clone()]);
         while let Some(folder) = folders.pop() {
-            self.list(&folder, Depth::One, Wanted::LISTING, |entry| {
+            self.list(&folder, Depth::One, PropertySet::LISTING, |entry| {
                 let Ok(entry) = entry else { return };
                 let is_folder = entry.path.is_folder();
                 if entry.path.same_place(&folder) {
@@ -197,7 +197,7 @@ impl Dav {
     }
 
     async fn is_set(&self, path: &RemotePath, settings: &[Setting]) -> Result<Observed, Error> {
-        let Some(entry) = self.stat(path, Wanted::DETAILS).await? else {
+        let Some(entry) = self.stat(path, PropertySet::DETAILS).await? else {
             return Ok(Observed::Otherwise("it does not exist".into()));
         };
         let set = settings.iter().all(|setting| setting.is_in(&entry.properties));
@@ -205,7 +205,7 @@ impl Dav {
     }
 
     async fn is_unlocked(&self, path: &RemotePath, token: &LockToken) -> Result<Observed, Error> {
-        let found = self.stat(path, Wanted::LOCKS).await?;
+        let found = self.stat(path, PropertySet::LOCKS).await?;
         let held = |lock: &ActiveLock| lock.token.as_ref() == Some(token);
         let is_held = found.is_some_and(|entry| entry.properties.locks.iter().any(held));
         Ok(if is_held { Observed::Otherwise("it is still locked; retry".into()) } else { Observed::AsIntended })

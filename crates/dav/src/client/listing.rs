@@ -7,7 +7,7 @@ use http::{Method, StatusCode};
 use http_body_util::BodyExt;
 
 use crate::{
-    Dav, Depth, End, Entry, Error, Failure, Item, Multistatus, PathError, PathProblem, RemotePath, Wanted,
+    Dav, Depth, End, Entry, Error, Failure, Item, Multistatus, PathError, PathProblem, PropertySet, RemotePath,
     content_encoding::Decoder,
 };
 
@@ -85,13 +85,13 @@ impl Dav {
         &self,
         path: &RemotePath,
         depth: Depth,
-        wanted: Wanted,
+        properties: PropertySet,
         mut each: impl FnMut(Result<Entry, PathError>),
     ) -> Result<(), Error> {
         // A listing contains the folder itself (RFC 4918 §9.1). Until that entry arrives, this may be the answer to
         // another request.
         let (mut held, mut is_own) = (Vec::new(), false);
-        let listed = self.list_once(path, depth, wanted, Options::default(), |entry| {
+        let listed = self.list_once(path, depth, properties, Options::default(), |entry| {
             if is_own {
                 each(entry);
                 return ControlFlow::Continue(());
@@ -116,18 +116,18 @@ impl Dav {
             each(entry);
             ControlFlow::Continue(())
         };
-        self.list_once(path, depth, wanted, alone, all).await
+        self.list_once(path, depth, properties, alone, all).await
     }
 
     async fn list_once(
         &self,
         path: &RemotePath,
         depth: Depth,
-        wanted: Wanted,
+        properties: PropertySet,
         options: Options,
         mut each: impl FnMut(Result<Entry, PathError>) -> ControlFlow<()>,
     ) -> Result<(), Error> {
-        let answer = self.ask(self.requests().propfind(path, depth, wanted), path, options).await?;
+        let answer = self.ask(self.requests().propfind(path, depth, properties), path, options).await?;
         let (mut refused, mut silent) = (None, true);
         let is_below = |entry: &Entry| depth != Depth::One || entry.path.parent().is_some_and(|it| it.same_place(path));
         let read = entries(answer, "PROPFIND", path, |entry| {
@@ -166,13 +166,13 @@ impl Dav {
         path: &RemotePath,
         token: &str,
         depth: Depth,
-        wanted: Wanted,
+        properties: PropertySet,
         mut each: impl FnMut(Result<Entry, PathError>),
     ) -> Result<String, Error> {
         let mut token = token.to_owned();
         for _ in 0..PARTS {
             let mut more = false;
-            let answer = self.report(path, Some(&token), depth, None, wanted).await?;
+            let answer = self.report(path, Some(&token), depth, None, properties).await?;
             let end = entries(answer, "REPORT", path, |entry| {
                 match entry {
                     // The list continues at its token (RFC 6578 §3.6).
@@ -196,7 +196,7 @@ impl Dav {
     /// (RFC 6578 §3.3), but some just omit what is below. So this checks whether the first entries of a report since
     /// `token` contain anything from below.
     pub(crate) async fn tells_of_all_below(&self, path: &RemotePath, token: Option<&str>) -> bool {
-        let report = self.report(path, token, Depth::Infinity, Some(SAMPLE), Wanted::ETAGS);
+        let report = self.report(path, token, Depth::Infinity, Some(SAMPLE), PropertySet::ETAGS);
         let Ok(answer) = report.await else { return false };
         let (mut seen, mut left) = (false, SAMPLE);
         let read = entries(answer, "REPORT", path, |entry| {
@@ -213,9 +213,9 @@ impl Dav {
         token: Option<&str>,
         depth: Depth,
         limit: Option<u32>,
-        wanted: Wanted,
+        properties: PropertySet,
     ) -> Result<Answer, Error> {
-        let request = self.requests().sync_collection(path, token, depth, limit, wanted);
+        let request = self.requests().sync_collection(path, token, depth, limit, properties);
         // Nothing in the answer names the folder, so it must not be pipelined.
         self.ask(request, path, Options { alone: true, ..Options::default() }).await
     }

@@ -7,7 +7,7 @@ use http::StatusCode;
 
 use super::{Dav, whole};
 use crate::{
-    Error, LockToken, Properties, RemotePath, Wanted,
+    Error, LockToken, Properties, PropertySet, RemotePath,
     client::confirmation::{Confirmed, Intent},
 };
 
@@ -29,7 +29,7 @@ impl Dav {
         let answer = self.ask(self.requests.lock(path, owner, lasting), path, Options::default()).await;
         let answer = match answer {
             Err(Error::Refused(failure)) if failure.status == StatusCode::LOCKED => {
-                let found = self.stat(path, Wanted::LOCKS).await.ok().flatten();
+                let found = self.stat(path, PropertySet::LOCKS).await.ok().flatten();
                 let locks = found.map(|entry| entry.properties.locks).unwrap_or_default();
                 return Err(Box::new(failure.with_locks(&locks)).into());
             }

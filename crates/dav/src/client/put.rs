@@ -16,7 +16,7 @@ use http::{HeaderMap, StatusCode, header};
 use tokio::time::timeout;
 
 use crate::{
-    Dav, ETag, Entry, Error, If, Precondition, RemotePath, Wanted,
+    Dav, ETag, Entry, Error, If, Precondition, PropertySet, RemotePath,
     client::confirmation::is_undecided,
     client::listing::entry_of,
     client::{LONGEST_WORK, TRIES, drain},
@@ -70,12 +70,12 @@ impl Dav {
         precondition: &Precondition,
         locks: &If,
         mut options: Options,
-        wanted: Option<Wanted>,
+        properties: Option<PropertySet>,
     ) -> Result<(Stored, Option<Entry>), Error> {
         let mut request = self.requests().put(path, precondition, locks)?.map(drop);
         request.headers_mut().extend(headers);
-        if let Some(wanted) = wanted
-            && let Some(look) = FollowUp::new(self.requests().propfind(path, Depth::Zero, wanted)?)
+        if let Some(properties) = properties
+            && let Some(look) = FollowUp::new(self.requests().propfind(path, Depth::Zero, properties)?)
         {
             request.extensions_mut().insert(look);
         }
@@ -126,7 +126,7 @@ impl Dav {
 
     async fn fate(&self, path: &RemotePath, precondition: &Precondition, ours: Option<Body>) -> Fate {
         let length = ours.as_ref().and_then(Body::length);
-        match (precondition, self.stat(path, Wanted::LISTING).await) {
+        match (precondition, self.stat(path, PropertySet::LISTING).await) {
             (Precondition::Absent, Ok(None)) => Fate::Nothing,
             (Precondition::Unchanged(tag), Ok(Some(entry))) if entry.properties.etag.as_ref() == Some(tag) => {
                 Fate::Nothing
@@ -157,7 +157,7 @@ impl Dav {
 }
 
 fn was_repeated(refused: &Error) -> bool {
-    refused.refusal().is_some_and(|failure| failure.sendings > 1)
+    refused.refusal().is_some_and(|failure| failure.times_sent > 1)
 }
 
 /// Timeouts for an upload of this length, whose answer arrives only when it is stored; none for the usual ones.

@@ -24,14 +24,14 @@ const XML: &str = "content-type: application/xml; charset=utf-8";
 
 #[test]
 fn a_listing_names_what_it_wants() {
-    let (head, body) = told(requests().propfind(&path("/a%20b/"), Depth::One, Wanted::LISTING));
+    let (head, body) = told(requests().propfind(&path("/a%20b/"), Depth::One, PropertySet::LISTING));
     assert_eq!(head, format!("PROPFIND http://dav.example:8080/a%20b/\naccept-encoding: gzip\n{XML}\ndepth: 1"));
     assert_eq!(
         body,
         "<D:propfind xmlns:D=\"DAV:\"><D:prop><D:resourcetype/><D:getcontentlength/><D:getlastmodified/><D:getetag/>\
          </D:prop></D:propfind>"
     );
-    let (_, body) = told(requests().propfind(&path("/"), Depth::Zero, Wanted::DETAILS));
+    let (_, body) = told(requests().propfind(&path("/"), Depth::Zero, PropertySet::DETAILS));
     for namespace in ["xmlns:A=\"http://apache.org/dav/props/\"", "xmlns:Z=\"urn:", "xmlns:o=\"http://owncloud"] {
         assert!(body.contains(namespace), "{body}");
     }
@@ -102,7 +102,7 @@ fn changes_since_a_token() {
         Some("urn:1?a&b"),
         Depth::One,
         Some(500),
-        Wanted(&[Element::Validator]),
+        PropertySet(&[Element::Validator]),
     ));
     assert_eq!(head, format!("REPORT http://dav.example:8080/a/\naccept-encoding: gzip\n{XML}\ndepth: 0"));
     assert_eq!(
@@ -115,6 +115,6 @@ fn changes_since_a_token() {
 #[test]
 fn what_no_url_can_carry_is_said() {
     let long = RemotePath::root().join(&vec![b'a'; 70_000], false).unwrap();
-    let error = requests().propfind(&long, Depth::One, Wanted::LISTING).unwrap_err();
+    let error = requests().propfind(&long, Depth::One, PropertySet::LISTING).unwrap_err();
     assert_eq!(error.why, PathProblem::Long);
 }

@@ -11,7 +11,6 @@
 //! There may be very many files, so little is kept about each until its turn.
 
 mod announced_length;
-mod attempt;
 mod backup;
 mod deletions;
 mod fetch;
@@ -20,39 +19,43 @@ mod listing;
 mod local_files;
 mod partial_file;
 mod prefetch;
+mod queue;
 mod range_request;
 mod ranges;
+mod retry;
 mod sync_snapshot;
 mod sync_store;
+mod unchanged;
 
 use std::{
-    collections::{HashSet, VecDeque},
+    collections::HashSet,
     convert::Infallible,
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Instant, SystemTime},
+    time::Instant,
 };
 
 use futures_util::{FutureExt, StreamExt, future::BoxFuture, stream, stream::FuturesUnordered};
-use haul_http::{Body, Expected};
-
 use tokio::sync::{Notify, Semaphore, mpsc, watch};
 
-use self::{hedge::Hedge, listing::Found, prefetch::Prefetch, range_request::FAR, sync_snapshot::SyncSnapshot};
-use super::{
-    Event, Options, Skip, Spare, Spared, Summary, Watch,
-    filter::Scope,
-    last_seen::LastSeen,
-    lock,
-    unchanged::{Here, Record, Times, Version},
+use self::{
+    hedge::Hedge,
+    listing::Found,
+    prefetch::Prefetch,
+    queue::{Folder, Queue, RemoteFile},
+    range_request::FAR,
+    sync_snapshot::SyncSnapshot,
 };
-use crate::{Dav, ETag, Error, Properties, RemotePath, Wanted};
+use super::{
+    Event, FileFacts, Options, SkipReason, Summary, Watch, filter::Scope, lock, synced_versions::SyncedVersions,
+};
+use crate::{Dav, Error, PropertySet, RemotePath};
 
 /// Maximum number of requests in flight or in the engine's queue.
 const WINDOW: usize = 256;
@@ -78,7 +81,7 @@ pub async fn download(
     if let Some(first) = sources.first() {
         dav.warm(first, options.connections);
     }
-    let snapshot_file = options.remembers.as_deref().filter(|_| options.contents && sources.len() == 1);
+    let snapshot_file = options.snapshot_file.as_deref().filter(|_| options.contents && sources.len() == 1);
     let mut download = Download::new(dav, sources, to, options, watch).await;
     let queue = download.queue_sources(sources, snapshot_file).await?;
     let stopped = tokio::select! {
@@ -91,96 +94,6 @@ pub async fn download(
     let mut summary = std::mem::take(download.summary.get_mut().unwrap_or_else(PoisonError::into_inner));
     summary.took = begin.elapsed();
     Ok(summary)
-}
-
-/// A folder on the server, and its local path.
-#[derive(Clone)]
-struct Folder {
-    path: RemotePath,
-    local: PathBuf,
-    /// Whether the user named it; then its local path is followed through symbolic links.
-    named: bool,
-    /// Whether this run created it, so that it was empty.
-    is_new: bool,
-    /// The local name of its only file, if it differs.
-    rename_to: Option<OsString>,
-    scope: Scope,
-    /// Its parent, if that is only created for something in it.
-    parent: Option<Arc<Folder>>,
-}
-
-/// What a listing says about a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct FileFacts {
-    length: Option<u64>,
-    modified: Option<SystemTime>,
-    etag: Option<ETag>,
-    checksums: Vec<String>,
-}
-
-impl FileFacts {
-    /// What the answer to a GET must match.
-    fn expected(&self) -> Expected {
-        let etag = self.etag.as_ref().map(ToString::to_string);
-        Expected { etag, length: self.length, modified: self.modified }
-    }
-
-    fn of(properties: Properties) -> Self {
-        let Properties { length, modified, etag, checksums, .. } = properties;
-        Self { length, modified, etag, checksums }
-    }
-
-    fn version(&self) -> Version<'_> {
-        Version { length: self.length, modified: self.modified, etag: self.etag.as_ref() }
-    }
-}
-
-/// A file on the server.
-struct RemoteFile {
-    folder: Arc<Folder>,
-    name: Box<[u8]>,
-    facts: FileFacts,
-}
-
-impl RemoteFile {
-    fn path(&self) -> Result<RemotePath, Error> {
-        Ok(self.folder.path.join(&self.name, false)?)
-    }
-
-    fn local_path(&self) -> PathBuf {
-        self.folder.local.join(self.folder.rename_to.as_deref().unwrap_or(OsStr::from_bytes(&self.name)))
-    }
-
-    /// The local path, or the target if it is a symbolic link that the user has named, as with cp(1).
-    fn local_path_through_link(&self) -> PathBuf {
-        let place = self.local_path();
-        let is_link = || fs::symlink_metadata(&place).is_ok_and(|kind| kind.is_symlink());
-        let there = if self.folder.rename_to.is_some() && is_link() { fs::canonicalize(&place).ok() } else { None };
-        there.unwrap_or(place)
-    }
-}
-
-#[derive(Default)]
-struct Queue {
-    folders: VecDeque<Folder>,
-    files: VecDeque<RemoteFile>,
-}
-
-impl Queue {
-    /// Adds entries; returns the number of files and their bytes.
-    fn extend(&mut self, found: impl Iterator<Item = Found>) -> (u64, u64) {
-        let (mut files, mut bytes) = (0, 0_u64);
-        for found in found {
-            match found {
-                Found::Folder(folder) => self.folders.push_back(folder),
-                Found::File(remote) => {
-                    (files, bytes) = (files + 1, bytes.saturating_add(remote.facts.length.unwrap_or(0)));
-                    self.files.push_back(remote);
-                }
-            }
-        }
-        (files, bytes)
-    }
 }
 
 /// What has finished.
@@ -200,7 +113,7 @@ struct Download<'a> {
     progress: Progress,
     mirror: MirrorState,
     sync: SyncState,
-    last_seen: Mutex<LastSeen>,
+    synced_versions: Mutex<SyncedVersions>,
     /// Ranges of the only source, requested before anything is known of it.
     prefetch: Mutex<Option<Prefetch>>,
     summary: Mutex<Summary>,
@@ -241,13 +154,14 @@ struct SyncState {
 
 impl<'a> Download<'a> {
     async fn new(dav: &'a Dav, sources: &[RemotePath], to: &'a Path, options: &'a Options, watch: &'a Watch) -> Self {
-        let (mut prefetch, mut last_seen) = (None, LastSeen::default());
+        let (mut prefetch, mut synced_versions) = (None, SyncedVersions::default());
         if let [path] = sources {
             let is_wanted = |name| options.filter.name(&Scope::default(), name);
             if options.fetches_at_once() && !path.is_folder() && path.name().is_some_and(is_wanted) {
                 prefetch = Some(Prefetch::ask(dav, path, options.connections));
             }
-            last_seen = LastSeen::open(options.last_seen.as_deref(), dav.requests().url(path).ok(), to).await;
+            synced_versions =
+                SyncedVersions::open(options.synced_versions.as_deref(), dav.requests().url(path).ok(), to).await;
         }
         Self {
             dav,
@@ -263,7 +177,7 @@ impl<'a> Download<'a> {
             },
             mirror: MirrorState::default(),
             sync: SyncState::default(),
-            last_seen: last_seen.into(),
+            synced_versions: synced_versions.into(),
             prefetch: prefetch.into(),
             summary: Mutex::default(),
         }
@@ -274,12 +188,12 @@ impl Download<'_> {
     /// Looks up all sources, and queues them.
     async fn queue_sources(&self, sources: &[RemotePath], snapshot_file: Option<&Path>) -> Result<Queue, Error> {
         let (dav, options, to) = (self.dav, self.options, self.target);
-        let wanted = if snapshot_file.is_some() { Wanted::STATE } else { options.wanted() };
+        let properties = if snapshot_file.is_some() { PropertySet::STATE } else { options.requested_properties() };
         let into = fs::metadata(to).is_ok_and(|kind| kind.is_dir());
         // With `-r` a source is listed at once, and its listing says whether it is a folder.
         let look = |path: RemotePath| async move {
             let lists_at_once = options.recursive && snapshot_file.is_none();
-            let found = if lists_at_once { None } else { Some(dav.stat(&path, wanted).await) };
+            let found = if lists_at_once { None } else { Some(dav.stat(&path, properties).await) };
             (found, path)
         };
         let looked = stream::iter(sources.to_vec()).map(look).buffered(WINDOW).collect::<Vec<_>>();
@@ -324,7 +238,7 @@ impl Download<'_> {
         if let Some(file) = snapshot_file.filter(|_| !self.options.dry_run) {
             self.save_snapshot(file);
         }
-        lock(&self.last_seen).save(self.options, stopped, self.watch);
+        lock(&self.synced_versions).save(self.options, stopped, self.watch);
         for file in std::mem::take(&mut *lock(&self.temporary_files)) {
             let _ = fs::remove_file(file);
         }
@@ -379,8 +293,8 @@ impl Download<'_> {
 
     /// Watches for stragglers among the last small files.
     async fn detect_stragglers(&self) -> Infallible {
-        let mut all_asked = self.progress.all_requested.subscribe();
-        let _ = all_asked.wait_for(|all| *all).await;
+        let mut all_requested = self.progress.all_requested.subscribe();
+        let _ = all_requested.wait_for(|all| *all).await;
         if self.dav.client().is_limited() {
             return std::future::pending().await;
         }
@@ -388,7 +302,7 @@ impl Download<'_> {
         let apart = !self.shares_one_connection();
         self.progress
             .hedge
-            .monitor(round_trip, || self.progress.received.load(Ordering::Relaxed), || apart && *all_asked.borrow())
+            .monitor(round_trip, || self.progress.received.load(Ordering::Relaxed), || apart && *all_requested.borrow())
             .await
     }
 
@@ -420,14 +334,14 @@ impl Download<'_> {
             Err(error) => return self.report_failure(&String::from_utf8_lossy(&remote.name), error),
         };
         let (name, length) = (path.to_string(), remote.facts.length.unwrap_or(0));
-        if self.options.settled.contains(&name) {
+        if self.options.already_copied.contains(&name) {
             return;
         }
-        let spared = match self.keep_reason(&remote) {
-            None if !remote.folder.is_new && self.is_unchanged(&remote, &path).await => Some(Spared::Unchanged),
-            spared => spared,
+        let reason = match self.keep_reason(&remote) {
+            None if !remote.folder.is_new && self.is_unchanged(&remote, &path).await => Some(SkipReason::Unchanged),
+            reason => reason,
         };
-        if let Some(why) = spared {
+        if let Some(why) = reason {
             lock(&self.summary).skipped += 1;
             return (self.watch)(Event::Skipped { path: &name, bytes: length, why });
         }
@@ -446,8 +360,13 @@ impl Download<'_> {
     async fn fetch_listed(&self, remote: &mut RemoteFile, path: &RemotePath) -> Result<u64, Error> {
         match self.fetch(remote, path).await {
             Err(error) if matches!(error, Error::Differs { .. }) || error.is(412) || error.is(416) => {
-                let now =
-                    self.dav.stat(path, self.options.wanted()).await.ok().flatten().filter(|now| !now.path.is_folder());
+                let now = self
+                    .dav
+                    .stat(path, self.options.requested_properties())
+                    .await
+                    .ok()
+                    .flatten()
+                    .filter(|now| !now.path.is_folder());
                 let now = now.map(|now| FileFacts::of(now.properties)).filter(|now| {
                     (now.length, &now.etag, now.modified)
                         != (remote.facts.length, &remote.facts.etag, remote.facts.modified)
@@ -461,56 +380,6 @@ impl Download<'_> {
                 }
             }
             fetched => fetched,
-        }
-    }
-
-    /// Records that both sides of a file are equal now.
-    fn record_seen(&self, remote: &RemoteFile, here: Here<'_>) {
-        lock(&self.last_seen).keep(&remote.folder.path, &remote.name, Record::of(here, remote.facts.version()));
-    }
-
-    /// Why an existing local file is kept, if it is.
-    fn keep_reason(&self, remote: &RemoteFile) -> Option<Spared> {
-        let spare = Some(self.options.spare).filter(|spare| *spare != Spare::default() && !remote.folder.is_new)?;
-        let here = if remote.folder.named {
-            fs::metadata(remote.local_path())
-        } else {
-            fs::symlink_metadata(remote.local_path())
-        };
-        let here = here.ok().filter(|here| !here.is_dir())?;
-        let (source, target) = ((remote.facts.length, remote.facts.modified), (Some(here.len()), here.modified().ok()));
-        spare.judge(source, target)
-    }
-
-    /// Whether the local file is unchanged, so that no download is needed.
-    async fn is_unchanged(&self, remote: &RemoteFile, path: &RemotePath) -> bool {
-        let (place, facts) = (remote.local_path(), &remote.facts);
-        let here = if remote.folder.named { fs::metadata(&place) } else { fs::symlink_metadata(&place) };
-        let Ok(here) = here.as_ref().map(|here| (here.is_file(), here.len(), here.modified().ok())) else {
-            return false;
-        };
-        match (here, self.options.skip) {
-            (_, Skip::Nothing) | ((false, ..), _) => false,
-            ((_, length, _), _) if facts.length != Some(length) => false,
-            ((_, length, modified), Skip::SameSizeAndTime) => {
-                let (times, here) = (
-                    Times { window: self.options.modify_window, ..Times::default() },
-                    Here { length, modified, etag: None },
-                );
-                let same = {
-                    let records = lock(&self.last_seen);
-                    times.of_download(here, facts.version(), records.of(&remote.folder.path, &remote.name))
-                };
-                if same {
-                    self.record_seen(remote, here);
-                }
-                same
-            }
-            // If the comparison fails, the file is downloaded.
-            ((_, length, _), Skip::SameDigest) => {
-                let mut body = Body::file(place, 0, length);
-                self.dav.holds(path, &mut body, &facts.checksums, facts.expected()).await.unwrap_or(false)
-            }
         }
     }
 }

@@ -16,7 +16,7 @@ use std::{
 
 use self::rules::Rules;
 pub use self::rules::{BadPattern, Rule};
-use super::Leaf;
+use super::FileFacts;
 
 /// Selects the files to copy, and to compare in a mirror.
 #[derive(Debug, Clone, Default)]
@@ -98,7 +98,7 @@ impl Filter {
     }
 
     /// Whether a file's size and age let it in. What is not known of them is no reason to leave it out.
-    pub fn takes(&self, file: &Leaf) -> bool {
+    pub fn takes(&self, file: &FileFacts) -> bool {
         self.facts(file.length, file.modified)
     }
 

@@ -12,7 +12,7 @@ use tokio::time::{sleep, timeout};
 
 use super::lock;
 use crate::{
-    Dav, Error, Family, If, LockAction, LockPermit, LockToken, Locked, Locks, Precondition, RemotePath, Wanted,
+    Dav, Error, Family, If, LockAction, LockPermit, LockToken, Locked, Locks, Precondition, PropertySet, RemotePath,
     client::confirmation::is_undecided, locks::LockPolicy,
 };
 
@@ -107,7 +107,7 @@ impl<'a> HeldLocks<'a> {
 
     /// Fails if the file has content. An empty file may be the lock's own, and nothing is lost with it.
     async fn see(&self, path: &RemotePath) -> Result<(), Error> {
-        let found = self.dav.stat(path, Wanted::LISTING).await?;
+        let found = self.dav.stat(path, PropertySet::LISTING).await?;
         if found.is_none_or(|found| found.properties.length.is_none_or(|length| length == 0)) {
             return Ok(());
         }
@@ -150,13 +150,13 @@ impl<'a> HeldLocks<'a> {
     }
 
     async fn is_empty(&self, path: &RemotePath) -> Result<bool, Error> {
-        let found = self.dav.stat(path, Wanted::LISTING).await?;
+        let found = self.dav.stat(path, PropertySet::LISTING).await?;
         Ok(found.is_some_and(|found| found.properties.length == Some(0)))
     }
 
     /// Our lock on a file, if there is one.
     async fn find(&self, path: &RemotePath) -> Result<Option<(LockToken, Option<Duration>)>, Error> {
-        let found = self.dav.stat(path, Wanted::LOCKS).await?;
+        let found = self.dav.stat(path, PropertySet::LOCKS).await?;
         let locks = found.map(|entry| entry.properties.locks).unwrap_or_default();
         let ours = locks.into_iter().find(|lock| lock.owner.as_ref() == Some(&self.owner));
         Ok(ours.and_then(|lock| Some((lock.token?, lock.timeout))))

@@ -17,13 +17,11 @@ mod deletions;
 mod folders;
 mod hidden_files;
 mod spelling;
+mod state;
 mod steps;
 mod verify;
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    time::SystemTime,
-};
+use std::time::SystemTime;
 
 pub(crate) use self::{
     deletions::too_many,
@@ -31,16 +29,17 @@ pub(crate) use self::{
     steps::{Before, Deletable, Listing, Outcome, PlanEvent, RemoteEntry, Sent, Step},
 };
 use self::{
-    folders::{Awaiting, Made, is_missing_folder},
+    folders::{Awaiting, is_missing_folder},
     hidden_files::Hidden,
+    state::{DeletionState, FolderState, InFlight, LookupsBehind, Queues, Uploads},
 };
 use super::{
     FEW, Options, REMEDY, SHARED, Skip, Verify,
-    last_seen::LastSeen,
-    unchanged::{Here, Record, Times, Verdict, Version},
+    synced_versions::SyncedVersions,
+    unchanged::{Here, SyncedVersion, Times, Verdict, Version},
     walk::{File, Outline},
 };
-use crate::{Error, Precondition, RemotePath, client::compare::same_digest};
+use crate::{Error, client::compare::same_digest};
 
 /// Maximum number of requests in flight or in the engine's queue, and of bytes of small files in them.
 const WINDOW: usize = 512;
@@ -51,11 +50,13 @@ const TAIL: usize = 64;
 const BULK: u64 = 128 * 1024;
 const MANY: usize = 3;
 
-/// What is known from earlier, to detect unchanged and stale files.
+/// What is known of the server and from earlier runs.
 #[derive(Debug, Default)]
 pub(crate) struct Known {
+    /// Whether the server supports bulk uploads.
+    pub(crate) bulk_upload: bool,
     pub(crate) times: Times,
-    pub(crate) records: LastSeen,
+    pub(crate) records: SyncedVersions,
     /// Temporary files that have not changed since then are deleted; none to keep all.
     pub(crate) old_since: Option<SystemTime>,
 }
@@ -63,73 +64,17 @@ pub(crate) struct Known {
 pub(crate) struct Plan {
     outline: Outline,
     rules: Options,
-    /// Whether the server supports bulk uploads.
-    bulk: bool,
-    folders: Vec<State>,
-    /// Number of uploads of each file; what was sent and is not verified yet.
-    tries: Vec<u8>,
-    sent: Vec<Option<Sent>>,
-    /// Files that are being compared, with their remote entry.
-    candidates: HashMap<usize, RemoteEntry>,
     known: Known,
-    steps: VecDeque<Step>,
-    small: VecDeque<(usize, Before)>,
-    large: VecDeque<(usize, Before)>,
-    deletion: DeletionState,
-    in_flight: InFlight,
+    folders: Vec<FolderState>,
     /// Number of folders with unknown contents.
     unknown: usize,
-    /// This many of the last files are looked up right behind their uploads.
-    lookups_behind: usize,
-    /// Files in flight that are looked up right behind their uploads.
-    looked_up_behind: HashSet<usize>,
-    /// Files that replace folders.
-    replacing: HashSet<usize>,
-    /// Files that were sent optimistically, and their remote entries once known.
-    optimistic: HashMap<usize, Option<RemoteEntry>>,
+    uploads: Uploads,
+    queues: Queues,
+    in_flight: InFlight,
+    lookups_behind: LookupsBehind,
     hidden: Hidden,
-    /// The remote entries of files that are to be overwritten; shows whether an upload had an effect.
-    overwritten: HashMap<usize, RemoteEntry>,
-    failed: bool,
+    deletion: DeletionState,
     events: Vec<PlanEvent>,
-}
-
-/// What a mirror deletes at its end.
-#[derive(Debug, Default)]
-struct DeletionState {
-    planned: Vec<(RemotePath, Precondition)>,
-    /// Deletions of what may be the same file as a new one, whose name is the third.
-    doubtful: Vec<(RemotePath, Precondition, Vec<u8>)>,
-    /// Number of files and folders that all of them delete.
-    count: u64,
-    started: bool,
-    /// What the server says that it has deleted.
-    confirmed: Vec<(RemotePath, Precondition)>,
-    /// What was deleted a second time.
-    retried: HashSet<RemotePath>,
-}
-
-#[derive(Debug, Default)]
-struct InFlight {
-    requests: usize,
-    large: usize,
-    /// Bytes of small files.
-    bytes: u64,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    /// Number of unfinished files that the verification of this folder waits for.
-    open: usize,
-    /// Uploaded files to verify.
-    unverified: Vec<usize>,
-    /// Whether files are looked up one by one.
-    singly: bool,
-    children: Vec<usize>,
-    files: Vec<usize>,
-    made: Made,
-    /// What waits until the folder is created again.
-    awaiting: Vec<Awaiting>,
 }
 
 impl Plan {
@@ -138,13 +83,11 @@ impl Plan {
     pub(crate) fn new(
         outline: Outline,
         rules: Options,
-        bulk: bool,
         tops: Vec<(usize, Option<Listing>)>,
         first: usize,
         known: Known,
     ) -> Self {
-        let failed = !outline.left_out.is_empty();
-        let mut folders: Vec<State> = outline.folders.iter().map(|_| State::default()).collect();
+        let mut folders: Vec<FolderState> = outline.folders.iter().map(|_| FolderState::default()).collect();
         for (number, folder) in outline.folders.iter().enumerate() {
             if let Some(parent) = folder.parent {
                 folders[parent].children.push(number);
@@ -154,28 +97,24 @@ impl Plan {
             folders[file.folder].files.push(number);
             folders[file.folder].open += 1;
         }
-        let mut plan = Self {
-            unknown: folders.len(),
-            lookups_behind: 0,
-            looked_up_behind: HashSet::new(),
-            replacing: HashSet::new(),
-            optimistic: (0..first).map(|file| (file, None)).collect(),
-            hidden: Hidden::default(),
-            overwritten: HashMap::new(),
-            folders,
+        let uploads = Uploads {
             tries: vec![0; outline.files.len()],
             sent: vec![None; outline.files.len()],
-            candidates: HashMap::new(),
-            known,
+            optimistic: (0..first).map(|file| (file, None)).collect(),
+            ..Uploads::default()
+        };
+        let mut plan = Self {
+            unknown: folders.len(),
+            deletion: DeletionState { has_failures: !outline.left_out.is_empty(), ..DeletionState::default() },
             outline,
             rules,
-            bulk,
-            steps: VecDeque::new(),
-            small: VecDeque::new(),
-            large: VecDeque::new(),
-            deletion: DeletionState::default(),
+            known,
+            folders,
+            uploads,
+            queues: Queues::default(),
             in_flight: InFlight::default(),
-            failed,
+            lookups_behind: LookupsBehind::default(),
+            hidden: Hidden::default(),
             events: Vec::new(),
         };
         (0..first).for_each(|file| plan.count_upload(file));
@@ -194,23 +133,24 @@ impl Plan {
 
     /// Whether deletions are skipped because of errors.
     pub(crate) fn skips_deletions(&self) -> bool {
-        self.failed && !self.rules.ignore_errors && !self.deletion.planned.is_empty()
+        self.deletion.has_failures && !self.rules.ignore_errors && !self.deletion.planned.is_empty()
     }
 
     /// Ends the plan after an interrupt. Files that were sent but not verified count as done; returns their number.
     pub(crate) fn end(&mut self) -> usize {
-        let sent: Vec<usize> = (0..self.sent.len()).filter(|file| self.sent[*file].take().is_some()).collect();
+        let sent: Vec<usize> =
+            (0..self.uploads.sent.len()).filter(|file| self.uploads.sent[*file].take().is_some()).collect();
         self.events.extend(sent.iter().map(|file| PlanEvent::Done(*file)));
         sent.len()
     }
 
     /// Whether a file was sent, and is there to be compared.
     pub(crate) fn is_sent(&self, file: usize) -> bool {
-        !self.candidates.contains_key(&file)
+        !self.uploads.candidates.contains_key(&file)
     }
 
     /// What was seen of the files, for the next run.
-    pub(crate) fn records(&self) -> &LastSeen {
+    pub(crate) fn records(&self) -> &SyncedVersions {
         &self.known.records
     }
 
@@ -224,18 +164,18 @@ impl Plan {
         if self.in_flight.requests >= WINDOW {
             return None;
         }
-        if let Some(step) = self.steps.pop_front() {
+        if let Some(step) = self.queues.steps.pop_front() {
             self.in_flight.requests += 1;
             return Some(step);
         }
         // One connection is left for what is small.
         if self.in_flight.large < self.rules.connections.saturating_sub(1).max(1)
-            && let Some((file, before)) = self.large.pop_front()
+            && let Some((file, before)) = self.queues.large.pop_front()
         {
             return Some(self.upload(file, before));
         }
         if self.in_flight.bytes < WINDOW_BYTES
-            && let Some((file, before)) = self.small.pop_front()
+            && let Some((file, before)) = self.queues.small.pop_front()
         {
             return Some(self.upload(file, before));
         }
@@ -253,7 +193,7 @@ impl Plan {
             Outcome::Filled(folder, filled) => {
                 self.events.push(PlanEvent::Made(folder));
                 for (file, sent) in filled {
-                    self.tries[file] += 1;
+                    self.uploads.tries[file] += 1;
                     self.arrived(file, sent);
                 }
                 self.folder_known(folder, &Listing::new());
@@ -273,7 +213,7 @@ impl Plan {
             Outcome::CollectedDeletable(path, Err(error)) => self.fail(path.to_string(), error),
             Outcome::Swept(path, Ok(())) => self.events.push(PlanEvent::Swept(path)),
             // A failure to delete a stale file has no consequences.
-            Outcome::Swept(..) | Outcome::Spared => {}
+            Outcome::Swept(..) | Outcome::NotDeleted => {}
             Outcome::Renamed(from, thing, old, now) => self.renamed(from, thing, &old, now),
             Outcome::Deleted(path, precondition, result) => self.deleted(path, precondition, result),
             Outcome::Remained(paths, there) => self.remained(paths, there),
@@ -284,11 +224,11 @@ impl Plan {
     fn make(&mut self, folder: usize) {
         let small = |file: &usize| self.outline.files[*file].length <= BULK;
         let mut files: Vec<usize> = Vec::new();
-        if self.bulk && !self.rules.dry_run && !self.rules.lock.locks(false) {
+        if self.known.bulk_upload && !self.rules.dry_run && !self.rules.lock.locks(false) {
             files.extend(self.folders[folder].files.iter().filter(|file| small(file)));
         }
         let worth = files.len() >= MANY;
-        self.steps.push_back(if worth { Step::Fill(folder, files) } else { Step::Make(folder) });
+        self.queues.steps.push_back(if worth { Step::Fill(folder, files) } else { Step::Make(folder) });
     }
 
     /// Handles the known contents of an existing folder.
@@ -307,9 +247,9 @@ impl Plan {
             let path = &self.outline.folders[child].path;
             match path.name().and_then(|name| listing.get(name)) {
                 None => self.make(child),
-                Some(RemoteEntry { folder: true, .. }) => self.steps.push_back(Step::List(child)),
+                Some(RemoteEntry { is_folder: true, .. }) => self.queues.steps.push_back(Step::List(child)),
                 Some(file) if self.rules.replaces() => {
-                    self.steps.push_back(Step::Replace(child, file.precondition()));
+                    self.queues.steps.push_back(Step::Replace(child, file.precondition()));
                 }
                 Some(_) => {
                     let why = format!("it is a file on the server and a folder here; {REMEDY}");
@@ -321,9 +261,9 @@ impl Plan {
         for file in self.folders[folder].files.clone() {
             let there = listing.get(&self.outline.files[file].name);
             if renamed.contains(&Node::File(file)) {
-            } else if self.tries[file] == 0 {
+            } else if self.uploads.tries[file] == 0 {
                 self.plan_file(file, there);
-            } else if let Some(unseen) = self.optimistic.get_mut(&file) {
+            } else if let Some(unseen) = self.uploads.optimistic.get_mut(&file) {
                 *unseen = there.cloned();
             }
         }
@@ -337,38 +277,39 @@ impl Plan {
     fn plan_file(&mut self, file: usize, there: Option<&RemoteEntry>) {
         let facts = &self.outline.files[file];
         let Some(there) = there else { return self.queue(file, Before::Nothing) };
-        if there.folder && self.rules.replaces() {
+        if there.is_folder && self.rules.replaces() {
             return self.queue(file, Before::Folder);
         }
-        if there.folder {
+        if there.is_folder {
             let why = format!("it is a folder on the server and a file here; {REMEDY}");
             let error = facts.path(&self.outline.folders).map(|path| Error::Differs { path, why });
             return self.file_failed(file, error.unwrap_or_else(|error| error));
         }
-        if !self.rules.settled.is_first() && self.rules.settled.contains(&facts.origin.to_string()) {
+        if !self.rules.already_copied.is_first() && self.rules.already_copied.contains(&facts.origin.to_string()) {
             self.folders[facts.folder].open -= 1;
             return;
         }
-        let (source, target) = ((Some(facts.length), facts.modified), (there.length, there.modified));
-        if let Some(why) = self.rules.spare.judge(source, target) {
+        let (source, target) = ((Some(facts.length), facts.modified), (there.facts.length, there.facts.modified));
+        if let Some(why) = self.rules.keep_existing.reason(source, target) {
             self.folders[facts.folder].open -= 1;
-            return self.events.push(PlanEvent::Spared(file, why));
+            return self.events.push(PlanEvent::Kept(file, why));
         }
-        let same_length = there.length == Some(facts.length);
-        let listed = facts.origin.leaf().filter(|_| same_length && self.rules.skip != Skip::Nothing);
-        let compares = match (self.rules.skip, listed.and_then(|leaf| same_digest(&leaf.checksums, &there.checksums))) {
-            (Skip::Nothing, _) | (_, Some(false)) => false,
-            (_, Some(true)) => return self.skip(file, there),
-            (Skip::SameDigest, None) => same_length,
-            (Skip::SameSizeAndTime, None) => match self.judge(facts, there) {
-                Verdict::Same => return self.skip(file, there),
-                Verdict::Changed => false,
-                Verdict::Doubtful => true,
-            },
-        };
+        let same_length = there.facts.length == Some(facts.length);
+        let listed = facts.origin.facts().filter(|_| same_length && self.rules.skip != Skip::Nothing);
+        let compares =
+            match (self.rules.skip, listed.and_then(|facts| same_digest(&facts.checksums, &there.facts.checksums))) {
+                (Skip::Nothing, _) | (_, Some(false)) => false,
+                (_, Some(true)) => return self.skip(file, there),
+                (Skip::SameDigest, None) => same_length,
+                (Skip::SameSizeAndTime, None) => match self.judge(facts, there) {
+                    Verdict::Same => return self.skip(file, there),
+                    Verdict::Changed => false,
+                    Verdict::Doubtful => true,
+                },
+            };
         if compares {
-            self.steps.push_back(Step::Compare(file, there.clone()));
-            self.candidates.insert(file, there.clone());
+            self.queues.steps.push_back(Step::Compare(file, there.clone()));
+            self.uploads.candidates.insert(file, there.clone());
         } else {
             self.overwrite(file, there);
         }
@@ -376,24 +317,24 @@ impl Plan {
 
     /// Plans to overwrite a file.
     fn overwrite(&mut self, file: usize, there: &RemoteEntry) {
-        self.overwritten.insert(file, there.clone());
+        self.uploads.overwritten.insert(file, there.clone());
         self.queue(file, Before::File(there.precondition()));
     }
 
     fn judge(&self, file: &File, there: &RemoteEntry) -> Verdict {
         let last = self.known.records.of(&self.outline.folders[file.folder].path, &file.name);
-        match self.known.times.of_upload(here(file), there.version(), last) {
+        match self.known.times.of_upload(here(file), there.facts.version(), last) {
             // What is in doubt between two servers may be decided by what is known of their clocks, but for this: since
             // both were the same, somebody has changed the copy.
-            Verdict::Doubtful if last.is_some() && file.origin.leaf().is_some() => Verdict::Changed,
+            Verdict::Doubtful if last.is_some() && file.origin.facts().is_some() => Verdict::Changed,
             verdict => verdict,
         }
     }
 
     /// Records that both sides of a file are equal now.
-    fn record_seen(&mut self, file: usize, there: Version<'_>) {
+    fn record_synced(&mut self, file: usize, there: Version<'_>) {
         let facts = &self.outline.files[file];
-        let record = Record::of(here(facts), there);
+        let record = SyncedVersion::of(here(facts), there);
         self.known.records.keep(&self.outline.folders[facts.folder].path, &facts.name, record);
     }
 
@@ -401,7 +342,7 @@ impl Plan {
     fn count_upload(&mut self, file: usize) {
         let length = self.outline.files[file].length;
         self.in_flight.requests += 1;
-        self.tries[file] += 1;
+        self.uploads.tries[file] += 1;
         if length > SHARED {
             self.in_flight.large += 1;
         } else {
@@ -411,11 +352,11 @@ impl Plan {
 
     fn queue(&mut self, file: usize, before: Before) {
         let large = self.outline.files[file].length > SHARED;
-        if large { &mut self.large } else { &mut self.small }.push_back((file, before));
+        if large { &mut self.queues.large } else { &mut self.queues.small }.push_back((file, before));
     }
 
     fn skip(&mut self, file: usize, there: &RemoteEntry) {
-        self.record_seen(file, there.version());
+        self.record_synced(file, there.facts.version());
         self.events.push(PlanEvent::Skipped(file));
         self.folders[self.outline.files[file].folder].open -= 1;
     }
@@ -423,7 +364,7 @@ impl Plan {
     /// Handles a comparison, of a file that existed before or of one that was uploaded.
     fn compared(&mut self, file: usize, result: Result<bool, Error>) {
         let folder = self.outline.files[file].folder;
-        match (self.candidates.remove(&file), result) {
+        match (self.uploads.candidates.remove(&file), result) {
             (Some(there), Ok(true)) => self.skip(file, &there),
             (Some(there), Ok(false)) => return self.overwrite(file, &there),
             (Some(_), Err(error)) => self.file_failed(file, error),
@@ -441,9 +382,9 @@ impl Plan {
         } else {
             self.in_flight.bytes -= length;
         }
-        match (self.optimistic.remove(&file).flatten(), result) {
+        match (self.uploads.optimistic.remove(&file).flatten(), result) {
             (_, Ok(sent)) => {
-                if self.replacing.remove(&file)
+                if self.uploads.replacing.remove(&file)
                     && let Ok(path) = self.outline.files[file].path(&self.outline.folders)
                 {
                     self.events.push(PlanEvent::Deleted(path.as_folder(true)));
@@ -451,8 +392,8 @@ impl Plan {
                 self.arrived(file, sent);
             }
             // The file existed, as a lookup has shown by now.
-            (Some(there), Err(error)) if there.folder || error.is(412) => {
-                self.tries[file] = 0;
+            (Some(there), Err(error)) if there.is_folder || error.is(412) => {
+                self.uploads.tries[file] = 0;
                 self.plan_file(file, Some(&there));
             }
             (None, Err(error)) if self.looks_for_hidden(file, &error) => {}
@@ -472,7 +413,7 @@ impl Plan {
     }
 
     fn fail(&mut self, what: String, error: Error) {
-        self.failed = true;
+        self.deletion.has_failures = true;
         self.events.push(PlanEvent::Failed(what, error));
     }
 
@@ -491,7 +432,7 @@ impl Plan {
 }
 
 fn here(file: &File) -> Here<'_> {
-    let etag = file.origin.leaf().and_then(|leaf| leaf.etag.as_ref());
+    let etag = file.origin.facts().and_then(|facts| facts.etag.as_ref());
     Here { length: file.length, modified: file.modified, etag }
 }
 

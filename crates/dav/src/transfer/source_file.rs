@@ -2,7 +2,7 @@
 
 use std::{fmt, io, path::PathBuf, sync::Arc};
 
-use super::tree::Leaf;
+use super::file_facts::FileFacts;
 use crate::{Error, RemotePath};
 
 /// The source of an uploaded file.
@@ -18,19 +18,19 @@ pub(crate) enum SourceFile {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RemoteSource {
     pub(crate) path: RemotePath,
-    pub(crate) leaf: Leaf,
+    pub(crate) facts: FileFacts,
 }
 
 impl SourceFile {
-    pub(crate) fn remote(path: RemotePath, leaf: Leaf) -> Self {
-        Self::Remote(RemoteSource { path, leaf }.into())
+    pub(crate) fn remote(path: RemotePath, facts: FileFacts) -> Self {
+        Self::Remote(RemoteSource { path, facts }.into())
     }
 
     /// What the server lists of it; none for a local file.
-    pub(crate) fn leaf(&self) -> Option<&Leaf> {
+    pub(crate) fn facts(&self) -> Option<&FileFacts> {
         match self {
             Self::Local(_) => None,
-            Self::Remote(remote) => Some(&remote.leaf),
+            Self::Remote(remote) => Some(&remote.facts),
         }
     }
 

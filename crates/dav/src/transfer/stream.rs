@@ -23,7 +23,7 @@ use http::HeaderMap;
 use tokio::sync::Notify;
 
 use super::temporary_name;
-use crate::{Dav, Error, If, Precondition, RemotePath, Wanted};
+use crate::{Dav, Error, If, Precondition, PropertySet, RemotePath};
 
 /// Streams up to this size are kept in memory.
 const SHORT: usize = 4 * 1024 * 1024;
@@ -54,7 +54,7 @@ pub async fn upload_stream(dav: &Dav, stream: Chunks, to: &RemotePath, stop: &No
 }
 
 async fn send(dav: &Dav, mut stream: Chunks, to: &RemotePath, temporary: &RemotePath) -> Result<u64, Error> {
-    let there = dav.stat(to, Wanted::LISTING).await?;
+    let there = dav.stat(to, PropertySet::LISTING).await?;
     let precondition = match &there {
         Some(there) if there.path.is_folder() => {
             let why = "it is a folder; name the file that standard input is uploaded to".into();
@@ -109,7 +109,7 @@ async fn takes_chunks(dav: &Dav, temporary: &RemotePath) -> bool {
     if put.is_err() {
         return false;
     }
-    let found = dav.stat(temporary, Wanted::LISTING).await.ok().flatten();
+    let found = dav.stat(temporary, PropertySet::LISTING).await.ok().flatten();
     let takes = found.is_some_and(|found| found.properties.length == Some(PROBE.len() as u64));
     if !takes {
         let _ = dav.delete(temporary, &Precondition::None, &If::default()).await;
@@ -119,7 +119,7 @@ async fn takes_chunks(dav: &Dav, temporary: &RemotePath) -> bool {
 
 /// Fails unless the server has `sent` bytes.
 async fn is_there(dav: &Dav, at: &RemotePath, named: &RemotePath, sent: u64) -> Result<(), Error> {
-    let found = dav.stat(at, Wanted::LISTING).await?;
+    let found = dav.stat(at, PropertySet::LISTING).await?;
     let has = found.as_ref().and_then(|found| found.properties.length);
     let why = match found {
         Some(_) if has.is_none_or(|has| has == sent) => return Ok(()),

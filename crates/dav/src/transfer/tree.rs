@@ -5,49 +5,20 @@ use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::Path,
-    time::SystemTime,
 };
 
-use haul_http::Expected;
-
 use super::{
-    Links,
+    FileFacts, Links,
     filter::{Filter, Scope},
     walk::Outline,
 };
-use crate::{Dav, ETag, Error, PathError, Properties, RemotePath, Wanted};
-
-/// What is known of a file.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Leaf {
-    /// Its length in bytes.
-    pub length: Option<u64>,
-    /// When it was changed.
-    pub modified: Option<SystemTime>,
-    /// Its version, on a server that tells.
-    pub etag: Option<ETag>,
-    /// Digests that the server keeps.
-    pub checksums: Vec<String>,
-}
-
-impl Leaf {
-    pub(crate) fn of(properties: Properties) -> Self {
-        let Properties { length, modified, etag, checksums, .. } = properties;
-        Self { length, modified, etag, checksums }
-    }
-
-    /// What the answer to a GET looks like.
-    pub(crate) fn expected(&self) -> Expected {
-        let etag = self.etag.as_ref().map(ToString::to_string);
-        Expected { etag, length: self.length, modified: self.modified }
-    }
-}
+use crate::{Dav, Error, PathError, PropertySet, RemotePath};
 
 /// All files in a folder, by paths relative to it.
 #[derive(Debug, Default)]
 pub struct Tree {
     /// The files.
-    pub files: BTreeMap<Vec<u8>, Leaf>,
+    pub files: BTreeMap<Vec<u8>, FileFacts>,
     /// What could not be listed, and why. Of what is in it nothing is known.
     pub failed: Vec<(String, Error)>,
     /// What is neither a file nor a folder, and is left out for that: a sentence for each.
@@ -59,8 +30,8 @@ pub struct Tree {
 
 impl Tree {
     /// What is in a folder on a server. Folders that the filter leaves out are not listed.
-    pub async fn there(dav: &Dav, root: &RemotePath, filter: &Filter, wanted: Wanted) -> Result<Self, Error> {
-        Ok(Self::of(Outline::of_server(dav, root, root.clone(), filter, wanted).await?))
+    pub async fn there(dav: &Dav, root: &RemotePath, filter: &Filter, properties: PropertySet) -> Result<Self, Error> {
+        Ok(Self::of(Outline::of_server(dav, root, root.clone(), filter, properties).await?))
     }
 
     /// What is in a folder here.
@@ -83,9 +54,9 @@ impl Tree {
             places.push(place);
         }
         let files = files.into_iter().map(|file| {
-            let leaf = file.origin.leaf().cloned();
-            let here = || Leaf { length: Some(file.length), modified: file.modified, ..Leaf::default() };
-            (below(&places[file.folder], &file.name), leaf.unwrap_or_else(here))
+            let facts = file.origin.facts().cloned();
+            let here = || FileFacts { length: Some(file.length), modified: file.modified, ..FileFacts::default() };
+            (below(&places[file.folder], &file.name), facts.unwrap_or_else(here))
         });
         Self { files: files.collect(), failed, skipped, unknown }
     }

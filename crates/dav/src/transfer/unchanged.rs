@@ -4,7 +4,7 @@
 //! is not before the time here says little: a server whose clock is ahead shows every copy as newer than its original,
 //! and hides a change; one whose clock is behind shows every copy as older.
 //!
-//! - What was last seen of a file ([`Record`]) decides, if both sides are as they were then. It compares each side with
+//! - What was last seen of a file ([`SyncedVersion`]) decides, if both sides are as they were then. It compares each side with
 //!   itself, and no clock with another.
 //! - Otherwise the server's time is corrected by the offset of its clock (`clock`). A copy that was certainly made after
 //!   the last change here is a copy of it; one that was certainly made before is not.
@@ -44,7 +44,7 @@ pub(crate) struct Version<'a> {
 
 /// Both sides of a file when they were last seen to be the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct SyncedVersion {
     pub(crate) length: u64,
     /// The time of the file here.
     pub(crate) modified: SystemTime,
@@ -55,7 +55,7 @@ pub(crate) struct Record {
     pub(crate) source: Option<ETag>,
 }
 
-impl Record {
+impl SyncedVersion {
     /// What is to be remembered; none if nothing could be told by it.
     pub(crate) fn of(here: Here<'_>, there: Version<'_>) -> Option<Self> {
         let (etag, stored) = (there.etag.cloned(), there.modified);
@@ -112,7 +112,7 @@ pub(crate) struct Times {
 
 impl Times {
     /// Whether the server has the file already.
-    pub(crate) fn of_upload(&self, here: Here<'_>, there: Version<'_>, last: Option<&Record>) -> Verdict {
+    pub(crate) fn of_upload(&self, here: Here<'_>, there: Version<'_>, last: Option<&SyncedVersion>) -> Verdict {
         if there.length != Some(here.length) {
             return Verdict::Changed;
         }
@@ -145,7 +145,7 @@ impl Times {
 
     /// Whether the file is here already, given that a copy here gets the server's time. What is in doubt is as soon
     /// fetched as compared.
-    pub(crate) fn of_download(&self, here: Here<'_>, there: Version<'_>, last: Option<&Record>) -> bool {
+    pub(crate) fn of_download(&self, here: Here<'_>, there: Version<'_>, last: Option<&SyncedVersion>) -> bool {
         there.length == Some(here.length)
             && match last {
                 Some(last) => last.is_of(here, self.window) && last.is_of_version(there),
@@ -258,26 +258,26 @@ mod tests {
         let (first, second) = (ETag::parse("\"1\"").unwrap(), ETag::parse("\"2\"").unwrap());
         for ahead in [0, 600, -86_400] {
             let (times, copied) = (times(ahead), ahead * 1000);
-            let last = Record::of(here(0), there(copied, Some(&first)));
+            let last = SyncedVersion::of(here(0), there(copied, Some(&first)));
             let judged = |here, there| times.of_upload(here, there, last.as_ref());
             assert_eq!(judged(here(0), there(copied, Some(&first))), Verdict::Same);
             assert_eq!(judged(here(1), there(copied, Some(&first))), Verdict::Changed);
             assert_eq!(judged(here(-1), there(copied, Some(&first))), Verdict::Changed);
             assert_eq!(judged(here(0), there(copied, Some(&second))), Verdict::Doubtful);
             assert_eq!(judged(Here { length: 6, ..here(0) }, there(copied, Some(&first))), Verdict::Changed);
-            let nameless = Record::of(here(0), there(copied, None));
+            let nameless = SyncedVersion::of(here(0), there(copied, None));
             let judged = |there| times.of_upload(here(0), there, nameless.as_ref());
             assert_eq!(judged(there(copied, None)), Verdict::Same);
             assert_eq!(judged(there(copied + 1000, None)), Verdict::Doubtful);
         }
-        assert_eq!(Record::of(here(0), Version { length: Some(5), modified: None, etag: None }), None);
+        assert_eq!(SyncedVersion::of(here(0), Version { length: Some(5), modified: None, etag: None }), None);
     }
 
     #[test]
     fn a_record_knows_the_version_of_a_source_on_a_server() {
         let (first, second) = (ETag::parse("\"1\"").unwrap(), ETag::parse("\"2\"").unwrap());
         let source = |etag| Here { etag: Some(etag), ..here(0) };
-        let last = Record::of(source(&first), there(0, Some(&first)));
+        let last = SyncedVersion::of(source(&first), there(0, Some(&first)));
         let judged = |etag| times(0).of_upload(source(etag), there(0, Some(&first)), last.as_ref());
         assert_eq!((judged(&first), judged(&second)), (Verdict::Same, Verdict::Changed));
     }
@@ -288,12 +288,12 @@ mod tests {
         let times = Times::default();
         assert!(times.of_download(here(0), there(0, Some(&first)), None));
         assert!(!times.of_download(here(0), there(1000, Some(&first)), None));
-        let last = Record::of(here(0), there(0, Some(&first)));
+        let last = SyncedVersion::of(here(0), there(0, Some(&first)));
         // In the same second the server's file was changed.
         assert!(!times.of_download(here(0), there(0, Some(&second)), last.as_ref()));
         assert!(times.of_download(here(0), there(0, Some(&first)), last.as_ref()));
         // A file system that keeps no times.
-        let last = Record::of(here(777_777), there(0, Some(&second)));
+        let last = SyncedVersion::of(here(777_777), there(0, Some(&second)));
         assert!(times.of_download(here(777_777), there(0, Some(&second)), last.as_ref()));
     }
 }

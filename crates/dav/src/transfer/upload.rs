@@ -2,6 +2,7 @@
 
 mod backup;
 mod bulk;
+mod carry_out;
 mod chunks;
 mod comparison;
 mod deletions;
@@ -12,9 +13,8 @@ mod optimistic;
 mod ranges;
 mod relay;
 mod replace;
-
 mod resume_key;
-mod source;
+mod source_content;
 mod strategy;
 mod target;
 
@@ -26,10 +26,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::{
-    FutureExt, StreamExt,
-    future::{BoxFuture, join_all},
-};
+use futures_util::{FutureExt, future::join_all};
 use tokio::{
     sync::{Notify, OnceCell, Semaphore},
     time::{sleep, timeout},
@@ -37,26 +34,20 @@ use tokio::{
 
 pub use self::relay::relay;
 use self::{
-    bulk::Small,
     digest_headers::DigestHeaders,
-    file::{SendMode, renaming, seconds},
-    optimistic::Optimistic,
+    file::{renaming, seconds},
     resume_key::ResumeKey,
-    target::{Placed, begun, chosen, looked, names_of_files, placed, target, walked},
+    target::{begun, chosen, looked, names_of_files, placed, target, walked},
 };
 use super::{
-    Event, Options, Spared, Summary, Watch,
+    Event, Options, Summary, Watch,
     held_locks::{HeldLocks, PAUSE, ROUNDS},
-    last_seen::LastSeen,
     lock,
-    plan::{Known, Listing, Outcome, Plan, PlanEvent, RemoteEntry, Sent, Step},
-    source_file::SourceFile,
-    temporary_files::old_since,
+    plan::{Listing, RemoteEntry},
+    synced_versions::SyncedVersions,
     unchanged::{SourceClock, Times},
 };
-use crate::{
-    Confirmed, Dav, Error, If, Precondition, RemotePath, Wanted, nextcloud::Nextcloud, requests::Depth, terminal_safe,
-};
+use crate::{Confirmed, Dav, Error, If, Precondition, PropertySet, RemotePath, nextcloud::Nextcloud, requests::Depth};
 
 /// Time limit for the cleanup at the end, and the part of it for waiting until the server has finished.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(10);
@@ -104,7 +95,7 @@ pub async fn upload(
     let arrived = Arc::clone(&first.arrived);
     let look = async {
         tokio::join!(
-            target(dav, to, names, upload.wanted, arrived.notified()).boxed(),
+            target(dav, to, names, upload.properties, arrived.notified()).boxed(),
             begun(dav, to, &sources, options).boxed(),
             walked(&sources, to, options),
             // Only a Nextcloud supports bulk uploads, so no other server is waited for.
@@ -113,8 +104,8 @@ pub async fn upload(
             }
             .boxed(),
             async {
-                let [(local, _)] = &sources[..] else { return LastSeen::default() };
-                LastSeen::open(options.last_seen.as_deref(), dav.requests().url(to).ok(), local).await
+                let [(local, _)] = &sources[..] else { return SyncedVersions::default() };
+                SyncedVersions::open(options.synced_versions.as_deref(), dav.requests().url(to).ok(), local).await
             }
             .boxed()
         )
@@ -155,14 +146,12 @@ pub(super) fn is_cut(error: &Error) -> bool {
 
 struct Upload<'a> {
     dav: &'a Dav,
-    /// The source server, if the files are not local.
-    from: Option<&'a Dav>,
-    /// The folder there that is mirrored.
-    source_root: Option<&'a RemotePath>,
+    /// The server that the files are on, if they are not local.
+    source: Option<SourceServer<'a>>,
     options: &'a Options,
     watch: &'a Watch,
     /// What is listed.
-    wanted: Wanted,
+    properties: PropertySet,
     held_locks: HeldLocks<'a>,
     /// Temporary files and folders on the server to delete, with the key that reserves the name, if it can be resumed.
     temporary: Mutex<BTreeMap<RemotePath, Option<ResumeKey>>>,
@@ -173,6 +162,13 @@ struct Upload<'a> {
     backup_folders: Mutex<HashSet<RemotePath>>,
     slots: Slots,
     learned: Learned,
+}
+
+#[derive(Clone, Copy)]
+struct SourceServer<'a> {
+    dav: &'a Dav,
+    /// The folder that is mirrored.
+    root: Option<&'a RemotePath>,
 }
 
 /// Limits on what is in memory or open at a time.
@@ -200,11 +196,10 @@ impl<'a> Upload<'a> {
     fn new(dav: &'a Dav, to: &'a RemotePath, options: &'a Options, watch: &'a Watch) -> Self {
         Self {
             dav,
-            from: None,
-            source_root: None,
+            source: None,
             options,
             watch,
-            wanted: options.wanted(),
+            properties: options.requested_properties(),
             held_locks: HeldLocks::new(dav, options.lock, &options.owner),
             temporary: Mutex::default(),
             nextcloud: Nextcloud::of(to),
@@ -217,180 +212,18 @@ impl<'a> Upload<'a> {
 }
 
 impl Upload<'_> {
-    /// Uploads the files of an outline, given what is known of its top folders, until it is stopped.
-    async fn execute<'a>(
-        &'a self,
-        (mut outline, tops): Placed,
-        first: Optimistic<'a>,
-        (bulk, records): (bool, LastSeen),
-        stop: &Notify,
-        summary: &mut Summary,
-    ) {
-        let (options, watch) = (self.options, self.watch);
-        self.reject_colliding_names(&mut outline, &tops).await;
-        for skipped in &outline.skipped {
-            watch(Event::Note(skipped));
-        }
-        for (path, why) in &outline.left_out {
-            watch(Event::Failed { path, why });
-            summary.failed.push((path.clone(), why.clone()));
-        }
-        let bytes = outline.files.iter().map(|file| file.length).sum();
-        watch(Event::Found { files: outline.files.len() as u64, bytes });
-
-        let known = Known { times: self.times(), records, old_since: old_since(options) };
-        let mut plan = Plan::new(outline, options.clone(), bulk, tops, first.files(), known)
-            .with_lookups_behind(self.dav.pipelines());
-        let stopped = tokio::select! {
-            biased;
-            () = stop.notified() => true,
-            () = self.held_locks.refresh() => false,
-            () = self.run(&mut plan, first, summary) => false,
-        };
-        self.clean_up().await;
-        if stopped {
-            let blind = plan.end();
-            self.report_news(&mut plan, summary);
-            watch(Event::Note(INTERRUPTED));
-            if blind > 0 {
-                watch(Event::Note(&format!("{blind} of the completed files were not yet verified")));
-            }
-        }
-        plan.records().save(options, stopped, watch);
-        if plan.skips_deletions() {
-            watch(Event::Note("deletions on the server skipped because of earlier errors"));
-        }
-    }
-
     /// How local and remote times are compared.
     fn times(&self) -> Times {
         let capabilities = self.dav.capabilities();
         let keeps = self.nextcloud.is_some() || capabilities.is_some_and(|capabilities| capabilities.sets_mtime);
-        let source = self.from.map_or(SourceClock::Local, |from| SourceClock::Server(from.clock_offset()));
+        let source = self.source.map_or(SourceClock::Local, |source| SourceClock::Server(source.dav.clock_offset()));
         // Between two servers nothing is compared by its bytes for want of that knowledge.
-        let keeps =
-            if self.from.is_none() || keeps { Some(keeps) } else { self.learned.keeps_times.get().copied().flatten() };
+        let keeps = if self.source.is_none() || keeps {
+            Some(keeps)
+        } else {
+            self.learned.keeps_times.get().copied().flatten()
+        };
         Times { window: self.options.modify_window, source, clock: self.dav.clock_offset(), keeps }
-    }
-
-    async fn run<'a>(&'a self, plan: &mut Plan, first: Optimistic<'a>, summary: &mut Summary) {
-        let (mut running, outcomes) = (first.in_flight, first.outcomes);
-        for outcome in outcomes {
-            plan.take(outcome);
-        }
-        loop {
-            self.report_news(plan, summary);
-            while let Some(step) = plan.next() {
-                running.push(self.start_step(step, plan));
-            }
-            self.report_news(plan, summary);
-            match running.next().await {
-                Some(outcome) => plan.take(outcome),
-                None => return,
-            }
-        }
-    }
-
-    /// Starts a step. One arm per step, which only copies what its future needs.
-    fn start_step(&self, step: Step, plan: &Plan) -> BoxFuture<'_, Outcome> {
-        let (dry, outline) = (self.options.dry_run, plan.outline());
-        let looks = matches!(step, Step::UploadAndLook(..));
-        match step {
-            Step::List(folder) => {
-                let path = outline.folders[folder].path.clone();
-                async move { Outcome::Listed(folder, self.list(&path).await) }.boxed()
-            }
-            Step::Make(folder) if dry => async move { Outcome::Made(folder, Ok(true)) }.boxed(),
-            Step::Make(folder) => {
-                let (path, alone) = (outline.folders[folder].path.clone(), plan.makes_alone(folder));
-                async move { Outcome::Made(folder, self.create_folder(&path, alone).await) }.boxed()
-            }
-            Step::Confirm(folder) => {
-                let path = outline.folders[folder].path.clone();
-                let look = async move { self.dav.stat(&path, self.wanted).await };
-                look.map(move |found| Outcome::Confirmed(folder, found.map(|found| found.is_some()))).boxed()
-            }
-            Step::Fill(folder, files) => {
-                let path = outline.folders[folder].path.clone();
-                let small = |file: usize| {
-                    let facts = &outline.files[file];
-                    let SourceFile::Local(local) = &facts.origin else { return None };
-                    let (local, name) = (local.clone(), facts.name.clone());
-                    Some(Small { file, local, name, length: facts.length, modified: facts.modified })
-                };
-                // Of another server's files there are none: see `relay`.
-                let files: Vec<Small> = files.into_iter().filter_map(small).collect();
-                async move {
-                    let filled = match &self.nextcloud {
-                        Some(nextcloud) => self.create_filled_folder(nextcloud, &path, files).await,
-                        None => None,
-                    };
-                    match filled {
-                        Some(filled) => Outcome::Filled(folder, filled),
-                        None => Outcome::Made(folder, self.create_folder(&path, true).await),
-                    }
-                }
-                .boxed()
-            }
-            Step::Check(folder, files) => {
-                let path = outline.folders[folder].path.clone();
-                async move { Outcome::Checked(files, self.list(&path).await.map(Option::unwrap_or_default)) }.boxed()
-            }
-            Step::Look(file) => {
-                let facts = &outline.files[file];
-                let (name, path) = (facts.name.clone(), facts.path(&outline.folders));
-                async move { Outcome::Checked(vec![file], self.look(name, path).await) }.boxed()
-            }
-            Step::Compare(file, there) => {
-                let facts = &outline.files[file];
-                let (origin, length, is_sent) = (facts.origin.clone(), facts.length, plan.is_sent(file));
-                let path = facts.path(&outline.folders);
-                async move {
-                    let same = match path {
-                        Ok(path) => self.is_same((&origin, length), (&path, &there), is_sent).await,
-                        Err(error) => Err(error),
-                    };
-                    Outcome::Compared(file, same)
-                }
-                .boxed()
-            }
-            Step::Replace(folder, _) if dry => async move { Outcome::Replaced(folder, Ok(())) }.boxed(),
-            Step::Replace(folder, precondition) => {
-                let path = outline.folders[folder].path.clone();
-                async move { Outcome::Replaced(folder, self.replace_by_folder(&path, &precondition).await) }.boxed()
-            }
-            Step::CollectDeletable(path, scope) => async move {
-                let deletable = self.deletable_in(path.clone(), scope).await;
-                Outcome::CollectedDeletable(path, deletable)
-            }
-            .boxed(),
-            Step::Sweep(path, precondition) => async move {
-                let swept = self.dav.delete(&path, &precondition, &If::default()).await;
-                Outcome::Swept(path, swept.map(drop))
-            }
-            .boxed(),
-            Step::Rename(from, thing, old) => self.rename_node(from, thing, old, plan.path_of(thing)).boxed(),
-            Step::DeleteTwin(path, precondition, twin) => self.delete_if_distinct(path, precondition, twin).boxed(),
-            Step::Delete(path, precondition) => self.delete(path, precondition, true).boxed(),
-            Step::DeleteAlone(path, precondition) => self.delete(path, precondition, false).boxed(),
-            Step::Remaining(folder, paths) => self.remaining(folder, paths).boxed(),
-            Step::Upload(file, before) | Step::UploadAndLook(file, before) => {
-                let facts = &outline.files[file];
-                let (origin, length, modified) = (facts.origin.clone(), facts.length, facts.modified);
-                let mode = SendMode { looks, alone: plan.goes_alone(file) };
-                match facts.path(&outline.folders) {
-                    Err(error) => async move { Outcome::Uploaded(file, Err(error)) }.boxed(),
-                    Ok(_) if dry => async move {
-                        Outcome::Uploaded(file, Ok(Sent { bytes: length, etag: None, compared: false, seen: None }))
-                    }
-                    .boxed(),
-                    Ok(path) => async move {
-                        Outcome::Uploaded(file, self.file(&origin, &path, length, modified, before, mode).await)
-                    }
-                    .boxed(),
-                }
-            }
-        }
     }
 
     /// Lists a folder, and retries a listing that breaks off.
@@ -398,7 +231,7 @@ impl Upload<'_> {
         let mut tries = 1..LISTING_ATTEMPTS;
         loop {
             let mut listing = Listing::new();
-            let listed = self.dav.list(path, Depth::One, self.wanted, |entry| {
+            let listed = self.dav.list(path, Depth::One, self.properties, |entry| {
                 if let Ok(entry) = entry
                     && let Some(name) = entry.path.name().filter(|_| !entry.path.same_place(path))
                 {
@@ -416,7 +249,7 @@ impl Upload<'_> {
 
     /// Looks up a single name.
     async fn look(&self, name: Vec<u8>, path: Result<RemotePath, Error>) -> Result<Listing, Error> {
-        let found = self.dav.stat(&path?, self.wanted).await?;
+        let found = self.dav.stat(&path?, self.properties).await?;
         Ok(found.map(|entry| (name, RemoteEntry::from(&entry))).into_iter().collect())
     }
 
@@ -465,53 +298,5 @@ impl Upload<'_> {
     /// existed before.
     async fn create_folder(&self, path: &RemotePath, alone: bool) -> Result<bool, Error> {
         Ok(self.dav.mkcol_among(path, !alone).await? == Some(Confirmed::ByAnswer))
-    }
-
-    /// Reports what the plan has to tell, and counts it.
-    fn report_news(&self, plan: &mut Plan, summary: &mut Summary) {
-        for news in plan.take_events() {
-            let outline = plan.outline();
-            let name = |file: usize| outline.files[file].origin.to_string();
-            match news {
-                PlanEvent::HidesFiles => (self.watch)(Event::Note(
-                    "the server does not list names that begin with a dot: uploads check each of them by itself, and \
-                     none is downloaded or deleted",
-                )),
-                PlanEvent::Done(file) => {
-                    let bytes = outline.files[file].length;
-                    summary.files += 1;
-                    summary.bytes += bytes;
-                    (self.watch)(Event::Done { path: &name(file), bytes });
-                }
-                PlanEvent::Skipped(file) => {
-                    summary.skipped += 1;
-                    let (path, bytes, why) = (name(file), outline.files[file].length, Spared::Unchanged);
-                    (self.watch)(Event::Skipped { path: &path, bytes, why });
-                }
-                PlanEvent::Spared(file, why) => {
-                    summary.skipped += 1;
-                    (self.watch)(Event::Skipped { path: &name(file), bytes: outline.files[file].length, why });
-                }
-                PlanEvent::Made(folder) => {
-                    summary.folders += 1;
-                    (self.watch)(Event::Made { path: &outline.folders[folder].path.to_string() });
-                }
-                PlanEvent::Swept(path) => {
-                    (self.watch)(Event::Note(&format!("deleted {path}, a temporary file of an earlier run")));
-                }
-                PlanEvent::Renamed(from, to) => {
-                    let done = if self.options.dry_run { "would rename" } else { "renamed" };
-                    (self.watch)(Event::Note(&format!("{done} {from} to {}", terminal_safe(&to))));
-                }
-                PlanEvent::Deleted(path) => {
-                    summary.deleted += 1;
-                    (self.watch)(Event::Deleted { path: &path.to_string() });
-                }
-                PlanEvent::Failed(path, why) => {
-                    (self.watch)(Event::Failed { path: &path, why: &why });
-                    summary.failed.push((path, why));
-                }
-            }
-        }
     }
 }

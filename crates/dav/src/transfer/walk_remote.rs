@@ -5,13 +5,13 @@ use std::collections::HashSet;
 use futures_util::{StreamExt, stream::FuturesUnordered};
 
 use super::{
+    file_facts::FileFacts,
     filter::{Filter, Scope},
     is_temporary,
     source_file::SourceFile,
-    tree::Leaf,
     walk::{Folder, Outline},
 };
-use crate::{Dav, Depth, Entry, Error, PathError, RemotePath, Wanted};
+use crate::{Dav, Depth, Entry, Error, PathError, PropertySet, RemotePath};
 
 /// Listings in flight at a time.
 const AT_ONCE: usize = 64;
@@ -27,7 +27,7 @@ impl Outline {
         root: &RemotePath,
         to: RemotePath,
         filter: &Filter,
-        wanted: Wanted,
+        properties: PropertySet,
     ) -> Result<Self, Error> {
         let mut outline = Self { filter: filter.clone(), ..Self::default() };
         outline.folders.push(Folder::new(to.as_folder(true), None, Scope::default()));
@@ -38,7 +38,7 @@ impl Outline {
                 && let Some((path, folder)) = waiting.pop()
             {
                 running.push(async move {
-                    let listed = list(dav, &path, wanted).await;
+                    let listed = list(dav, &path, properties).await;
                     (path, folder, listed)
                 });
             }
@@ -88,17 +88,17 @@ impl Outline {
         if !self.filter.name(scope, &name) {
             return;
         }
-        let leaf = Leaf::of(entry.properties);
-        if !self.filter.facts(leaf.length, leaf.modified) {
+        let facts = FileFacts::of(entry.properties);
+        if !self.filter.facts(facts.length, facts.modified) {
             return self.folders[at].excluded.push(name);
         }
-        let Some(length) = leaf.length else {
+        let Some(length) = facts.length else {
             let why = "the server does not list its length".into();
             self.left_out.push((entry.path.to_string(), Error::Differs { path: entry.path, why }));
             return self.folders[at].stays.push(name);
         };
-        let facts = (length, leaf.modified);
-        self.add_file(SourceFile::remote(entry.path, leaf), &name, at, facts);
+        let size_and_time = (length, facts.modified);
+        self.add_file(SourceFile::remote(entry.path, facts), &name, at, size_and_time);
     }
 
     /// Of what is in a folder, something is not known.
@@ -132,11 +132,11 @@ impl Outline {
 }
 
 /// Lists a folder, in an order that does not change from run to run. What breaks off is asked for again.
-async fn list(dav: &Dav, path: &RemotePath, wanted: Wanted) -> Listed {
+async fn list(dav: &Dav, path: &RemotePath, properties: PropertySet) -> Listed {
     let mut tries = 1..super::upload::LISTING_ATTEMPTS;
     loop {
         let (mut entries, mut is_folder) = (Vec::new(), false);
-        let listed = dav.list(path, Depth::One, wanted, |entry| match entry {
+        let listed = dav.list(path, Depth::One, properties, |entry| match entry {
             Ok(entry) if entry.path.same_place(path) => is_folder = entry.path.is_folder(),
             entry => entries.push(entry),
         });

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use dav::{Confirmed, Dav, ETag, Error, If, Precondition, Setting, Wanted};
+use dav::{Confirmed, Dav, ETag, Error, If, Precondition, PropertySet, Setting};
 use haul_http::{
     Body, Client, Options, Origin, Pipelining, Settings,
     auth::{Authenticator, Clear, Credential, Credentials, Netrc},
@@ -181,7 +181,7 @@ async fn nonce_that_expires_amid_a_guarded_upload_is_no_change_by_somebody_else(
         let dav = proving(&double, |_| ());
         // One look opens the door, one PUT passes it.
         double.guard(DigestAuth::new(2));
-        dav.stat(&path("/"), Wanted::LISTING).await.unwrap();
+        dav.stat(&path("/"), PropertySet::LISTING).await.unwrap();
         let mut first = true;
         double.script(move |asked, _, _| (asked == "PUT" && std::mem::take(&mut first)).then_some(Fault::DoneAndReset));
         let body = Body::from(noise(5, 3000));

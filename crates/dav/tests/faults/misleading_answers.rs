@@ -2,7 +2,7 @@
 
 use std::{fs, time::Duration};
 
-use dav::{If, Precondition, Wanted, transfer::Options};
+use dav::{If, Precondition, PropertySet, transfer::Options};
 use servers::{Double, Fault};
 
 use crate::common::{client, down, folder, mirror, noise, path, read, rest, unverified, up};
@@ -98,7 +98,7 @@ async fn a_look_is_at_what_was_asked_for_and_nothing_else() {
     let looks = async |said: &str| {
         let answer = multistatus(said);
         double.script(move |_, _, _| Some(answer.clone()));
-        dav.stat(&path("/up"), Wanted::LISTING).await
+        dav.stat(&path("/up"), PropertySet::LISTING).await
     };
     assert_eq!(looks(&refused("/up", 404)).await.unwrap(), None);
     assert!(looks(&refused("/up", 403)).await.is_err());

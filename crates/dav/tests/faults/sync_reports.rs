@@ -38,8 +38,8 @@ impl Asked {
 }
 
 fn options(here: &Path) -> Options {
-    let remembers = Some(here.with_file_name("cache/mirror"));
-    Options { delete: true, remembers, ..rest(&mirror()) }
+    let snapshot_file = Some(here.with_file_name("cache/mirror"));
+    Options { delete: true, snapshot_file, ..rest(&mirror()) }
 }
 
 async fn sync(double: &Double, here: &Path) -> Summary {
@@ -189,7 +189,7 @@ async fn what_is_remembered_is_private_and_never_needed() {
     use std::os::unix::fs::PermissionsExt;
     let (double, (_kept, here)) = (filled(Reports::default()).await, folder());
     sync(&double, &here).await;
-    let file = options(&here).remembers.unwrap();
+    let file = options(&here).snapshot_file.unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!((mode(&file), mode(file.parent().unwrap())), (0o600, 0o700));
     assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);

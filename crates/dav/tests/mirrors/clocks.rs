@@ -53,7 +53,7 @@ async fn upload_skips_unchanged_files_whatever_the_servers_clock_shows() {
 
 /// As `haul sync`, which keeps what it has seen beside the folder.
 fn remembering(here: &Path) -> Options {
-    Options { last_seen: Some(here.with_file_name("cache/seen")), delete: true, ..rest(&mirror()) }
+    Options { synced_versions: Some(here.with_file_name("cache/seen")), delete: true, ..rest(&mirror()) }
 }
 
 async fn sync_down(double: &Double, here: &Path, options: &Options) -> Summary {
@@ -125,7 +125,7 @@ async fn download_skips_unchanged_files_where_times_cannot_be_kept() {
     let options = remembering(&here);
     double.put("/up/file", b"first", Duration::from_hours(1));
     sync_down(&double, &here, &options).await;
-    let records = options.last_seen.clone().unwrap();
+    let records = options.synced_versions.clone().unwrap();
     // As on a file system that has set a time of its own.
     let shown = SystemTime::now() - Duration::from_mins(1);
     set_time(&here.join("file"), shown);

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use dav::{RemotePath, Wanted, transfer::Verify};
+use dav::{PropertySet, RemotePath, transfer::Verify};
 use haul_http::{
     Class, Options,
     digest::{Algorithm, Field, claims, want},
@@ -68,7 +68,7 @@ pub(super) async fn print_all(session: &Session, paths: &[RemotePath], digest: b
 }
 
 async fn is_folder(session: &Session, path: &RemotePath) -> bool {
-    matches!(session.dav.stat(path, Wanted::LISTING).await, Ok(Some(entry)) if entry.path.is_folder())
+    matches!(session.dav.stat(path, PropertySet::LISTING).await, Ok(Some(entry)) if entry.path.is_folder())
 }
 
 /// Prints a file as it arrives.

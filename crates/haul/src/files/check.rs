@@ -7,8 +7,8 @@
 use std::{collections::BTreeSet, ffi::OsStr, io, os::unix::ffi::OsStrExt, path::PathBuf};
 
 use dav::{
-    Error, RemotePath, Wanted,
-    transfer::{Filter, Leaf, Tree, body_of, digests_agree, place_in},
+    Error, PropertySet, RemotePath,
+    transfer::{FileFacts, Filter, Tree, body_of, digests_agree, place_in},
 };
 use futures_util::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use haul_http::Body;
@@ -112,7 +112,7 @@ pub(super) async fn run(args: Args) -> Outcome {
         match (source.files.get(name), target.files.get(name)) {
             (Some(a), Some(b)) => both.push((name, a, b)),
             (Some(_), None) if !target.is_unknown(name) => found.missing_in_to.push(text(name)),
-            (None, Some(leaf)) if !args.one_way && !source.is_unknown(name) && filter.takes(leaf) => {
+            (None, Some(facts)) if !args.one_way && !source.is_unknown(name) && filter.takes(facts) => {
                 found.missing_in_from.push(text(name));
             }
             _ => {}
@@ -181,18 +181,18 @@ impl Side {
     async fn tree(&self, filter: &Filter, links: Links) -> Result<Tree, Error> {
         match self {
             Self::Here(path) => Tree::here(path, filter, links.into()),
-            Self::There(session, path) => Tree::there(&session.dav, path, filter, Wanted::DIGESTS).await,
+            Self::There(session, path) => Tree::there(&session.dav, path, filter, PropertySet::DIGESTS).await,
         }
     }
 
     /// The content of a file.
-    fn body(&self, name: &[u8], leaf: &Leaf) -> Result<Body, Error> {
+    fn body(&self, name: &[u8], facts: &FileFacts) -> Result<Body, Error> {
         Ok(match self {
             Self::Here(root) => {
                 let path = root.join(OsStr::from_bytes(name));
-                Body::file(path, 0, leaf.length.unwrap_or_default())
+                Body::file(path, 0, facts.length.unwrap_or_default())
             }
-            Self::There(session, root) => body_of(&session.dav, &place_in(root, name, false)?, leaf),
+            Self::There(session, root) => body_of(&session.dav, &place_in(root, name, false)?, facts),
         })
     }
 }
@@ -200,8 +200,8 @@ impl Side {
 /// Compares one file.
 fn compare<'a>(
     args: &'a Args,
-    (from, a): (&'a Side, &'a Leaf),
-    (to, b): (&'a Side, &'a Leaf),
+    (from, a): (&'a Side, &'a FileFacts),
+    (to, b): (&'a Side, &'a FileFacts),
     name: &'a [u8],
 ) -> BoxFuture<'a, Result<Verdict, Error>> {
     Box::pin(async move {
@@ -232,22 +232,22 @@ async fn content(
     args: &Args,
     session: &Session,
     root: &RemotePath,
-    (name, there): (&[u8], &Leaf),
-    (other, leaf): (&Side, &Leaf),
+    (name, there): (&[u8], &FileFacts),
+    (other, facts): (&Side, &FileFacts),
 ) -> Result<Option<bool>, Error> {
     let path = place_in(root, name, false)?;
     if args.download {
         return session
             .dav
-            .has_bytes(&path, &mut other.body(name, leaf)?, haul_http::Expected::default())
+            .has_bytes(&path, &mut other.body(name, facts)?, haul_http::Expected::default())
             .await
             .map(Some);
     }
     if let Side::There(second, root) = other {
-        let second = (&second.dav, &place_in(root, name, false)?, leaf);
+        let second = (&second.dav, &place_in(root, name, false)?, facts);
         return digests_agree((&session.dav, &path, there), second).await;
     }
-    session.dav.digest_fits(&path, &mut other.body(name, leaf)?, &there.checksums).await
+    session.dav.digest_fits(&path, &mut other.body(name, facts)?, &there.checksums).await
 }
 
 async fn same_bytes(mut a: Body, mut b: Body) -> Result<bool, Error> {

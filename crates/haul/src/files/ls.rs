@@ -9,7 +9,7 @@
 use std::{error::Error, time::SystemTime};
 
 use console::Term;
-use dav::{Dav, ETag, Entry, Properties, RemotePath, Wanted, transfer::is_temporary};
+use dav::{Dav, ETag, Entry, Properties, PropertySet, RemotePath, transfer::is_temporary};
 use futures_util::{StreamExt, stream::FuturesUnordered};
 use serde::{Serialize, Serializer};
 
@@ -208,7 +208,7 @@ async fn list(
 /// Lists a folder, or a file.
 async fn one(dav: &Dav, asked: RemotePath, all: bool) -> Result<Listing, (RemotePath, dav::Error)> {
     let (mut entries, mut misplaced, mut is_folder) = (Vec::new(), Vec::new(), false);
-    let listed = dav.list(&asked, dav::Depth::One, Wanted::LISTING, |entry| match entry {
+    let listed = dav.list(&asked, dav::Depth::One, PropertySet::LISTING, |entry| match entry {
         Ok(entry) if entry.path.same_place(&asked) && entry.path.is_folder() => is_folder = true,
         Ok(entry) if is_shown(all, &asked, &entry.path) => entries.push(Row::of(&entry)),
         Ok(_) => {}
@@ -231,7 +231,7 @@ async fn stream(
 ) -> Result<(), Box<dyn Error>> {
     let (mut text, mut printed, mut misplaced) = (String::new(), Ok(()), Vec::new());
     let mut is_headed = false;
-    let listed = dav.list(&asked, dav::Depth::One, Wanted::LISTING, |entry| {
+    let listed = dav.list(&asked, dav::Depth::One, PropertySet::LISTING, |entry| {
         let row = match entry {
             Ok(entry) if is_shown(all, &asked, &entry.path) => Row::of(&entry),
             Ok(_) => return,
@@ -303,7 +303,7 @@ fn line(entry: &Row, widest: usize) -> String {
 }
 
 /// The entry at a path, or an error.
-pub(super) async fn look(session: &Session, path: &RemotePath, wanted: Wanted) -> Result<Entry, Box<dyn Error>> {
+pub(super) async fn look(session: &Session, path: &RemotePath, wanted: PropertySet) -> Result<Entry, Box<dyn Error>> {
     match session.dav.stat(path, wanted).await? {
         Some(entry) => Ok(entry),
         None => Err(format!("{path}: not found at {}", session.dav.requests().origin()).into()),

@@ -47,7 +47,7 @@ pub(super) struct ConnectionOptions {
     #[arg(long, env = "HAUL_CLIENT_KEY", value_name = "FILE")]
     pub(super) client_key: Option<PathBuf>,
     /// Timeout for connecting, for the first byte of a response, and for stalled transfers, as in 30s
-    #[arg(long, env = "HAUL_TIMEOUT", value_name = "TIME", value_parser = crate::patience)]
+    #[arg(long, env = "HAUL_TIMEOUT", value_name = "TIME", value_parser = crate::timeout)]
     pub(super) timeout: Option<Span>,
     /// Maximum bandwidth in bytes per second, as in 10M, 1M:off (up:down), or a timetable: "08:00,512k 19:00,10M 23:00,off"
     #[arg(long, env = "HAUL_BWLIMIT", value_name = "RATE")]

@@ -3,7 +3,7 @@
 //! On a server a single request deletes a folder with everything in it. So the command looks up every name first, all in
 //! one round trip: a typing error should not be expensive.
 
-use dav::{Entry, If, Precondition, RemotePath, Wanted};
+use dav::{Entry, If, Precondition, PropertySet, RemotePath};
 use futures_util::{StreamExt, future::join_all, stream};
 use serde::Serialize;
 
@@ -29,7 +29,7 @@ struct Done {
 
 pub(super) async fn run(args: Args) -> Outcome {
     let (session, paths, mut report) = args.named.open("rm").await?;
-    let looks = paths.iter().map(|path| session.dav.stat(path, Wanted::LISTING));
+    let looks = paths.iter().map(|path| session.dav.stat(path, PropertySet::LISTING));
     let (looks, mut targets) = (join_all(looks).await, Vec::new());
     for (path, found) in paths.iter().zip(looks) {
         match found {

@@ -7,7 +7,7 @@
 
 use std::{collections::HashSet, fmt};
 
-use dav::{Confirmed, Dav, Entry, If, RemotePath, Wanted};
+use dav::{Confirmed, Dav, Entry, If, PropertySet, RemotePath};
 use futures_util::{StreamExt, future::join, future::join_all, stream};
 use serde::Serialize;
 
@@ -36,8 +36,8 @@ pub(super) async fn relocate(
     report: &mut Results,
 ) -> Vec<Relocated> {
     let dav = &session.dav;
-    let looks = join_all(sources.iter().map(|source| dav.stat(source, Wanted::LISTING)));
-    let (found, target) = join(looks, dav.stat(to, Wanted::LISTING)).await;
+    let looks = join_all(sources.iter().map(|source| dav.stat(source, PropertySet::LISTING)));
+    let (found, target) = join(looks, dav.stat(to, PropertySet::LISTING)).await;
     let folder = match target {
         Ok(target) => target.is_some_and(|entry| entry.path.is_folder()),
         Err(error) => {
@@ -145,7 +145,7 @@ async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Resu
         Err(error) if error.is(412) => {}
         other => return Ok(other?),
     }
-    match dav.stat(to, Wanted::LISTING).await? {
+    match dav.stat(to, PropertySet::LISTING).await? {
         Some(there) if there.path.is_folder() => Err(Stop::InTheWay(to.clone(), "a folder")),
         Some(_) if from.is_folder() => Err(Stop::InTheWay(to.clone(), "a file")),
         Some(there) => {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use dav::{Entry, Wanted};
+use dav::{Entry, PropertySet};
 use futures_util::future::join_all;
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ struct Lock {
 
 pub(super) async fn run(args: Args) -> Outcome {
     let (session, paths, mut report) = args.named.open("stat").await?;
-    let entries = join_all(paths.iter().map(|path| look(&session, path, Wanted::DETAILS))).await;
+    let entries = join_all(paths.iter().map(|path| look(&session, path, PropertySet::DETAILS))).await;
     let mut found = Vec::new();
     for (path, entry) in paths.iter().zip(entries) {
         match entry {

@@ -89,8 +89,8 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
     let path = remote.path.clone().as_folder(true);
     let mirror =
         from.here().or(to.here()).and_then(|here| server_cache::mirror(&remote.origin, session.who, &path, here));
-    let (remembers, last_seen) = mirror.map(|mirror| (mirror.listing, mirror.last_seen)).unzip();
-    let options = Options { remembers, last_seen, ..args.options(&session, &to)? };
+    let (snapshot_file, synced_versions) = mirror.map(|mirror| (mirror.snapshot, mirror.synced_versions)).unzip();
+    let options = Options { snapshot_file, synced_versions, ..args.options(&session, &to)? };
     match (&from, &to) {
         (Location::Local(from), _) => {
             transfer(
@@ -135,8 +135,11 @@ async fn between(
         if is_one { None } else { Some(Session::open(remote, &args.connection, &args.transfer_options).await?) };
     let target = second.as_ref().unwrap_or(&session);
     let (source, path) = (from.path.clone().as_folder(true), remote.path.clone().as_folder(true));
-    let last_seen = server_cache::relayed((&from.origin, session.who, &source), (&remote.origin, target.who, &path));
-    let options = Options { last_seen, ..args.options(target, to)? };
+    let synced_versions = server_cache::synced_versions_between(
+        (&from.origin, session.who, &source),
+        (&remote.origin, target.who, &path),
+    );
+    let options = Options { synced_versions, ..args.options(target, to)? };
     let route = Route::Across(std::slice::from_ref(&source), target, &path);
     transfer(&session, route, &options, stop, report, &args.output_options).await
 }

@@ -46,8 +46,8 @@ pub(super) async fn transfer(
     output_options: &OutputOptions,
 ) -> Outcome {
     let progress = Arc::new(Progress::new(&report, options.dry_run, output_options)?);
-    let settled = AlreadyCopied::new();
-    let (hearer, heard) = (progress.clone(), settled.clone());
+    let already_copied = AlreadyCopied::new();
+    let (hearer, heard) = (progress.clone(), already_copied.clone());
     let watch: Watch = Arc::new(move |event: Event<'_>| {
         if let Event::Done { path, .. } = event {
             heard.add(path);
@@ -82,7 +82,7 @@ pub(super) async fn transfer(
             all.add(summary.unwrap_or_default());
             // What has been copied is not copied again. A mirror sees that itself.
             if options.skip == Skip::Nothing {
-                options.settled = settled.clone();
+                options.already_copied = already_copied.clone();
             }
             continue;
         }

@@ -35,7 +35,7 @@ use crate::say;
 #[derive(clap::Args)]
 pub(crate) struct ExecuteOptions {
     /// Time limit of one sample, preparation included
-    #[arg(long, alias = "patience", value_name = "DURATION", default_value = "5min", value_parser = crate::patience)]
+    #[arg(long, alias = "patience", value_name = "DURATION", default_value = "5min", value_parser = crate::timeout)]
     timeout: Span,
 
     /// Seed of everything random: contents of files, order of contenders

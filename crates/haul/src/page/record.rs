@@ -34,7 +34,7 @@ pub(crate) struct Args {
     to: Option<PathBuf>,
 
     /// Maximum recording time; it ends earlier when the page is complete
-    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::patience)]
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::timeout)]
     timeout: Span,
 }
 
@@ -57,13 +57,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
 }
 
 /// Records; after Ctrl-C the browser and its folder go before we do.
-fn conduct(url: Url, to: PathBuf, patience: Duration) -> Result<Imported, Box<dyn Error>> {
+fn conduct(url: Url, to: PathBuf, timeout: Duration) -> Result<Imported, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let stop = Arc::new(AtomicBool::new(false));
         let wish = stop.clone();
-        let mut work = spawn_blocking(move || record(&url, &to, patience, &Options::default(), &wish));
+        let mut work = spawn_blocking(move || record(&url, &to, timeout, &Options::default(), &wish));
         let done = tokio::select! {
             done = &mut work => done,
             () = async { tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} } } => {

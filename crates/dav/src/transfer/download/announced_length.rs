@@ -15,7 +15,7 @@ use http_body::Body;
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use super::attempt::FetchError;
+use super::retry::FetchError;
 use crate::{Error, RemotePath};
 
 /// How long to wait for bytes that are announced beyond the listed length.

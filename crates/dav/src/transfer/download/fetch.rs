@@ -18,11 +18,11 @@ use tokio::io::AsyncWriteExt;
 use super::{
     Download, FileFacts, RemoteFile,
     announced_length::AnnouncedLength,
-    attempt::{FetchError, cut, retry},
     local_files::in_the_way,
     partial_file::{PartialFile, ours_alone},
     prefetch::{self, PrefetchedRange},
     range_request::is_part,
+    retry::{FetchError, cut, retry},
 };
 use crate::{
     ETag, Error, RemotePath,
@@ -76,7 +76,7 @@ impl Download<'_> {
             Ok(length) => {
                 let kept = if mode.is_some() { self.back_up_copy(&local) } else { Ok(()) };
                 kept.and_then(|()| self.put_in_place(remote, mode, &part.path, &local, replaces)).map(|here| {
-                    self.record_seen(remote, here);
+                    self.record_synced(remote, here);
                     length.unwrap_or_default()
                 })
             }

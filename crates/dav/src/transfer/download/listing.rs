@@ -78,7 +78,8 @@ impl Download<'_> {
         if let Some(known) = known {
             return contents.take_snapshot(known);
         }
-        let listed = self.dav.list(&path, Depth::One, self.options.wanted(), |entry| contents.take(entry)).await;
+        let listed =
+            self.dav.list(&path, Depth::One, self.options.requested_properties(), |entry| contents.take(entry)).await;
         match listed {
             Ok(()) => contents.end(),
             // Some servers refuse to list a file under a folder's URL.
@@ -93,7 +94,7 @@ impl Download<'_> {
     async fn not_a_folder(&self, folder: Folder, error: Error, found: &UnboundedSender<Found>) {
         let path = folder.path.as_folder(false);
         let none = || Error::Differs { path: path.clone(), why: "not found on the server".into() };
-        let error = match self.dav.stat(&path, self.options.wanted()).await {
+        let error = match self.dav.stat(&path, self.options.requested_properties()).await {
             Ok(Some(entry)) if !entry.path.is_folder() => {
                 match self.named_file(entry.path, &folder.local, FileFacts::of(entry.properties)) {
                     Ok(Some(remote)) => return drop(found.send(Found::File(remote))),

@@ -21,8 +21,8 @@ pub(super) fn is_far(facts: &Facts) -> bool {
 
 /// The headers that request a range.
 pub(super) fn asking(range: &Range<u64>) -> HeaderMap {
-    let wanted = HeaderValue::from_str(&format!("bytes={}-{}", range.start, range.end - 1));
-    [as_stored()].into_iter().chain(wanted.map(|wanted| (RANGE, wanted))).collect()
+    let properties = HeaderValue::from_str(&format!("bytes={}-{}", range.start, range.end - 1));
+    [as_stored()].into_iter().chain(properties.map(|properties| (RANGE, properties))).collect()
 }
 
 /// The options for a range request, with the expected version if it is known.

@@ -39,11 +39,11 @@ use tokio::{
 
 use super::{
     Download,
-    attempt::{FetchError, cut, retry},
     hedge::Hedge,
     partial_file::PartialFile,
     prefetch::PrefetchedRange,
     range_request::{FAR, asking, is_far, is_of, is_part, options, told},
+    retry::{FetchError, cut, retry},
 };
 use crate::{
     ETag, Error, RemotePath,

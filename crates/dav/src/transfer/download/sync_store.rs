@@ -6,7 +6,7 @@ use tokio::time::timeout;
 
 use super::{Download, sync_snapshot::SyncSnapshot};
 use crate::{
-    Depth, Entry, Wanted,
+    Depth, Entry, PropertySet,
     transfer::{Event, lock, state_file},
 };
 
@@ -19,7 +19,7 @@ impl Download<'_> {
         let (path, properties) = (now.path.clone().as_folder(true), &now.properties);
         let Some(token) = properties.sync_token.clone().filter(|_| properties.syncs) else { return };
         let Ok(url) = self.dav.requests().url(&path) else { return };
-        let (url, digests) = (url.to_string(), self.options.wanted() == Wanted::DIGESTS);
+        let (url, digests) = (url.to_string(), self.options.requested_properties() == PropertySet::DIGESTS);
         let remembered = fs::File::open(file).ok().and_then(|file| SyncSnapshot::read(BufReader::new(file)));
         let mut known = remembered
             .filter(|known| known.is_of(&url, digests))
@@ -44,7 +44,7 @@ impl Download<'_> {
     async fn apply_changes(&self, known: &mut SyncSnapshot, reach: Depth) -> Option<()> {
         let (root, token) = (known.root().clone(), known.token.clone());
         let mut usable = true;
-        let changes = self.dav.changes(&root, &token, reach, self.options.wanted(), |entry| {
+        let changes = self.dav.changes(&root, &token, reach, self.options.requested_properties(), |entry| {
             usable &= entry.is_ok_and(|entry| known.take(entry).is_ok());
         });
         changes.await.ok().filter(|_| usable).map(drop)

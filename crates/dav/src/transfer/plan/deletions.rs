@@ -19,7 +19,7 @@ use crate::{
 impl Plan {
     /// The next deletion. No deletion is within another, so all can be sent at once when nothing else is left.
     pub(super) fn next_deletion(&mut self) -> Option<Step> {
-        let is_spared = self.failed && !self.rules.ignore_errors;
+        let is_spared = self.deletion.has_failures && !self.rules.ignore_errors;
         if self.in_flight.requests > 0 && !self.deletion.started {
             return None;
         }
@@ -48,9 +48,9 @@ impl Plan {
             let folder = path.parent().unwrap_or_else(|| path.clone());
             folders.entry(folder).or_default().push((path, precondition));
         }
-        self.steps.extend(folders.into_iter().map(|(folder, paths)| Step::Remaining(folder, paths)));
+        self.queues.steps.extend(folders.into_iter().map(|(folder, paths)| Step::Remaining(folder, paths)));
         self.in_flight.requests += 1;
-        self.steps.pop_front()
+        self.queues.steps.pop_front()
     }
 
     /// Handles the answer to a deletion.
@@ -77,7 +77,7 @@ impl Plan {
             if !there.contains(&path) {
                 self.events.push(PlanEvent::Deleted(path));
             } else if self.deletion.retried.insert(path.clone()) {
-                self.steps.push_back(Step::DeleteAlone(path, precondition));
+                self.queues.steps.push_back(Step::DeleteAlone(path, precondition));
             } else {
                 let why = "the server confirmed the deletion, but it still exists".into();
                 self.fail(path.to_string(), Error::Differs { path, why });
@@ -113,29 +113,31 @@ impl Plan {
                 || stays.contains(name)
                 || twins.contains(name)
                 || filter.is_some() && excluded.contains(name);
-            let (false, Ok(path)) = (stays || kept.contains(name.as_slice()), path.join(name, there.folder)) else {
+            let (false, Ok(path)) = (stays || kept.contains(name.as_slice()), path.join(name, there.is_folder)) else {
                 continue;
             };
             if let Some(twin) = new.get(&key(name)) {
                 self.deletion.count += 1;
-                let precondition = if there.folder { Precondition::None } else { there.precondition() };
+                let precondition = if there.is_folder { Precondition::None } else { there.precondition() };
                 self.deletion.doubtful.push((path, precondition, twin.to_vec()));
                 continue;
             }
             match filter {
-                Some(filter) if there.folder => {
-                    self.steps.extend(filter.folder(scope, name).map(|scope| Step::CollectDeletable(path, scope)));
+                Some(filter) if there.is_folder => {
+                    self.queues
+                        .steps
+                        .extend(filter.folder(scope, name).map(|scope| Step::CollectDeletable(path, scope)));
                 }
                 // Its contents are counted.
-                None if there.folder && self.rules.max_delete.is_some() => {
-                    self.steps.push_back(Step::CollectDeletable(path, scope.clone()));
+                None if there.is_folder && self.rules.max_delete.is_some() => {
+                    self.queues.steps.push_back(Step::CollectDeletable(path, scope.clone()));
                 }
-                Some(filter) if !filter.file(scope, name, there.length, there.modified) => {}
+                Some(filter) if !filter.file(scope, name, there.facts.length, there.facts.modified) => {}
                 _ => {
                     self.deletion.count += 1;
                     self.deletion
                         .planned
-                        .push((path, if there.folder { Precondition::None } else { there.precondition() }));
+                        .push((path, if there.is_folder { Precondition::None } else { there.precondition() }));
                 }
             }
         }
@@ -144,12 +146,13 @@ impl Plan {
     /// Plans the deletion of temporary files of earlier runs that are stale by the server's clock.
     pub(super) fn sweep(&mut self, folder: usize, listing: &Listing) {
         let Some((since, clock)) = self.known.old_since.zip(self.known.times.clock) else { return };
-        let is_old = |there: &RemoteEntry| there.modified.is_some_and(|time| clock.ours(time).1 <= since);
+        let is_old = |there: &RemoteEntry| there.facts.modified.is_some_and(|time| clock.ours(time).1 <= since);
         let old = listing.iter().filter(|(name, there)| is_transfer_part(name) && is_old(there));
         let path = &self.outline.folders[folder].path;
-        let steps = old
-            .filter_map(|(name, there)| Some(Step::Sweep(path.join(name, there.folder).ok()?, there.precondition())));
-        self.steps.extend(steps);
+        let steps = old.filter_map(|(name, there)| {
+            Some(Step::Sweep(path.join(name, there.is_folder).ok()?, there.precondition()))
+        });
+        self.queues.steps.extend(steps);
     }
 
     pub(super) fn deletable(&mut self, deletable: Deletable) {

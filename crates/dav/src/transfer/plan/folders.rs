@@ -47,13 +47,13 @@ impl Plan {
                     state.made = Made::Surely;
                 } else {
                     state.made = Made::Perhaps;
-                    self.steps.extend(is_empty.then_some(Step::Confirm(folder)));
+                    self.queues.steps.extend(is_empty.then_some(Step::Confirm(folder)));
                 }
                 self.events.push(PlanEvent::Made(folder));
                 self.folder_known(folder, &Listing::new());
             }
             // Somebody else has created it, so its contents are unknown.
-            Ok(false) => self.steps.push_back(Step::List(folder)),
+            Ok(false) => self.queues.steps.push_back(Step::List(folder)),
         }
     }
 
@@ -72,7 +72,7 @@ impl Plan {
             return false;
         }
         if let Awaiting::File(file) = who
-            && self.looked_up_behind.remove(&file)
+            && self.lookups_behind.in_flight.remove(&file)
         {
             self.folders[folder].open += 1;
         }
@@ -89,7 +89,7 @@ impl Plan {
 
     fn make_again(&mut self, folder: usize) {
         self.folders[folder].made = Made::Again;
-        self.steps.push_back(Step::Make(folder));
+        self.queues.steps.push_back(Step::Make(folder));
     }
 
     fn made_again(&mut self, folder: usize) {
@@ -97,7 +97,7 @@ impl Plan {
         for who in std::mem::take(&mut self.folders[folder].awaiting) {
             match who {
                 Awaiting::File(file) => self.queue(file, Before::Nothing),
-                Awaiting::Folder(child) => self.steps.push_back(Step::Make(child)),
+                Awaiting::Folder(child) => self.queues.steps.push_back(Step::Make(child)),
             }
         }
     }

@@ -16,7 +16,8 @@ pub(super) struct Hidden {
     refused: HashMap<usize, Error>,
     /// Uploaded files that are not listed, and are looked up.
     unlisted: HashSet<usize>,
-    told: bool,
+    /// Whether the user was told that the server hides files.
+    is_reported: bool,
 }
 
 impl Plan {
@@ -28,11 +29,11 @@ impl Plan {
     pub(super) fn looks_for_hidden(&mut self, file: usize, refused: &Error) -> bool {
         let looks = refused.is(412) && self.may_be_hidden(file) && !self.hidden.refused.contains_key(&file);
         if looks {
-            if self.looked_up_behind.remove(&file) {
+            if self.lookups_behind.in_flight.remove(&file) {
                 self.folders[self.outline.files[file].folder].open += 1;
             }
             self.hidden.refused.insert(file, refused.clone());
-            self.steps.push_back(Step::Look(file));
+            self.queues.steps.push_back(Step::Look(file));
         }
         looks
     }
@@ -41,7 +42,7 @@ impl Plan {
     pub(super) fn looks_for_unlisted(&mut self, file: usize) -> bool {
         let looks = self.may_be_hidden(file) && self.hidden.unlisted.insert(file);
         if looks {
-            self.steps.push_back(Step::Look(file));
+            self.queues.steps.push_back(Step::Look(file));
         }
         looks
     }
@@ -50,7 +51,7 @@ impl Plan {
     /// treated as if it had been listed.
     pub(super) fn found_hidden(&mut self, file: usize, there: Result<Option<&RemoteEntry>, &Error>) -> bool {
         let is_there = matches!(there, Ok(Some(_)));
-        if self.sent[file].is_some() {
+        if self.uploads.sent[file].is_some() {
             if is_there && self.hidden.unlisted.contains(&file) {
                 self.tell_hidden();
             }
@@ -59,7 +60,7 @@ impl Plan {
         let Some(refused) = self.hidden.refused.get(&file).cloned() else { return false };
         if let Ok(Some(there)) = there {
             self.tell_hidden();
-            self.tries[file] = 0;
+            self.uploads.tries[file] = 0;
             self.plan_file(file, Some(there));
         } else {
             self.file_failed(file, refused);
@@ -69,7 +70,7 @@ impl Plan {
     }
 
     fn tell_hidden(&mut self) {
-        if !std::mem::replace(&mut self.hidden.told, true) {
+        if !std::mem::replace(&mut self.hidden.is_reported, true) {
             self.events.push(PlanEvent::HidesFiles);
         }
     }

@@ -112,7 +112,7 @@ impl Plan {
         }
         let pair = |(key, thing): (Vec<u8>, Option<Node>)| {
             let (thing, (name, there)) = thing.zip(*old.get(&key)?)?;
-            let is_alike = there.folder == matches!(thing, Node::Folder(_));
+            let is_alike = there.is_folder == matches!(thing, Node::Folder(_));
             (is_alike && self.may_go(folder, name, there)).then(|| (name.clone(), thing))
         };
         new.into_iter().filter_map(pair).collect()
@@ -123,7 +123,9 @@ impl Plan {
         let above = &self.outline.folders[folder];
         let filter = Some(&self.rules.filter).filter(|filter| !filter.is_empty() && !self.rules.delete_excluded);
         let is_in = match filter {
-            Some(filter) if !there.folder => filter.file(&above.scope, name, there.length, there.modified),
+            Some(filter) if !there.is_folder => {
+                filter.file(&above.scope, name, there.facts.length, there.facts.modified)
+            }
             other => other.is_none(),
         };
         let names = [&above.stays, &above.twins, &above.excluded];
@@ -132,8 +134,8 @@ impl Plan {
 
     /// Plans a rename.
     pub(super) fn rename(&mut self, folder: usize, from: &[u8], thing: Node, there: &RemoteEntry) {
-        if let Ok(path) = self.outline.folders[folder].path.join(from, there.folder) {
-            self.steps.push_back(Step::Rename(path, thing, there.clone()));
+        if let Ok(path) = self.outline.folders[folder].path.join(from, there.is_folder) {
+            self.queues.steps.push_back(Step::Rename(path, thing, there.clone()));
         }
     }
 
@@ -155,7 +157,7 @@ impl Plan {
             self.events.push(PlanEvent::Renamed(from, to));
         } else {
             self.deletion.count += 1;
-            let precondition = if old.folder { crate::Precondition::None } else { old.precondition() };
+            let precondition = if old.is_folder { crate::Precondition::None } else { old.precondition() };
             self.deletion.doubtful.push((from, precondition, self.name_of(thing).to_owned()));
         }
         match (thing, now) {
@@ -163,7 +165,7 @@ impl Plan {
                 self.plan_file(file, there.as_ref());
                 self.verify_finished(self.outline.files[file].folder);
             }
-            (Node::Folder(folder), Some(_)) => self.steps.push_back(Step::List(folder)),
+            (Node::Folder(folder), Some(_)) => self.queues.steps.push_back(Step::List(folder)),
             (Node::Folder(folder), None) => self.make(folder),
         }
     }

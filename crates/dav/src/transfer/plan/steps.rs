@@ -1,16 +1,11 @@
 //! The steps of an upload, and their outcomes.
 
-use std::{
-    collections::{HashMap, HashSet},
-    time::SystemTime,
-};
-
-use haul_http::Expected;
+use std::collections::{HashMap, HashSet};
 
 use super::spelling::Node;
 use crate::{
     ETag, Error, Precondition, RemotePath,
-    transfer::{Leaf, filter::Scope, spared::Spared, unchanged::Version},
+    transfer::{FileFacts, SkipReason, filter::Scope},
 };
 
 /// A step of an upload.
@@ -68,45 +63,18 @@ pub(crate) enum Before {
 /// A listed file or folder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RemoteEntry {
-    pub(crate) folder: bool,
-    pub(crate) length: Option<u64>,
-    pub(crate) modified: Option<SystemTime>,
-    pub(crate) etag: Option<ETag>,
-    pub(crate) checksums: Vec<String>,
-}
-
-impl RemoteEntry {
-    /// The precondition for this version.
-    pub(crate) fn precondition(&self) -> Precondition {
-        Precondition::of(self.etag.as_ref())
-    }
-
-    /// What the answer to a GET must match.
-    pub(crate) fn expected(&self) -> Expected {
-        let etag = self.etag.as_ref().map(ToString::to_string);
-        Expected { etag, length: self.length, modified: self.modified }
-    }
-
-    pub(crate) fn leaf(&self) -> Leaf {
-        let Self { length, modified, etag, checksums, .. } = self.clone();
-        Leaf { length, modified, etag, checksums }
-    }
-
-    pub(crate) fn version(&self) -> Version<'_> {
-        Version { length: self.length, modified: self.modified, etag: self.etag.as_ref() }
-    }
+    pub(crate) is_folder: bool,
+    pub(crate) facts: FileFacts,
 }
 
 impl RemoteEntry {
     pub(crate) fn from(entry: &crate::Entry) -> Self {
-        let properties = &entry.properties;
-        Self {
-            folder: entry.path.is_folder(),
-            length: properties.length,
-            modified: properties.modified,
-            etag: properties.etag.clone(),
-            checksums: properties.checksums.clone(),
-        }
+        Self { is_folder: entry.path.is_folder(), facts: FileFacts::of(entry.properties.clone()) }
+    }
+
+    /// The precondition for this version.
+    pub(crate) fn precondition(&self) -> Precondition {
+        Precondition::of(self.facts.etag.as_ref())
     }
 }
 
@@ -146,7 +114,7 @@ pub(crate) enum Outcome {
     /// Which of the deleted paths still exist.
     Remained(Vec<(RemotePath, Precondition)>, Result<HashSet<RemotePath>, Error>),
     /// A doubtful deletion was not carried out.
-    Spared,
+    NotDeleted,
     /// The entry under the old name, and the one now under the new name; none or an error if it was not renamed.
     Renamed(RemotePath, Node, RemoteEntry, Result<Option<RemoteEntry>, Error>),
 }
@@ -166,7 +134,7 @@ pub(crate) struct Deletable {
 pub(crate) enum PlanEvent {
     Done(usize),
     Skipped(usize),
-    Spared(usize, Spared),
+    Kept(usize, SkipReason),
     Made(usize),
     Swept(RemotePath),
     Deleted(RemotePath),

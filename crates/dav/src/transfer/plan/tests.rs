@@ -4,8 +4,8 @@ use std::{fs, path::PathBuf, time::SystemTime};
 
 use super::*;
 use crate::{
-    ETag,
-    transfer::{filter::Scope, source_file::SourceFile, walk::Folder},
+    ETag, Precondition, RemotePath,
+    transfer::{FileFacts, filter::Scope, source_file::SourceFile, walk::Folder},
 };
 
 fn path(text: &str) -> RemotePath {
@@ -39,11 +39,14 @@ fn file_like(file: &File) -> File {
 }
 
 fn begun(outline: Outline, rules: Options, bulk: bool, tops: Vec<(usize, Option<Listing>)>, first: usize) -> Plan {
-    Plan::new(outline, rules, bulk, tops, first, Known::default())
+    Plan::new(outline, rules, tops, first, Known { bulk_upload: bulk, ..Known::default() })
 }
 
 fn there(length: u64, etag: &str) -> RemoteEntry {
-    RemoteEntry { folder: false, length: Some(length), modified: None, etag: Some(tag(etag)), checksums: Vec::new() }
+    RemoteEntry {
+        is_folder: false,
+        facts: FileFacts { length: Some(length), etag: Some(tag(etag)), ..FileFacts::default() },
+    }
 }
 
 fn listing(entries: &[(&str, RemoteEntry)]) -> Listing {
@@ -69,7 +72,7 @@ fn told(plan: &mut Plan) -> Vec<String> {
         PlanEvent::Done(file) => format!("done {file}"),
         PlanEvent::Renamed(from, to) => format!("renamed {from} {}", String::from_utf8_lossy(&to)),
         PlanEvent::Skipped(file) => format!("skipped {file}"),
-        PlanEvent::Spared(file, why) => format!("spared {file}: {why}"),
+        PlanEvent::Kept(file, why) => format!("spared {file}: {why}"),
         PlanEvent::Made(folder) => format!("made {folder}"),
         PlanEvent::Swept(path) => format!("swept {path}"),
         PlanEvent::Deleted(path) => format!("deleted {path}"),

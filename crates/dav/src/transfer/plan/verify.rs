@@ -19,7 +19,7 @@ const LAST: usize = 256;
 impl Plan {
     /// Allows lookups right behind uploads, if `possible`.
     pub(crate) fn with_lookups_behind(mut self, possible: bool) -> Self {
-        self.lookups_behind = if possible && self.verifies() && !self.rules.temporary { LAST } else { 0 };
+        self.lookups_behind.limit = if possible && self.verifies() && !self.rules.temporary { LAST } else { 0 };
         self
     }
 
@@ -32,13 +32,13 @@ impl Plan {
     pub(super) fn upload(&mut self, file: usize, before: Before) -> Step {
         self.count_upload(file);
         if before == Before::Folder {
-            self.replacing.insert(file);
+            self.uploads.replacing.insert(file);
         }
-        if self.unknown > 0 || self.small.len() + self.large.len() >= self.lookups_behind {
+        if self.unknown > 0 || self.queues.small.len() + self.queues.large.len() >= self.lookups_behind.limit {
             return Step::Upload(file, before);
         }
         let folder = self.outline.files[file].folder;
-        self.looked_up_behind.insert(file);
+        self.lookups_behind.in_flight.insert(file);
         self.folders[folder].open -= 1;
         self.verify_finished(folder);
         Step::UploadAndLook(file, before)
@@ -46,7 +46,7 @@ impl Plan {
 
     /// An upload has ended; its folder no longer waits for it.
     pub(super) fn ended(&mut self, file: usize) {
-        if !self.looked_up_behind.remove(&file) {
+        if !self.lookups_behind.in_flight.remove(&file) {
             self.folders[self.outline.files[file].folder].open -= 1;
         }
     }
@@ -54,8 +54,8 @@ impl Plan {
     /// The server has accepted a file.
     pub(super) fn arrived(&mut self, file: usize, mut sent: Sent) {
         self.ended(file);
-        let seen = sent.seen.take().filter(|seen| seen.length == Some(sent.bytes) && !is_anothers(&sent, seen));
-        self.sent[file] = Some(sent);
+        let seen = sent.seen.take().filter(|seen| seen.facts.length == Some(sent.bytes) && !is_anothers(&sent, seen));
+        self.uploads.sent[file] = Some(sent);
         match seen {
             _ if !self.verifies() => self.done(file),
             Some(seen) => self.arrived_whole(file, &seen),
@@ -64,27 +64,29 @@ impl Plan {
     }
 
     pub(super) fn done(&mut self, file: usize) {
-        self.overwritten.remove(&file);
-        if let Some(sent) = self.sent[file].take() {
+        self.uploads.overwritten.remove(&file);
+        if let Some(sent) = self.uploads.sent[file].take() {
             // Ignore what somebody else has put there since.
             let seen = sent.seen.as_ref().filter(|seen| !is_anothers(&sent, seen));
-            let (modified, etag) = (seen.and_then(|seen| seen.modified), seen.and_then(|seen| seen.etag.as_ref()));
-            self.record_seen(file, Version { length: Some(sent.bytes), modified, etag: etag.or(sent.etag.as_ref()) });
+            let (modified, etag) =
+                (seen.and_then(|seen| seen.facts.modified), seen.and_then(|seen| seen.facts.etag.as_ref()));
+            self.record_synced(file, Version { length: Some(sent.bytes), modified, etag: etag.or(sent.etag.as_ref()) });
         }
         self.events.push(PlanEvent::Done(file));
     }
 
     /// Plans the verification of a folder's finished files: when all of its files are finished, or near the end.
     pub(super) fn verify_finished(&mut self, folder: usize) {
-        let at_the_end = self.small.is_empty() && self.large.is_empty() && self.in_flight.requests <= TAIL;
+        let at_the_end =
+            self.queues.small.is_empty() && self.queues.large.is_empty() && self.in_flight.requests <= TAIL;
         // An existing folder may contain much else.
         let few = self.outline.folders[folder].given && self.outline.files.len() <= FEW;
         let state = &mut self.folders[folder];
         if few || state.singly {
-            self.steps.extend(state.unverified.drain(..).map(Step::Look));
+            self.queues.steps.extend(state.unverified.drain(..).map(Step::Look));
         } else if !state.unverified.is_empty() && (state.open == 0 || at_the_end && state.unverified.len() > TAIL) {
-            state.singly = state.open > 0 || self.lookups_behind > 0;
-            self.steps.push_back(Step::Check(folder, std::mem::take(&mut state.unverified)));
+            state.singly = state.open > 0 || self.lookups_behind.limit > 0;
+            self.queues.steps.push_back(Step::Check(folder, std::mem::take(&mut state.unverified)));
         }
     }
 
@@ -107,19 +109,19 @@ impl Plan {
             if self.found_hidden(file, Ok(listing.get(&self.outline.files[file].name))) {
                 continue;
             }
-            let Some(sent) = self.sent[file].clone() else { continue };
+            let Some(sent) = self.uploads.sent[file].clone() else { continue };
             let there = listing.get(&self.outline.files[file].name);
             match there {
                 // A server without lengths has shown at least that it exists.
-                Some(there) if there.length.is_none_or(|length| length == sent.bytes) => {
+                Some(there) if there.facts.length.is_none_or(|length| length == sent.bytes) => {
                     self.arrived_whole(file, there);
                 }
                 None if self.looks_for_unlisted(file) => {}
-                None if self.tries[file] < 2 => self.upload_again(file, Before::Nothing),
-                Some(there) if self.tries[file] < 2 && self.is_as_before(file, there) => {
+                None if self.uploads.tries[file] < 2 => self.upload_again(file, Before::Nothing),
+                Some(there) if self.uploads.tries[file] < 2 && self.is_as_before(file, there) => {
                     self.upload_again(file, Before::File(there.precondition()));
                 }
-                Some(there) if self.tries[file] < 2 && is_ours(&sent, there) => {
+                Some(there) if self.uploads.tries[file] < 2 && is_ours(&sent, there) => {
                     self.upload_again(file, Before::File(there.precondition()));
                 }
                 None => {
@@ -128,7 +130,7 @@ impl Plan {
                     self.differs(file, why);
                 }
                 Some(there) => {
-                    let (bytes, found) = (sent.bytes, there.length.unwrap_or_default());
+                    let (bytes, found) = (sent.bytes, there.facts.length.unwrap_or_default());
                     let whose = if is_ours(&sent, there) {
                         ""
                     } else {
@@ -144,37 +146,37 @@ impl Plan {
     /// success belongs to it.
     pub(crate) fn goes_alone(&self, file: usize) -> bool {
         let length = Some(self.outline.files[file].length);
-        let alike = |there: &RemoteEntry| there.length == length && there.etag.is_none();
-        !self.verifies() || self.tries[file] > 1 || self.overwritten.get(&file).is_some_and(alike)
+        let alike = |there: &RemoteEntry| there.facts.length == length && there.facts.etag.is_none();
+        !self.verifies() || self.uploads.tries[file] > 1 || self.uploads.overwritten.get(&file).is_some_and(alike)
     }
 
     /// Whether the remote entry may still be the one that was to be overwritten. Some servers derive entity tags from
     /// length and second, others from the content.
     fn is_as_before(&self, file: usize, there: &RemoteEntry) -> bool {
-        self.overwritten.get(&file).is_some_and(|before| {
-            let tags = before.etag.as_ref().zip(there.etag.as_ref());
+        self.uploads.overwritten.get(&file).is_some_and(|before| {
+            let tags = before.facts.etag.as_ref().zip(there.facts.etag.as_ref());
             tags.is_none_or(|(before, now)| before == now)
-                && (before.length, before.modified) == (there.length, there.modified)
+                && (before.facts.length, before.facts.modified) == (there.facts.length, there.facts.modified)
         })
     }
 
     /// The file exists with the right length.
     fn arrived_whole(&mut self, file: usize, there: &RemoteEntry) {
-        if self.tries[file] < 2 && !self.goes_alone(file) && self.is_as_before(file, there) {
+        if self.uploads.tries[file] < 2 && !self.goes_alone(file) && self.is_as_before(file, there) {
             return self.upload_again(file, Before::File(there.precondition()));
         }
-        if let Some(sent) = &mut self.sent[file] {
+        if let Some(sent) = &mut self.uploads.sent[file] {
             sent.seen = Some(there.clone());
         }
-        if self.rules.verify == Verify::Digest && self.sent[file].as_ref().is_some_and(|sent| !sent.compared) {
-            self.steps.push_back(Step::Compare(file, there.clone()));
+        if self.rules.verify == Verify::Digest && self.uploads.sent[file].as_ref().is_some_and(|sent| !sent.compared) {
+            self.queues.steps.push_back(Step::Compare(file, there.clone()));
         } else {
             self.done(file);
         }
     }
 
     fn upload_again(&mut self, file: usize, before: Before) {
-        self.sent[file] = None;
+        self.uploads.sent[file] = None;
         self.folders[self.outline.files[file].folder].open += 1;
         self.queue(file, before);
     }
@@ -189,17 +191,17 @@ impl Plan {
     }
 
     pub(super) fn not_verified(&mut self, file: usize, error: &Error) {
-        self.sent[file] = None;
+        self.uploads.sent[file] = None;
         self.open_failed(file, error.clone());
     }
 }
 
 /// Whether the remote entry is certainly ours.
 fn is_ours(sent: &Sent, there: &RemoteEntry) -> bool {
-    sent.etag.as_ref().zip(there.etag.as_ref()).is_some_and(|(ours, found)| ours.resembles(found))
+    sent.etag.as_ref().zip(there.facts.etag.as_ref()).is_some_and(|(ours, found)| ours.resembles(found))
 }
 
 /// Whether the remote entry is certainly not ours.
 fn is_anothers(sent: &Sent, there: &RemoteEntry) -> bool {
-    sent.etag.is_some() && there.etag.is_some() && !is_ours(sent, there)
+    sent.etag.is_some() && there.facts.etag.is_some() && !is_ours(sent, there)
 }

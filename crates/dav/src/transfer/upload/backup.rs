@@ -29,7 +29,7 @@ impl Upload<'_> {
                 moved => return moved.map(drop),
             }
             for (name, there) in self.list(&path).await?.unwrap_or_default() {
-                self.move_to_backup(path.join(&name, there.folder)?).await?;
+                self.move_to_backup(path.join(&name, there.is_folder)?).await?;
             }
             // Somebody may have put something there since.
             if self.list(&path).await?.is_some_and(|listing| !listing.is_empty()) {

@@ -14,9 +14,9 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use haul_http::Class;
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{Upload, file::mtime, ranges::is_passing, renaming, source::Seen};
+use super::{Upload, file::mtime, ranges::is_passing, renaming, source_content::Seen};
 use crate::{
-    Error, If, Precondition, RemotePath, Wanted,
+    Error, If, Precondition, PropertySet, RemotePath,
     nextcloud::Nextcloud,
     requests::Depth,
     transfer::{Event, plan::Sent, random},
@@ -123,7 +123,7 @@ impl Upload<'_> {
     /// The chunks on the server, by number, with their lengths; none if the folder does not exist.
     async fn chunks_in(&self, folder: &RemotePath) -> Result<Option<HashMap<u64, u64>>, Error> {
         let mut there = HashMap::new();
-        let listed = self.dav.list(folder, Depth::One, Wanted::LISTING, |entry| {
+        let listed = self.dav.list(folder, Depth::One, PropertySet::LISTING, |entry| {
             // Some storages list numbers without leading zeros.
             if let Ok(entry) = entry
                 && let Some(number) =

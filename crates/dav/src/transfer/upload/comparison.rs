@@ -16,9 +16,9 @@ use haul_http::Body;
 
 use super::{Upload, file::mtime};
 use crate::{
-    Error, If, Precondition, RemotePath, Wanted,
+    Error, If, Precondition, PropertySet, RemotePath,
     transfer::{
-        Event, Leaf, Skip, body_of, digests_agree,
+        Event, FileFacts, Skip, body_of, digests_agree,
         plan::RemoteEntry,
         source_file::{RemoteSource, SourceFile},
         temporary_name,
@@ -41,7 +41,7 @@ impl Upload<'_> {
             SourceFile::Remote(remote) if !is_sent => self.is_copy(remote, length, (path, there)).await,
             _ => {
                 let mut body = self.content(origin, length)?;
-                self.dav.holds(path, &mut body, &there.checksums, there.expected()).await
+                self.dav.holds(path, &mut body, &there.facts.checksums, there.facts.expected()).await
             }
         }
     }
@@ -56,10 +56,9 @@ impl Upload<'_> {
         if self.options.skip == Skip::SameSizeAndTime {
             return Ok(self.is_copy_by_time(remote, length, (path, there)).await);
         }
-        let from = self.source(&remote.path)?;
+        let from = self.source_server(&remote.path)?;
         if length > SMALL {
-            let leaf = there.leaf();
-            let listed = ((from, &remote.path, &remote.leaf), (self.dav, path, &leaf));
+            let listed = ((from, &remote.path, &remote.facts), (self.dav, path, &there.facts));
             if let Some(same) = digests_agree(listed.0, listed.1).await? {
                 return Ok(same);
             }
@@ -69,8 +68,8 @@ impl Upload<'_> {
                 (self.watch)(Event::Note(note));
             }
         }
-        let mut body = body_of(from, &remote.path, &remote.leaf);
-        self.dav.has_bytes(path, &mut body, there.expected()).await
+        let mut body = body_of(from, &remote.path, &remote.facts);
+        self.dav.has_bytes(path, &mut body, there.facts.expected()).await
     }
 
     /// The same by the times of both, where that depends on whether the server keeps the times of source files.
@@ -80,11 +79,11 @@ impl Upload<'_> {
         length: u64,
         (path, there): (&RemotePath, &RemoteEntry),
     ) -> bool {
-        let RemoteSource { leaf: Leaf { modified, etag, .. }, .. } = remote;
+        let RemoteSource { facts: FileFacts { modified, etag, .. }, .. } = remote;
         let source = Here { length, modified: *modified, etag: etag.as_ref() };
         let is_same = |keeps| {
             let times = Times { keeps: Some(keeps), ..self.times() };
-            times.of_upload(source, there.version(), None) == Verdict::Same
+            times.of_upload(source, there.facts.version(), None) == Verdict::Same
         };
         match (is_same(true), is_same(false)) {
             (true, false) => self.keeps_times(path).await == Some(true),
@@ -109,7 +108,7 @@ impl Upload<'_> {
         let headers = mtime(Some(then)).into_iter().collect();
         let options = haul_http::Options::default();
         let put = self.dav.put(&ours, Body::empty(), headers, &Precondition::Absent, &If::default(), options).await;
-        let found = self.dav.stat(&ours, Wanted::LISTING).await;
+        let found = self.dav.stat(&ours, PropertySet::LISTING).await;
         self.discard(&ours, None, put.as_ref().is_err_and(|why| why.refusal().is_some())).await;
         Some(found.ok()??.properties.modified? == then)
     }

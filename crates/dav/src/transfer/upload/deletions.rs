@@ -7,9 +7,9 @@ use futures_util::{
     future::{BoxFuture, try_join_all},
 };
 
-use super::Upload;
+use super::{SourceServer, Upload};
 use crate::{
-    Error, If, Precondition, RemotePath, Wanted,
+    Error, If, Precondition, PropertySet, RemotePath,
     transfer::{
         FEW, Filter,
         filter::Scope,
@@ -36,7 +36,7 @@ impl Upload<'_> {
 
     /// Some servers do not list names that begin with a dot: of such a name, the server that is copied from is asked.
     async fn has_no_source(&self, path: &RemotePath) -> Result<(), Error> {
-        let (Some(from), Some(root)) = (self.from, self.source_root) else { return Ok(()) };
+        let Some(SourceServer { dav: from, root: Some(root) }) = self.source else { return Ok(()) };
         if !path.name().is_some_and(|name| name.starts_with(b".")) {
             return Ok(());
         }
@@ -45,7 +45,7 @@ impl Upload<'_> {
         for name in names {
             source = source.join(name, path.is_folder())?;
         }
-        if from.stat(&source, Wanted::LISTING).await?.is_none() {
+        if from.stat(&source, PropertySet::LISTING).await?.is_none() {
             return Ok(());
         }
         let why = format!("the source server has {source} and does not list it: neither copied nor deleted");
@@ -70,7 +70,7 @@ impl Upload<'_> {
             paths.iter().map(|(path, _)| path).partition(|path| few || is_hidden(path));
         let look = |path: &RemotePath| {
             let path = path.clone();
-            async move { Ok::<_, Error>(self.dav.stat(&path, self.wanted).await?.map(|_| path)) }
+            async move { Ok::<_, Error>(self.dav.stat(&path, self.properties).await?.map(|_| path)) }
         };
         let mut there: HashSet<RemotePath> =
             try_join_all(each.into_iter().map(look)).await?.into_iter().flatten().collect();
@@ -91,14 +91,14 @@ impl Upload<'_> {
             let listing = self.list(&path).await?.unwrap_or_default();
             let mut deletable = Deletable { whole: filter.is_none() || !scope.passing, ..Deletable::default() };
             for (name, there) in listing {
-                let child = path.join(&name, there.folder)?;
+                let child = path.join(&name, there.is_folder)?;
                 let below = match filter {
-                    _ if !there.folder => None,
+                    _ if !there.is_folder => None,
                     Some(filter) => filter.folder(&scope, &name),
                     None => Some(scope.clone()),
                 };
-                let is_in = |filter: &Filter| filter.file(&scope, &name, there.length, there.modified);
-                if !there.folder && filter.is_none_or(is_in) {
+                let is_in = |filter: &Filter| filter.file(&scope, &name, there.facts.length, there.facts.modified);
+                if !there.is_folder && filter.is_none_or(is_in) {
                     deletable.count += 1;
                     deletable.deletions.push((child, there.precondition()));
                 } else if let Some(below) = below {

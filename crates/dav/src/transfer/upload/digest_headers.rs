@@ -13,7 +13,7 @@ use haul_http::{
 };
 use http::HeaderMap;
 
-use super::{Upload, source::Source};
+use super::{Upload, source_content::Source};
 use crate::{
     Error,
     transfer::{Verify, source_file::SourceFile},

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use super::{
     Upload,
     resume_key::ResumeKey,
-    source::Source,
+    source_content::Source,
     strategy::{LARGE, Strategy, is_long},
 };
 use crate::{
@@ -105,7 +105,7 @@ impl Upload<'_> {
             self.send_renamed(path, source, (headers, stated), precondition, claims, options).await?;
             return Ok(Sent { bytes, etag: None, compared: false, seen: None });
         }
-        let look = looks.then_some(self.wanted);
+        let look = looks.then_some(self.properties);
         let put =
             |body, headers| self.dav.put_and_look(path, body, headers, precondition, claims, options.clone(), look);
         let (stored, found) = self.put_stated(source.body, (headers, stated), put).await?;

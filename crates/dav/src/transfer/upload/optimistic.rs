@@ -73,7 +73,8 @@ impl Upload<'_> {
     ) -> Optimistic<'a> {
         let options = self.options;
         let first = Optimistic { sources: sources.len(), ..Optimistic::none() };
-        let unseen = options.skip == Skip::Nothing && options.settled.is_first() && !options.dry_run && !options.resume;
+        let unseen =
+            options.skip == Skip::Nothing && options.already_copied.is_first() && !options.dry_run && !options.resume;
         let plain = !options.temporary && !options.lock.locks(false) && self.nextcloud.is_none();
         let files = sources.iter().all(|(_, kind)| kind.is_file());
         // Names that may collide on the server must be checked first.

@@ -26,11 +26,11 @@ use http::{HeaderMap, HeaderValue, header::CONTENT_RANGE};
 use super::{
     Upload,
     resume_key::ResumeKey,
-    source::Seen,
+    source_content::Seen,
     strategy::{LANES, LARGE},
 };
 use crate::{
-    Error, If, Precondition, RemotePath, Wanted,
+    Error, If, Precondition, PropertySet, RemotePath,
     transfer::{
         Event, Verify, part_name,
         plan::{RemoteEntry, Sent},
@@ -107,7 +107,7 @@ impl Upload<'_> {
     ) -> Result<bool, Error> {
         let mut has = None;
         if resumes {
-            has = self.dav.stat(temporary, Wanted::LISTING).await?.and_then(|there| there.properties.length);
+            has = self.dav.stat(temporary, PropertySet::LISTING).await?.and_then(|there| there.properties.length);
             if has.is_some_and(|has| has > length) {
                 self.dav.delete(temporary, &Precondition::None, &If::default()).await?;
                 has = None;
@@ -142,14 +142,14 @@ impl Upload<'_> {
             Err(error) if error.is(400) || error.is(501) => return Ok(false),
             Err(error) => return Err(error),
         }
-        let there = self.dav.stat(temporary, self.wanted).await?;
+        let there = self.dav.stat(temporary, self.properties).await?;
         let Some(there) = there.filter(|there| there.properties.length == Some(length)) else { return Ok(false) };
         if self.options.verify != Verify::Digest {
             return Ok(true);
         }
         let mut body = Body::file(local.to_owned(), 0, length);
         let there = RemoteEntry::from(&there);
-        self.dav.holds(temporary, &mut body, &there.checksums, there.expected()).await
+        self.dav.holds(temporary, &mut body, &there.facts.checksums, there.facts.expected()).await
     }
 
     async fn send_part(

@@ -11,15 +11,15 @@ use futures_util::{FutureExt, future::try_join_all};
 use tokio::sync::Notify;
 
 use super::{
-    INTERRUPTED, Upload, missing,
+    INTERRUPTED, SourceServer, Upload, missing,
     optimistic::Optimistic,
     target::{Found, Kind, Placed, Target, placed, target},
 };
 use crate::{
-    Dav, Error, Family, RemotePath, Wanted,
+    Dav, Error, Family, PropertySet, RemotePath,
     transfer::{
-        Event, Leaf, Options, Skip, Summary, Watch, filter::Scope, last_seen::LastSeen, name_folding::key,
-        source_file::SourceFile, walk::Outline,
+        Event, FileFacts, Options, Skip, Summary, Watch, filter::Scope, name_folding::key, source_file::SourceFile,
+        synced_versions::SyncedVersions, walk::Outline,
     },
 };
 
@@ -38,9 +38,9 @@ pub async fn relay(
     let begin = Instant::now();
     dav.warm(to, options.connections);
     // Digests decide where both servers list some.
-    let wanted = if options.skip == Skip::Nothing { options.wanted() } else { Wanted::DIGESTS };
-    let source_root = sources.first().filter(|_| options.contents);
-    let upload = Upload { from: Some(from), source_root, wanted, ..Upload::new(dav, to, options, watch) };
+    let properties = if options.skip == Skip::Nothing { options.requested_properties() } else { PropertySet::DIGESTS };
+    let source = SourceServer { dav: from, root: sources.first().filter(|_| options.contents) };
+    let upload = Upload { source: Some(source), properties, ..Upload::new(dav, to, options, watch) };
     let mut summary = Summary::default();
     let look = async {
         let ask = async {
@@ -70,29 +70,29 @@ pub async fn relay(
 
 impl Upload<'_> {
     /// What there is to copy, where it belongs, and what was seen of it the last time.
-    async fn look_at_sources(&self, from: &Dav, sources: &[RemotePath]) -> Result<(Placed, LastSeen), Error> {
+    async fn look_at_sources(&self, from: &Dav, sources: &[RemotePath]) -> Result<(Placed, SyncedVersions), Error> {
         let looked = try_join_all(sources.iter().map(|source| self.look_at_source(from, source))).await?;
-        let chosen: Vec<(RemotePath, Option<Leaf>)> = looked.into_iter().flatten().collect();
-        let names = chosen.iter().map(|(path, leaf)| leaf.as_ref().and_then(|_| path.name().map(<[u8]>::to_vec)));
-        let walk = |(path, leaf): (RemotePath, Option<Leaf>)| async move {
+        let chosen: Vec<(RemotePath, Option<FileFacts>)> = looked.into_iter().flatten().collect();
+        let names = chosen.iter().map(|(path, facts)| facts.as_ref().and_then(|_| path.name().map(<[u8]>::to_vec)));
+        let walk = |(path, facts): (RemotePath, Option<FileFacts>)| async move {
             let root = path.clone();
-            let kind = if let Some(leaf) = &leaf {
+            let kind = if let Some(facts) = &facts {
                 let unknown = || Error::Differs { path, why: "the server does not list its length".into() };
-                Kind::File(leaf.length.ok_or_else(unknown)?, leaf.modified)
+                Kind::File(facts.length.ok_or_else(unknown)?, facts.modified)
             } else {
                 let to = self.target.clone();
-                Kind::Folder(Outline::of_server(from, &path, to, &self.options.filter, self.wanted).await?.into())
+                Kind::Folder(Outline::of_server(from, &path, to, &self.options.filter, self.properties).await?.into())
             };
-            Ok(Found { origin: SourceFile::remote(root, leaf.unwrap_or_default()), kind })
+            Ok(Found { origin: SourceFile::remote(root, facts.unwrap_or_default()), kind })
         };
         let lone = if let [(path, None)] = &chosen[..] { Some(path.clone()) } else { None };
         let (target, found, records) = tokio::try_join!(
-            target(self.dav, self.target, names.collect(), self.wanted, pending()).boxed(),
+            target(self.dav, self.target, names.collect(), self.properties, pending()).boxed(),
             try_join_all(chosen.clone().into_iter().map(walk)).boxed(),
             async { Ok(self.records(from, lone).await) }.boxed(),
         )?;
-        for (source, leaf) in &chosen {
-            self.check_overlap(from, source, leaf.is_none(), &target)?;
+        for (source, facts) in &chosen {
+            self.check_overlap(from, source, facts.is_none(), &target)?;
         }
         if found.is_empty() {
             let outline = Outline { left_out: missing(self.options), ..Outline::default() };
@@ -108,9 +108,9 @@ impl Upload<'_> {
         &self,
         from: &Dav,
         source: &RemotePath,
-    ) -> Result<Option<(RemotePath, Option<Leaf>)>, Error> {
+    ) -> Result<Option<(RemotePath, Option<FileFacts>)>, Error> {
         let differs = |why: &str| Error::Differs { path: source.clone(), why: why.into() };
-        let Some(found) = from.stat(source, self.wanted).await? else {
+        let Some(found) = from.stat(source, self.properties).await? else {
             return Err(differs("not found on the server"));
         };
         if found.path.is_folder() {
@@ -122,19 +122,21 @@ impl Upload<'_> {
         if self.options.contents {
             return Err(differs("it is not a folder: sync copies folders; use haul cp for a file"));
         }
-        let leaf = Leaf::of(found.properties);
+        let facts = FileFacts::of(found.properties);
         let name = source.name().unwrap_or_default();
-        let is_in = self.options.filter.file(&Scope::default(), name, leaf.length, leaf.modified);
-        Ok(is_in.then(|| (source.clone().as_folder(false), Some(leaf))))
+        let is_in = self.options.filter.file(&Scope::default(), name, facts.length, facts.modified);
+        Ok(is_in.then(|| (source.clone().as_folder(false), Some(facts))))
     }
 
     /// What was last seen of a folder and of its copy.
-    async fn records(&self, from: &Dav, folder: Option<RemotePath>) -> LastSeen {
-        let (Some(file), Some(folder)) = (&self.options.last_seen, folder) else { return LastSeen::default() };
+    async fn records(&self, from: &Dav, folder: Option<RemotePath>) -> SyncedVersions {
+        let (Some(file), Some(folder)) = (&self.options.synced_versions, folder) else {
+            return SyncedVersions::default();
+        };
         let (source, target) = (from.requests().url(&folder), self.dav.requests().url(self.target));
         match (source, target) {
-            (Ok(source), Ok(target)) => LastSeen::between(file, target, source).await,
-            _ => LastSeen::default(),
+            (Ok(source), Ok(target)) => SyncedVersions::between(file, target, source).await,
+            _ => SyncedVersions::default(),
         }
     }
 

@@ -12,7 +12,7 @@ use http::HeaderMap;
 use super::{
     Upload,
     file::{mtime, renaming},
-    source::Source,
+    source_content::Source,
 };
 use crate::{
     Error, If, Precondition, RemotePath,
@@ -96,7 +96,7 @@ impl Upload<'_> {
                 return Err(error);
             }
         }
-        Ok(self.dav.stat(to, self.wanted).await?.map(|entry| RemoteEntry::from(&entry)))
+        Ok(self.dav.stat(to, self.properties).await?.map(|entry| RemoteEntry::from(&entry)))
     }
 
     /// Deletes something that no longer exists locally, unless it and `twin` are the same file on the server.
@@ -108,7 +108,7 @@ impl Upload<'_> {
     ) -> Outcome {
         match self.lists_both(&path, &twin).await {
             Ok(true) => self.delete(path, precondition, false).await,
-            Ok(false) => Outcome::Spared,
+            Ok(false) => Outcome::NotDeleted,
             Err(error) => Outcome::Deleted(path, precondition, Err(error)),
         }
     }

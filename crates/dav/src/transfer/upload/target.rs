@@ -10,7 +10,7 @@ use std::{
 use futures_util::{FutureExt, future::join_all};
 
 use crate::{
-    Confirmed, Dav, Error, RemotePath, Wanted,
+    Confirmed, Dav, Error, PropertySet, RemotePath,
     nextcloud::Nextcloud,
     requests::Depth,
     transfer::{
@@ -35,12 +35,12 @@ pub(super) async fn target(
     dav: &Dav,
     to: &RemotePath,
     names: Option<Vec<Vec<u8>>>,
-    wanted: Wanted,
+    properties: PropertySet,
     arrived: impl Future<Output = ()>,
 ) -> Result<Target, Error> {
     match names {
-        Some(names) if names.len() <= FEW => few_of(dav, to, names, wanted, arrived).await,
-        _ => listing(dav, to, wanted).await,
+        Some(names) if names.len() <= FEW => few_of(dav, to, names, properties, arrived).await,
+        _ => listing(dav, to, properties).await,
     }
 }
 
@@ -57,19 +57,19 @@ async fn few_of(
     dav: &Dav,
     to: &RemotePath,
     names: Vec<Vec<u8>>,
-    wanted: Wanted,
+    properties: PropertySet,
     arrived: impl Future<Output = ()>,
 ) -> Result<Target, Error> {
     let folder = to.clone().as_folder(true);
     let paths = names.iter().map(|name| folder.join(name, false)).collect::<Result<Vec<_>, _>>()?;
-    let mut own = dav.stat(to, wanted).boxed();
+    let mut own = dav.stat(to, properties).boxed();
     let known = tokio::select! {
         own = &mut own => Some(own?),
         _ = dav.client().met(dav.requests().origin()) => None,
     };
     let each = async {
         tokio::select! {
-            found = join_all(paths.iter().map(|path| dav.glance(path, wanted))) => Ok(found),
+            found = join_all(paths.iter().map(|path| dav.glance(path, properties))) => Ok(found),
             () = arrived => Ok(Vec::new()),
         }
     };
@@ -92,10 +92,10 @@ async fn few_of(
     }
 }
 
-async fn listing(dav: &Dav, to: &RemotePath, wanted: Wanted) -> Result<Target, Error> {
+async fn listing(dav: &Dav, to: &RemotePath, properties: PropertySet) -> Result<Target, Error> {
     let (mut listing, mut own) = (Listing::new(), None);
     let asked = to.clone().as_folder(true);
-    let listed = dav.list(&asked, Depth::One, wanted, |entry| {
+    let listed = dav.list(&asked, Depth::One, properties, |entry| {
         let Ok(entry) = entry else { return };
         let there = RemoteEntry::from(&entry);
         match entry.path.name() {
@@ -106,12 +106,12 @@ async fn listing(dav: &Dav, to: &RemotePath, wanted: Wanted) -> Result<Target, E
     });
     match listed.await {
         Ok(()) => Ok(match own {
-            Some(own) if !own.folder => Target::File(own),
+            Some(own) if !own.is_folder => Target::File(own),
             _ => Target::Folder(listing),
         }),
         Err(error) if error.is(404) => Ok(Target::Nothing),
         // Some servers refuse to list a file under a folder's URL.
-        Err(error) => match dav.stat(&to.clone().as_folder(false), wanted).await {
+        Err(error) => match dav.stat(&to.clone().as_folder(false), properties).await {
             Ok(Some(entry)) if !entry.path.is_folder() => Ok(Target::File(RemoteEntry::from(&entry))),
             _ => Err(error),
         },
@@ -134,7 +134,7 @@ pub(super) async fn begun(
         return None;
     }
     let path = to.clone().as_folder(true).join(&name_of(local).ok()?, true).ok()?;
-    let (made, listed) = futures_util::join!(dav.try_mkcol(&path), listing(dav, &path, options.wanted()));
+    let (made, listed) = futures_util::join!(dav.try_mkcol(&path), listing(dav, &path, options.requested_properties()));
     match (made, listed) {
         (Ok(Confirmed::ByAnswer), _) => Some((true, Listing::new())),
         (Ok(Confirmed::ByLookup) | Err(_), Ok(Target::Folder(listing))) => Some((false, listing)),

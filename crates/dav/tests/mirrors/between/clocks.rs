@@ -74,7 +74,7 @@ async fn equal_times_mean_nothing_where_the_server_sets_its_own() {
 #[tokio::test]
 async fn record_decides_where_clocks_and_times_deceive() {
     let (_kept, here) = folder();
-    let options = Options { last_seen: Some(here.join("seen")), ..deleting() };
+    let options = Options { synced_versions: Some(here.join("seen")), ..deleting() };
     let pair = Pair::new().await;
     pair.to.set_clock(600);
     pair.from.put("/up/new", b"first", Duration::ZERO);
@@ -112,12 +112,12 @@ async fn files_are_compared_by_their_bytes_where_the_servers_have_no_digests() {
 
 #[tokio::test]
 async fn files_at_the_target_are_spared_as_wished() {
-    use dav::transfer::Spare;
-    let none = Spare::default();
-    for (spare, copied) in [
-        (Spare { existing: true, ..none }, vec!["missing"]),
-        (Spare { newer: true, ..none }, vec!["missing", "older"]),
-        (Spare { same_size: true, ..none }, vec!["longer", "missing"]),
+    use dav::transfer::KeepExisting;
+    let none = KeepExisting::default();
+    for (keep_existing, copied) in [
+        (KeepExisting { existing: true, ..none }, vec!["missing"]),
+        (KeepExisting { newer: true, ..none }, vec!["missing", "older"]),
+        (KeepExisting { same_size: true, ..none }, vec!["longer", "missing"]),
     ] {
         let pair = Pair::new().await;
         pair.lay_out(&[("missing", "1"), ("older", "first"), ("newer", "first"), ("longer", "source")]);
@@ -127,9 +127,9 @@ async fn files_at_the_target_are_spared_as_wished() {
             pair.to.set_modified(&format!("/up/{name}"), now - hours * HOUR);
         }
         let (watch, heard) = hearing();
-        pair.sync_watched(&Options { spare, ..sync() }, &watch).await.unwrap();
+        pair.sync_watched(&Options { keep_existing, ..sync() }, &watch).await.unwrap();
         let told: Vec<_> =
             sorted(&heard).iter().filter_map(|line| line.strip_prefix("copied /up/").map(str::to_owned)).collect();
-        assert_eq!(told, copied, "{spare:?}");
+        assert_eq!(told, copied, "{keep_existing:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! Which existing files at the target to keep.
 
-use dav::transfer::{Options, Skip, Spare};
+use dav::transfer::{KeepExisting, Options, Skip};
 
 /// Which existing files at the target to keep.
 #[derive(clap::Args, Debug, Clone, Copy, Default)]
@@ -20,9 +20,10 @@ pub(crate) struct ExistingFiles {
 impl ExistingFiles {
     /// Applies these options to a transfer's.
     pub(crate) fn apply(self, options: Options) -> Options {
-        let spare = Spare { existing: self.ignore_existing, newer: self.update, same_size: self.size_only };
+        let keep_existing =
+            KeepExisting { existing: self.ignore_existing, newer: self.update, same_size: self.size_only };
         // With equal times, a file of the same size is unchanged.
         let skip = if self.update && options.skip == Skip::Nothing { Skip::SameSizeAndTime } else { options.skip };
-        Options { spare, skip, ..options }
+        Options { keep_existing, skip, ..options }
     }
 }

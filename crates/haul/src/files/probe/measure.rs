@@ -2,7 +2,7 @@
 
 use std::{error::Error, time::Duration};
 
-use ::dav::{Capabilities, Depth, ETags, Entry, RemotePath, Wanted};
+use ::dav::{Capabilities, Depth, ETags, Entry, PropertySet, RemotePath};
 use futures_util::future::join_all;
 use haul_http::{
     Answer, Body, Class, Client, Options, ResponseInfo, Versions,
@@ -158,7 +158,7 @@ async fn listing(
     found: &mut Found,
 ) -> Result<(Capabilities, Option<RemotePath>), Box<dyn Error>> {
     let mut smallest: Option<Entry> = None;
-    let listed = session.dav.list(path, Depth::One, Wanted::LISTING, |entry| {
+    let listed = session.dav.list(path, Depth::One, PropertySet::LISTING, |entry| {
         let Ok(entry) = entry else { return };
         abilities.see(&entry);
         let length = |entry: &Entry| entry.properties.length.filter(|length| *length > 0 && !entry.path.is_folder());
@@ -174,7 +174,7 @@ async fn listing(
         }
         Err(error) => return Err(error.into()),
     }
-    if let Ok(Some(entry)) = session.dav.stat(path, Wanted::CAPABILITIES).await {
+    if let Ok(Some(entry)) = session.dav.stat(path, PropertySet::CAPABILITIES).await {
         found.dav.quota_available = entry.properties.quota_available;
         abilities.see(&entry);
     }
@@ -191,7 +191,7 @@ async fn pipeline(session: &Session, path: &RemotePath, found: &mut Found) {
         let request = if number % 2 == 0 {
             requests.plain(Method::OPTIONS, path)
         } else {
-            requests.propfind(path, Depth::Zero, Wanted::LISTING)
+            requests.propfind(path, Depth::Zero, PropertySet::LISTING)
         };
         Some(session.dav.client().send(request.ok()?.map(Body::from)))
     });

@@ -68,9 +68,9 @@ pub(crate) fn place() -> Option<PathBuf> {
 /// Where it is kept what a mirror has seen.
 pub(crate) struct Mirror {
     /// The listing of the folder on the server.
-    pub(crate) listing: PathBuf,
+    pub(crate) snapshot: PathBuf,
     /// What was last seen of each file on both sides.
-    pub(crate) last_seen: PathBuf,
+    pub(crate) synced_versions: PathBuf,
 }
 
 /// Where that is kept of a folder on a server, as `who` asks sees it, and one here.
@@ -78,13 +78,16 @@ pub(crate) fn mirror(origin: &Origin, who: u64, path: &RemotePath, here: &Path) 
     let folder = mirrors()?;
     let mut mark = DefaultHasher::new();
     (origin.to_string(), who, path.target()).hash(&mut mark);
-    let listing = folder.join(format!("{:016x}", mark.finish()));
+    let snapshot = folder.join(format!("{:016x}", mark.finish()));
     std::path::absolute(here).unwrap_or_else(|_| here.to_owned()).hash(&mut mark);
-    Some(Mirror { listing, last_seen: folder.join(format!("{:016x}.seen", mark.finish())) })
+    Some(Mirror { snapshot, synced_versions: folder.join(format!("{:016x}.seen", mark.finish())) })
 }
 
 /// Where it is kept what was last seen of each file of two folders on servers, each as somebody sees it.
-pub(crate) fn relayed(from: (&Origin, u64, &RemotePath), to: (&Origin, u64, &RemotePath)) -> Option<PathBuf> {
+pub(crate) fn synced_versions_between(
+    from: (&Origin, u64, &RemotePath),
+    to: (&Origin, u64, &RemotePath),
+) -> Option<PathBuf> {
     let mut mark = DefaultHasher::new();
     for (origin, who, path) in [from, to] {
         (origin.to_string(), who, path.target()).hash(&mut mark);

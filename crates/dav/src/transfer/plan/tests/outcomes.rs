@@ -128,7 +128,9 @@ fn folder_is_made_after_the_one_it_belongs_in() {
 #[test]
 fn overwritten_file_that_is_as_before_is_sent_once_more_alone() {
     let before = there(10, "old");
-    let listed = listing(&[("one", before.clone()), ("two", RemoteEntry { etag: None, ..before.clone() })]);
+    let mut without_etag = before.clone();
+    without_etag.facts.etag = None;
+    let listed = listing(&[("one", before.clone()), ("two", without_etag)]);
     let mut plan = begun(outline(), Options::default(), false, vec![(0, Some(listed.clone()))], 0);
     let old = Before::File(Precondition::Unchanged(tag("old")));
     assert_eq!(

@@ -1,13 +1,13 @@
-//! Which files at the target are left alone, by the user's wish.
+//! Which existing files at the target to keep, whatever their source is.
 
 use std::{fmt, time::SystemTime};
 
 use super::seconds;
 
-/// Which files at the target are left alone, whatever their source is.
+/// Which existing files at the target to keep, whatever their source is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Spare {
-    /// All that are there.
+pub struct KeepExisting {
+    /// All of them.
     pub existing: bool,
     /// Those that are newer than their source, in whole seconds.
     pub newer: bool,
@@ -15,20 +15,20 @@ pub struct Spare {
     pub same_size: bool,
 }
 
-/// Why a file was not moved.
+/// Why a file was skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spared {
-    /// It is there already, as far as it was compared.
+pub enum SkipReason {
+    /// Both sides are equal, as far as they were compared.
     Unchanged,
-    /// Something of its name is there.
+    /// The target exists.
     Existing,
-    /// What is there is newer.
+    /// The target is newer.
     Newer,
-    /// What is there has the same length.
+    /// The target has the same length.
     SameSize,
 }
 
-impl fmt::Display for Spared {
+impl fmt::Display for SkipReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Unchanged => "unchanged",
@@ -39,20 +39,20 @@ impl fmt::Display for Spared {
     }
 }
 
-impl Spare {
-    /// Whether a file of this length and time at the target is left alone, and why.
-    pub(crate) fn judge(
+impl KeepExisting {
+    /// Why a target of this length and time is kept, if it is.
+    pub(crate) fn reason(
         self,
         source: (Option<u64>, Option<SystemTime>),
         target: (Option<u64>, Option<SystemTime>),
-    ) -> Option<Spared> {
+    ) -> Option<SkipReason> {
         let is_newer = || source.1.zip(target.1).is_some_and(|(source, target)| seconds(target) > seconds(source));
         if self.existing {
-            Some(Spared::Existing)
+            Some(SkipReason::Existing)
         } else if self.newer && is_newer() {
-            Some(Spared::Newer)
+            Some(SkipReason::Newer)
         } else if self.same_size && source.0.is_some() && source.0 == target.0 {
-            Some(Spared::SameSize)
+            Some(SkipReason::SameSize)
         } else {
             None
         }
@@ -64,29 +64,29 @@ mod tests {
     use std::time::Duration;
 
     use super::{
-        Spared::{Existing, Newer, SameSize},
+        SkipReason::{Existing, Newer, SameSize},
         *,
     };
 
     #[test]
-    fn files_at_the_target_are_left_alone_as_wished() {
+    fn existing_newer_or_equally_long_targets_are_kept() {
         let at = |seconds: u64| Some(SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1000 + 400));
-        let none = Spare::default();
-        let spares = [
+        let none = KeepExisting::default();
+        let rules = [
             none,
-            Spare { existing: true, ..none },
-            Spare { newer: true, ..none },
-            Spare { same_size: true, ..none },
-            Spare { newer: true, same_size: true, ..none },
+            KeepExisting { existing: true, ..none },
+            KeepExisting { newer: true, ..none },
+            KeepExisting { same_size: true, ..none },
+            KeepExisting { newer: true, same_size: true, ..none },
         ];
-        for (target, judged) in [
+        for (target, reasons) in [
             ((Some(5), at(9)), [None, Some(Existing), None, Some(SameSize), Some(SameSize)]),
             ((Some(5), at(10)), [None, Some(Existing), None, Some(SameSize), Some(SameSize)]),
             ((Some(6), at(11)), [None, Some(Existing), Some(Newer), None, Some(Newer)]),
             ((None, None), [None, Some(Existing), None, None, None]),
         ] {
-            assert_eq!(spares.map(|spare| spare.judge((Some(5), at(10)), target)), judged, "{target:?}");
+            assert_eq!(rules.map(|keep| keep.reason((Some(5), at(10)), target)), reasons, "{target:?}");
         }
-        assert_eq!(spares[3].judge((None, None), (None, None)), None);
+        assert_eq!(rules[3].reason((None, None), (None, None)), None);
     }
 }

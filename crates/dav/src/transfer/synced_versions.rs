@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     Event, Options, Watch, seconds,
     state_file::{self, decoded, encoded, write_line},
-    unchanged::Record,
+    unchanged::SyncedVersion,
 };
 use crate::{ETag, RemotePath};
 
@@ -25,7 +25,7 @@ const SCHEMA: &str = "longhaul.seen/1";
 
 /// The records of a run; empty ones, to which nothing is added, where none are kept.
 #[derive(Debug, Default)]
-pub(crate) struct LastSeen {
+pub(crate) struct SyncedVersions {
     /// The URL of the folder on the server, and the path of the one here.
     pair: Option<(String, String)>,
     folders: Folders,
@@ -36,12 +36,12 @@ type Folders = HashMap<RemotePath, HashMap<Box<[u8]>, Row>>;
 
 #[derive(Debug)]
 struct Row {
-    record: Record,
+    record: SyncedVersion,
     /// Whether this run has made it.
     new: bool,
 }
 
-impl LastSeen {
+impl SyncedVersions {
     /// The records of these two folders, if some are to be kept.
     pub(crate) async fn open(file: Option<&Path>, url: Option<Uri>, local: &Path) -> Self {
         let (Some(file), Some(url)) = (file.map(Path::to_owned), url) else { return Self::default() };
@@ -69,12 +69,12 @@ impl LastSeen {
     }
 
     /// The record of a file.
-    pub(crate) fn of(&self, folder: &RemotePath, name: &[u8]) -> Option<&Record> {
+    pub(crate) fn of(&self, folder: &RemotePath, name: &[u8]) -> Option<&SyncedVersion> {
         Some(&self.folders.get(folder)?.get(name)?.record)
     }
 
     /// Stores a record, or forgets the file if there is none.
-    pub(crate) fn keep(&mut self, folder: &RemotePath, name: &[u8], record: Option<Record>) {
+    pub(crate) fn keep(&mut self, folder: &RemotePath, name: &[u8], record: Option<SyncedVersion>) {
         match (&self.pair, record) {
             (None, _) => {}
             (_, Some(record)) => {
@@ -92,7 +92,7 @@ impl LastSeen {
     /// Saves the records at the end of a run.
     pub(crate) fn save(&self, options: &Options, stopped: bool, watch: &Watch) {
         let saw_all = !stopped && options.filter.is_empty();
-        if let Some(file) = options.last_seen.as_deref().filter(|_| !options.dry_run)
+        if let Some(file) = options.synced_versions.as_deref().filter(|_| !options.dry_run)
             && let Err(error) = self.write(file, saw_all)
         {
             watch(Event::Note(&state_file::unkept(file, &error)));
@@ -145,7 +145,7 @@ struct Line(String, u64, u64, Option<String>, Option<u64>, #[serde(default)] Opt
 
 impl Line {
     /// None if the time does not fit.
-    fn of(name: &[u8], record: &Record) -> Option<Self> {
+    fn of(name: &[u8], record: &SyncedVersion) -> Option<Self> {
         let modified = record.modified.duration_since(SystemTime::UNIX_EPOCH).ok()?;
         let modified = u64::try_from(modified.as_nanos()).ok()?;
         let etag = record.etag.as_ref().map(ToString::to_string);
@@ -158,7 +158,7 @@ impl Line {
         let modified = SystemTime::UNIX_EPOCH.checked_add(Duration::from_nanos(modified))?;
         let stored = stored.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(since)));
         let [etag, source] = [etag, source].map(|etag| etag.and_then(|etag| ETag::parse(&etag)));
-        Some((decoded(&name), Row { record: Record { length, modified, etag, stored, source }, new: false }))
+        Some((decoded(&name), Row { record: SyncedVersion { length, modified, etag, stored, source }, new: false }))
     }
 }
 
@@ -168,10 +168,10 @@ mod tests {
 
     use super::*;
 
-    fn record(length: u64) -> Record {
+    fn record(length: u64) -> SyncedVersion {
         let stored = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
         let modified = stored + Duration::from_nanos(123_456_789);
-        Record { length, modified, etag: ETag::parse("W/\"a\""), stored: Some(stored), source: None }
+        SyncedVersion { length, modified, etag: ETag::parse("W/\"a\""), stored: Some(stored), source: None }
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (file, here) = (folder.path().join("cache/seen"), folder.path().join("here"));
         let [top, below] = ["/a/", "/a/b%25/"].map(|path| RemotePath::from_url_path(path).unwrap());
-        let open = |url: &str| LastSeen::read(&file, url.into(), &here);
+        let open = |url: &str| SyncedVersions::read(&file, url.into(), &here);
         let mut records = open("http://h/a/");
         for (folder, name, length) in [(&top, &b"x"[..], 1), (&top, b"\xff\n", 2), (&below, b"x", 3)] {
             records.keep(folder, name, Some(record(length)));
@@ -194,7 +194,7 @@ mod tests {
         again.keep(&below, b"x", None);
         again.write(&file, false).unwrap();
         let stopped = open("http://h/a/");
-        let lengths = |records: &LastSeen, name: &[u8]| records.of(&top, name).map(|record| record.length);
+        let lengths = |records: &SyncedVersions, name: &[u8]| records.of(&top, name).map(|record| record.length);
         assert_eq!((lengths(&stopped, b"x"), lengths(&stopped, b"\xff\n")), (Some(9), Some(2)));
         assert_eq!(stopped.of(&below, b"x"), None);
         again.write(&file, true).unwrap();
@@ -209,13 +209,13 @@ mod tests {
         let top = RemotePath::root();
         for text in ["", "{", "{\"schema\":\"longhaul.seen/2\",\"url\":\"u\",\"local\":\"/l\"}", "[1]"] {
             fs::write(&file, text).unwrap();
-            let mut records = LastSeen::read(&file, "u".into(), Path::new("/l"));
+            let mut records = SyncedVersions::read(&file, "u".into(), Path::new("/l"));
             assert_eq!(records.of(&top, b"x"), None, "{text}");
             records.keep(&top, b"x", Some(record(1)));
             records.write(&file, true).unwrap();
-            assert!(LastSeen::read(&file, "u".into(), Path::new("/l")).of(&top, b"x").is_some());
+            assert!(SyncedVersions::read(&file, "u".into(), Path::new("/l")).of(&top, b"x").is_some());
         }
-        let mut none = LastSeen::default();
+        let mut none = SyncedVersions::default();
         none.keep(&top, b"x", Some(record(1)));
         assert_eq!(none.of(&top, b"x"), None);
     }

@@ -17,7 +17,7 @@ use super::{
 use crate::{
     Dav, Error, RemotePath,
     client::compare::{agree, as_stored, same_digest, with_digests},
-    transfer::tree::Leaf,
+    transfer::file_facts::FileFacts,
 };
 
 /// Answers up to this size may precede others on a connection.
@@ -25,10 +25,10 @@ const SMALL: u64 = 256 * 1024;
 
 /// The content of a remote file as a body. Each time it is opened, it sends a GET for exactly this version, if the
 /// server has strong entity tags.
-pub fn body_of(dav: &Dav, path: &RemotePath, leaf: &Leaf) -> Body {
-    let (dav, path, length) = (dav.clone(), path.clone(), leaf.length);
+pub fn body_of(dav: &Dav, path: &RemotePath, facts: &FileFacts) -> Body {
+    let (dav, path, length) = (dav.clone(), path.clone(), facts.length);
     let tag =
-        leaf.etag.clone().filter(|tag| !tag.is_weak()).and_then(|tag| HeaderValue::from_str(&tag.to_string()).ok());
+        facts.etag.clone().filter(|tag| !tag.is_weak()).and_then(|tag| HeaderValue::from_str(&tag.to_string()).ok());
     Body::repeatable(length, move || {
         let (dav, path, tag) = (dav.clone(), path.clone(), tag.clone());
         let asked = async move {
@@ -44,14 +44,14 @@ pub fn body_of(dav: &Dav, path: &RemotePath, leaf: &Leaf) -> Body {
 }
 
 /// A file on a server: where it is, and what was listed of it.
-pub type Listed<'a> = (&'a Dav, &'a RemotePath, &'a Leaf);
+pub type ListedFile<'a> = (&'a Dav, &'a RemotePath, &'a FileFacts);
 
 /// Whether the digests that two servers list, or make when they are asked to, show a file to be the same; none if they
 /// have none in common.
-pub async fn digests_agree(one: Listed<'_>, other: Listed<'_>) -> Result<Option<bool>, Error> {
-    let of = |(dav, path, leaf): Listed<'_>| {
-        let (dav, path, leaf) = (dav.clone(), path.clone(), leaf.clone());
-        async move { dav.digests_of(&path, &leaf.checksums, leaf.expected()).await }
+pub async fn digests_agree(one: ListedFile<'_>, other: ListedFile<'_>) -> Result<Option<bool>, Error> {
+    let of = |(dav, path, facts): ListedFile<'_>| {
+        let (dav, path, facts) = (dav.clone(), path.clone(), facts.clone());
+        async move { dav.digests_of(&path, &facts.checksums, facts.expected()).await }
     };
     if let Some(same) = same_digest(&one.2.checksums, &other.2.checksums) {
         return Ok(Some(same));
@@ -72,10 +72,10 @@ pub(crate) async fn content_of(dav: &Dav, remote: &RemoteSource, verify: Verify)
 }
 
 async fn try_content(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result<Bytes, Error> {
-    let (path, listed) = (&remote.path, remote.leaf.length);
+    let (path, listed) = (&remote.path, remote.facts.length);
     let length = listed.unwrap_or(0);
     let class = if length <= SMALL { Class::Small } else { Class::Large };
-    let options = Options { class, expected: remote.leaf.expected(), ..Options::default() };
+    let options = Options { class, expected: remote.facts.expected(), ..Options::default() };
     // A digest in the answer is verified while reading.
     let headers = if verify == Verify::Digest { with_digests() } else { HeaderMap::from_iter([as_stored()]) };
     let answer = dav.get(path, headers, options).await?;

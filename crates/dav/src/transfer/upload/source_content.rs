@@ -15,7 +15,7 @@ use crate::{
     Dav, Error, RemotePath,
     transfer::{
         Event, SHARED, Watch, body_of,
-        relayed::content_of,
+        remote_body::content_of,
         source_file::{RemoteSource, SourceFile},
     },
 };
@@ -76,7 +76,7 @@ impl Source {
     /// does not hold up a connection to the target.
     async fn fetch(upload: &Upload<'_>, remote: &Arc<RemoteSource>, length: u64) -> Result<Self, Error> {
         let origin = SourceFile::Remote(remote.clone());
-        let from = upload.source(&remote.path)?;
+        let from = upload.source_server(&remote.path)?;
         let (seen, watch) = (Seen { length, modified: None }, upload.watch.clone());
         if length <= SHARED {
             let content = content_of(from, remote, upload.options.verify).await;
@@ -84,7 +84,7 @@ impl Source {
             watch(Event::Moved { bytes: length });
             return Ok(Self { origin, body: content.into(), seen, is_read_later: false });
         }
-        let body = body_of(from, &remote.path, &remote.leaf).watched(move |bytes| watch(Event::Moved { bytes }));
+        let body = body_of(from, &remote.path, &remote.facts).watched(move |bytes| watch(Event::Moved { bytes }));
         Ok(Self { origin, body, seen, is_read_later: true })
     }
 }
@@ -105,14 +105,14 @@ impl Upload<'_> {
     pub(super) fn content(&self, origin: &SourceFile, length: u64) -> Result<Body, Error> {
         Ok(match origin {
             SourceFile::Local(local) => Body::file(local.clone(), 0, length),
-            SourceFile::Remote(remote) => body_of(self.source(&remote.path)?, &remote.path, &remote.leaf),
+            SourceFile::Remote(remote) => body_of(self.source_server(&remote.path)?, &remote.path, &remote.facts),
         })
     }
 
     /// The server that is copied from.
-    pub(super) fn source(&self, path: &RemotePath) -> Result<&Dav, Error> {
+    pub(super) fn source_server(&self, path: &RemotePath) -> Result<&Dav, Error> {
         let none = || Error::Differs { path: path.clone(), why: "the source server is unknown".into() };
-        self.from.ok_or_else(none)
+        self.source.map(|source| source.dav).ok_or_else(none)
     }
 }
 
