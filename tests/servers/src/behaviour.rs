@@ -1,50 +1,50 @@
-//! How a server behaves that is within the rules or beside them, on every request or on one of many.
+//! A way in which a server deviates from a good one, on every request or on one of many.
 //!
-//! A behaviour is one small file in `behaviours/`, and one line in its list. It says what becomes of a request, in
-//! which order answers leave, and what names and validators are like; [`crate::verbs`] does the rest. A server may
-//! have several. Chance comes from a seed, and what is done to one request of many is done once the server is armed:
-//! a test lays out its files before.
+//! A behaviour is one small file in `behaviours/`, and one line in its list. It decides what happens to a request, in
+//! which order responses leave, and what names and validators are like; [`crate::verbs`] does the rest. A server may have
+//! several. Random ones draw from a seed. Behaviours apply to requests only once the server is armed, so that a test can
+//! upload its files first.
 
 use std::time::{Duration, SystemTime};
 
-use crate::wire::Request;
+use crate::message::Request;
 
-/// In which order the requests of one connection are done and answered.
+/// In which order the requests of one connection are processed and answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Order {
     /// One after the other.
-    InTurn,
-    /// Done side by side, and answered in their order.
-    SideBySide,
-    /// Done side by side, and answered as they are done.
-    AsDone,
+    Sequential,
+    /// Processed concurrently, answered in the order of the requests.
+    ConcurrentInOrder,
+    /// Processed concurrently, answered as they are completed. HTTP/1.1 forbids this.
+    AsCompleted,
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Debug, Clone)]
-pub enum Treatment {
-    /// It is neither done nor answered.
-    Drop,
-    /// It is done and never answered.
-    Forget,
-    /// It is done, and answered after the request behind it.
-    Swap,
-    /// It is done and answered twice.
-    Repeat,
-    /// It is done; then the connection is reset.
-    DoneAndReset,
-    /// It is not done, and answered with this.
-    Answer(u16, String),
+pub enum Action {
+    /// It is neither processed nor answered.
+    DropRequest,
+    /// It is processed and never answered.
+    OmitResponse,
+    /// It is processed, and answered after the next one.
+    SwapResponses,
+    /// It is processed once, and answered twice.
+    RepeatResponse,
+    /// It is processed; then the connection is reset.
+    ResetAfterProcessing,
+    /// It is not processed, and answered with this status and these header lines.
+    Respond(u16, String),
 }
 
-/// A request that has come.
-pub struct Asked<'a> {
+/// A request as a behaviour sees it.
+pub struct IncomingRequest<'a> {
     pub(crate) request: &'a Request,
-    /// Another is behind it already, or before it and without an answer.
+    /// Whether another request is in flight on its connection.
     pub pipelined: bool,
 }
 
-impl Asked<'_> {
+impl IncomingRequest<'_> {
     /// The method.
     pub fn method(&self) -> &str {
         &self.request.method
@@ -56,71 +56,71 @@ impl Asked<'_> {
     }
 }
 
-/// Where validators are shown.
+/// Where validators are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Shown {
-    /// In the answer to GET, HEAD or PUT.
-    Answer,
+pub enum FoundIn {
+    /// In the response to GET, HEAD or PUT.
+    Response,
     /// In a listing.
     Listing,
 }
 
-/// By what the state of a file is told from another.
+/// A file's validators (RFC 9110 §8.8).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Validators {
-    /// With its quotes.
+    /// `ETag`, with its quotes.
     pub etag: Option<String>,
-    /// When it was changed, by the server's clock.
+    /// `Last-Modified`, by the server's clock.
     pub modified: Option<SystemTime>,
 }
 
-/// One thing that is special about a server.
+/// One deviation from a good server.
 pub trait Behaviour: Send {
-    /// In which order requests are done and answered.
+    /// In which order requests are processed and answered.
     fn order(&self) -> Order {
-        Order::InTurn
+        Order::Sequential
     }
 
-    /// How long the next request takes, where they are done side by side.
-    fn work(&mut self) -> Duration {
+    /// How long the next request takes, if requests are processed concurrently.
+    fn processing_time(&mut self) -> Duration {
         Duration::ZERO
     }
 
-    /// What becomes of a request, if it is not what a good server would do.
-    fn treat(&mut self, _asked: &Asked<'_>) -> Option<Treatment> {
+    /// What happens to a request; none: it is processed and answered.
+    fn action(&mut self, _asked: &IncomingRequest<'_>) -> Option<Action> {
         None
     }
 
-    /// The length that the head of an answer names, if not its body's.
-    fn length(&self, _asked: &Asked<'_>, _length: usize) -> Option<usize> {
+    /// The `Content-Length` of a response, if not its body's.
+    fn content_length(&self, _asked: &IncomingRequest<'_>, _length: usize) -> Option<usize> {
         None
     }
 
-    /// The body of a listing as it is sent, if not as it is.
-    fn listing(&mut self, _whole: &str) -> Option<String> {
+    /// The body of a listing, if it is altered.
+    fn alter_listing(&mut self, _whole: &str) -> Option<String> {
         None
     }
 
     /// How far the server's clock is ahead, in seconds.
-    fn ahead(&self) -> i64 {
+    fn clock_offset(&self) -> i64 {
         0
     }
 
-    /// The name by which a file is kept.
-    fn kept(&self, name: String) -> String {
+    /// The name under which a file is stored.
+    fn stored_name(&self, name: String) -> String {
         name
     }
 
-    /// What two names have in common that are one to the server.
-    fn folded(&self, name: String) -> String {
+    /// A key that is equal for names that the server does not distinguish.
+    fn name_key(&self, name: String) -> String {
         name
     }
 
-    /// Whether something of this name is listed.
-    fn lists(&self, _name: &str) -> bool {
+    /// Whether listings show this name.
+    fn is_listed(&self, _name: &str) -> bool {
         true
     }
 
-    /// Changes what tells a file's state, which is of this length.
-    fn validate(&self, _shown: Shown, _length: usize, _validators: &mut Validators) {}
+    /// Alters the validators of a file of this length.
+    fn alter_validators(&self, _shown: FoundIn, _length: usize, _validators: &mut Validators) {}
 }

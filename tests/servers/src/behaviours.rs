@@ -1,23 +1,23 @@
-//! The behaviours, one to a file.
+//! The behaviours, one per file.
 
-mod clock;
-mod completion;
-mod drops;
-mod etags;
-mod folds;
-mod hides;
+mod clock_offset;
+mod concurrent_processing;
+mod dropped_request;
+mod hidden_dotfiles;
 mod honest;
-mod length;
-mod listings;
-mod nonce;
-mod refuses;
-mod repeats;
-mod resets;
-mod swaps;
+mod incomplete_listing;
+mod name_folding;
+mod nonce_expiry;
+mod refused_request;
+mod repeated_response;
+mod reset_after_processing;
+mod swapped_responses;
+mod validators;
+mod wrong_content_length;
 
 use rand::{RngExt, SeedableRng, rngs::StdRng};
 
-use crate::behaviour::{Asked, Behaviour};
+use crate::behaviour::{Behaviour, IncomingRequest};
 
 /// Makes one from a seed.
 pub type Make = fn(u64) -> Box<dyn Behaviour>;
@@ -26,9 +26,9 @@ pub type Make = fn(u64) -> Box<dyn Behaviour>;
 pub struct Entry {
     /// Its name in tables.
     pub name: &'static str,
-    /// Whether it differs from seed to seed, and may not come to bear.
+    /// Whether it depends on the seed, and may never apply.
     pub is_random: bool,
-    /// The only method that it bears on, if it is one.
+    /// The only method that it applies to, if there is one.
     pub method: Option<&'static str>,
     /// Makes one from a seed.
     pub make: Make,
@@ -46,69 +46,77 @@ const fn of(method: &'static str, name: &'static str, make: Make) -> Entry {
     Entry { name, is_random: true, method: Some(method), make }
 }
 
-/// All that happen to requests, or are of a server's nature, as tables name them.
+/// All behaviours but validators, under their names in tables.
 pub const ALL: &[Entry] = &[
     always("honest", |_| Box::new(honest::Honest)),
-    chance("answers as done", |seed| Box::new(completion::SideBySide::new(seed, false))),
-    chance("works side by side, answers in order", |seed| Box::new(completion::SideBySide::new(seed, true))),
-    of("GET", "drops a GET", |seed| Box::new(drops::Drops::new("GET", false, seed))),
-    of("PUT", "drops a PUT", |seed| Box::new(drops::Drops::new("PUT", false, seed))),
-    of("DELETE", "drops a DELETE", |seed| Box::new(drops::Drops::new("DELETE", false, seed))),
-    of("MKCOL", "drops a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", false, seed))),
-    of("PROPFIND", "drops a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", false, seed))),
-    of("GET", "drops the answer to a GET", |seed| Box::new(drops::Drops::new("GET", true, seed))),
-    of("PUT", "drops the answer to a PUT", |seed| Box::new(drops::Drops::new("PUT", true, seed))),
-    of("DELETE", "drops the answer to a DELETE", |seed| Box::new(drops::Drops::new("DELETE", true, seed))),
-    of("MKCOL", "drops the answer to a MKCOL", |seed| Box::new(drops::Drops::new("MKCOL", true, seed))),
-    of("PROPFIND", "drops the answer to a PROPFIND", |seed| Box::new(drops::Drops::new("PROPFIND", true, seed))),
-    chance("swaps two answers", |seed| Box::new(swaps::Swaps::new(seed))),
-    chance("answers one twice", |seed| Box::new(repeats::Repeats::new(seed))),
-    chance("refuses one, answers as done", |seed| Box::new(refuses::Refuses::new(seed))),
-    chance("does one, and resets", |seed| Box::new(resets::Resets::new(seed))),
-    always("nonce ends after 7 requests", |_| Box::new(nonce::Nonce::default())),
-    always("clock 10 min ahead", |_| Box::new(clock::Clock(600))),
-    always("clock 10 min behind", |_| Box::new(clock::Clock(-600))),
-    always("folds case", |_| Box::new(folds::Case)),
-    always("composes names (NFC)", |_| Box::new(folds::Composed)),
-    always("names a length 5 too long", |_| Box::new(length::Length(5))),
-    always("names a length 5 too short", |_| Box::new(length::Length(-5))),
-    always("cuts listings off", |_| Box::new(listings::CutOff)),
-    always("lists a part, and says so (507)", |_| Box::new(listings::InPart)),
-    always("hides dotfiles", |_| Box::new(hides::Dotfiles)),
+    chance("answers as done", |seed| Box::new(concurrent_processing::ConcurrentProcessing::new(seed, false))),
+    chance("works side by side, answers in order", |seed| {
+        Box::new(concurrent_processing::ConcurrentProcessing::new(seed, true))
+    }),
+    of("GET", "drops a GET", |seed| Box::new(dropped_request::DroppedRequest::new("GET", false, seed))),
+    of("PUT", "drops a PUT", |seed| Box::new(dropped_request::DroppedRequest::new("PUT", false, seed))),
+    of("DELETE", "drops a DELETE", |seed| Box::new(dropped_request::DroppedRequest::new("DELETE", false, seed))),
+    of("MKCOL", "drops a MKCOL", |seed| Box::new(dropped_request::DroppedRequest::new("MKCOL", false, seed))),
+    of("PROPFIND", "drops a PROPFIND", |seed| Box::new(dropped_request::DroppedRequest::new("PROPFIND", false, seed))),
+    of("GET", "drops the answer to a GET", |seed| Box::new(dropped_request::DroppedRequest::new("GET", true, seed))),
+    of("PUT", "drops the answer to a PUT", |seed| Box::new(dropped_request::DroppedRequest::new("PUT", true, seed))),
+    of("DELETE", "drops the answer to a DELETE", |seed| {
+        Box::new(dropped_request::DroppedRequest::new("DELETE", true, seed))
+    }),
+    of("MKCOL", "drops the answer to a MKCOL", |seed| {
+        Box::new(dropped_request::DroppedRequest::new("MKCOL", true, seed))
+    }),
+    of("PROPFIND", "drops the answer to a PROPFIND", |seed| {
+        Box::new(dropped_request::DroppedRequest::new("PROPFIND", true, seed))
+    }),
+    chance("swaps two answers", |seed| Box::new(swapped_responses::SwappedResponses::new(seed))),
+    chance("answers one twice", |seed| Box::new(repeated_response::RepeatedResponse::new(seed))),
+    chance("refuses one, answers as done", |seed| Box::new(refused_request::RefusedRequest::new(seed))),
+    chance("does one, and resets", |seed| Box::new(reset_after_processing::ResetAfterProcessing::new(seed))),
+    always("nonce ends after 7 requests", |_| Box::new(nonce_expiry::NonceExpiry::default())),
+    always("clock 10 min ahead", |_| Box::new(clock_offset::ClockOffset(600))),
+    always("clock 10 min behind", |_| Box::new(clock_offset::ClockOffset(-600))),
+    always("folds case", |_| Box::new(name_folding::Case)),
+    always("composes names (NFC)", |_| Box::new(name_folding::Composed)),
+    always("names a length 5 too long", |_| Box::new(wrong_content_length::WrongContentLength(5))),
+    always("names a length 5 too short", |_| Box::new(wrong_content_length::WrongContentLength(-5))),
+    always("cuts listings off", |_| Box::new(incomplete_listing::Truncated)),
+    always("lists a part, and says so (507)", |_| Box::new(incomplete_listing::Partial)),
+    always("hides dotfiles", |_| Box::new(hidden_dotfiles::HiddenDotfiles)),
 ];
 
-/// What a server shows of its files' states, as tables name it.
+/// Which validators a server sends, under their names in tables.
 pub const VALIDATORS: &[(&str, Make)] = &[
-    ("ETags", |_| Box::new(etags::Of::Versions)),
-    ("none", |_| Box::new(etags::Of::Nothing)),
-    ("ETags of length and second", |_| Box::new(etags::Of::LengthAndSecond)),
-    ("ETags in answers", |_| Box::new(etags::Of::Answers)),
-    ("ETags in listings", |_| Box::new(etags::Of::Listings)),
+    ("ETags", |_| Box::new(validators::Shown::All)),
+    ("none", |_| Box::new(validators::Shown::None)),
+    ("ETags of length and second", |_| Box::new(validators::Shown::NginxEtags)),
+    ("ETags in answers", |_| Box::new(validators::Shown::EtagsInResponses)),
+    ("ETags in listings", |_| Box::new(validators::Shown::EtagsInListings)),
 ];
 
-/// Hits one request of many.
+/// Applies to one request of many.
 struct Once {
-    left: u32,
+    requests_left: u32,
 }
 
 impl Once {
-    /// Within the first so many.
+    /// A random one of the first `count`.
     fn among(count: u32, seed: u64) -> Self {
-        Self { left: dice(seed).random_range(1..=count) }
+        Self { requests_left: rng(seed).random_range(1..=count) }
     }
 
-    fn hits(&mut self) -> bool {
-        let hit = self.left == 1;
-        self.left = self.left.saturating_sub(1);
+    fn applies(&mut self) -> bool {
+        let hit = self.requests_left == 1;
+        self.requests_left = self.requests_left.saturating_sub(1);
         hit
     }
 }
 
-fn dice(seed: u64) -> StdRng {
+fn rng(seed: u64) -> StdRng {
     StdRng::seed_from_u64(seed)
 }
 
 /// Whether a request changes something.
-fn writes(asked: &Asked<'_>) -> bool {
+fn writes(asked: &IncomingRequest<'_>) -> bool {
     matches!(asked.method(), "PUT" | "DELETE" | "MKCOL" | "MOVE" | "COPY")
 }

@@ -2,13 +2,13 @@
 
 use std::{iter, sync::LazyLock};
 
-/// The sequence below repeats itself after so many bytes.
+/// The period of `SEQUENCE`.
 const PERIOD: usize = 1 << 21;
 
 static SEQUENCE: LazyLock<Vec<u8>> =
     LazyLock::new(|| (0..PERIOD).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect());
 
-/// Returns bytes in which no two places, and no two files, look alike.
+/// Returns bytes that differ between places and between files, so that a mix-up shows.
 pub fn noise(seed: usize, length: usize) -> Vec<u8> {
     let first = &SEQUENCE[seed.wrapping_mul(977) % PERIOD..];
     let mut bytes = Vec::with_capacity(length);

@@ -1,29 +1,29 @@
-//! A door that opens to Digest alone (RFC 7616), and watches over its nonces: each lasts for some requests, and no count
-//! (`nc`) may come twice. What the password is worth is not looked at.
+//! `Digest` authentication (RFC 7616) that checks the use of nonces: each is valid for some requests, and no nonce count
+//! (`nc`) may be used twice. The password is not checked.
 
 use std::collections::BTreeSet;
 
-use crate::wire::{Answer, Request};
+use crate::message::{Request, Response};
 
-/// What was seen of the nonces so far.
+/// The current nonce and its uses.
 #[derive(Debug, Default)]
 pub struct DigestAuth {
-    /// So many requests a nonce lasts.
-    lasts: usize,
+    /// The number of requests that a nonce is valid for.
+    max_uses: usize,
     nonce: usize,
     used: BTreeSet<String>,
-    /// Counts that came a second time with their nonce.
-    pub repeated: Vec<String>,
+    /// Nonce counts that were used twice.
+    pub reused: Vec<String>,
 }
 
 impl DigestAuth {
-    /// One whose nonces last for so many requests.
-    pub fn new(lasts: usize) -> Self {
-        Self { lasts, ..Self::default() }
+    /// With nonces that are valid for so many requests.
+    pub fn new(max_uses: usize) -> Self {
+        Self { max_uses, ..Self::default() }
     }
 
-    /// The refusal, unless the request may pass.
-    pub(crate) fn refuses(&mut self, request: &Request) -> Option<Answer> {
+    /// The 401, unless the request is authenticated.
+    pub(crate) fn challenge(&mut self, request: &Request) -> Option<Response> {
         let said = request.header("authorization").unwrap_or_default();
         let field = |name: &str| {
             let (_, rest) = said.split_once(&format!("{name}="))?;
@@ -35,17 +35,17 @@ impl DigestAuth {
             && nonce == format!("n{}", self.nonce)
         {
             if !self.used.insert(count.clone()) {
-                self.repeated.push(format!("{nonce} {count}"));
-            } else if self.used.len() <= self.lasts {
+                self.reused.push(format!("{nonce} {count}"));
+            } else if self.used.len() <= self.max_uses {
                 return None;
             }
         }
-        if self.used.len() >= self.lasts || !stale {
+        if self.used.len() >= self.max_uses || !stale {
             self.nonce += 1;
             self.used.clear();
         }
         let nonce = self.nonce;
         let challenge = format!("Digest realm=\"r\", nonce=\"n{nonce}\", qop=\"auth\", stale={stale}");
-        Some(Answer::new(401).with("www-authenticate", &challenge))
+        Some(Response::new(401).with("www-authenticate", &challenge))
     }
 }

@@ -1,8 +1,6 @@
-//! A small WebDAV server that goes wrong on demand.
+//! A small WebDAV server with faults on demand.
 //!
-//! It keeps its files in memory, answers in the order of the requests, as many as come at once, and asks a script
-//! before each of them what is to go wrong. Real servers do not answer in the wrong order, lose requests or send
-//! wrong digests when a test would like them to.
+//! It keeps its files in memory, pipelines, and calls a script before each request, which decides what goes wrong.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,70 +12,67 @@ use std::{
 use tokio::{net::TcpListener, task::JoinSet};
 
 use crate::{
-    behaviour::Behaviour,
-    connection,
-    digest_auth::DigestAuth,
-    digest_headers::StatedDigests,
-    wire::{self, Request},
+    behaving_connection, behaviour::Behaviour, digest_auth::DigestAuth, digest_headers::UploadDigests,
+    message::Request, scripted_connection,
 };
 
 /// What goes wrong with a request.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Fault {
-    /// It is not done, and answered with this status and headers.
-    Refuse(u16, &'static str),
-    /// It is not done, and answered with this status and document.
-    Say(u16, &'static str),
-    /// It is refused before its body is read; then the connection ends.
-    RefuseEarly(u16),
-    /// The connection is reset, and nothing was done.
+    /// The response is this status with these header lines; the request is not processed.
+    Respond(u16, &'static str),
+    /// The response is this status and body; the request is not processed.
+    RespondWithBody(u16, &'static str),
+    /// The response is this status, before the request body is read; then the connection ends.
+    RespondEarly(u16),
+    /// The connection is reset before the request is processed.
     Reset,
-    /// It is done, but the connection is reset instead of an answer.
-    DoneAndReset,
-    /// Half of the answer comes, then the connection ends.
-    Cut,
-    /// The same in an answer whose length only its end tells.
-    CutUntold,
-    /// Done and never answered; what is behind it is.
-    Forget,
-    /// Answered after the request behind it, if one comes.
-    Swap,
-    /// Its answer names a digest that is not its body's.
+    /// The request is processed, but the connection is reset instead of a response.
+    ResetAfterProcessing,
+    /// The connection ends in the middle of the response body.
+    TruncateResponse,
+    /// The same, without `Content-Length`: the client cannot see that something is missing.
+    TruncateWithoutLength,
+    /// The request is processed but gets no response; those behind it do.
+    OmitResponse,
+    /// The response comes after the next one, if there is a next request.
+    SwapResponses,
+    /// The response has the digest of another body.
     WrongDigest,
-    /// Its answer announces five bytes more than it has.
-    Surplus,
-    /// A head that does not end.
-    EndlessHead,
-    /// A body that does not end.
+    /// `Content-Length` is five bytes more than the body has.
+    LengthTooLong,
+    /// A response header that does not end.
+    EndlessHeader,
+    /// A response body that does not end.
     EndlessBody,
-    /// A head that does not end, a byte at a time.
-    TricklingHead,
-    /// A body, a byte at a time.
+    /// A response header that does not end, a byte at a time.
+    TricklingHeader,
+    /// A response body, a byte at a time.
     TricklingBody,
-    /// Nothing comes on this connection any more.
+    /// Nothing is sent on this connection any more.
     Silence,
-    /// Not done, and the connection reset; meanwhile somebody else has put a thousand bytes there.
-    Overtaken(&'static str),
+    /// The connection is reset before the request is processed, and another client writes 1000 bytes to this path.
+    OverwrittenByOther(&'static str),
 }
 
-/// Whose manner it has.
+/// Which server it imitates: they differ in what a partial PUT (`Content-Range`) does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Manner {
-    /// Nobody's in particular.
+pub enum ServerProfile {
+    /// No particular server; it refuses a partial PUT.
     Plain,
-    /// Apache's, which writes a part where `Content-Range` says.
+    /// Apache, which writes the part where `Content-Range` says.
     Apache,
-    /// The same by its own account, but it refuses parts.
-    Refusing,
-    /// The same, but it takes a part for the whole.
-    Replacing,
-    /// The same, but one byte of each part gets lost on its way to the disk.
-    Spoiling,
-    /// A Nextcloud's.
-    Cloud,
+    /// Like Apache in its headers, but it refuses a partial PUT.
+    RefusesPartialPut,
+    /// Like Apache in its headers, but a partial PUT replaces the whole file.
+    ReplacesOnPartialPut,
+    /// Like Apache, but it stores one byte of each part wrongly.
+    CorruptsPartialPut,
+    /// Nextcloud.
+    Nextcloud,
 }
 
-/// What asks for it: the method, the path as it stands in the request, and how many requests came before it.
+/// Decides the fault of a request: from its method, its path as sent, and the number of requests before it.
 pub type Script = Box<dyn FnMut(&str, &str, u64) -> Option<Fault> + Send>;
 
 #[derive(Debug, Clone)]
@@ -86,48 +81,48 @@ pub(crate) enum Node {
     File { content: Vec<u8>, version: u64, modified: SystemTime },
 }
 
+/// All of the server that changes, behind one lock; flat, because every verb uses most of it.
 pub(crate) struct State {
-    /// By path as in requests, without a slash at the end.
+    /// By path as in requests, without a trailing slash.
     pub(crate) nodes: BTreeMap<String, Node>,
-    /// What was set by PROPPATCH, by path.
+    /// Dead properties (PROPPATCH), by path.
     pub(crate) properties: BTreeMap<String, String>,
-    /// Who must prove who they are.
-    pub(crate) door: Option<DigestAuth>,
-    pub(crate) stated: StatedDigests,
-    /// Tokens of locks and their owners, by path.
+    pub(crate) digest_auth: Option<DigestAuth>,
+    pub(crate) upload_digests: UploadDigests,
+    /// Lock tokens and owners, by path.
     pub(crate) locks: BTreeMap<String, (String, String)>,
     pub(crate) versions: u64,
     /// The version at which something of each path was last changed.
     pub(crate) changed: BTreeMap<String, u64>,
     pub(crate) requests: u64,
-    /// What was asked for, when, and what went wrong with it.
+    /// Each request, its time and its fault.
     pub(crate) log: Vec<String>,
     pub(crate) begin: Instant,
-    pub(crate) deepest: usize,
-    pub(crate) reports: Option<Reports>,
+    pub(crate) max_pipeline_depth: usize,
+    pub(crate) reports: Option<SyncReports>,
     pub(crate) script: Script,
-    pub(crate) manner: Manner,
-    /// Bytes of PUT requests that were done.
+    pub(crate) profile: ServerProfile,
+    /// Bytes of processed PUT requests.
     pub(crate) stored: u64,
     pub(crate) behaviours: Vec<Box<dyn Behaviour>>,
-    /// Whether they do anything to requests.
+    /// Whether the behaviours apply to requests.
     pub(crate) armed: bool,
-    /// How often one did.
-    pub(crate) struck: u64,
-    /// The methods of requests that came while it was armed.
+    /// How often one did, or a response overtook another.
+    pub(crate) effect_count: u64,
+    /// The methods received while armed.
     pub(crate) methods: BTreeSet<String>,
-    /// Whether it keeps the times that uploads name (`X-OC-Mtime`), in nobody's manner.
+    /// Whether it honours `X-OC-Mtime` without announcing it.
     pub(crate) keeps_times: bool,
-    /// Its clock, in seconds before or behind ours.
+    /// How far its clock is ahead of ours, in seconds.
     pub(crate) ahead: i64,
 }
 
 impl State {
-    /// A request is there, with so many on its connection: what is to go wrong with it.
-    pub(crate) fn hears(&mut self, request: &Request, deep: usize) -> Option<Fault> {
+    /// Logs a request, and returns its fault. `pipelined` is the number of requests on its connection, with itself.
+    pub(crate) fn receive(&mut self, request: &Request, pipelined: usize) -> Option<Fault> {
         let number = self.requests;
         self.requests += 1;
-        self.deepest = self.deepest.max(deep);
+        self.max_pipeline_depth = self.max_pipeline_depth.max(pipelined);
         let fault = (self.script)(&request.method, &request.path, number);
         let line = format!("{number} {:?} {} {} {fault:?}", self.begin.elapsed(), request.method, request.path);
         self.log.push(line);
@@ -135,22 +130,22 @@ impl State {
     }
 }
 
-/// How it tells what has changed (RFC 6578).
+/// How it reports changes (`sync-collection`, RFC 6578).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reports {
-    /// It tells of what is in the folders of a folder too.
-    pub deep: bool,
-    /// It refuses to be asked for that.
-    pub refuses: bool,
-    /// So many entries at a time.
+pub struct SyncReports {
+    /// Reports include subfolders.
+    pub is_infinite: bool,
+    /// Requests for subfolders (`sync-level: infinite`) are refused.
+    pub refuses_infinite: bool,
+    /// The maximum number of entries of a report.
     pub limit: usize,
-    /// Tokens below this are refused.
-    pub oldest: u64,
+    /// Sync tokens below this are refused.
+    pub oldest_token: u64,
 }
 
-impl Default for Reports {
+impl Default for SyncReports {
     fn default() -> Self {
-        Self { deep: true, refuses: false, limit: usize::MAX, oldest: 0 }
+        Self { is_infinite: true, refuses_infinite: false, limit: usize::MAX, oldest_token: 0 }
     }
 }
 
@@ -163,47 +158,47 @@ pub struct Double {
 }
 
 impl Double {
-    /// Starts one in nobody's manner.
+    /// Starts one that imitates no particular server.
     pub async fn start() -> Self {
-        Self::start_as(Manner::Plain).await
+        Self::start_as(ServerProfile::Plain).await
     }
 
-    /// Starts one in this manner, at a port of its own.
-    pub async fn start_as(manner: Manner) -> Self {
-        Self::with(manner, Vec::new()).await
+    /// Starts one with this profile.
+    pub async fn start_as(profile: ServerProfile) -> Self {
+        Self::with(profile, Vec::new()).await
     }
 
-    /// Starts one with these behaviours, which do nothing to requests until it is armed.
-    pub async fn behaving(behaviours: Vec<Box<dyn Behaviour>>) -> Self {
-        Self::with(Manner::Plain, behaviours).await
+    /// Starts one with these behaviours. They do not apply to requests until it is armed.
+    pub async fn with_behaviours(behaviours: Vec<Box<dyn Behaviour>>) -> Self {
+        Self::with(ServerProfile::Plain, behaviours).await
     }
 
-    async fn with(manner: Manner, behaviours: Vec<Box<dyn Behaviour>>) -> Self {
+    async fn with(profile: ServerProfile, behaviours: Vec<Box<dyn Behaviour>>) -> Self {
         let mut state = State {
             nodes: BTreeMap::from([(String::new(), Node::Folder)]),
             properties: BTreeMap::new(),
-            door: None,
-            stated: StatedDigests::default(),
+            digest_auth: None,
+            upload_digests: UploadDigests::default(),
             locks: BTreeMap::new(),
             versions: 0,
             requests: 0,
             log: Vec::new(),
             begin: Instant::now(),
-            deepest: 0,
+            max_pipeline_depth: 0,
             reports: None,
             changed: BTreeMap::new(),
             script: Box::new(|_, _, _| None),
-            manner,
+            profile,
             stored: 0,
             behaviours,
             armed: false,
-            struck: 0,
+            effect_count: 0,
             methods: BTreeSet::new(),
             keeps_times: false,
             ahead: 0,
         };
-        if manner == Manner::Cloud {
-            state.furnish();
+        if profile == ServerProfile::Nextcloud {
+            state.add_nextcloud_folders();
         }
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
@@ -216,128 +211,128 @@ impl Double {
         let state = self.state.clone();
         let behaves = !self.state().behaviours.is_empty();
         self.serving.lock().unwrap().spawn(async move {
-            // The connections end with what accepts them.
+            // Dropping this task ends the connections.
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 if behaves {
-                    connections.spawn(connection::serve(stream, state.clone()));
+                    connections.spawn(behaving_connection::serve(stream, state.clone()));
                 } else {
-                    connections.spawn(wire::serve(stream, state.clone()));
+                    connections.spawn(scripted_connection::serve(stream, state.clone()));
                 }
                 while connections.try_join_next().is_some() {}
             }
         });
     }
 
-    /// Its clock is so many seconds ahead of ours, or behind.
+    /// Sets its clock so many seconds ahead of ours, or behind.
     pub fn set_clock(&self, ahead: i64) {
         self.state().ahead = ahead;
     }
 
-    /// From now on it keeps the times that uploads name, and does not say so.
+    /// Honours `X-OC-Mtime` from now on, without announcing it.
     pub fn keep_times(&self) {
         self.state().keeps_times = true;
     }
 
-    /// Ends at once, as if killed.
+    /// Stops at once, as if killed.
     pub async fn kill(&self) {
         let mut serving = std::mem::take(&mut *self.serving.lock().unwrap());
         serving.shutdown().await;
     }
 
-    /// Starts again at the same address, with what it has on its disk.
+    /// Starts again at the same address, with the same files.
     pub async fn restart(&self) {
         let listener = TcpListener::bind(self.address).await.unwrap();
         self.serve(listener);
     }
 
-    /// From now on this is asked before each request; requests are counted from 0.
+    /// Sets the script, and counts requests from 0 again.
     pub fn script(&self, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) {
         let mut state = self.state();
         state.script = Box::new(script);
         state.requests = 0;
-        state.log.push("by a new script:".into());
+        state.log.push("new script:".into());
     }
 
-    /// From now on its behaviours do something to requests.
+    /// Applies the behaviours to requests from now on.
     pub fn arm(&self) {
         let mut state = self.state();
         state.armed = true;
         state.log.push("armed:".into());
     }
 
-    /// How often a behaviour did something to a request, or an answer overtook another.
-    pub fn struck(&self) -> u64 {
-        self.state().struck
+    /// How often a behaviour applied to a request, or a response overtook another.
+    pub fn effect_count(&self) -> u64 {
+        self.state().effect_count
     }
 
-    /// Whether it was asked with this method since it was armed.
-    pub fn was_asked(&self, method: &str) -> bool {
+    /// Whether it has received a request with this method since it was armed.
+    pub fn has_received(&self, method: &str) -> bool {
         self.state().methods.contains(method)
     }
 
-    /// From now on it tells what has changed, or not any more.
-    pub fn report(&self, reports: Option<Reports>) {
+    /// Sets how it reports changes; with `None`, it does not.
+    pub fn set_sync_reports(&self, reports: Option<SyncReports>) {
         self.state().reports = reports;
     }
 
-    /// What was asked for and is locked, for whoever looks for a fault.
+    /// The requests so far and the locks, for failure messages.
     pub fn log(&self) -> String {
         let state = self.state();
         format!("{}\nlocked: {:?}", state.log.join("\n"), state.locks)
     }
 
-    /// From now on only Digest opens.
-    pub fn guard(&self, door: DigestAuth) {
-        self.state().door = Some(door);
+    /// Requires `Digest` authentication from now on.
+    pub fn require_digest_auth(&self, digest_auth: DigestAuth) {
+        self.state().digest_auth = Some(digest_auth);
     }
 
-    /// What uploads have stated of their digests; from now on that is refused with a status, or not.
-    pub fn stated(&self, refused_with: Option<u16>) -> StatedDigests {
-        std::mem::replace(&mut self.state().stated, StatedDigests { refused_with, ..StatedDigests::default() })
+    /// Takes the digests that uploads have sent. From now on such uploads are refused with this status, if any.
+    pub fn take_digests(&self, refused_with: Option<u16>) -> UploadDigests {
+        std::mem::replace(&mut self.state().upload_digests, UploadDigests { refused_with, ..UploadDigests::default() })
     }
 
-    /// Counts of nonces that were used twice.
-    pub fn repeated(&self) -> Vec<String> {
-        self.state().door.as_ref().map(|door| door.repeated.clone()).unwrap_or_default()
+    /// The nonce counts (`nc`) that were used twice.
+    pub fn reused_nonce_counts(&self) -> Vec<String> {
+        self.state().digest_auth.as_ref().map(|digest_auth| digest_auth.reused.clone()).unwrap_or_default()
     }
 
-    /// From now on nothing goes wrong.
-    pub fn heal(&self) {
+    /// Removes the script: no more faults.
+    pub fn clear_faults(&self) {
         self.script(|_, _, _| None);
     }
 
-    /// How many requests were there at most on a connection, the one in hand included.
-    pub fn deepest(&self) -> usize {
-        self.state().deepest
+    /// The maximum number of requests that were in flight on a connection.
+    pub fn max_pipeline_depth(&self) -> usize {
+        self.state().max_pipeline_depth
     }
 
-    /// The bytes of PUT requests that were done, since this was asked the last time.
-    pub fn stored(&self) -> u64 {
+    /// The bytes of processed PUT requests since the last call.
+    pub fn take_stored_bytes(&self) -> u64 {
         std::mem::take(&mut self.state().stored)
     }
 
-    /// How many locks there are.
+    /// The number of locks.
     pub fn locks(&self) -> usize {
         self.state().locks.len()
     }
 
-    /// Somebody else's lock.
+    /// Locks a path for another user.
     pub fn lock(&self, path: &str) {
         self.state().locks.insert(path.into(), ("urn:theirs".into(), "Jane Doe".into()));
     }
 
-    /// Takes any lock from a path.
+    /// Removes the lock of a path.
     pub fn unlock(&self, path: &str) {
         self.state().locks.remove(path);
     }
 
-    /// Puts a file there, of some age.
+    /// Writes a file, last modified so long ago.
     pub fn put(&self, path: &str, content: &[u8], age: Duration) {
         self.state().put(path, content, age);
     }
 
-    /// The same, changed in so many seconds from now, by the server's clock.
+    /// Writes a file, last modified so many seconds in the future of the server's clock.
     pub fn put_at(&self, path: &str, content: &[u8], seconds: u64) {
         let mut state = self.state();
         state.put(path, content, Duration::ZERO);
@@ -346,20 +341,20 @@ impl Double {
         }
     }
 
-    /// The path by which the server keeps something, or would.
-    pub fn kept(&self, path: &str) -> String {
-        self.state().kept(path)
+    /// The path under which the server stores this one, or would.
+    pub fn stored_path(&self, path: &str) -> String {
+        self.state().stored_path(path)
     }
 
-    /// Deletes a file or a folder with all that is in it.
+    /// Deletes a file, or a folder with its content.
     pub fn remove(&self, path: &str) {
         let mut state = self.state();
         state.remove(path);
         state.versions += 1;
-        state.note(path);
+        state.record_change(path);
     }
 
-    /// Every file below a folder with its content, by name as it stands in requests.
+    /// The files below a folder, with their content; names are encoded as in requests.
     pub fn files(&self, folder: &str) -> BTreeMap<String, Vec<u8>> {
         let state = self.state();
         let below = format!("{}/", folder.trim_end_matches('/'));
@@ -370,14 +365,14 @@ impl Double {
         files.collect()
     }
 
-    /// Every folder below one, by its whole name.
+    /// The folders below a path, by their whole paths.
     pub fn folders(&self, below: &str) -> Vec<String> {
         let state = self.state();
         let folders = state.nodes.iter().filter(|(_, node)| matches!(node, Node::Folder)).map(|(path, _)| path.clone());
         folders.filter(|path| path.starts_with(below)).collect()
     }
 
-    /// When a file was changed.
+    /// The time of a file's last change.
     pub fn modified(&self, path: &str) -> SystemTime {
         match &self.state().nodes[path] {
             Node::File { modified, .. } => *modified,
@@ -385,7 +380,7 @@ impl Double {
         }
     }
 
-    /// Sets when a file was changed.
+    /// Sets the time of a file's last change.
     pub fn set_modified(&self, path: &str, time: SystemTime) {
         if let Some(Node::File { modified, .. }) = self.state().nodes.get_mut(path) {
             *modified = time;

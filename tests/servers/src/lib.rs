@@ -1,30 +1,31 @@
 //! Scripted WebDAV servers for tests.
 //!
-//! A [`Double`] listens on loopback, keeps its files in memory, and goes wrong on demand. Real servers do not answer
-//! in the wrong order, lose requests or send wrong digests when a test would like them to.
+//! A [`Double`] is a test double: it listens on loopback, keeps its files in memory, and misbehaves on demand. Real
+//! servers do not reorder responses, lose requests or send wrong digests when a test needs it.
 //!
-//! It is told what to do in one of two ways. A [`Script`] is asked before each request what is to go wrong with it (a
-//! [`Fault`]): for tests of one fault at one place. [`behaviours`] are what a server *is like*: it has no ETags, its
-//! clock is ahead, it answers as it is done. They go together, draw from a seed, and are listed for tables of all that
-//! may happen ([`behaviours::ALL`], [`behaviours::VALIDATORS`]).
+//! There are two ways to make it misbehave. A [`Script`] is called before each request and returns a [`Fault`], for tests
+//! of one fault in one place. A [`Behaviour`] is a property of the whole server: it has no ETags, its clock is ahead, it
+//! answers out of order. Behaviours can be combined, draw from a seed, and are listed for tables of all combinations
+//! ([`behaviours::ALL`], [`behaviours::VALIDATORS`]).
 
+mod behaving_connection;
 pub mod behaviour;
 pub mod behaviours;
-mod connection;
 mod content;
+mod dead_properties;
 mod digest_auth;
 mod digest_headers;
 mod double;
+mod message;
+mod names_and_validators;
 pub mod nextcloud;
 mod paths;
-mod proppatch;
-mod representation;
+mod scripted_connection;
 mod verbs;
-mod wire;
 
 pub use behaviour::Behaviour;
 pub use content::noise;
 pub use digest_auth::DigestAuth;
-pub use digest_headers::StatedDigests;
-pub use double::{Double, Fault, Manner, Reports, Script};
+pub use digest_headers::UploadDigests;
+pub use double::{Double, Fault, Script, ServerProfile, SyncReports};
 pub use paths::{decode, encode};

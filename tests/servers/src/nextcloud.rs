@@ -1,4 +1,4 @@
-//! What a Nextcloud does beside WebDAV, after its developer manual: uploads in chunks (v2) and in bulk.
+//! Nextcloud's extensions, after its developer manual: chunked uploads (v2) and bulk uploads.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -6,20 +6,20 @@ use haul_http::digest::{Algorithm, Digests, Field};
 
 use crate::{
     double::{Node, State},
+    message::{Request, Response},
     paths,
     verbs::parent,
-    wire::{Answer, Request},
 };
 
-/// The user's files, as they stand in requests.
+/// The user's files, as a path in requests.
 pub const FILES: &str = "/remote.php/dav/files/ann";
-/// Where chunks are kept until they are a file.
+/// Where chunks are kept until they are assembled.
 pub const UPLOADS: &str = "/remote.php/dav/uploads/ann";
-/// The smallest chunk but for the last, and here the largest too.
+/// The minimum size of a chunk other than the last, and here the maximum too.
 const CHUNK: usize = 5_000_000;
 
 impl State {
-    pub(crate) fn furnish(&mut self) {
+    pub(crate) fn add_nextcloud_folders(&mut self) {
         for path in [FILES, UPLOADS] {
             for (at, _) in path.match_indices('/').skip(1).chain([(path.len(), "")]) {
                 self.nodes.insert(path[..at].into(), Node::Folder);
@@ -27,51 +27,51 @@ impl State {
         }
     }
 
-    /// The answer, unless WebDAV has one.
-    pub(crate) fn cloud(&mut self, request: &Request, body: &[u8]) -> Option<Answer> {
+    /// The response, if this is not plain WebDAV.
+    pub(crate) fn nextcloud(&mut self, request: &Request, body: &[u8]) -> Option<Response> {
         let path = request.path.as_str();
         let folder = parent(path);
         match request.method.as_str() {
             "OPTIONS" => {
-                Some(Answer::new(200).with("dav", "1, 3, extended-mkcol").with("dav", "nextcloud-checksum-update"))
+                Some(Response::new(200).with("dav", "1, 3, extended-mkcol").with("dav", "nextcloud-checksum-update"))
             }
             "GET" if path == "/ocs/v2.php/cloud/capabilities?format=json" => Some(capabilities(request)),
-            "GET" if path.starts_with(UPLOADS) => Some(Answer::new(405)),
+            "GET" if path.starts_with(UPLOADS) => Some(Response::new(405)),
             "POST" if path == "/remote.php/dav/bulk" => Some(self.bulk(request, body)),
-            "MKCOL" if folder == UPLOADS && request.header("destination").is_none() => Some(Answer::new(400)),
-            "PUT" if parent(folder) == UPLOADS && !is_chunk(request) => Some(Answer::new(400)),
+            "MKCOL" if folder == UPLOADS && request.header("destination").is_none() => Some(Response::new(400)),
+            "PUT" if parent(folder) == UPLOADS && !is_chunk(request) => Some(Response::new(400)),
             "MOVE" if path.starts_with(UPLOADS) && path.ends_with("/.file") => Some(self.assemble(request, folder)),
             _ => None,
         }
     }
 
-    fn assemble(&mut self, request: &Request, folder: &str) -> Answer {
+    fn assemble(&mut self, request: &Request, folder: &str) -> Response {
         let to = destination(request);
         let chunks: Vec<&Vec<u8>> =
             self.nodes.range(format!("{folder}/")..format!("{folder}0")).filter_map(content).collect();
         if !self.is_folder(folder) {
-            return Answer::new(404);
+            return Response::new(404);
         }
-        // With locks, and the state that is claimed of the target.
+        // Subject to locks and to the `If` header.
         if let Some(status) = self.forbids_move(&to, request) {
-            return Answer::new(status);
+            return Response::new(status);
         }
         let short = chunks.split_last().is_some_and(|(_, others)| others.iter().any(|chunk| chunk.len() < CHUNK));
         let content: Vec<u8> = chunks.into_iter().flatten().copied().collect();
         if short || request.header("oc-total-length") != Some(content.len().to_string().as_str()) {
-            return Answer::new(400);
+            return Response::new(400);
         }
         let existed = self.nodes.contains_key(&to);
         self.remove(folder);
         self.store(&to, content, request.header("x-oc-mtime"));
-        Answer::new(if existed { 204 } else { 201 })
+        Response::new(if existed { 204 } else { 201 })
     }
 
-    /// Overwrites whatever is there, as the real one does.
-    fn bulk(&mut self, request: &Request, body: &[u8]) -> Answer {
+    /// Overwrites existing files, as Nextcloud does.
+    fn bulk(&mut self, request: &Request, body: &[u8]) -> Response {
         let boundary =
             request.header("content-type").and_then(|kind| kind.strip_prefix("multipart/related; boundary="));
-        let Some(boundary) = boundary else { return Answer::new(400) };
+        let Some(boundary) = boundary else { return Response::new(400) };
         let (first, last) = (format!("--{boundary}\r\n"), format!("--{boundary}--\r\n"));
         let (mut rest, mut written, mut status) = (body, String::new(), 200);
         while rest != last.as_bytes() {
@@ -90,7 +90,7 @@ impl State {
                 write!(written, "{comma}\"{}\":{{\"error\":true,\"message\":\"no such folder\"}}", part.path)
             };
         }
-        let mut answer = Answer::new(status).with("content-type", "application/json");
+        let mut answer = Response::new(status).with("content-type", "application/json");
         answer.body = format!("{{{written}}}").into();
         answer
     }
@@ -102,7 +102,7 @@ impl State {
         self.nodes.insert(path.into(), Node::File { content, version: self.versions, modified }).is_some()
     }
 
-    /// Whether a lock, a state that is claimed of the target (RFC 4918 §10.4), or something there forbids a MOVE to it.
+    /// The status of a MOVE that a lock, the `If` header (RFC 4918 §10.4) or an existing target forbids.
     pub(crate) fn forbids_move(&self, to: &str, request: &Request) -> Option<u16> {
         let claims = request.header("if").unwrap_or_default();
         if self.locks.get(to).is_some_and(|(token, _)| !claims.contains(token.as_str())) {
@@ -115,7 +115,7 @@ impl State {
     }
 }
 
-/// Where a MOVE goes.
+/// The path in `Destination`.
 pub(crate) fn destination(request: &Request) -> String {
     let to = request.header("destination").unwrap_or_default();
     let to = to.splitn(4, '/').nth(3).map(|to| format!("/{to}")).unwrap_or_default();
@@ -126,11 +126,11 @@ fn content<'a>((_, node): (&String, &'a Node)) -> Option<&'a Vec<u8>> {
     if let Node::File { content, .. } = node { Some(content) } else { None }
 }
 
-fn capabilities(request: &Request) -> Answer {
+fn capabilities(request: &Request) -> Response {
     if request.header("ocs-apirequest").is_none() {
-        return Answer::new(412);
+        return Response::new(412);
     }
-    let mut answer = Answer::new(200);
+    let mut answer = Response::new(200);
     answer.body = format!(
         "{{\"ocs\":{{\"data\":{{\"capabilities\":{{\"dav\":{{\"chunking\":\"1.0\",\"bulkupload\":\"1.0\"}},\"files\":\
          {{\"chunked_upload\":{{\"max_size\":{CHUNK},\"max_parallel_count\":3}}}}}}}}}}}}"
@@ -149,7 +149,7 @@ struct Part {
     mtime: Option<String>,
 }
 
-/// The first part of a body, its content, and what is behind it; none if it is not as it must be.
+/// The first part of a multipart body, its content, and the rest; none if it is malformed.
 fn take_part<'a>(body: &'a [u8], boundary: &[u8]) -> Option<(Part, &'a [u8], &'a [u8])> {
     let body = body.strip_prefix(boundary)?;
     let end = body.windows(4).position(|window| window == b"\r\n\r\n")?;

@@ -1,8 +1,8 @@
-//! Paths as they stand in requests, and the names in them.
+//! Percent-encoding of paths and names.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 
-/// What is written as `%XX`: all that RFC 3986 §3.3 does not allow in a segment, and `;` and `+`.
+/// Encoded as `%XX`: everything that RFC 3986 §3.3 does not allow in a segment, and `;` and `+`.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -20,17 +20,17 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':')
     .remove(b'@');
 
-/// A name as it stands in a request.
+/// Encodes a name.
 pub fn encode(name: &[u8]) -> String {
     percent_encode(name, ENCODED).to_string()
 }
 
-/// A path of a request as a person reads it.
+/// Decodes a path for display.
 pub fn decode(path: &str) -> String {
     percent_decode_str(path).decode_utf8_lossy().into_owned()
 }
 
-/// A path of a request with each of its names changed by this, and encoded in the one way.
+/// Changes each name of a path, and encodes it uniformly.
 pub(crate) fn map(path: &str, change: impl Fn(&[u8]) -> Vec<u8>) -> String {
     let names = path.split('/').map(|name| encode(&change(&percent_decode_str(name).collect::<Vec<u8>>())));
     names.collect::<Vec<_>>().join("/")

@@ -1,4 +1,4 @@
-//! What it does when nothing goes wrong: WebDAV, as far as it is needed, on files in memory.
+//! The WebDAV server without faults: the methods that the tests need, on files in memory.
 
 use std::{
     fmt::Write as _,
@@ -8,10 +8,10 @@ use std::{
 use chrono::{DateTime, Utc};
 
 use crate::{
-    behaviour::Shown,
-    double::{Manner, Node, State},
+    behaviour::FoundIn,
+    double::{Node, ServerProfile, State},
+    message::{Request, Response},
     nextcloud,
-    wire::{Answer, Request},
 };
 
 pub(crate) fn parent(path: &str) -> &str {
@@ -22,7 +22,7 @@ pub(crate) fn etag(version: u64) -> String {
     format!("\"v{version}\"")
 }
 
-/// As HTTP writes it (RFC 9110 §5.6.7).
+/// An HTTP date (RFC 9110 §5.6.7).
 pub(crate) fn date(time: SystemTime) -> String {
     DateTime::<Utc>::from(time).format("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
@@ -36,12 +36,12 @@ impl State {
         self.versions += 1;
         for (at, _) in path.match_indices('/').skip(1) {
             if self.nodes.insert(path[..at].into(), Node::Folder).is_none() {
-                self.note(&path[..at]);
+                self.record_change(&path[..at]);
             }
         }
         let (version, modified) = (self.versions, self.now() - age);
         self.nodes.insert(path.into(), Node::File { content: content.into(), version, modified });
-        self.note(path);
+        self.record_change(path);
     }
 
     pub(crate) fn remove(&mut self, path: &str) -> Vec<(String, Node)> {
@@ -52,14 +52,14 @@ impl State {
         gone
     }
 
-    /// A file, or a folder with all that is in it.
+    /// A file, or a folder with its content.
     fn below(&self, path: &str) -> Vec<(String, Node)> {
         let below = format!("{path}/");
         let found = self.nodes.iter().filter(|(known, _)| *known == path || known.starts_with(&below));
         found.map(|(path, node)| (path.clone(), node.clone())).collect()
     }
 
-    /// Whether a lock, or a condition on the state, forbids to write.
+    /// The status of a write that a lock or a precondition forbids.
     pub(crate) fn forbids(&self, path: &str, request: &Request) -> Option<u16> {
         if let Some((token, _)) = self.locks.get(path)
             && !request.header("if").is_some_and(|claims| claims.contains(token.as_str()))
@@ -73,110 +73,111 @@ impl State {
         (absent || changed).then_some(412)
     }
 
-    pub(crate) fn answer(&mut self, request: &Request, body: &[u8]) -> Answer {
+    pub(crate) fn answer(&mut self, request: &Request, body: &[u8]) -> Response {
         let date = date(self.now());
-        self.undated(request, body).with("date", &date)
+        self.process(request, body).with("date", &date)
     }
 
-    fn undated(&mut self, request: &Request, body: &[u8]) -> Answer {
-        let refused = self.door.as_mut().and_then(|door| door.refuses(request));
-        if let Some(refused) = refused.or_else(|| self.stated.refuses(request)) {
+    fn process(&mut self, request: &Request, body: &[u8]) -> Response {
+        let refused = self.digest_auth.as_mut().and_then(|auth| auth.challenge(request));
+        if let Some(refused) = refused.or_else(|| self.upload_digests.refuse(request)) {
             return refused;
         }
-        let kept = self.kept(&request.path);
+        let kept = self.stored_path(&request.path);
         let path = kept.as_str();
         let writes = matches!(request.method.as_str(), "PUT" | "DELETE" | "MKCOL" | "MOVE" | "PROPPATCH");
         if writes && let Some(status) = self.forbids(path, request) {
-            return Answer::new(status);
+            return Response::new(status);
         }
-        if self.manner == Manner::Cloud
-            && let Some(answer) = self.cloud(request, body)
+        if self.profile == ServerProfile::Nextcloud
+            && let Some(answer) = self.nextcloud(request, body)
         {
             return answer;
         }
         match request.method.as_str() {
-            "OPTIONS" if self.manner == Manner::Plain => Answer::new(200).with("dav", "1, 2"),
-            "OPTIONS" => Answer::new(200).with("dav", "1,2, <http://apache.org/dav/propset/fs/1>"),
+            "OPTIONS" if self.profile == ServerProfile::Plain => Response::new(200).with("dav", "1, 2"),
+            "OPTIONS" => Response::new(200).with("dav", "1,2, <http://apache.org/dav/propset/fs/1>"),
             "PROPFIND" => self.list(path, request.header("depth") == Some("1")),
-            "REPORT" => self.changes(path, &String::from_utf8_lossy(body)),
+            "REPORT" => self.sync_report(path, &String::from_utf8_lossy(body)),
             "GET" | "HEAD" => self.get(path, request),
-            "PUT" if !self.is_folder(parent(path)) => Answer::new(409),
-            "PUT" if self.is_folder(path) => Answer::new(405),
-            "PUT" => match self.content(path, request, body) {
-                None => Answer::new(400),
+            "PUT" if !self.is_folder(parent(path)) => Response::new(409),
+            "PUT" if self.is_folder(path) => Response::new(405),
+            "PUT" => match self.content_after_put(path, request, body) {
+                None => Response::new(400),
                 Some(content) => {
                     self.stored += body.len() as u64;
-                    let mtime =
-                        request.header("x-oc-mtime").filter(|_| self.keeps_times || self.manner == Manner::Cloud);
+                    let mtime = request
+                        .header("x-oc-mtime")
+                        .filter(|_| self.keeps_times || self.profile == ServerProfile::Nextcloud);
                     let existed = self.store(path, content, mtime);
-                    self.show(path, Answer::new(if existed { 204 } else { 201 }))
+                    self.show(path, Response::new(if existed { 204 } else { 201 }))
                 }
             },
-            "MKCOL" if self.nodes.contains_key(path) => Answer::new(405),
-            "MKCOL" if !self.is_folder(parent(path)) => Answer::new(409),
+            "MKCOL" if self.nodes.contains_key(path) => Response::new(405),
+            "MKCOL" if !self.is_folder(parent(path)) => Response::new(409),
             "MKCOL" => {
                 self.nodes.insert(path.into(), Node::Folder);
-                Answer::new(201)
+                Response::new(201)
             }
             "DELETE" => {
                 let gone = self.remove(path);
                 self.locks.remove(path);
-                Answer::new(if gone.is_empty() { 404 } else { 204 })
+                Response::new(if gone.is_empty() { 404 } else { 204 })
             }
-            "MOVE" | "COPY" => self.carry(path, request),
+            "MOVE" | "COPY" => self.move_or_copy(path, request),
             "PROPPATCH" => self.set_properties(path, &String::from_utf8_lossy(body)),
             "LOCK" => self.take_lock(path, request, &String::from_utf8_lossy(body)),
-            "UNLOCK" => Answer::new(if self.locks.remove(path).is_some() { 204 } else { 409 }),
-            _ => Answer::new(405),
+            "UNLOCK" => Response::new(if self.locks.remove(path).is_some() { 204 } else { 409 }),
+            _ => Response::new(405),
         }
     }
 
-    fn get(&self, path: &str, request: &Request) -> Answer {
-        let Some(Node::File { content, .. }) = self.nodes.get(path) else { return Answer::new(404) };
+    fn get(&self, path: &str, request: &Request) -> Response {
+        let Some(Node::File { content, .. }) = self.nodes.get(path) else { return Response::new(404) };
         if request.header("if-match").is_some_and(|wanted| self.tag(path).as_deref() != Some(wanted)) {
-            return Answer::new(412);
+            return Response::new(412);
         }
         let range = request.header("range").and_then(|range| range.strip_prefix("bytes=")?.split_once('-'));
         let range = range.and_then(|(first, last)| Some((first.parse().ok()?, last.parse::<usize>().ok()?)));
         let (mut answer, content) = match range {
-            Some((first, _)) if first >= content.len() => return Answer::new(416),
+            Some((first, _)) if first >= content.len() => return Response::new(416),
             Some((first, last)) => {
                 let last = last.min(content.len() - 1);
                 let told = format!("bytes {first}-{last}/{}", content.len());
-                (Answer::new(206).with("content-range", &told), &content[first..=last])
+                (Response::new(206).with("content-range", &told), &content[first..=last])
             }
-            None => (Answer::new(200), &content[..]),
+            None => (Response::new(200), &content[..]),
         };
         answer.body = content.into();
         self.show(path, answer)
     }
 
-    /// What a file is after a PUT, which may be of a part; none if it may not.
-    fn content(&self, path: &str, request: &Request, body: &[u8]) -> Option<Vec<u8>> {
+    /// A file's content after a PUT, perhaps a partial one; none if it is refused.
+    fn content_after_put(&self, path: &str, request: &Request, body: &[u8]) -> Option<Vec<u8>> {
         let range = request.header("content-range").and_then(|range| range.strip_prefix("bytes ")?.split_once('-'));
         let start = range.and_then(|(first, _)| first.parse::<usize>().ok());
-        match (self.manner, start) {
-            (Manner::Apache | Manner::Spoiling, Some(start)) => {
+        match (self.profile, start) {
+            (ServerProfile::Apache | ServerProfile::CorruptsPartialPut, Some(start)) => {
                 let Some(Node::File { content, .. }) = self.nodes.get(path) else { return None };
                 let mut content = content.clone();
                 content.resize(content.len().max(start + body.len()), 0);
                 content[start..start + body.len()].copy_from_slice(body);
-                content[start] ^= u8::from(self.manner == Manner::Spoiling);
+                content[start] ^= u8::from(self.profile == ServerProfile::CorruptsPartialPut);
                 Some(content)
             }
-            (Manner::Plain | Manner::Refusing | Manner::Cloud, Some(_)) => None,
-            (_, None) | (Manner::Replacing, Some(_)) => Some(body.into()),
+            (ServerProfile::Plain | ServerProfile::RefusesPartialPut | ServerProfile::Nextcloud, Some(_)) => None,
+            (_, None) | (ServerProfile::ReplacesOnPartialPut, Some(_)) => Some(body.into()),
         }
     }
 
-    fn carry(&mut self, path: &str, request: &Request) -> Answer {
-        let to = self.kept_as(path, &nextcloud::destination(request));
+    fn move_or_copy(&mut self, path: &str, request: &Request) -> Response {
+        let to = self.stored_path_after_rename(path, &nextcloud::destination(request));
         let exists = self.nodes.contains_key(&to);
         if !self.nodes.contains_key(path) {
-            return Answer::new(404);
+            return Response::new(404);
         }
         if let Some(status) = self.forbids_move(&to, request) {
-            return Answer::new(status);
+            return Response::new(status);
         }
         self.remove(&to);
         let copies = request.method == "COPY";
@@ -190,15 +191,15 @@ impl State {
             };
             self.nodes.insert(from.replacen(path, &to, 1), node);
         }
-        Answer::new(if exists { 204 } else { 201 })
+        Response::new(if exists { 204 } else { 201 })
     }
 
-    fn take_lock(&mut self, path: &str, request: &Request, body: &str) -> Answer {
+    fn take_lock(&mut self, path: &str, request: &Request, body: &str) -> Response {
         let refresh = request.header("if").is_some();
         let status = match self.locks.get(path) {
-            Some(_) if !refresh => return Answer::new(423),
+            Some(_) if !refresh => return Response::new(423),
             Some(_) => 200,
-            None if refresh => return Answer::new(412),
+            None if refresh => return Response::new(412),
             None if self.nodes.contains_key(path) => 200,
             None => 201,
         };
@@ -209,13 +210,13 @@ impl State {
         let owner = body.split_once("owner>").and_then(|(_, rest)| rest.split_once('<')).map_or("", |(owner, _)| owner);
         let lock = || (format!("urn:lock:{version}"), owner.to_owned());
         let (token, _) = self.locks.entry(path.into()).or_insert_with(lock).clone();
-        let mut answer = Answer::new(status).with("lock-token", &format!("<{token}>"));
-        answer.body = format!("<d:prop xmlns:d='DAV:'>{}</d:prop>", self.discover(path)).into();
+        let mut answer = Response::new(status).with("lock-token", &format!("<{token}>"));
+        answer.body = format!("<d:prop xmlns:d='DAV:'>{}</d:prop>", self.lock_discovery(path)).into();
         answer
     }
 
     /// The property `lockdiscovery`.
-    fn discover(&self, path: &str) -> String {
+    fn lock_discovery(&self, path: &str) -> String {
         let Some((token, owner)) = self.locks.get(path) else { return String::new() };
         format!(
             "<d:lockdiscovery><d:activelock><d:locktype><d:write/></d:locktype><d:lockscope><d:exclusive/></d:lockscope>\
@@ -224,23 +225,23 @@ impl State {
         )
     }
 
-    fn list(&self, path: &str, children: bool) -> Answer {
+    fn list(&self, path: &str, children: bool) -> Response {
         if !self.nodes.contains_key(path) {
-            return Answer::new(404);
+            return Response::new(404);
         }
         let mut text = String::from(
             "<?xml version='1.0'?><d:multistatus xmlns:d='DAV:' xmlns:Z='urn:schemas-microsoft-com:' \
              xmlns:A='http://apache.org/dav/props/'>",
         );
         for (known, node) in &self.nodes {
-            let is_shown = children && !known.is_empty() && parent(known) == path && self.lists(known);
+            let is_shown = children && !known.is_empty() && parent(known) == path && self.is_listed(known);
             if known != path && !is_shown {
                 continue;
             }
             self.describe(&mut text, known, node);
         }
         text.push_str("</d:multistatus>");
-        let mut answer = Answer::new(207).with("content-type", "application/xml");
+        let mut answer = Response::new(207).with("content-type", "application/xml");
         answer.body = text.into();
         answer
     }
@@ -258,9 +259,9 @@ impl State {
                 ("/", format!("<d:resourcetype><d:collection/></d:resourcetype>{state}"))
             }
             Node::File { content, .. } => {
-                let (length, locks) = (content.len(), self.discover(path));
+                let (length, locks) = (content.len(), self.lock_discovery(path));
                 let own = self.properties.get(path).map_or("", String::as_str);
-                let shown = self.validators(Shown::Listing, node);
+                let shown = self.validators(FoundIn::Listing, node);
                 let date = shown.modified.map(date);
                 let date = date.map_or(String::new(), |date| format!("<d:getlastmodified>{date}</d:getlastmodified>"));
                 let tag = shown.etag.map_or(String::new(), |tag| format!("<d:getetag>{tag}</d:getetag>"));
@@ -279,20 +280,20 @@ impl State {
         );
     }
 
-    /// Something of this name is not what it was, and so is nothing below it.
-    pub(crate) fn note(&mut self, path: &str) {
+    /// Records that this path has changed, for reports.
+    pub(crate) fn record_change(&mut self, path: &str) {
         self.changed.insert(path.into(), self.versions);
     }
 
-    /// What has changed in a folder, the oldest first (RFC 6578 §3).
-    fn changes(&self, path: &str, body: &str) -> Answer {
-        let Some(reports) = self.reports else { return Answer::new(403) };
-        if reports.refuses && body.contains("infinite") {
-            return Answer::new(400);
+    /// The changes in a folder since a sync token, the oldest first (RFC 6578 §3).
+    fn sync_report(&self, path: &str, body: &str) -> Response {
+        let Some(reports) = self.reports else { return Response::new(403) };
+        if reports.refuses_infinite && body.contains("infinite") {
+            return Response::new(400);
         }
         let token = body.split_once("urn:state:").and_then(|(_, rest)| rest.split_once('<')?.0.parse::<u64>().ok());
-        if token.is_some_and(|token| token < reports.oldest) {
-            let mut refused = Answer::new(403).with("content-type", "application/xml");
+        if token.is_some_and(|token| token < reports.oldest_token) {
+            let mut refused = Response::new(403).with("content-type", "application/xml");
             refused.body = "<d:error xmlns:d='DAV:'><d:valid-sync-token/></d:error>".into();
             return refused;
         }
@@ -300,7 +301,7 @@ impl State {
         let reached = |known: &str| {
             known
                 .strip_prefix(&below)
-                .is_some_and(|rest| (reports.deep && body.contains("infinite")) || !rest.contains('/'))
+                .is_some_and(|rest| (reports.is_infinite && body.contains("infinite")) || !rest.contains('/'))
         };
         let since = token.unwrap_or(0);
         let mut changed: Vec<(u64, &String)> = self
@@ -335,7 +336,7 @@ impl State {
             );
         }
         let _ = write!(text, "<d:sync-token>urn:state:{now}</d:sync-token></d:multistatus>");
-        let mut answer = Answer::new(207).with("content-type", "application/xml");
+        let mut answer = Response::new(207).with("content-type", "application/xml");
         answer.body = text.into();
         answer
     }

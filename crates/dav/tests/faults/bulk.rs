@@ -6,7 +6,7 @@ use dav::{
     LockPolicy,
     transfer::{Options, Verify},
 };
-use servers::{Double, Fault, Manner, nextcloud::FILES};
+use servers::{Double, Fault, ServerProfile, nextcloud::FILES};
 use tokio::sync::Notify;
 
 use crate::common::{Failed, Tree, check, client, deaf, folder, mirror, noise, path, rest, up_to, write};
@@ -45,14 +45,14 @@ async fn up(double: &Double, here: &std::path::Path, options: &Options) -> Resul
 
 /// Uploads amid faults, after which all is there all the same; then with nothing left to do.
 async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = encoded(&lay_out(&here));
     double.script(script);
     let first = up(&double, &here, options).await.unwrap();
     assert!(first.failed.is_empty(), "{:?}", first.failed);
     assert_eq!(first.files, wanted.len() as u64);
     assert!(double.files(FILES) == wanted.iter().map(|(name, all)| (format!("up/{name}"), all.clone())).collect());
-    double.heal();
+    double.clear_faults();
     let second = up(&double, &here, &rest(options)).await.unwrap();
     assert_eq!((second.files, second.skipped), (0, wanted.len() as u64));
 }
@@ -82,24 +82,24 @@ async fn small_files_of_new_folders_go_together() {
 async fn what_goes_wrong_with_many_is_done_one_by_one() {
     for fault in [
         Fault::Reset,
-        Fault::DoneAndReset,
-        Fault::Cut,
+        Fault::ResetAfterProcessing,
+        Fault::TruncateResponse,
         Fault::Silence,
         Fault::EndlessBody,
-        Fault::Refuse(500, ""),
-        Fault::RefuseEarly(413),
+        Fault::Respond(500, ""),
+        Fault::RespondEarly(413),
         // Says that all is well, and nothing of any file.
-        Fault::Refuse(200, ""),
+        Fault::Respond(200, ""),
     ] {
         println!("{fault:?}");
         let spoilt = fault.clone();
         through(&mirror(), move |method, _, _| (method == "POST").then(|| spoilt.clone())).await;
     }
     for (method, fault) in [
-        ("MOVE", Fault::Refuse(403, "")),
-        ("MOVE", Fault::DoneAndReset),
+        ("MOVE", Fault::Respond(403, "")),
+        ("MOVE", Fault::ResetAfterProcessing),
         ("MOVE", Fault::Reset),
-        ("MKCOL", Fault::DoneAndReset),
+        ("MKCOL", Fault::ResetAfterProcessing),
     ] {
         println!("{method} {fault:?}");
         let (spoilt, mut count) = (fault.clone(), 0);
@@ -114,14 +114,14 @@ async fn what_goes_wrong_with_many_is_done_one_by_one() {
 
 #[tokio::test]
 async fn a_folder_that_somebody_else_made_meanwhile_keeps_what_is_theirs() {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = encoded(&lay_out(&here));
     let theirs: &str = format!("{}/a/theirs", place()).leak();
     let mut overtaken = false;
     double.script(move |method, path, _| {
         let hit = !overtaken && method == "MOVE" && path.contains("/.a.");
         overtaken |= hit;
-        hit.then_some(Fault::Overtaken(theirs))
+        hit.then_some(Fault::OverwrittenByOther(theirs))
     });
     let first = up(&double, &here, &mirror()).await;
     let mut there = double.files(&place());
@@ -131,11 +131,11 @@ async fn a_folder_that_somebody_else_made_meanwhile_keeps_what_is_theirs() {
 
 #[tokio::test]
 async fn a_refusal_of_one_file_is_told_with_its_reason() {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = encoded(&lay_out(&here));
     double.script(|method, path, _| match method {
-        "POST" => Some(Fault::Refuse(507, "")),
-        "PUT" if path.ends_with("/a/small%207%20%C3%BC") => Some(Fault::Refuse(507, "")),
+        "POST" => Some(Fault::Respond(507, "")),
+        "PUT" if path.ends_with("/a/small%207%20%C3%BC") => Some(Fault::Respond(507, "")),
         _ => None,
     });
     let first = up(&double, &here, &mirror()).await.unwrap();
@@ -145,7 +145,7 @@ async fn a_refusal_of_one_file_is_told_with_its_reason() {
 
 #[tokio::test]
 async fn a_stop_leaves_no_folder_of_ours() {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = encoded(&lay_out(&here));
     let stop = Arc::new(Notify::new());
     let stopping = stop.clone();
@@ -161,7 +161,7 @@ async fn a_stop_leaves_no_folder_of_ours() {
     let there = double.files(FILES);
     assert!(there.iter().all(|(name, all)| name.strip_prefix("up/").is_some_and(|name| wanted.get(name) == Some(all))));
     assert!(double.folders(FILES).iter().all(|name| !name.contains(".upload")), "{:?}", double.folders(FILES));
-    double.heal();
+    double.clear_faults();
     assert!(up(&double, &here, &rest(&mirror())).await.unwrap().failed.is_empty());
     assert!(double.files(&place()) == wanted);
 }

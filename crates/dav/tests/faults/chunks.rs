@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use dav::transfer::Options;
 use servers::{
-    Double, Fault, Manner,
+    Double, Fault, ServerProfile,
     nextcloud::{FILES, UPLOADS},
 };
 
@@ -25,7 +25,7 @@ async fn up(double: &Double, here: &std::path::Path, options: &Options) -> Resul
 }
 
 async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) -> Failed {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = lay_out_large(&here);
     double.put(&format!("{}/c/large", place()), b"older", Duration::from_hours(2));
     let before = double.files(&place());
@@ -33,7 +33,7 @@ async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Optio
     let first = up(&double, &here, options).await;
     let failed = check(&wanted, &before, &double.files(&place()), &first);
     assert!(options.resume || double.files(UPLOADS).is_empty(), "chunks were left behind");
-    double.heal();
+    double.clear_faults();
     let second = up(&double, &here, &rest(options)).await.unwrap();
     assert!(second.failed.is_empty(), "{:?}", second.failed);
     assert!(double.files(&place()) == wanted, "the second run does not complete it");
@@ -44,7 +44,7 @@ async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Optio
 #[tokio::test]
 async fn chunks_become_a_file_with_its_time() {
     for options in [mirror(), resume()] {
-        let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+        let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
         let wanted = lay_out_large(&here);
         let done = up(&double, &here, &options).await.unwrap();
         assert_eq!((done.files, done.failed.len()), (wanted.len() as u64, 0), "{:?}", done.failed);
@@ -59,7 +59,7 @@ async fn chunks_become_a_file_with_its_time() {
 
 #[tokio::test]
 async fn chunks_that_are_there_are_not_sent_again() {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = Tree::from([("large".to_owned(), noise(1, 4 * CHUNK as usize + 7))]);
     write(&here, &wanted);
     double.script(|method, path, _| (method == "PUT" && path.ends_with("/00003")).then_some(Fault::Reset));
@@ -68,22 +68,22 @@ async fn chunks_that_are_there_are_not_sent_again() {
     assert!(failed.contains_key("large"), "{failed:?}");
     let kept: u64 = double.files(UPLOADS).values().map(|chunk| chunk.len() as u64).sum();
     assert!(kept >= CHUNK, "{kept}");
-    double.heal();
-    double.stored();
+    double.clear_faults();
+    double.take_stored_bytes();
     let second = up(&double, &here, &resume()).await.unwrap();
     assert!(second.failed.is_empty() && double.files(&place()) == wanted && double.files(UPLOADS).is_empty());
-    assert_eq!(double.stored(), 4 * CHUNK + 7 - kept);
+    assert_eq!(double.take_stored_bytes(), 4 * CHUNK + 7 - kept);
 }
 
 #[tokio::test]
 async fn a_chunk_that_is_lost_is_sent_again() {
     for fault in [
         Fault::Reset,
-        Fault::DoneAndReset,
-        Fault::Cut,
-        Fault::Refuse(503, "retry-after: 0\r\n"),
+        Fault::ResetAfterProcessing,
+        Fault::TruncateResponse,
+        Fault::Respond(503, "retry-after: 0\r\n"),
         // Acknowledged, and not there.
-        Fault::Refuse(201, ""),
+        Fault::Respond(201, ""),
     ] {
         for options in [mirror(), resume()] {
             println!("{fault:?}, resume: {}", options.resume);
@@ -101,7 +101,7 @@ async fn a_chunk_that_is_lost_is_sent_again() {
 #[tokio::test]
 async fn a_lost_answer_to_the_last_request_is_no_failure() {
     for (method, end) in [("MOVE", "/.file"), ("MKCOL", "")] {
-        for fault in [Fault::DoneAndReset, Fault::Reset, Fault::Cut] {
+        for fault in [Fault::ResetAfterProcessing, Fault::Reset, Fault::TruncateResponse] {
             println!("{method} {fault:?}");
             let (spoilt, mut hits, options) = (fault.clone(), 0, mirror());
             let failed = through(&options, move |asked, path, _| {
@@ -119,18 +119,18 @@ async fn a_lost_answer_to_the_last_request_is_no_failure() {
 #[tokio::test]
 async fn what_is_refused_is_named_and_nothing_half_written_is_seen() {
     for (method, end, fault, reason) in [
-        ("MKCOL", "", Fault::Refuse(403, ""), "permission denied"),
-        ("PUT", "/00002", Fault::Refuse(507, ""), "no space left"),
-        ("PUT", "/00002", Fault::RefuseEarly(413), "larger than the server accepts"),
+        ("MKCOL", "", Fault::Respond(403, ""), "permission denied"),
+        ("PUT", "/00002", Fault::Respond(507, ""), "no space left"),
+        ("PUT", "/00002", Fault::RespondEarly(413), "larger than the server accepts"),
         ("PUT", "/00001", Fault::Reset, ""),
-        ("PUT", "/00001", Fault::Refuse(201, ""), "does not have"),
-        ("MOVE", "/.file", Fault::Refuse(423, ""), "locked by"),
-        ("MOVE", "/.file", Fault::Refuse(412, ""), "somebody else"),
-        ("MOVE", "/.file", Fault::Refuse(507, ""), "no space left"),
+        ("PUT", "/00001", Fault::Respond(201, ""), "does not have"),
+        ("MOVE", "/.file", Fault::Respond(423, ""), "locked by"),
+        ("MOVE", "/.file", Fault::Respond(412, ""), "somebody else"),
+        ("MOVE", "/.file", Fault::Respond(507, ""), "no space left"),
     ] {
         // What is not kept for the next run fails in the same ways: once is enough.
         for options in [mirror(), resume()] {
-            if !options.resume && fault != Fault::Refuse(507, "") {
+            if !options.resume && fault != Fault::Respond(507, "") {
                 continue;
             }
             println!("{method} {fault:?}, resume: {}", options.resume);
@@ -148,7 +148,7 @@ async fn what_is_refused_is_named_and_nothing_half_written_is_seen() {
 #[tokio::test]
 async fn a_newer_version_of_somebody_elses_stays() {
     for exists in [true, false] {
-        let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+        let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
         let wanted = lay_out_large(&here);
         let large = format!("{}/c/large", place());
         if exists {
@@ -158,7 +158,7 @@ async fn a_newer_version_of_somebody_elses_stays() {
         double.script(move |method, path, _| {
             let hit = !done && method == "MOVE" && path.ends_with("/.file");
             done |= hit;
-            hit.then(|| Fault::Overtaken(large.clone().leak()))
+            hit.then(|| Fault::OverwrittenByOther(large.clone().leak()))
         });
         let first = up(&double, &here, &mirror()).await;
         let there = double.files(&place());

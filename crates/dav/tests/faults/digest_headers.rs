@@ -2,7 +2,7 @@
 
 use dav::transfer::{Options, Verify};
 use haul_http::digest::{Algorithm, Digests, Field};
-use servers::{Double, Manner};
+use servers::{Double, ServerProfile};
 
 use crate::{
     common::{Tree, client, deaf, folder, lay_out, mirror, up, up_to},
@@ -20,16 +20,16 @@ async fn upload_states_the_digest_of_each_file_if_digests_are_to_be_verified() {
     let dav = client(double.address, |_| ());
     let done = up(&dav, &here, &stating(false)).await.unwrap();
     assert!(done.failed.is_empty() && double.files("/up") == wanted, "{:?}", done.failed);
-    let stated = double.stated(None);
+    let stated = double.take_digests(None);
     for (name, content) in &wanted {
         let digest = Digests::of(content, &[Algorithm::Sha256]).value(Field::ReprDigest).unwrap();
         for field in ["repr-digest", "content-digest"] {
-            let said = stated.taken.get(&(format!("/up/{name}"), field.to_owned()));
+            let said = stated.accepted.get(&(format!("/up/{name}"), field.to_owned()));
             assert_eq!(said.map(String::as_str), Some(digest.to_str().unwrap()), "{field} of {name}");
         }
     }
     up(&dav, &here, &Options { verify: Verify::Size, ..stating(false) }).await.unwrap();
-    assert!(double.stated(None).taken.is_empty(), "nobody wanted digests");
+    assert!(double.take_digests(None).accepted.is_empty(), "nobody wanted digests");
 }
 
 #[tokio::test]
@@ -37,10 +37,10 @@ async fn server_that_refuses_digests_gets_the_files_without_them() {
     on_each([(400, false), (501, false), (501, true)], async |(status, temporary)| {
         let (double, (_kept, here)) = (Double::start().await, folder());
         let wanted: Tree = lay_out(&here);
-        double.stated(Some(status));
+        double.take_digests(Some(status));
         let done = up(&client(double.address, |_| ()), &here, &stating(temporary)).await.unwrap();
         assert!(done.failed.is_empty() && double.files("/up") == wanted, "{status}: {:?}", done.failed);
-        let refused = double.stated(None).refused;
+        let refused = double.take_digests(None).refused;
         // Those under way at first, and what is asked once more alone.
         assert!((1..=2 * wanted.len()).contains(&refused), "{status}: asked {refused} times");
     })
@@ -49,14 +49,14 @@ async fn server_that_refuses_digests_gets_the_files_without_them() {
 
 #[tokio::test]
 async fn nextcloud_is_told_its_own_kind_of_digest() {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Cloud).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let large = vec![b'x'; 200_000];
     std::fs::write(here.join("file"), &large).unwrap();
     let to = "/remote.php/dav/files/ann/";
     let done = up_to(&client(double.address, |_| ()), &here, to, &stating(false), &deaf()).await.unwrap();
     assert!(done.failed.is_empty(), "{:?}", done.failed);
     let digest = Digests::of(&large, &[Algorithm::Sha1]).value(Field::OcChecksum).unwrap();
-    let stated = double.stated(None).taken;
+    let stated = double.take_digests(None).accepted;
     assert_eq!(
         stated.into_iter().collect::<Vec<_>>(),
         [((format!("{to}file"), "oc-checksum".to_owned()), digest.to_str().unwrap().to_owned())]

@@ -34,7 +34,7 @@ async fn through(
     double.script(script);
     let first = down(&client(double.address, |_| ()), &here, &mirror()).await;
     let failed = check(&wanted, &before, &read(&here), &first);
-    double.heal();
+    double.clear_faults();
     complete(&double, &here, &wanted).await;
     failed
 }
@@ -63,19 +63,19 @@ fn once_each(method: &'static str, every: u64, fault: Fault) -> impl FnMut(&str,
 async fn what_passes_by_itself_harms_nothing() {
     let faults = [
         Fault::Reset,
-        Fault::DoneAndReset,
-        Fault::Cut,
-        Fault::CutUntold,
-        Fault::Forget,
-        Fault::Swap,
+        Fault::ResetAfterProcessing,
+        Fault::TruncateResponse,
+        Fault::TruncateWithoutLength,
+        Fault::OmitResponse,
+        Fault::SwapResponses,
         Fault::WrongDigest,
-        Fault::EndlessHead,
+        Fault::EndlessHeader,
         Fault::EndlessBody,
-        Fault::TricklingHead,
+        Fault::TricklingHeader,
         Fault::TricklingBody,
         Fault::Silence,
-        Fault::Refuse(503, "retry-after: 1\r\n"),
-        Fault::Refuse(429, "retry-after: 0\r\n"),
+        Fault::Respond(503, "retry-after: 1\r\n"),
+        Fault::Respond(429, "retry-after: 0\r\n"),
     ];
     on_each(faults, async |fault| {
         println!("{fault:?}");
@@ -88,15 +88,15 @@ async fn what_passes_by_itself_harms_nothing() {
 #[tokio::test]
 async fn what_fails_is_named_with_the_reason() {
     let faults = [
-        (Fault::Refuse(403, ""), "permission denied"),
-        (Fault::Refuse(404, ""), "not found"),
-        (Fault::Refuse(503, "retry-after: 7200\r\n"), "in 7200 s"),
+        (Fault::Respond(403, ""), "permission denied"),
+        (Fault::Respond(404, ""), "not found"),
+        (Fault::Respond(503, "retry-after: 7200\r\n"), "in 7200 s"),
         (Fault::WrongDigest, "discard it and retry"),
-        (Fault::Cut, "closed the connection unexpectedly"),
-        (Fault::CutUntold, "bytes"),
-        (Fault::EndlessHead, "response header"),
+        (Fault::TruncateResponse, "closed the connection unexpectedly"),
+        (Fault::TruncateWithoutLength, "bytes"),
+        (Fault::EndlessHeader, "response header"),
         (Fault::EndlessBody, ""),
-        (Fault::TricklingHead, "stalled"),
+        (Fault::TricklingHeader, "stalled"),
         (Fault::TricklingBody, "stalled"),
         (Fault::Silence, "no response"),
     ];
@@ -117,13 +117,13 @@ async fn what_fails_is_named_with_the_reason() {
 #[tokio::test]
 async fn a_listing_that_fails_loses_its_folder_and_no_other() {
     let faults = [
-        Fault::Cut,
-        Fault::CutUntold,
-        Fault::EndlessHead,
+        Fault::TruncateResponse,
+        Fault::TruncateWithoutLength,
+        Fault::EndlessHeader,
         Fault::EndlessBody,
         Fault::TricklingBody,
-        Fault::Refuse(500, ""),
-        Fault::Refuse(404, ""),
+        Fault::Respond(500, ""),
+        Fault::Respond(404, ""),
     ];
     on_each(faults, async |fault| {
         println!("{fault:?}");
@@ -139,7 +139,7 @@ async fn a_listing_that_fails_loses_its_folder_and_no_other() {
 async fn what_is_there_stays_when_a_mirror_cannot_be_listed() {
     let ((double, wanted), (_kept, here)) = (filled(lay_out).await, folder());
     write(&here, &wanted);
-    double.script(|method, path, _| (method == "PROPFIND" && path == "/up/a").then_some(Fault::Cut));
+    double.script(|method, path, _| (method == "PROPFIND" && path == "/up/a").then_some(Fault::TruncateResponse));
     let options = Options { delete: true, ..mirror() };
     let outcome = down(&client(double.address, |_| ()), &here, &rest(&options)).await.unwrap();
     assert_eq!((outcome.deleted, outcome.failed.len()), (0, 1));
@@ -184,7 +184,7 @@ async fn answer_that_announces_more_than_it_sends_is_named_and_not_asked_for_aga
     for size in sizes {
         double.put(&format!("/up/file{size}"), &vec![b'x'; size], Duration::from_hours(1));
     }
-    double.script(|method, _, _| (method == "GET").then_some(Fault::Surplus));
+    double.script(|method, _, _| (method == "GET").then_some(Fault::LengthTooLong));
     let dav = client(double.address, |settings| settings.timeouts = Timeouts::default());
     let outcome = timeout(Timeouts::default().stall, down(&dav, &here, &mirror())).await;
     let outcome = outcome.unwrap_or_else(|_| panic!("it waits for what never comes: {}", double.log())).unwrap();

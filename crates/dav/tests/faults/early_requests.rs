@@ -53,23 +53,23 @@ async fn a_file_of_any_length_comes_whole() {
 async fn what_passes_by_itself_harms_no_range() {
     let faults = [
         Fault::Reset,
-        Fault::DoneAndReset,
-        Fault::Cut,
-        Fault::CutUntold,
-        Fault::Forget,
-        Fault::Swap,
-        Fault::EndlessHead,
+        Fault::ResetAfterProcessing,
+        Fault::TruncateResponse,
+        Fault::TruncateWithoutLength,
+        Fault::OmitResponse,
+        Fault::SwapResponses,
+        Fault::EndlessHeader,
         Fault::Silence,
-        Fault::Refuse(503, "retry-after: 1\r\n"),
+        Fault::Respond(503, "retry-after: 1\r\n"),
         // Of a server that sends no parts before it has been asked what is there.
-        Fault::Refuse(416, ""),
-        Fault::Refuse(403, ""),
+        Fault::Respond(416, ""),
+        Fault::Respond(403, ""),
     ];
     on_each(pairs(faults, &[1000, 9 * MIB]), async |(fault, length)| {
         let (content, (_kept, here)) = (noise(7, length), folder());
         let double = with_file(&content).await;
         let (spoilt, mut gets) = (fault.clone(), 0);
-        let hits: &[u32] = if matches!(fault, Fault::Refuse(400..500, _)) { &[1] } else { &[1, 3] };
+        let hits: &[u32] = if matches!(fault, Fault::Respond(400..500, _)) { &[1] } else { &[1, 3] };
         double.script(move |method, _, _| {
             gets += u32::from(method == "GET");
             (method == "GET" && hits.contains(&gets)).then(|| spoilt.clone())
@@ -86,7 +86,7 @@ async fn two_versions_of_a_file_are_never_mixed() {
     on_each(pairs(0..12, &[1000, 3 * MIB, 9 * MIB]), async |(which, length)| {
         let (older, (_kept, here)) = (noise(1, length), folder());
         let double = with_file(&older).await;
-        double.script(move |_, _, count| (count == which).then_some(Fault::Overtaken("/up/file")));
+        double.script(move |_, _, count| (count == which).then_some(Fault::OverwrittenByOther("/up/file")));
         let outcome = fetch(&double, &here.join("copy")).await.unwrap();
         let (newer, found) = (double.files("/up").remove("file"), read(&here).remove("copy"));
         if outcome.failed.is_empty() {
@@ -148,8 +148,13 @@ async fn what_is_there_is_replaced_and_what_is_not_is_made() {
 
 #[tokio::test]
 async fn what_passes_by_itself_harms_no_first_file() {
-    let faults =
-        [Fault::Reset, Fault::DoneAndReset, Fault::Forget, Fault::Swap, Fault::Refuse(503, "retry-after: 1\r\n")];
+    let faults = [
+        Fault::Reset,
+        Fault::ResetAfterProcessing,
+        Fault::OmitResponse,
+        Fault::SwapResponses,
+        Fault::Respond(503, "retry-after: 1\r\n"),
+    ];
     on_each(pairs(faults, &["PUT", "PROPFIND"]), async |(fault, method)| {
         println!("{fault:?} {method}");
         let mut seen = BTreeSet::new();

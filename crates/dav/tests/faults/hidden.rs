@@ -16,7 +16,7 @@ const NAMES: [&str; 4] = [".hidden", "dir/.hidden", "dir/seen", "seen"];
 #[tokio::test]
 async fn hidden_file_is_looked_at_by_itself_and_said_once() {
     let entry = ALL.iter().find(|entry| entry.name == "hides dotfiles").expect("it is in the list");
-    let double = Double::behaving(vec![(entry.make)(0)]).await;
+    let double = Double::with_behaviours(vec![(entry.make)(0)]).await;
     let (_kept, here) = folder();
     let tree = NAMES.map(|name| (name.to_owned(), noise(name.len(), 1000)));
     write(&here, &tree.into());
@@ -51,7 +51,7 @@ async fn hidden_file_is_looked_at_by_itself_and_said_once() {
 #[tokio::test]
 async fn uploaded_file_that_is_not_listed_is_not_sent_again() {
     let entry = ALL.iter().find(|entry| entry.name == "hides dotfiles").expect("it is in the list");
-    let double = Double::behaving(vec![(entry.make)(0)]).await;
+    let double = Double::with_behaviours(vec![(entry.make)(0)]).await;
     let (_kept, here) = folder();
     write(&here, &NAMES.map(|name| (name.to_owned(), noise(name.len(), 1000))).into());
     let dav = client(double.address, |settings| {

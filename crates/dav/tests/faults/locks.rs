@@ -13,13 +13,13 @@ use crate::common::{Tree, check, client, folder, lay_out, mirror, rest, up};
 async fn faults_leave_no_lock_and_no_empty_file() {
     for (method, fault) in [
         ("PUT", Fault::Reset),
-        ("PUT", Fault::DoneAndReset),
-        ("PUT", Fault::Refuse(507, "")),
+        ("PUT", Fault::ResetAfterProcessing),
+        ("PUT", Fault::Respond(507, "")),
         ("LOCK", Fault::Reset),
-        ("LOCK", Fault::DoneAndReset),
-        ("LOCK", Fault::Refuse(503, "retry-after: 1\r\n")),
+        ("LOCK", Fault::ResetAfterProcessing),
+        ("LOCK", Fault::Respond(503, "retry-after: 1\r\n")),
         ("UNLOCK", Fault::Reset),
-        ("UNLOCK", Fault::DoneAndReset),
+        ("UNLOCK", Fault::ResetAfterProcessing),
     ] {
         println!("{method} {fault:?}");
         let options = Options { lock: LockPolicy::Always, ..mirror() };
@@ -36,7 +36,7 @@ async fn faults_leave_no_lock_and_no_empty_file() {
         let first = up(&client(double.address, |_| ()), &here, &options).await;
         check(&wanted, &before, &double.files("/up"), &first);
         assert_eq!(double.locks(), 0, "{method} {fault:?} left a lock");
-        double.heal();
+        double.clear_faults();
         let second = up(&client(double.address, |_| ()), &here, &rest(&options)).await.unwrap();
         assert!(second.failed.is_empty(), "{:?}", second.failed);
         assert!(double.files("/up") == wanted);
@@ -56,7 +56,7 @@ async fn locks_amid(
     let first = up(&client(double.address, settings), &here, &options).await;
     check(&wanted, &Tree::new(), &double.files("/up"), &first);
     assert_eq!(double.locks(), 0, "{}", double.log());
-    double.heal();
+    double.clear_faults();
     let second = up(&client(double.address, |_| ()), &here, &rest(&options)).await.unwrap();
     assert!(second.failed.is_empty() && double.files("/up") == wanted);
 }
@@ -66,8 +66,8 @@ async fn locks_amid(
 async fn a_lock_without_an_answer_that_cannot_be_looked_for_is_found_in_the_end() {
     let (mut granted, mut looked) = (false, false);
     let script = move |method: &str, path: &str, _: u64| match (method, path) {
-        ("LOCK", "/up/a/file3") if !std::mem::replace(&mut granted, true) => Some(Fault::DoneAndReset),
-        ("PROPFIND", "/up/a/file3") if !std::mem::replace(&mut looked, true) => Some(Fault::Refuse(403, "")),
+        ("LOCK", "/up/a/file3") if !std::mem::replace(&mut granted, true) => Some(Fault::ResetAfterProcessing),
+        ("PROPFIND", "/up/a/file3") if !std::mem::replace(&mut looked, true) => Some(Fault::Respond(403, "")),
         _ => None,
     };
     locks_amid(|_| (), script).await;
@@ -81,8 +81,8 @@ async fn answers_that_move_up_leave_no_lock() {
     let script = move |method: &str, _: &str, _: u64| {
         count += u32::from(method == "UNLOCK");
         match (method, count) {
-            ("UNLOCK", 4 | 12 | 20) => Some(Fault::Forget),
-            ("UNLOCK", 5 | 13 | 21) => Some(Fault::Refuse(423, "")),
+            ("UNLOCK", 4 | 12 | 20) => Some(Fault::OmitResponse),
+            ("UNLOCK", 5 | 13 | 21) => Some(Fault::Respond(423, "")),
             _ => None,
         }
     };

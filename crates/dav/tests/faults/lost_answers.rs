@@ -87,7 +87,7 @@ async fn request_whose_answer_was_lost_is_done_if_a_look_shows_it() {
         let method = verb.method();
         let count = AtomicU32::new(0);
         double.script(move |asked, _, _| {
-            (asked == method && count.fetch_add(1, Ordering::Relaxed) < lost).then_some(Fault::DoneAndReset)
+            (asked == method && count.fetch_add(1, Ordering::Relaxed) < lost).then_some(Fault::ResetAfterProcessing)
         });
         let done = verb.send(&dav, &token).await;
         let done = done.unwrap_or_else(|error| panic!("{verb:?}, {lost} answers lost: {error}"));
@@ -114,7 +114,9 @@ async fn copy_is_not_taken_for_done_where_something_else_is_in_the_way() {
     let (double, dav, _) = furnished().await;
     double.put("/up/copy", &noise(7, 1000), Duration::from_hours(1));
     let mut first = true;
-    double.script(move |asked, _, _| (asked == "COPY" && std::mem::take(&mut first)).then_some(Fault::DoneAndReset));
+    double.script(move |asked, _, _| {
+        (asked == "COPY" && std::mem::take(&mut first)).then_some(Fault::ResetAfterProcessing)
+    });
     let error = dav.copy(&path("/up/file"), &path("/up/copy"), false, &If::default()).await.unwrap_err();
     assert!(error.is(412), "{error}");
     assert!(double.files("/up")["copy"] == noise(7, 1000));
@@ -127,7 +129,7 @@ async fn gateway_that_gives_up_is_not_believed() {
         // Done by the server behind it, before it gave up.
         assert!(verb.send(&dav, &token).await.is_ok());
         let method = verb.method();
-        double.script(move |asked, _, _| (asked == method).then_some(Fault::Refuse(504, "retry-after: 0\r\n")));
+        double.script(move |asked, _, _| (asked == method).then_some(Fault::Respond(504, "retry-after: 0\r\n")));
         let done = verb.send(&dav, &token).await.unwrap_or_else(|error| panic!("{verb:?}: {error}"));
         assert_eq!(done, Confirmed::ByLookup);
     })
@@ -144,7 +146,7 @@ async fn upload_whose_answers_were_all_lost_is_done_if_its_content_is_there() {
             let name = if guard == Precondition::Absent { "/new" } else { "/file" };
             double.put("/file", b"older", Duration::from_hours(1));
             let dav = client(double.address, |_| ());
-            double.script(|asked, _, _| (asked == "PUT").then_some(Fault::DoneAndReset));
+            double.script(|asked, _, _| (asked == "PUT").then_some(Fault::ResetAfterProcessing));
             let content = noise(3, 5000);
             let put = async || {
                 let body = Body::from(content.clone());
@@ -180,10 +182,12 @@ async fn nonce_that_expires_amid_a_guarded_upload_is_no_change_by_somebody_else(
         double.put("/file", b"older", Duration::from_hours(1));
         let dav = proving(&double, |_| ());
         // One look opens the door, one PUT passes it.
-        double.guard(DigestAuth::new(2));
+        double.require_digest_auth(DigestAuth::new(2));
         dav.stat(&path("/"), PropertySet::LISTING).await.unwrap();
         let mut first = true;
-        double.script(move |asked, _, _| (asked == "PUT" && std::mem::take(&mut first)).then_some(Fault::DoneAndReset));
+        double.script(move |asked, _, _| {
+            (asked == "PUT" && std::mem::take(&mut first)).then_some(Fault::ResetAfterProcessing)
+        });
         let body = Body::from(noise(5, 3000));
         let put = dav.put(&path(name), body, HeaderMap::new(), &guard, &If::default(), Options::default()).await;
         put.unwrap_or_else(|error| panic!("{guard:?}: {error}\n{}", double.log()));
@@ -198,11 +202,11 @@ async fn count_of_a_nonce_is_never_used_twice() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
     let dav = proving(&double, |_| ());
-    double.guard(DigestAuth::new(1000));
-    double.script(|_, _, number| (number % 7 == 6).then_some(Fault::DoneAndReset));
+    double.require_digest_auth(DigestAuth::new(1000));
+    double.script(|_, _, number| (number % 7 == 6).then_some(Fault::ResetAfterProcessing));
     let done = up(&dav, &here, &mirror()).await.unwrap();
-    assert_eq!(double.repeated(), Vec::<String>::new());
-    double.heal();
+    assert_eq!(double.reused_nonce_counts(), Vec::<String>::new());
+    double.clear_faults();
     let done = if done.failed.is_empty() { done } else { up(&dav, &here, &rest(&mirror())).await.unwrap() };
     assert!(done.failed.is_empty(), "{:?}", done.failed);
     assert!(double.files("/up") == wanted);

@@ -11,7 +11,7 @@ const ITSELF: &str = "<response><href>/up/</href><propstat><prop><resourcetype><
                       <status>HTTP/1.1 200 OK</status></propstat></response>";
 
 fn multistatus(responses: &str) -> Fault {
-    Fault::Say(207, format!("<multistatus xmlns=\"DAV:\">{responses}</multistatus>").leak())
+    Fault::RespondWithBody(207, format!("<multistatus xmlns=\"DAV:\">{responses}</multistatus>").leak())
 }
 
 fn file(href: &str) -> String {
@@ -72,7 +72,7 @@ async fn an_upload_is_not_done_by_an_answer_that_nothing_has_changed() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     double.put("/up/kept", b"kept", Duration::from_hours(1));
     fs::write(here.join("file"), b"content").unwrap();
-    double.script(|method, _, _| (method == "PUT").then_some(Fault::Say(304, "")));
+    double.script(|method, _, _| (method == "PUT").then_some(Fault::RespondWithBody(304, "")));
     let outcome = up(&client(double.address, |_| ()), &here, &unverified()).await.unwrap();
     assert!(outcome.files == 0 && outcome.failed.len() == 1, "{outcome:?}");
 }

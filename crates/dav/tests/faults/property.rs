@@ -27,18 +27,18 @@ const ENOUGH: Duration = Duration::from_mins(1);
 fn fault() -> impl Strategy<Value = Fault> {
     prop_oneof![
         3 => Just(Fault::Reset),
-        3 => Just(Fault::DoneAndReset),
-        3 => Just(Fault::Cut),
-        1 => Just(Fault::CutUntold),
-        2 => Just(Fault::Swap),
+        3 => Just(Fault::ResetAfterProcessing),
+        3 => Just(Fault::TruncateResponse),
+        1 => Just(Fault::TruncateWithoutLength),
+        2 => Just(Fault::SwapResponses),
         2 => Just(Fault::WrongDigest),
-        1 => Just(Fault::EndlessHead),
+        1 => Just(Fault::EndlessHeader),
         1 => Just(Fault::EndlessBody),
-        1 => Just(Fault::Forget),
-        2 => Just(Fault::RefuseEarly(507)),
-        2 => Just(Fault::Refuse(503, "retry-after: 0\r\n")),
-        2 => Just(Fault::Refuse(429, "retry-after: 0\r\n")),
-        2 => prop::sample::select(vec![403, 404, 409, 412, 423, 500, 507]).prop_map(|status| Fault::Refuse(status, "")),
+        1 => Just(Fault::OmitResponse),
+        2 => Just(Fault::RespondEarly(507)),
+        2 => Just(Fault::Respond(503, "retry-after: 0\r\n")),
+        2 => Just(Fault::Respond(429, "retry-after: 0\r\n")),
+        2 => prop::sample::select(vec![403, 404, 409, 412, 423, 500, 507]).prop_map(|status| Fault::Respond(status, "")),
     ]
 }
 
@@ -79,7 +79,7 @@ fn cases() -> impl Strategy<Value = Case> {
         |(tree, mut faults, options, pipelining)| {
             // Who compares nothing does not see that one file's answer was another's.
             if options.verify == Verify::None && pipelining != Pipelining::Off {
-                faults.retain(|_, fault| !matches!(fault, Fault::Swap | Fault::Forget));
+                faults.retain(|_, fault| !matches!(fault, Fault::SwapResponses | Fault::OmitResponse));
             }
             Case { tree, faults, options, pipelining }
         },
@@ -116,12 +116,13 @@ async fn play(case: &Case, upwards: bool) {
         let first = up(&dav(true), &here, &case.options).await;
         let _told = Told(&double);
         check(&case.tree, &Tree::new(), &double.files("/up"), &first);
-        double.heal();
+        double.clear_faults();
         let second = up(&dav(false), &here, &rest(&case.options)).await.unwrap();
         assert!(second.failed.is_empty(), "{:?}", second.failed);
         assert!(double.files("/up") == case.tree);
         // Nor does anybody see it of two answers to UNLOCK. Such a lock ends by itself.
-        let swapped = case.pipelining != Pipelining::Off && case.faults.values().any(|fault| *fault == Fault::Swap);
+        let swapped =
+            case.pipelining != Pipelining::Off && case.faults.values().any(|fault| *fault == Fault::SwapResponses);
         assert!(swapped || double.locks() == 0);
     } else {
         for (name, content) in &case.tree {
@@ -130,7 +131,7 @@ async fn play(case: &Case, upwards: bool) {
         double.script(script);
         let first = down(&dav(true), &there, &case.options).await;
         check(&case.tree, &Tree::new(), &read(&there), &first);
-        double.heal();
+        double.clear_faults();
         let second = down(&dav(false), &there, &rest(&case.options)).await.unwrap();
         assert!(second.failed.is_empty(), "{:?}", second.failed);
         assert!(read(&there) == case.tree);

@@ -3,7 +3,7 @@
 use std::{fs, io::Write, path::Path, sync::Arc, time::Duration};
 
 use dav::transfer::{Event, Options, Summary, Verify, Watch};
-use servers::{Double, Fault, Manner};
+use servers::{Double, Fault, ServerProfile};
 use tokio::sync::Notify;
 
 use crate::common::{Failed, Tree, check, client, folder, lay_out_large, mirror, noise, read, rest, up, write};
@@ -27,7 +27,7 @@ fn shown(mut there: Tree) -> Tree {
 
 /// Uploads a tree amid faults, and then again without.
 async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) -> Failed {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Apache).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
     let wanted = lay_out_large(&here);
     double.put("/up/c/large", b"older", Duration::from_hours(2));
     let before = double.files("/up");
@@ -35,7 +35,7 @@ async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Optio
     let first = up(&client(double.address, |_| ()), &here, options).await;
     let there = double.files("/up");
     let failed = check(&wanted, &before, &if options.resume { shown(there) } else { there }, &first);
-    double.heal();
+    double.clear_faults();
     complete(&double, &here, &wanted, options).await;
     failed
 }
@@ -54,14 +54,14 @@ fn is_part(method: &str, path: &str) -> bool {
 
 #[tokio::test]
 async fn what_an_interrupted_upload_has_left_is_gone_on_from() {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Apache).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
     let wanted = Tree::from([("large".to_owned(), tall(1))]);
     write(&here, &wanted);
     let mut parts = 0;
     double.script(move |method, path, _| {
         // The first makes the file.
         parts += u32::from(is_part(method, path));
-        (parts > 11).then_some(Fault::Refuse(503, "retry-after: 7200\r\n"))
+        (parts > 11).then_some(Fault::Respond(503, "retry-after: 7200\r\n"))
     });
     // One part at a time: of two, the other might still be on its way when all is healed.
     let options = Options { connections: 2, ..resume() };
@@ -70,28 +70,28 @@ async fn what_an_interrupted_upload_has_left_is_gone_on_from() {
     assert!(failed["large"].contains("in 7200 s"), "{failed:?}");
     let (part, has) = double.files("/up").pop_first().unwrap();
     assert!(part.starts_with(".large.") && has.len() == 10 * PART, "{part} {}", has.len());
-    double.heal();
-    double.stored();
+    double.clear_faults();
+    double.take_stored_bytes();
     complete(&double, &here, &wanted, &options).await;
-    assert_eq!(double.stored(), 10 * PART as u64, "two of ten parts were there for certain");
+    assert_eq!(double.take_stored_bytes(), 10 * PART as u64, "two of ten parts were there for certain");
 
     // What is left of another version is not.
     let newer = Tree::from([("large".to_owned(), tall(2))]);
     double.put(&format!("/up/{part}"), &has, Duration::ZERO);
     write(&here, &newer);
-    double.stored();
+    double.take_stored_bytes();
     up(&client(double.address, |_| ()), &here, &options).await.unwrap();
     assert!(shown(double.files("/up")) == newer);
-    assert_eq!(double.stored(), 12 * PART as u64);
+    assert_eq!(double.take_stored_bytes(), 12 * PART as u64);
 }
 
 #[tokio::test]
 async fn who_does_not_take_parts_gets_the_whole() {
     for (manner, verify) in [
-        (Manner::Refusing, Verify::Size),
-        (Manner::Replacing, Verify::None),
-        (Manner::Spoiling, Verify::Digest),
-        (Manner::Plain, Verify::Size),
+        (ServerProfile::RefusesPartialPut, Verify::Size),
+        (ServerProfile::ReplacesOnPartialPut, Verify::None),
+        (ServerProfile::CorruptsPartialPut, Verify::Digest),
+        (ServerProfile::Plain, Verify::Size),
     ] {
         for options in [resume(), Options { temporary: true, ..mirror() }] {
             println!("{manner:?}, temporary: {}", options.temporary);
@@ -106,7 +106,9 @@ async fn who_does_not_take_parts_gets_the_whole() {
 
 #[tokio::test]
 async fn a_part_that_is_lost_on_the_way_is_sent_again() {
-    for fault in [Fault::Reset, Fault::DoneAndReset, Fault::Cut, Fault::Refuse(503, "retry-after: 0\r\n")] {
+    for fault in
+        [Fault::Reset, Fault::ResetAfterProcessing, Fault::TruncateResponse, Fault::Respond(503, "retry-after: 0\r\n")]
+    {
         for options in [resume(), Options { temporary: true, ..mirror() }] {
             println!("{fault:?}, temporary: {}", options.temporary);
             let (spoilt, mut parts) = (fault.clone(), 0);
@@ -122,19 +124,19 @@ async fn a_part_that_is_lost_on_the_way_is_sent_again() {
 #[tokio::test]
 async fn what_is_refused_is_named_and_nobody_sees_a_part() {
     for (method, fault, reason) in [
-        ("PUT", Fault::Refuse(507, ""), "no space left"),
-        ("PUT", Fault::RefuseEarly(507), "no space left"),
-        ("PUT", Fault::Refuse(403, ""), "permission denied"),
-        ("PUT", Fault::Refuse(412, ""), "somebody else"),
+        ("PUT", Fault::Respond(507, ""), "no space left"),
+        ("PUT", Fault::RespondEarly(507), "no space left"),
+        ("PUT", Fault::Respond(403, ""), "permission denied"),
+        ("PUT", Fault::Respond(412, ""), "somebody else"),
         ("PUT", Fault::Reset, ""),
-        ("MOVE", Fault::Refuse(423, ""), "locked by"),
-        ("MOVE", Fault::Refuse(412, ""), "somebody else"),
-        ("MOVE", Fault::Refuse(507, ""), "no space left"),
-        ("PROPFIND", Fault::Refuse(500, ""), "the server failed"),
+        ("MOVE", Fault::Respond(423, ""), "locked by"),
+        ("MOVE", Fault::Respond(412, ""), "somebody else"),
+        ("MOVE", Fault::Respond(507, ""), "no space left"),
+        ("PROPFIND", Fault::Respond(500, ""), "the server failed"),
     ] {
         // What is not kept for the next run fails in the same ways: once is enough.
         for options in [resume(), Options { temporary: true, ..mirror() }] {
-            if !options.resume && fault != Fault::Refuse(507, "") {
+            if !options.resume && fault != Fault::Respond(507, "") {
                 continue;
             }
             println!("{method} {fault:?}, temporary: {}", options.temporary);
@@ -155,14 +157,14 @@ async fn what_is_refused_is_named_and_nobody_sees_a_part() {
 #[tokio::test]
 async fn a_newer_version_of_somebody_elses_stays() {
     for options in [resume(), Options { temporary: true, ..mirror() }] {
-        let (double, (_kept, here)) = (Double::start_as(Manner::Apache).await, folder());
+        let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
         let wanted = lay_out_large(&here);
         double.put("/up/c/large", b"older", Duration::from_hours(2));
         let mut done = false;
         double.script(move |method, path, _| {
             let hit = !done && method == "MOVE" && path.contains("/.large.");
             done |= hit;
-            hit.then_some(Fault::Overtaken("/up/c/large"))
+            hit.then_some(Fault::OverwrittenByOther("/up/c/large"))
         });
         let first = up(&client(double.address, |_| ()), &here, &options).await;
         let there = double.files("/up");
@@ -175,7 +177,7 @@ async fn a_newer_version_of_somebody_elses_stays() {
 
 #[tokio::test]
 async fn a_source_that_changes_meanwhile_is_named() {
-    let (double, (_kept, here)) = (Double::start_as(Manner::Apache).await, folder());
+    let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
     lay_out_large(&here);
     let (large, mut parts) = (here.join("c/large"), 0);
     double.script(move |method, path, _| {
@@ -189,14 +191,14 @@ async fn a_source_that_changes_meanwhile_is_named() {
     });
     let first = up(&client(double.address, |_| ()), &here, &resume()).await.unwrap();
     assert!(first.failed.len() == 1 && first.failed[0].1.to_string().contains("changed during"), "{:?}", first.failed);
-    double.heal();
+    double.clear_faults();
     complete(&double, &here, &read(&here), &resume()).await;
 }
 
 #[tokio::test]
 async fn a_stop_keeps_what_the_next_run_can_use_and_no_more() {
     for options in [resume(), Options { temporary: true, ..mirror() }] {
-        let (double, (_kept, here)) = (Double::start_as(Manner::Apache).await, folder());
+        let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
         let wanted = Tree::from([("large".to_owned(), noise(1, 9_000_000))]);
         write(&here, &wanted);
         let stop = Arc::new(Notify::new());

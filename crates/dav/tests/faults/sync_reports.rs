@@ -8,7 +8,7 @@ use std::{
 };
 
 use dav::transfer::{Options, Summary};
-use servers::{Double, Fault, Reports};
+use servers::{Double, Fault, SyncReports};
 
 use crate::common::{Tree, client, down, folder, mirror, read, rest};
 
@@ -49,9 +49,9 @@ async fn sync(double: &Double, here: &Path) -> Summary {
     summary
 }
 
-async fn filled(reports: Reports) -> Double {
+async fn filled(reports: SyncReports) -> Double {
     let double = Double::start().await;
-    double.report(Some(reports));
+    double.set_sync_reports(Some(reports));
     for name in ["a/three", "a/b/four", "a/b/five", "c/six", "one", "two"] {
         double.put(&format!("/up/{name}"), name.as_bytes(), Duration::from_hours(1));
     }
@@ -60,7 +60,7 @@ async fn filled(reports: Reports) -> Double {
 
 #[tokio::test]
 async fn a_second_run_asks_only_for_what_has_changed() {
-    let (double, (_kept, here)) = (filled(Reports::default()).await, folder());
+    let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
     let asked = Asked::of(&double);
     sync(&double, &here).await;
     // Four folders and a look; and a report, to see whether it tells of all.
@@ -81,7 +81,7 @@ async fn a_second_run_asks_only_for_what_has_changed() {
 
 #[tokio::test]
 async fn what_was_done_here_is_seen_though_the_server_tells_of_nothing() {
-    let (double, (_kept, here)) = (filled(Reports::default()).await, folder());
+    let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
     sync(&double, &here).await;
     fs::write(here.join("one"), "mine").unwrap();
     fs::remove_dir_all(here.join("a/b")).unwrap();
@@ -93,7 +93,7 @@ async fn what_was_done_here_is_seen_though_the_server_tells_of_nothing() {
 
 #[tokio::test]
 async fn a_report_in_parts_is_asked_for_to_its_end() {
-    let (double, (_kept, here)) = (filled(Reports { limit: 2, ..Reports::default() }).await, folder());
+    let (double, (_kept, here)) = (filled(SyncReports { limit: 2, ..SyncReports::default() }).await, folder());
     sync(&double, &here).await;
     for number in 0..5 {
         double.put(&format!("/up/a/new{number}"), b"new", Duration::ZERO);
@@ -105,22 +105,23 @@ async fn a_report_in_parts_is_asked_for_to_its_end() {
 
 #[tokio::test]
 async fn a_token_that_is_refused_costs_a_listing_and_no_file() {
-    let (double, (_kept, here)) = (filled(Reports::default()).await, folder());
+    let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
     sync(&double, &here).await;
     double.put("/up/a/three", b"changed", Duration::ZERO);
-    double.report(Some(Reports { oldest: 1000, ..Reports::default() }));
+    double.set_sync_reports(Some(SyncReports { oldest_token: 1000, ..SyncReports::default() }));
     let asked = Asked::of(&double);
     assert_eq!(sync(&double, &here).await.skipped, 5);
     assert_eq!(asked.count(), (5, 1));
     // Without reports all is listed as ever.
-    double.report(None);
+    double.set_sync_reports(None);
     double.put("/up/a/three", b"again", Duration::ZERO);
     assert_eq!(sync(&double, &here).await.files, 1);
 }
 
 #[tokio::test]
 async fn a_server_that_leaves_out_what_is_far_below_is_not_believed() {
-    let (double, (_kept, here)) = (filled(Reports { deep: false, ..Reports::default() }).await, folder());
+    let (double, (_kept, here)) =
+        (filled(SyncReports { is_infinite: false, ..SyncReports::default() }).await, folder());
     sync(&double, &here).await;
     double.put("/up/a/b/four", b"changed", Duration::ZERO);
     assert_eq!(sync(&double, &here).await.files, 1);
@@ -132,9 +133,10 @@ async fn a_server_that_leaves_out_what_is_far_below_is_not_believed() {
 
 #[tokio::test]
 async fn a_server_is_believed_once_it_has_told_of_something_far_below() {
-    let (double, (_kept, here)) = (filled(Reports { refuses: true, ..Reports::default() }).await, folder());
+    let (double, (_kept, here)) =
+        (filled(SyncReports { refuses_infinite: true, ..SyncReports::default() }).await, folder());
     sync(&double, &here).await;
-    double.report(Some(Reports::default()));
+    double.set_sync_reports(Some(SyncReports::default()));
     let asked = Asked::of(&double);
     double.put("/up/a/b/four", b"changed", Duration::ZERO);
     sync(&double, &here).await;
@@ -147,7 +149,7 @@ async fn a_server_is_believed_once_it_has_told_of_something_far_below() {
 #[tokio::test]
 async fn where_there_are_no_folders_no_report_of_them_is_needed() {
     let (double, (_kept, here)) = (Double::start().await, folder());
-    double.report(Some(Reports { refuses: true, deep: false, ..Reports::default() }));
+    double.set_sync_reports(Some(SyncReports { refuses_infinite: true, is_infinite: false, ..SyncReports::default() }));
     double.put("/up/one", b"one", Duration::from_hours(1));
     double.put("/up/two", b"two", Duration::from_hours(1));
     sync(&double, &here).await;
@@ -168,18 +170,18 @@ async fn where_there_are_no_folders_no_report_of_them_is_needed() {
 #[tokio::test]
 async fn what_could_not_be_listed_or_fetched_is_done_the_next_time() {
     for (method, at) in [("PROPFIND", "/up/a/b"), ("GET", "/up/a/b/four"), ("REPORT", "/up")] {
-        let (double, (_kept, here)) = (filled(Reports::default()).await, folder());
+        let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
         let refused =
-            move |asked: &str, path: &str, _| (asked == method && path == at).then_some(Fault::Refuse(403, ""));
+            move |asked: &str, path: &str, _| (asked == method && path == at).then_some(Fault::Respond(403, ""));
         double.script(refused);
         let first = down(&client(double.address, |_| ()), &here, &options(&here)).await.unwrap();
         assert_eq!(first.failed.is_empty(), method == "REPORT");
-        double.heal();
+        double.clear_faults();
         sync(&double, &here).await;
         double.put("/up/a/b/four", b"changed", Duration::ZERO);
         double.script(refused);
         let _ = down(&client(double.address, |_| ()), &here, &options(&here)).await.unwrap();
-        double.heal();
+        double.clear_faults();
         sync(&double, &here).await;
     }
 }
@@ -187,7 +189,7 @@ async fn what_could_not_be_listed_or_fetched_is_done_the_next_time() {
 #[tokio::test]
 async fn what_is_remembered_is_private_and_never_needed() {
     use std::os::unix::fs::PermissionsExt;
-    let (double, (_kept, here)) = (filled(Reports::default()).await, folder());
+    let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
     sync(&double, &here).await;
     let file = options(&here).snapshot_file.unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;

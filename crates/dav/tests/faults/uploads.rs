@@ -35,7 +35,7 @@ async fn through_with(
     double.script(script);
     let first = up(&client(double.address, |_| ()), &here, options).await;
     let failed = check(&wanted, &before, &double.files("/up"), &first);
-    double.heal();
+    double.clear_faults();
     complete(&double, &here, &wanted, options).await;
     failed
 }
@@ -87,14 +87,14 @@ fn ways() -> Vec<Options> {
 async fn what_passes_by_itself_harms_nothing() {
     let faults = [
         Fault::Reset,
-        Fault::DoneAndReset,
-        Fault::Cut,
-        Fault::Forget,
-        Fault::Swap,
-        Fault::EndlessHead,
+        Fault::ResetAfterProcessing,
+        Fault::TruncateResponse,
+        Fault::OmitResponse,
+        Fault::SwapResponses,
+        Fault::EndlessHeader,
         Fault::Silence,
-        Fault::Refuse(503, "retry-after: 1\r\n"),
-        Fault::Refuse(429, "retry-after: 0\r\n"),
+        Fault::Respond(503, "retry-after: 1\r\n"),
+        Fault::Respond(429, "retry-after: 0\r\n"),
     ];
     on_each(pairs(faults, &ways()), async |(fault, options)| {
         println!("{fault:?}, temporary: {}", options.temporary);
@@ -107,7 +107,7 @@ async fn what_passes_by_itself_harms_nothing() {
 #[tokio::test]
 async fn a_large_upload_without_an_answer_is_looked_at() {
     // Not done and done, where nothing was and over an older version.
-    on_each(pairs([Fault::Silence, Fault::Forget], &[false, true]), async |(fault, older)| {
+    on_each(pairs([Fault::Silence, Fault::OmitResponse], &[false, true]), async |(fault, older)| {
         let (double, (_kept, here)) = (Double::start().await, folder());
         let wanted = lay_out_large(&here);
         if older {
@@ -117,7 +117,7 @@ async fn a_large_upload_without_an_answer_is_looked_at() {
         let outcome = up(&client(double.address, |_| ()), &here, &mirror()).await.unwrap();
         assert!(outcome.failed.is_empty() && double.files("/up") == wanted, "{fault:?}: {:?}", outcome.failed);
         let large = wanted["c/large"].len() as u64;
-        assert!(double.stored() < 2 * large, "{fault:?}: what was done was done twice");
+        assert!(double.take_stored_bytes() < 2 * large, "{fault:?}: what was done was done twice");
     })
     .await;
 }
@@ -151,13 +151,13 @@ async fn what_somebody_else_put_where_an_upload_got_no_answer_stays() {
 #[tokio::test]
 async fn folders_and_names_survive_a_lost_answer() {
     for (method, fault) in [
-        ("MKCOL", Fault::DoneAndReset),
+        ("MKCOL", Fault::ResetAfterProcessing),
         ("MKCOL", Fault::Reset),
         ("PROPFIND", Fault::Reset),
-        ("PROPFIND", Fault::Cut),
-        ("MOVE", Fault::DoneAndReset),
+        ("PROPFIND", Fault::TruncateResponse),
+        ("MOVE", Fault::ResetAfterProcessing),
         ("MOVE", Fault::Reset),
-        ("DELETE", Fault::DoneAndReset),
+        ("DELETE", Fault::ResetAfterProcessing),
     ] {
         println!("{method} {fault:?}");
         let options = Options { temporary: true, ..mirror() };
@@ -168,13 +168,13 @@ async fn folders_and_names_survive_a_lost_answer() {
 #[tokio::test]
 async fn what_is_refused_is_named_with_the_reason() {
     let faults = [
-        (Fault::Refuse(507, ""), "no space left"),
-        (Fault::RefuseEarly(507), "no space left"),
-        (Fault::Refuse(423, ""), "locked by"),
-        (Fault::Refuse(412, ""), "somebody else has changed or created it"),
-        (Fault::Refuse(403, ""), "permission denied"),
-        (Fault::Refuse(503, "retry-after: 7200\r\n"), "in 7200 s"),
-        (Fault::Refuse(429, "retry-after: 0\r\n"), "too busy"),
+        (Fault::Respond(507, ""), "no space left"),
+        (Fault::RespondEarly(507), "no space left"),
+        (Fault::Respond(423, ""), "locked by"),
+        (Fault::Respond(412, ""), "somebody else has changed or created it"),
+        (Fault::Respond(403, ""), "permission denied"),
+        (Fault::Respond(503, "retry-after: 7200\r\n"), "in 7200 s"),
+        (Fault::Respond(429, "retry-after: 0\r\n"), "too busy"),
         (Fault::Reset, ""),
     ];
     on_each(pairs(faults, &ways()), async |((fault, reason), options)| {
@@ -193,7 +193,7 @@ async fn what_is_refused_is_named_with_the_reason() {
 
 #[tokio::test]
 async fn file_whose_answer_cannot_be_read_is_done_if_it_is_there() {
-    on_each(pairs([Fault::EndlessHead, Fault::TricklingHead], &ways()), async |(fault, options)| {
+    on_each(pairs([Fault::EndlessHeader, Fault::TricklingHeader], &ways()), async |(fault, options)| {
         let unread = fault.clone();
         let failed = through(&options, move |method, path, _| {
             let hit = method == "PUT" && (path == "/up/a/file10" || path.contains("/a/.file10"));
@@ -212,11 +212,11 @@ async fn what_only_a_lock_has_made_does_not_stay() {
     let mut refused = 0;
     let options = Options { lock: LockPolicy::Always, ..mirror() };
     let failed = through(&options, move |method, path, _| match (method, path) {
-        ("PUT", "/up/a/file10") => Some(Fault::Refuse(507, "")),
+        ("PUT", "/up/a/file10") => Some(Fault::Respond(507, "")),
         // More often than it is asked for at once.
         ("DELETE", "/up/a/file10") if refused < 4 => {
             refused += 1;
-            Some(Fault::Refuse(412, ""))
+            Some(Fault::Respond(412, ""))
         }
         _ => None,
     });
@@ -234,7 +234,7 @@ async fn a_server_that_knows_no_states_is_asked_without_them() {
     double.script(move |method, path, _| {
         let hit = left > 0 && method == "MOVE" && path.contains("file10");
         left -= u32::from(hit);
-        hit.then_some(Fault::Refuse(412, ""))
+        hit.then_some(Fault::Respond(412, ""))
     });
     let outcome = up(&client(double.address, |_| ()), &here, &Options { temporary: true, ..mirror() }).await.unwrap();
     assert!(outcome.failed.is_empty() && double.files("/up") == wanted, "{:?}", outcome.failed);
@@ -258,7 +258,7 @@ async fn what_was_not_renamed_does_not_stay() {
     let mut answers = [403, 404, 403, 500].into_iter();
     let options = Options { temporary: true, ..mirror() };
     let failed = through(&options, move |method, path, _| match method {
-        "MOVE" | "DELETE" if path.contains("/a/.file10") => answers.next().map(|status| Fault::Refuse(status, "")),
+        "MOVE" | "DELETE" if path.contains("/a/.file10") => answers.next().map(|status| Fault::Respond(status, "")),
         _ => None,
     });
     let failed = failed.await;
@@ -267,7 +267,7 @@ async fn what_was_not_renamed_does_not_stay() {
 
 #[tokio::test]
 async fn an_answer_without_end_is_not_read_to_it() {
-    let faults = [Fault::EndlessBody, Fault::TricklingBody, Fault::CutUntold];
+    let faults = [Fault::EndlessBody, Fault::TricklingBody, Fault::TruncateWithoutLength];
     on_each(pairs(faults, &["PUT", "MKCOL", "PROPFIND"]), async |(fault, method)| {
         println!("{method} {fault:?}");
         through(&mirror(), first(2, method, "", fault)).await;
@@ -285,7 +285,7 @@ async fn somebody_elses_file_of_the_same_length_is_not_taken_for_ours() {
         double.script(move |method, path, _| {
             let hit = !done && method == last && path.contains("file5") && path.contains("/a/");
             done |= hit;
-            hit.then_some(Fault::Overtaken("/up/a/file5"))
+            hit.then_some(Fault::OverwrittenByOther("/up/a/file5"))
         });
         let first = up(&client(double.address, |_| ()), &here, &options).await;
         let theirs: Vec<u8> = vec![b'T'; 1000];
@@ -319,7 +319,7 @@ async fn a_server_is_killed_and_started_again() {
     });
     let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
     assert!(failed.values().all(|why| why.contains("refused") || why.contains("reset")), "{failed:?}");
-    double.heal();
+    double.clear_faults();
     double.restart().await;
     complete(&double, &here, &wanted, &options).await;
 }
@@ -336,15 +336,15 @@ async fn a_folder_that_vanishes_loses_its_files_and_no_others() {
         }
         puts += u32::from(method == "PUT");
         match method {
-            "PUT" if puts > 2 => Some(Fault::Refuse(409, "")),
-            "PROPFIND" => Some(Fault::Refuse(404, "")),
+            "PUT" if puts > 2 => Some(Fault::Respond(409, "")),
+            "PROPFIND" => Some(Fault::Respond(404, "")),
             _ => None,
         }
     });
     let first = up(&client(double.address, |_| ()), &here, &mirror()).await;
     let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
     assert!(!failed.is_empty() && failed.keys().all(|name| name.starts_with("a/")), "{failed:?}");
-    double.heal();
+    double.clear_faults();
     complete(&double, &here, &wanted, &mirror()).await;
 }
 
@@ -352,13 +352,13 @@ async fn a_folder_that_vanishes_loses_its_files_and_no_others() {
 async fn a_check_that_fails_names_what_was_not_checked() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
-    double.script(|method, path, _| (method == "PROPFIND" && path == "/up/c").then_some(Fault::Refuse(500, "")));
+    double.script(|method, path, _| (method == "PROPFIND" && path == "/up/c").then_some(Fault::Respond(500, "")));
     let first = up(&client(double.address, |_| ()), &here, &mirror()).await;
     let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
     let named: Vec<_> = wanted.keys().filter(|name| name.starts_with("c/")).collect();
     assert_eq!(failed.keys().collect::<Vec<_>>(), named);
     assert!(failed.values().all(|why| why.contains("the server failed")), "{failed:?}");
-    double.heal();
+    double.clear_faults();
     let second = complete(&double, &here, &wanted, &mirror()).await;
     assert_eq!(second.files, 0, "all of it was there already");
 }
@@ -368,7 +368,7 @@ async fn a_file_that_the_server_forgot_is_sent_again() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
     // Acknowledged, and not there.
-    double.script(first(2, "PUT", "a/file6", Fault::Refuse(201, "")));
+    double.script(first(2, "PUT", "a/file6", Fault::Respond(201, "")));
     let first = up(&client(double.address, |_| ()), &here, &mirror()).await;
     let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
     assert!(failed["a/file6"].contains("no such file"), "{failed:?}");

@@ -34,7 +34,10 @@ impl Pair {
     /// Servers that behave so, by the names in the list of behaviours.
     async fn behaving(from: &str, to: &str, seed: u64) -> Self {
         let make = |name: &str| (ALL.iter().find(|entry| entry.name == name).expect("a behaviour").make)(seed);
-        Self { from: Double::behaving(vec![make(from)]).await, to: Double::behaving(vec![make(to)]).await }
+        Self {
+            from: Double::with_behaviours(vec![make(from)]).await,
+            to: Double::with_behaviours(vec![make(to)]).await,
+        }
     }
 
     /// Puts files on the source, an hour old.

@@ -77,10 +77,10 @@ async fn upload_compares_nothing_where_a_record_decides() {
         write(&here.join("new"), "first", Duration::ZERO);
         write(&here.join("old"), "first", Duration::from_hours(1));
         sync_up(&double, &here, &options).await;
-        double.script(|method, _, _| matches!(method, "GET" | "HEAD" | "PUT").then_some(Fault::Refuse(403, "")));
+        double.script(|method, _, _| matches!(method, "GET" | "HEAD" | "PUT").then_some(Fault::Respond(403, "")));
         let again = sync_up(&double, &here, &options).await;
         assert_eq!((again.files, again.skipped), (0, 2), "{ahead}");
-        double.heal();
+        double.clear_faults();
         // Now the server's clock is right again, and shows other times than at the upload.
         double.set_clock(0);
         write(&here.join("old"), "other", Duration::from_mins(30));

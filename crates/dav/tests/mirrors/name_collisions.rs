@@ -23,7 +23,7 @@ async fn sync_down(double: &Double, here: &Path) -> Summary {
 
 async fn folding() -> Double {
     let entry = behaviours::ALL.iter().find(|entry| entry.name == "folds case").unwrap();
-    let double = Double::behaving(vec![(entry.make)(0)]).await;
+    let double = Double::with_behaviours(vec![(entry.make)(0)]).await;
     double.arm();
     double
 }

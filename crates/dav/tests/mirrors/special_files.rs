@@ -108,7 +108,7 @@ async fn upload_replaces_a_file_by_a_folder_and_a_folder_by_a_file() {
         let mut refused = HashSet::new();
         double.script(move |method, path, _| {
             let is_first = method == "MOVE" && refused.insert(path.to_owned());
-            (refuses && is_first).then_some(Fault::Refuse(409, ""))
+            (refuses && is_first).then_some(Fault::Respond(409, ""))
         });
         let (summary, _) = sync_up(&double, &here, &deleting()).await;
         assert!(summary.failed.is_empty(), "{:?}", summary.failed);
@@ -125,7 +125,7 @@ async fn upload_keeps_what_is_in_the_way_until_the_new_is_there() {
     fs::write(here.join("was_folder"), "new").unwrap();
     double.put("/up/was_file", b"old", OLD);
     double.put("/up/was_folder/old", b"old", OLD);
-    double.script(|method, _, _| matches!(method, "PUT" | "MKCOL").then_some(Fault::Refuse(507, "")));
+    double.script(|method, _, _| matches!(method, "PUT" | "MKCOL").then_some(Fault::Respond(507, "")));
     let (summary, _) = sync_up(&double, &here, &deleting()).await;
     assert_eq!((summary.files, summary.deleted), (0, 0));
     assert_eq!(double.files("/up").into_keys().collect::<Vec<_>>(), ["was_file", "was_folder/old"]);
@@ -157,12 +157,12 @@ async fn download_replaces_a_file_by_a_folder_and_a_folder_by_a_file() {
     assert_eq!(fs::read(here.join("was_file")).unwrap(), b"old");
 
     fs::write(here.join("extra"), "old").unwrap();
-    double.script(|method, path, _| (method == "GET" && path == "/up/was_folder").then_some(Fault::Refuse(403, "")));
+    double.script(|method, path, _| (method == "GET" && path == "/up/was_folder").then_some(Fault::Respond(403, "")));
     let failed = sync_down(&double, &here, &deleting()).await;
     assert_eq!((failed.files, failed.deleted, failed.failed.len()), (3, 3, 1));
     assert_eq!(fs::read(here.join("was_folder/below/old")).unwrap(), b"old", "the new is not there yet");
     assert!(here.join("extra").exists(), "not everything went well");
-    double.heal();
+    double.clear_faults();
     let summary = sync_down(&double, &here, &deleting()).await;
     assert!(summary.failed.is_empty(), "{:?}", summary.failed);
     assert!(read(&here) == double.files("/up"));

@@ -9,7 +9,7 @@ use crate::common::{Tree, client, folder, mirror, rest, up, up_to, write};
 
 async fn server(name: &str) -> Double {
     let entry = behaviours::ALL.iter().find(|entry| entry.name == name).unwrap();
-    let double = Double::behaving(vec![(entry.make)(0)]).await;
+    let double = Double::with_behaviours(vec![(entry.make)(0)]).await;
     double.arm();
     double
 }
@@ -116,12 +116,12 @@ async fn change_of_case_is_one_move_and_content_goes_only_if_it_differs() {
     for (from, to) in [("README", "readme"), ("Folder/A", "Folder/a"), ("Folder", "folder")] {
         fs::rename(here.join(from), here.join(to)).unwrap();
     }
-    double.stored();
+    double.take_stored_bytes();
     let summary = sync(&double, &here).await;
     assert_eq!(counts(&summary), (0, 2, 0, 0), "{:?}", summary.failed);
     assert_eq!(there(&double), tree(&[("readme", "content"), ("folder/a", "a")]));
-    assert_eq!(double.stored(), 0, "no byte of content was sent");
-    assert!(!double.was_asked("DELETE"));
+    assert_eq!(double.take_stored_bytes(), 0, "no byte of content was sent");
+    assert!(!double.has_received("DELETE"));
 
     fs::remove_file(here.join("readme")).unwrap();
     lay(&here, &[("ReadMe", "other content")]);
@@ -138,7 +138,7 @@ async fn change_of_case_goes_by_another_name_where_the_new_one_is_said_to_be_tak
     fs::rename(here.join("README"), here.join("readme")).unwrap();
     let mut is_first = true;
     double.script(move |method, _, _| {
-        (method == "MOVE" && std::mem::take(&mut is_first)).then_some(Fault::Refuse(412, ""))
+        (method == "MOVE" && std::mem::take(&mut is_first)).then_some(Fault::Respond(412, ""))
     });
     let summary = sync(&double, &here).await;
     assert_eq!(counts(&summary), (0, 1, 0, 0), "{:?}", summary.failed);

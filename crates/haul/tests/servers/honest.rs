@@ -28,7 +28,7 @@ pub(crate) async fn asks(validators: usize, command: &Command, method: &str) -> 
     let asked = asked.get_or_init(|| async {
         let scene = Scene::new(&Setting { entry: &ALL[0], validators, seed: 0 }).await;
         let _ = timeout(PATIENCE, (command.run)(&scene)).await;
-        ALL.iter().filter_map(|entry| entry.method).filter(|method| scene.double.was_asked(method)).collect()
+        ALL.iter().filter_map(|entry| entry.method).filter(|method| scene.double.has_received(method)).collect()
     });
     asked.await.contains(&method)
 }

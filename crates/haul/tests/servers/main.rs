@@ -103,7 +103,7 @@ async fn play(
         let scene = Scene::new(&setting).await;
         let ended = tokio::time::timeout(PATIENCE, (command.run)(&scene)).await;
         let (mut outcome, why) = ended.unwrap_or_else(|_| (Outcome::Endless, String::new()));
-        if outcome == Outcome::Right && entry.is_random && scene.double.struck() == 0 {
+        if outcome == Outcome::Right && entry.is_random && scene.double.effect_count() == 0 {
             outcome = Outcome::Untouched;
         }
         if outcome > worst {

@@ -51,7 +51,7 @@ impl Scene {
         for name in ["home", "tree"] {
             fs::create_dir(folder.path().join(name)).expect("a folder");
         }
-        let double = Double::behaving(vec![VALIDATORS[validators].1(seed), (entry.make)(seed)]).await;
+        let double = Double::with_behaviours(vec![VALIDATORS[validators].1(seed), (entry.make)(seed)]).await;
         let way: &[&str] = match seed {
             0 => &[],
             1 => &["--pipeline", "aggressive", "--connections", "2"],
@@ -90,7 +90,7 @@ impl Scene {
     /// What the server has below `/up`, by the names that are wanted where those are other names of the same files.
     pub(crate) fn seen(&self, wanted: &Files) -> Files {
         let mut there = self.there("/up");
-        let kept = |name: &str| servers::decode(&self.double.kept(&format!("/up/{}", encoded(name))));
+        let kept = |name: &str| servers::decode(&self.double.stored_path(&format!("/up/{}", encoded(name))));
         let kept = wanted.keys().map(|name| (name, kept(name).trim_start_matches("/up/").to_owned()));
         let kept: Vec<_> = kept.collect();
         let found: Files =

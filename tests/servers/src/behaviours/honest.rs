@@ -1,4 +1,4 @@
-//! A server as it should be.
+//! A server without faults.
 
 use crate::behaviour::Behaviour;
 

@@ -64,7 +64,7 @@ async fn nothing_is_deleted_when_a_listing_failed_unless_that_is_wished() {
             let refused = broken.to_owned();
             pair.from.script(move |method, path, _| {
                 (method == "PROPFIND" && path.trim_end_matches('/') == refused.trim_end_matches('/'))
-                    .then_some(Fault::Refuse(403, ""))
+                    .then_some(Fault::Respond(403, ""))
             });
             let options = Options { ignore_errors: ignores, ..deleting() };
             let summary = pair.sync(&options).await.unwrap();
@@ -82,7 +82,7 @@ async fn nothing_is_deleted_when_a_copy_failed_or_the_target_was_not_listed() {
         let pair = Pair::new().await;
         pair.lay_out(&[("a", "1"), ("d/b", "2")]);
         pair.put_there(&[("d/c", ""), ("extra", "")]);
-        pair.to.script(move |asked, path, _| (asked == method && path == at).then_some(Fault::Refuse(403, "")));
+        pair.to.script(move |asked, path, _| (asked == method && path == at).then_some(Fault::Respond(403, "")));
         let summary = pair.sync(&deleting()).await.unwrap();
         assert!(!summary.failed.is_empty() && summary.deleted == 0);
         assert!(pair.there().contains(&"extra".to_owned()) && pair.there().contains(&"d/c".to_owned()));
@@ -91,7 +91,7 @@ async fn nothing_is_deleted_when_a_copy_failed_or_the_target_was_not_listed() {
     let pair = Pair::new().await;
     pair.lay_out(&[("a", "1"), ("d/b", "2")]);
     pair.put_there(&[("extra", ""), ("d/b", "3")]);
-    pair.from.script(|method, path, _| (method == "GET" && path == "/up/d/b").then_some(Fault::Refuse(403, "")));
+    pair.from.script(|method, path, _| (method == "GET" && path == "/up/d/b").then_some(Fault::Respond(403, "")));
     let summary = pair.sync(&deleting()).await.unwrap();
     assert_eq!((summary.failed.len(), summary.deleted), (1, 0));
     assert_eq!(pair.to.files("/up")["d/b"], b"3", "what could not be copied stays what it was");
@@ -107,7 +107,7 @@ async fn deleted_is_what_is_seen_to_be_gone() {
         // It says that it has deleted it, and has not.
         pair.to.script(move |method, path, _| {
             let lies = method == "DELETE" && path == "/up/x" && asked.fetch_add(1, Ordering::SeqCst) < liar;
-            lies.then_some(Fault::Say(204, ""))
+            lies.then_some(Fault::RespondWithBody(204, ""))
         });
         let (watch, heard) = hearing();
         let summary = pair.sync_watched(&deleting(), &watch).await.unwrap();
@@ -131,8 +131,8 @@ async fn somebody_elses_new_version_is_neither_overwritten_nor_deleted() {
     pair.lay_out(&[("a", "longer"), ("b", "1")]);
     pair.put_there(&[("a", "old"), ("b", "1"), ("x", "old")]);
     pair.to.script(|method, path, _| match (method, path) {
-        ("PUT", "/up/a") => Some(Fault::Overtaken("/up/a")),
-        ("DELETE", "/up/x") => Some(Fault::Overtaken("/up/x")),
+        ("PUT", "/up/a") => Some(Fault::OverwrittenByOther("/up/a")),
+        ("DELETE", "/up/x") => Some(Fault::OverwrittenByOther("/up/x")),
         _ => None,
     });
     let summary = pair.sync(&Options { ignore_errors: true, ..deleting() }).await.unwrap();
@@ -199,7 +199,7 @@ async fn temporary_files_are_never_content() {
 #[tokio::test]
 async fn hidden_file_of_the_source_is_not_deleted_at_the_target() {
     let make = |name: &str| (ALL.iter().find(|entry| entry.name == name).expect("a behaviour").make)(0);
-    let pair = Pair { from: Double::behaving(vec![make("hides dotfiles")]).await, to: Double::start().await };
+    let pair = Pair { from: Double::with_behaviours(vec![make("hides dotfiles")]).await, to: Double::start().await };
     pair.lay_out(&[("a", "1"), (".hidden", "2")]);
     pair.put_there(&[(".hidden", "2"), (".extra", "3")]);
     let summary = pair.sync(&deleting()).await.unwrap();
@@ -211,7 +211,7 @@ async fn hidden_file_of_the_source_is_not_deleted_at_the_target() {
 async fn names_that_are_one_at_the_target_are_told() {
     let make = |name: &str| (ALL.iter().find(|entry| entry.name == name).expect("a behaviour").make)(0);
     for spares in [false, true] {
-        let pair = Pair { from: Double::start().await, to: Double::behaving(vec![make("folds case")]).await };
+        let pair = Pair { from: Double::start().await, to: Double::with_behaviours(vec![make("folds case")]).await };
         pair.lay_out(&[("d/Case", "one"), ("d/case", "two"), ("d/other", "3")]);
         let summary = pair.sync(&Options { ignore_errors: spares, ..deleting() }).await.unwrap();
         assert_eq!(summary.failed.len(), 1, "{:?}", summary.failed);

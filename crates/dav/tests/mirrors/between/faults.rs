@@ -22,14 +22,14 @@ async fn answer_that_breaks_off_is_asked_for_again() {
             pair.from.put("/up/file", &noise(1, size), HOUR);
             let cut = Arc::new(AtomicUsize::new(0));
             pair.from.script(move |method, _, _| {
-                (method == "GET" && cut.fetch_add(1, Ordering::SeqCst) == 0).then_some(Fault::Cut)
+                (method == "GET" && cut.fetch_add(1, Ordering::SeqCst) == 0).then_some(Fault::TruncateResponse)
             });
             let summary = pair.sync(&Options { verify, ..deleting() }).await.unwrap();
             let there = pair.to.files("/up");
             let is_there = there.get("file") == Some(&noise(1, size));
             assert!(is_there == summary.failed.is_empty(), "{size}: {:?}\n{}", summary.failed, pair.to.log());
             assert!(there.is_empty() || is_there, "half a file stays");
-            pair.from.heal();
+            pair.from.clear_faults();
             pair.mirror(&deleting()).await;
         }
     }
@@ -37,7 +37,8 @@ async fn answer_that_breaks_off_is_asked_for_again() {
 
 #[tokio::test]
 async fn source_that_never_gives_a_file_is_named_and_the_rest_is_copied() {
-    for fault in [Fault::Refuse(500, ""), Fault::Reset, Fault::Cut, Fault::Silence, Fault::Surplus] {
+    for fault in [Fault::Respond(500, ""), Fault::Reset, Fault::TruncateResponse, Fault::Silence, Fault::LengthTooLong]
+    {
         let pair = Pair::new().await;
         for number in 0..20 {
             pair.from.put(&format!("/up/f{number}"), &noise(number, 1000), HOUR);
@@ -99,7 +100,7 @@ async fn upload_whose_answer_is_lost_is_looked_at_and_not_reported_as_failed() {
     }
     let lost = Arc::new(AtomicUsize::new(0));
     pair.to.script(move |method, _, _| {
-        (method == "PUT" && lost.fetch_add(1, Ordering::SeqCst) % 7 == 3).then_some(Fault::DoneAndReset)
+        (method == "PUT" && lost.fetch_add(1, Ordering::SeqCst) % 7 == 3).then_some(Fault::ResetAfterProcessing)
     });
     let summary = pair.mirror(&sync()).await;
     assert_eq!(summary.files, 20);
@@ -110,7 +111,7 @@ async fn reason_of_the_source_is_told_for_small_files_and_large_ones() {
     for size in [1000, 9_000_000] {
         let pair = Pair::new().await;
         pair.from.put("/up/file", &noise(1, size), HOUR);
-        pair.from.script(|method, _, _| (method == "GET").then_some(Fault::Refuse(403, "")));
+        pair.from.script(|method, _, _| (method == "GET").then_some(Fault::Respond(403, "")));
         let summary = pair.sync(&deleting()).await.unwrap();
         let told = summary.failed[0].1.to_string();
         assert!(told.contains("GET /up/file") && told.contains("403"), "{size}: {told}");

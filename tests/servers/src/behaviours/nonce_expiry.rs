@@ -1,21 +1,21 @@
-//! Digest (RFC 7616) with nonces that end after a few requests. Who knows the password is not its concern.
+//! `Digest` authentication (RFC 7616) whose nonces expire after a few requests. The password is not checked.
 
-use crate::behaviour::{Asked, Behaviour, Treatment};
+use crate::behaviour::{Action, Behaviour, IncomingRequest};
 
-/// So many requests a nonce is good for.
-const USES: u32 = 7;
+/// The number of requests that a nonce is valid for.
+const MAX_USES: u32 = 7;
 
 #[derive(Default)]
-pub(super) struct Nonce {
+pub(super) struct NonceExpiry {
     number: u32,
     used: u32,
 }
 
-impl Behaviour for Nonce {
-    fn treat(&mut self, asked: &Asked<'_>) -> Option<Treatment> {
+impl Behaviour for NonceExpiry {
+    fn action(&mut self, asked: &IncomingRequest<'_>) -> Option<Action> {
         let given = asked.header("authorization");
         let is_known = given.is_some_and(|given| given.contains(&format!("nonce=\"n{}\"", self.number)));
-        if is_known && self.used < USES {
+        if is_known && self.used < MAX_USES {
             self.used += 1;
             return None;
         }
@@ -26,6 +26,6 @@ impl Behaviour for Nonce {
         let number = self.number;
         let challenge =
             format!("www-authenticate: Digest realm=\"files\", nonce=\"n{number}\", qop=\"auth\"{stale}\r\n");
-        Some(Treatment::Answer(401, challenge))
+        Some(Action::Respond(401, challenge))
     }
 }

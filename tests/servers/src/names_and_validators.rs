@@ -1,67 +1,67 @@
-//! Names, times and validators, as the server's behaviours have them.
+//! Names, times and validators, altered by the server's behaviours.
 
 use std::time::{Duration, SystemTime};
 
 use crate::{
-    behaviour::{Shown, Validators},
+    behaviour::{FoundIn, Validators},
     double::{Node, State},
+    message::Response,
     paths,
     verbs::{date, etag},
-    wire::Answer,
 };
 
 impl State {
     /// The time by the server's clock.
     pub(crate) fn now(&self) -> SystemTime {
-        let ahead = self.behaviours.iter().map(|behaviour| behaviour.ahead()).sum::<i64>() + self.ahead;
+        let ahead = self.behaviours.iter().map(|behaviour| behaviour.clock_offset()).sum::<i64>() + self.ahead;
         let now = SystemTime::now();
         let distance = Duration::from_secs(ahead.unsigned_abs());
         if ahead < 0 { now - distance } else { now + distance }
     }
 
-    pub(crate) fn validators(&self, place: Shown, node: &Node) -> Validators {
+    pub(crate) fn validators(&self, place: FoundIn, node: &Node) -> Validators {
         let Node::File { content, version, modified } = node else { return Validators { etag: None, modified: None } };
         let mut validators = Validators { etag: Some(etag(*version)), modified: Some(*modified) };
         for behaviour in &self.behaviours {
-            behaviour.validate(place, content.len(), &mut validators);
+            behaviour.alter_validators(place, content.len(), &mut validators);
         }
         validators
     }
 
-    /// The entity tag that conditions are compared with: one that is shown anywhere.
+    /// The entity tag that preconditions are compared with: one that is sent anywhere.
     pub(crate) fn tag(&self, path: &str) -> Option<String> {
         let node = self.nodes.get(path)?;
-        self.validators(Shown::Answer, node).etag.or_else(|| self.validators(Shown::Listing, node).etag)
+        self.validators(FoundIn::Response, node).etag.or_else(|| self.validators(FoundIn::Listing, node).etag)
     }
 
-    /// An answer with the validators of a file.
-    pub(crate) fn show(&self, path: &str, answer: Answer) -> Answer {
-        let shown = self.validators(Shown::Answer, &self.nodes[path]);
+    /// Adds the validators of a file to a response.
+    pub(crate) fn show(&self, path: &str, answer: Response) -> Response {
+        let shown = self.validators(FoundIn::Response, &self.nodes[path]);
         let answer = shown.etag.into_iter().fold(answer, |answer, tag| answer.with("etag", &tag));
         shown.modified.into_iter().fold(answer, |answer, time| answer.with("last-modified", &date(time)))
     }
 
-    /// The path by which something is kept, or would be.
-    pub(crate) fn kept(&self, path: &str) -> String {
+    /// The path under which something is stored, or would be.
+    pub(crate) fn stored_path(&self, path: &str) -> String {
         if self.behaviours.is_empty() {
             return path.to_owned();
         }
-        let kept = self.mapped(path, |behaviour, name| behaviour.kept(name));
-        let key_of = |path: &str| self.mapped(path, |behaviour, name| behaviour.folded(name));
+        let kept = self.mapped(path, |behaviour, name| behaviour.stored_name(name));
+        let key_of = |path: &str| self.mapped(path, |behaviour, name| behaviour.name_key(name));
         let key = key_of(&kept);
         let known = self.nodes.keys().find(|known| key_of(known) == key);
         known.cloned().unwrap_or_else(|| match kept.rsplit_once('/') {
-            Some((folder, name)) => format!("{}/{name}", self.kept(folder)),
+            Some((folder, name)) => format!("{}/{name}", self.stored_path(folder)),
             None => kept,
         })
     }
 
-    /// The path that something has after it is renamed. Its own name may be spelled in another way.
-    pub(crate) fn kept_as(&self, from: &str, to: &str) -> String {
-        let kept = self.kept(to);
+    /// The path after a rename, which may change only the spelling of the name.
+    pub(crate) fn stored_path_after_rename(&self, from: &str, to: &str) -> String {
+        let kept = self.stored_path(to);
         match (to.rsplit_once('/'), kept.rsplit_once('/')) {
             (Some((_, name)), Some((folder, _))) if kept == from => {
-                let name = self.mapped(name, |behaviour, name| behaviour.kept(name));
+                let name = self.mapped(name, |behaviour, name| behaviour.stored_name(name));
                 format!("{folder}/{name}")
             }
             _ => kept,
@@ -75,10 +75,10 @@ impl State {
         })
     }
 
-    /// Whether a listing shows this.
-    pub(crate) fn lists(&self, path: &str) -> bool {
+    /// Whether listings show this path.
+    pub(crate) fn is_listed(&self, path: &str) -> bool {
         let name = path.rsplit('/').next().unwrap_or_default();
         let name = paths::decode(name);
-        self.behaviours.iter().all(|behaviour| behaviour.lists(&name))
+        self.behaviours.iter().all(|behaviour| behaviour.is_listed(&name))
     }
 }
