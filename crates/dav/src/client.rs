@@ -190,7 +190,7 @@ impl Dav {
 
     /// The same as a hint: "none" may be the answer about another path that was requested at the same time.
     pub(crate) async fn glance(&self, path: &RemotePath, properties: PropertySet) -> Result<Option<Entry>, Error> {
-        self.look(path, properties, Options { tentative: true, ..Options::default() }).await
+        self.look(path, properties, Options { accept_unverified_refusal: true, ..Options::default() }).await
     }
 
     async fn look(&self, path: &RemotePath, properties: PropertySet, options: Options) -> Result<Option<Entry>, Error> {
@@ -201,7 +201,7 @@ impl Dav {
         let first = found(options).await;
         let found = match first {
             // The answer is about another path, perhaps that of another request.
-            Ok(None) => found(Options { alone: true, ..Options::default() }).await,
+            Ok(None) => found(Options { no_pipelining: true, ..Options::default() }).await,
             found => found,
         };
         match found {

@@ -70,9 +70,11 @@ impl Error {
 
     /// Adds what a lookup found. An error response needs no addition.
     pub(crate) fn with_found(self, found: String) -> Self {
-        use haul_http::Error::{Exchange, Undecided};
+        use haul_http::Error::{Exchange, OutcomeUnknown};
         match self {
-            Self::Http(Undecided { asked, cause } | Exchange { asked, cause }) => Self::Lost { asked, cause, found },
+            Self::Http(OutcomeUnknown { asked, cause } | Exchange { asked, cause }) => {
+                Self::Lost { asked, cause, found }
+            }
             other => other,
         }
     }

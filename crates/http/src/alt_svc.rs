@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered_is_found_among_what_is_not_ours() {
+    fn h3_alternative_is_found_among_other_protocols() {
         let origin = Origin::of(&"https://a.example/".parse().unwrap()).unwrap();
         for (text, elsewhere, fresh) in [
             ("h3=\":443\"", Some(None), 24.0 * 3600.0),
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_may_take_it_back() {
+    fn clear_removes_the_alternative() {
         let mut known = heard("h3=\":443\"");
         known.heard(&HeaderValue::from_static("h2=\":443\""), 1.0);
         assert!(known.is_offered(1.0));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_that_fails_is_left_alone_for_longer_each_time_and_forgiven_at_once() {
+    fn pause_doubles_with_each_failure_and_success_resets_it() {
         let (mut known, mut now) = (heard("h3=\":443\""), 0.0);
         let mut before = 0.0;
         for _ in 0..20 {

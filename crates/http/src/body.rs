@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_read_again_from_its_start() {
+    async fn file_body_is_read_from_the_start_each_time() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, vec![7; 300_000]).unwrap();
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_stream_is_sent_once() {
+    async fn stream_body_is_sent_once() {
         let mut body = Body::once(None, Box::pin(stream::iter([Ok("once".into())])));
         assert!(!body.is_repeatable());
         assert_eq!(read(&mut body).await.unwrap(), b"once");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn only_a_named_end_ends_a_body() {
+    async fn body_without_an_end_is_an_error() {
         for (last, whole) in [(Some(Piece::End), true), (None, false)] {
             let (sender, body) = Incoming::channel(None, 4);
             sender.send(Piece::Data("abc".into())).await.unwrap();

@@ -126,7 +126,7 @@ mod tests {
     use crate::body::{Incoming, Piece};
 
     #[test]
-    fn a_bucket_keeps_its_rate_whatever_the_pieces_are() {
+    fn token_bucket_keeps_its_rate_for_any_chunk_size() {
         for piece in [1, 700, 16_384, 1_000_000] {
             let (mut bucket, mut now, mut sent) = (Bucket::default(), Duration::ZERO, 0);
             while sent < 10_000_000 {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_saves_up_no_more_than_a_burst() {
+    fn idle_bucket_saves_at_most_one_burst() {
         let (mut bucket, rate) = (Bucket::default(), Some(1000));
         let at = Duration::from_secs;
         bucket.take(at(0), 1000, rate);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn bodies_of_both_directions_share_their_rates() {
+    async fn all_bodies_of_a_direction_share_its_rate() {
         let budget = Arc::new(Budget::new(|| Rates { up: Some(100_000), down: Some(50_000) }));
         let begin = Instant::now();
         let send = async |bytes: usize| {

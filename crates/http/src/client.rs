@@ -286,7 +286,7 @@ impl Client {
             again.uri_mut().clone_from(request.uri());
             again.headers_mut().clone_from(request.headers());
             again.extensions_mut().clone_from(request.extensions());
-            again.extensions_mut().get_or_insert_default::<Options>().late = true;
+            again.extensions_mut().get_or_insert_default::<Options>().no_early_data = true;
             again
         });
         let answer = self.ask(origin, request).await?;

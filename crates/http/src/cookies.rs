@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cookie_stays_with_its_origin_and_path() {
+    fn cookie_is_sent_only_to_its_origin_and_path() {
         let mut cookies = Cookies::default();
         keep(
             &mut cookies,
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secure_cookie_waits_for_tls_and_none_is_printed() {
+    fn secure_cookie_needs_tls_and_no_cookie_is_printed() {
         let mut cookies = Cookies::default();
         keep(&mut cookies, "http://a.org/", &["s=hunter2; Secure", "", "=", "t"]);
         assert!(!sent(&cookies, "http://a.org/").contains("hunter2"));

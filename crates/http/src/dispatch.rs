@@ -173,12 +173,12 @@ impl Dispatch {
         let (request, reply) = (*pending_request.request, pending_request.reply);
         let mut shape = shape(self.next_job(), &request);
         let marks = Some(shape.marks);
-        self.jobs.insert(shape.id, Job { id: shape.id, request, reply, sendings: 0, follows: false, marks });
+        self.jobs.insert(shape.id, Job { id: shape.id, request, reply, sendings: 0, is_follow_up: false, marks });
         if let Some(PendingRequest { request, reply, .. }) = pending_request.follower.map(|follower| *follower) {
             let id = self.next_job();
             shape.follower = Some(id);
             let marks = Some(Marks::of(&request));
-            self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0, follows: true, marks });
+            self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0, is_follow_up: true, marks });
         }
         self.scheduler.submit(shape, now());
     }
@@ -263,13 +263,13 @@ impl Dispatch {
                             let _ = handle.recalls.send(Recall { behind, sent });
                         }
                     }
-                    Action::Fail { job, cause, undecided } => {
+                    Action::Fail { job, cause, outcome_unknown } => {
                         let Some(job) = self.jobs.remove(&job) else { continue };
                         let asked = RequestLine::of(&job.request);
-                        let error = match self.failure.take_if(|_| self.connections.is_empty() && !undecided) {
+                        let error = match self.failure.take_if(|_| self.connections.is_empty() && !outcome_unknown) {
                             // The server cannot be reached at all.
                             Some(failure) => self.failure.insert(failure).clone().into(),
-                            None if undecided => Error::Undecided { asked, cause: cause.0 },
+                            None if outcome_unknown => Error::OutcomeUnknown { asked, cause: cause.0 },
                             None => Error::Exchange { asked, cause: cause.0 },
                         };
                         let _ = job.reply.send(Err(error));
@@ -333,15 +333,15 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
     Shape {
         id,
         repeatable,
-        pipelinable: repeatable && consented && !options.alone && *request.method() != Method::CONNECT,
+        pipelinable: repeatable && consented && !options.no_pipelining && *request.method() != Method::CONNECT,
         safe: is_safe(request.method()),
-        early: is_safe(request.method()) && request.body().is_repeatable() && !options.late,
+        early: is_safe(request.method()) && request.body().is_repeatable() && !options.no_early_data,
         sending: request.body().length().is_none_or(|length| length > 4096),
         class: if bytes > BIG { Class::Large } else { options.class },
         bytes,
         marks: Marks::of(request),
         follower: None,
-        follows: false,
+        is_follow_up: false,
     }
 }
 

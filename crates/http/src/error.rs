@@ -27,7 +27,7 @@ pub enum Error {
     /// The outcome is unknown: there is no response, and the request is not idempotent, or is too large to be repeated
     /// while the server may still process it.
     #[error("{asked}: {cause}; outcome unknown, so it is not retried automatically: check the server before you retry")]
-    Undecided {
+    OutcomeUnknown {
         /// The request.
         asked: RequestLine,
         /// The reason.

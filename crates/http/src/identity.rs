@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn files_differ_by_any_mark_that_both_have_and_the_server_shows() {
+    fn files_differ_by_any_mark_known_of_both_and_shown_by_the_server() {
         let a = file("/a", Some("\"1\""), Some(5), Some(7));
         let alike = file("/b", Some("W/\"1\""), Some(5), Some(7));
         assert!(!a.differ(&alike, Shown::ALL));
@@ -233,13 +233,13 @@ mod tests {
     }
 
     #[test]
-    fn the_same_file_may_be_asked_for_twice() {
+    fn same_file_may_be_requested_twice() {
         let unmarked = || file("/a", None, None, None);
         assert!(unmarked().differ(&unmarked(), Shown::ALL));
     }
 
     #[test]
-    fn ranges_differ_by_where_they_begin() {
+    fn ranges_differ_by_their_first_byte() {
         let by = Shown { etag: false, length: false, modified: false, range: true };
         assert!(part("/a", "bytes=0-4").differ(&part("/a", "bytes=5-9"), by));
         assert!(!part("/a", "bytes=0-4").differ(&part("/b", "bytes=0-4"), by));
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn listings_differ_by_path_and_from_all_else_by_status() {
+    fn listings_differ_by_path_and_from_files_by_status() {
         let listing = |path| marks("PROPFIND", path, Expected::default());
         assert!(listing("/a").differ(&listing("/b"), Shown::ALL));
         assert!(!listing("/a").differ(&listing("/a/"), Shown::ALL), "another depth of the same folder");
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_shows_what_it_has_in_its_head() {
+    fn marks_are_read_from_the_response_header() {
         let asked = file("/a", Some("\"1\""), Some(5), Some(784_111_777));
         let headers = |pairs: &[(http::HeaderName, &'static str)]| -> HeaderMap {
             pairs.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect()

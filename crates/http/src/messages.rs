@@ -37,7 +37,7 @@ pub(crate) struct Job {
     /// How often it was sent before.
     pub(crate) sendings: u32,
     /// Whether it is a follow-up: sent right behind the previous job, or not at all.
-    pub(crate) follows: bool,
+    pub(crate) is_follow_up: bool,
     /// The marks that its response must show while others are in flight on its connection; none if the caller controls
     /// the order.
     pub(crate) marks: Option<Marks>,

@@ -16,17 +16,17 @@ pub struct Options {
     /// itself, because one success looks like another on a pipeline. Safe methods need no permission; methods that are
     /// not idempotent are never pipelined.
     pub pipeline: bool,
-    /// Never share the HTTP/1.1 connection with other requests, so that the response cannot be another's.
-    pub alone: bool,
-    /// The caller treats a refusal as a hint only. It is then delivered as it is, although on a pipeline it may be
-    /// another request's. Otherwise a request that is refused on a pipeline is sent again, alone.
-    pub tentative: bool,
+    /// Never pipeline this request, so that the response cannot be another's.
+    pub no_pipelining: bool,
+    /// Deliver a refusal even if it may be another request's, because the caller treats it as a hint only. Otherwise a
+    /// request that is refused on a pipeline is sent again, alone.
+    pub accept_unverified_refusal: bool,
     /// What the caller knows about the right response.
     pub expected: Expected,
     /// Timeouts that replace the client's.
     pub timeouts: Option<Timeouts>,
-    /// Not before the handshake is done, although the method is safe: the server must not see it twice.
-    pub late: bool,
+    /// Send it only after the handshake, although the method is safe: early data can be replayed.
+    pub no_early_data: bool,
 }
 
 /// The expected size of an exchange, in either direction.

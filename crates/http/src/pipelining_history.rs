@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_tested_by_one_pipeline_of_two_and_trusted_more_each_time() {
+    fn pipelines_start_with_two_requests_and_deepen_with_success() {
         let mut known = PipeliningHistory::default();
         assert_eq!(known.allowed(Pipelining::Safe, 0.0), (2, 1));
         known.succeeded(1, 0.0);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mixes_answers_bans_for_a_day_and_what_cuts_does_not() {
+    fn mixed_up_responses_ban_pipelining_for_a_day_and_resets_do_not() {
         let mut known = PipeliningHistory::default();
         known.succeeded(2, 0.0);
         known.failed(Fault::Cut, Pipelining::Safe, 1.0);
@@ -164,7 +164,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn depth_and_points_stay_in_bounds(steps in prop::collection::vec((0u8..7, 0f64..1e4, any::<bool>()), 0..60)) {
+        fn depth_and_points_stay_within_limits(steps in prop::collection::vec((0u8..7, 0f64..1e4, any::<bool>()), 0..60)) {
             let (mut known, mut now) = (PipeliningHistory::default(), 0.0);
             for (what, later, aggressive) in steps {
                 now += later;

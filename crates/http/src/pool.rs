@@ -39,22 +39,22 @@ pub(crate) struct Window {
     pub(crate) rto: Duration,
     /// The smoothed RTT, and the recent minimum.
     pub(crate) rtt: Duration,
-    pub(crate) least_rtt: Option<Duration>,
+    pub(crate) min_rtt: Option<Duration>,
     /// How much to have in flight, in each direction; 0 if unknown.
-    pub(crate) ahead: Moved,
+    pub(crate) in_flight_target: ByteCounts,
 }
 
 /// The history of a connection.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct History {
-    burst: Moved,
-    largest: Moved,
+    burst: ByteCounts,
+    largest: ByteCounts,
     idle_since: Option<Instant>,
     window: Option<Window>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Moved {
+pub(crate) struct ByteCounts {
     pub(crate) sent: u64,
     pub(crate) received: u64,
 }
@@ -65,9 +65,9 @@ pub(crate) const INITIAL_WINDOW: u64 = 14_600;
 const LEAST_RTO: Duration = Duration::from_millis(200);
 
 impl Window {
-    pub(crate) fn of(io: &dyn Io, ahead: Moved) -> Option<Self> {
+    pub(crate) fn of(io: &dyn Io, in_flight_target: ByteCounts) -> Option<Self> {
         let tcp = io.tcp_info()?;
-        Some(Self { bytes: tcp.cwnd(), rto: tcp.rto, rtt: tcp.rtt, least_rtt: tcp.min_rtt, ahead })
+        Some(Self { bytes: tcp.cwnd(), rto: tcp.rto, rtt: tcp.rtt, min_rtt: tcp.min_rtt, in_flight_target })
     }
 }
 
@@ -75,7 +75,7 @@ impl History {
     /// A request is sent on it; `idle` if it had none before.
     pub(crate) fn begins(&mut self, idle: bool) {
         if idle {
-            self.burst = Moved::default();
+            self.burst = ByteCounts::default();
         }
         self.idle_since = None;
     }
@@ -90,7 +90,7 @@ impl History {
 
     /// Whether an exchange has ended on it.
     pub(crate) fn is_used(&self) -> bool {
-        self.largest != Moved::default()
+        self.largest != ByteCounts::default()
     }
 
     /// Records the kernel's window.
@@ -108,14 +108,14 @@ impl History {
     }
 
     /// How many bytes to have in flight; `None` if unknown.
-    pub(crate) fn ahead(&self, sending: bool) -> Option<u64> {
-        let Moved { sent, received } = self.window?.ahead;
+    pub(crate) fn in_flight_target(&self, sending: bool) -> Option<u64> {
+        let ByteCounts { sent, received } = self.window?.in_flight_target;
         Some(if sending { sent } else { received }).filter(|bytes| *bytes > 0)
     }
 
     /// The minimum RTT; zero if unknown.
-    pub(crate) fn least_rtt(&self) -> Duration {
-        self.window.and_then(|window| window.least_rtt).unwrap_or_default()
+    pub(crate) fn min_rtt(&self) -> Duration {
+        self.window.and_then(|window| window.min_rtt).unwrap_or_default()
     }
 
     /// It becomes idle.
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn each_choice_has_its_own_favourite() {
+    fn each_idle_choice_prefers_another_connection() {
         let now = Instant::now();
         let ago = Duration::from_millis;
         // The seed's: the small image's connection went idle first, the large one's in between.
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipeline_is_one_burst_and_requests_in_turn_are_not() {
+    fn pipeline_is_one_burst_and_sequential_requests_are_not() {
         let now = Instant::now();
         let pipelined = used(now, &[10_000; 5], Duration::ZERO);
         let mut in_turn = History::default();
@@ -211,15 +211,15 @@ mod tests {
     }
 
     #[test]
-    fn for_uploads_the_kernel_knows() {
+    fn uploads_use_the_kernels_congestion_window() {
         let now = Instant::now();
         let mut wide = used(now, &[10], Duration::from_secs(1));
         wide.window = Some(Window {
             bytes: 500_000,
             rto: Duration::from_secs(1),
             rtt: Duration::ZERO,
-            least_rtt: None,
-            ahead: Moved::default(),
+            min_rtt: None,
+            in_flight_target: ByteCounts::default(),
         });
         let mut busy = used(now, &[10], Duration::ZERO);
         busy.largest.sent = 100_000;

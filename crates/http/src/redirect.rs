@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn safe_methods_follow_as_they_are() {
+    fn safe_methods_follow_redirects_unchanged() {
         for status in [301, 302, 307, 308] {
             for method in ["GET", "HEAD", "PROPFIND"] {
                 assert_eq!(go(method, "http://a/b", status, "/b/").unwrap(), to(method, "http://a/b/", true));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_follows_only_if_it_stays_itself_and_may_be_repeated() {
+    fn unsafe_method_follows_only_307_and_308_and_only_if_idempotent() {
         for method in ["PUT", "DELETE", "MKCOL", "PROPPATCH", "MOVE"] {
             for status in [307, 308] {
                 assert_eq!(go(method, "http://a/b", status, "/c").unwrap(), to(method, "http://a/c", true));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_something_stays_at_its_origin() {
+    fn unsafe_method_does_not_follow_to_another_origin() {
         for method in ["PUT", "DELETE", "MKCOL", "PROPPATCH", "MOVE"] {
             for location in ["http://other/d", "http://a:81/d", "https://a/b"] {
                 for status in [307, 308] {
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn credentials_stay_with_their_origin() {
+    fn credentials_are_not_sent_to_another_origin() {
         for (location, keeps) in [
             ("http://a:80/x", true),
             ("https://a/x", false),
@@ -220,12 +220,12 @@ mod tests {
     }
 
     #[test]
-    fn tls_is_not_left() {
+    fn redirect_from_https_to_http_is_refused() {
         assert!(matches!(go("GET", "https://a/b", 301, "http://a/b"), Err(RedirectError::Downgrade { .. })));
     }
 
     #[test]
-    fn nowhere_is_not_followed() {
+    fn redirect_without_a_usable_location_is_refused() {
         for location in ["ftp://a/", "javascript:1", "http://", "http://a:99999/", "mailto:a@b"] {
             assert!(matches!(go("GET", "http://a/b", 302, location), Err(RedirectError::Nowhere { .. })), "{location}");
         }
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_location_is_taken_as_servers_write_it() {
+    fn location_may_be_unencoded_or_relative() {
         for (location, uri) in [
             ("../x#part", "http://a/x"),
             ("?q", "http://a/b/c?q"),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_of_what_stays_behind_are_taken_out() {
+    fn body_headers_are_removed_when_the_body_is_dropped() {
         let names = ["authorization", "cookie", "content-type", "depth", "accept"];
         let left = |method: &str, keep_credentials| {
             let mut headers: HeaderMap =
@@ -267,7 +267,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_location_is_followed_or_not(location in proptest::collection::vec(any::<u8>(), 0..60), prefix in "|/|//|http://|https://a|\\.\\./") {
+        fn any_location_is_handled_without_panic(location in proptest::collection::vec(any::<u8>(), 0..60), prefix in "|/|//|http://|https://a|\\.\\./") {
             let location = [prefix.as_bytes(), &location].concat();
             let from = Uri::from_static("https://a/b");
             let next = redirect(&Method::GET, &from, StatusCode::FOUND, Some(&location), 0).unwrap();

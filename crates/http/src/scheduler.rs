@@ -91,7 +91,7 @@ pub(crate) struct Shape {
     /// Its follow-up.
     pub(crate) follower: Option<JobId>,
     /// Whether it is a follow-up.
-    pub(crate) follows: bool,
+    pub(crate) is_follow_up: bool,
 }
 
 impl Shape {
@@ -108,7 +108,7 @@ impl Shape {
             bytes: 0,
             marks: self.marks.of_look(),
             follower: None,
-            follows: true,
+            is_follow_up: true,
         }
     }
 }
@@ -127,11 +127,11 @@ pub(crate) enum Action {
         behind: JobId,
         sent: bool,
     },
-    /// Fail a request; `undecided` if it may have taken effect.
+    /// Fail a request; `outcome_unknown` if it may have taken effect.
     Fail {
         job: JobId,
         cause: Shared,
-        undecided: bool,
+        outcome_unknown: bool,
     },
 }
 

@@ -72,15 +72,15 @@ impl SingleConnection {
     /// Sends a request and waits for the response header. Over HTTP/1.1, requests that are sent before earlier
     /// responses are pipelined. A request that is not safe, or has [`Options::late`], waits for the handshake.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
-        let late = request.extensions().get::<Options>().is_some_and(|options| options.late);
-        if late || !is_safe(request.method()) {
+        let no_early_data = request.extensions().get::<Options>().is_some_and(|options| options.no_early_data);
+        if no_early_data || !is_safe(request.method()) {
             // A connection that has ended says so below.
             self.confirmed().await;
         }
         let id = JobId(self.jobs.fetch_add(1, Ordering::Relaxed) + 1);
         let asked = RequestLine::of(&request);
         let (reply, answer) = oneshot::channel();
-        let job = Job { id, request, reply, sendings: 0, follows: false, marks: None };
+        let job = Job { id, request, reply, sendings: 0, is_follow_up: false, marks: None };
         let ended = || Error::Exchange { asked: asked.clone(), cause: Cause::Closed };
         self.connection.jobs.send(job).map_err(|_| ended())?;
         answer.await.unwrap_or_else(|_| Err(ended()))
@@ -125,6 +125,6 @@ async fn listen(
 fn fail(job: Job, sent: Sent, cause: Cause) {
     let asked = RequestLine::of(&job.request);
     let decided = sent == Sent::Nothing || is_idempotent(asked.method());
-    let error = if decided { Error::Exchange { asked, cause } } else { Error::Undecided { asked, cause } };
+    let error = if decided { Error::Exchange { asked, cause } } else { Error::OutcomeUnknown { asked, cause } };
     let _ = job.reply.send(Err(error));
 }

@@ -191,7 +191,7 @@ pub(crate) struct JobParts {
     pub(crate) id: JobId,
     pub(crate) request: Request<Body>,
     pub(crate) sendings: u32,
-    pub(crate) follows: bool,
+    pub(crate) is_follow_up: bool,
     pub(crate) marks: Option<Marks>,
 }
 
@@ -203,7 +203,7 @@ pub(crate) async fn conclude<E>(
     timer: &StallTimer,
     fate: impl FnOnce(&E, &Answer) -> Fate,
 ) -> Outcome {
-    let JobParts { id, request, sendings, follows, marks } = job;
+    let JobParts { id, request, sendings, is_follow_up, marks } = job;
     let asked = RequestLine::of(&request);
     let whole = matches!(end, End::Whole | End::Refused);
     let (sent, cause) = match end {
@@ -229,7 +229,7 @@ pub(crate) async fn conclude<E>(
     match answer {
         Answer::Owed(reply, _count) => {
             let sendings = sendings + u32::from(sent == Sent::Something);
-            Outcome::Back(Box::new(Job { id, request, reply, sendings, follows, marks }), sent, cause)
+            Outcome::Back(Box::new(Job { id, request, reply, sendings, is_follow_up, marks }), sent, cause)
         }
         flowing @ Answer::Flowing(_) => {
             flowing.fail(failed(asked, cause)).await;
@@ -244,7 +244,11 @@ pub(crate) fn over(job: JobId, timer: &StallTimer, whole: bool) -> Outcome {
 }
 
 fn failed(asked: RequestLine, cause: Cause) -> Error {
-    if is_idempotent(asked.method()) { Error::Exchange { asked, cause } } else { Error::Undecided { asked, cause } }
+    if is_idempotent(asked.method()) {
+        Error::Exchange { asked, cause }
+    } else {
+        Error::OutcomeUnknown { asked, cause }
+    }
 }
 
 /// Opens the body of a request, if it has one.

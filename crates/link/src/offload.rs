@@ -222,7 +222,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn cuts_into_whole_valid_packets(
+        fn large_segment_is_split_into_valid_packets(
             v6: bool, fin: bool, mss in 500u16..1460, payload in proptest::collection::vec(any::<u8>(), 1..30_000),
         ) {
             let (bytes, tcp) = segment(v6, &payload, fin);
@@ -253,7 +253,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_at_all_does_not_panic(raw: [u8; Header::LEN], bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_split_without_panic(raw: [u8; Header::LEN], bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             split(Header::from_bytes(raw), &bytes, &mut BufferPool::default(), |_| {});
         }
     }

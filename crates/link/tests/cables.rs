@@ -292,7 +292,7 @@ fn of_sent(sent: &[Sent]) -> impl Iterator<Item = (Direction, &[u8])> {
 }
 
 #[test]
-fn headers_with_nothing_behind_do_no_harm() {
+fn packets_without_payload_pass_unharmed() {
     for middlebox in MIDDLEBOXES {
         let mut cable = Cable::new(&toml::from_str(&format!("mtu = 68\nmiddlebox = ['{middlebox}']")).unwrap());
         for (v6, protocol) in [false, true].into_iter().flat_map(|v6| (0..=255).map(move |protocol| (v6, protocol))) {
@@ -308,13 +308,13 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 128, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_is_lost_and_nothing_made_up(spec in faithful(true), sent in traffic(whole())) {
+    fn no_packet_is_lost_or_invented(spec in faithful(true), sent in traffic(whole())) {
         let delivered = carry(&spec, &sent, &[]);
         prop_assert_eq!(count(of_delivered(&delivered)), count(of_sent(&sent)));
     }
 
     #[test]
-    fn order_is_kept_and_nothing_is_early(spec in faithful(false), sent in traffic(whole())) {
+    fn packets_stay_in_order_and_are_never_early(spec in faithful(false), sent in traffic(whole())) {
         let delivered = carry(&spec, &sent, &[]);
         for way in [Up, Down] {
             let sent = sent.iter().filter(|sent| sent.way == way);
@@ -329,7 +329,7 @@ proptest! {
     }
 
     #[test]
-    fn losses_and_duplicates_leave_the_rest_alone(
+    fn loss_and_duplication_do_not_affect_other_packets(
         percent in 0.0..100.0f64,
         seed in any::<u32>(),
         sent in traffic(whole()),
@@ -345,7 +345,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_input_gives_the_same_output(
+    fn same_input_and_seed_give_the_same_output(
         spec in any_cable(),
         sent in traffic(whole()),
         mut moments in vec((0..20_000_000u64).prop_map(Duration::from_nanos), 0..50),
@@ -355,7 +355,7 @@ proptest! {
     }
 
     #[test]
-    fn luck_in_one_direction_does_not_depend_on_the_other(
+    fn randomness_of_one_direction_is_independent_of_the_other(
         spec in faithful(true),
         loss in 0.0..50.0f64,
         sent in traffic(whole()),
@@ -369,7 +369,7 @@ proptest! {
     }
 
     #[test]
-    fn checksums_stay_right(spec in any_cable(), sent in traffic(whole())) {
+    fn checksums_stay_correct(spec in any_cable(), sent in traffic(whole())) {
         prop_assert!(sent.iter().all(|sent| checksums_are_right(&sent.bytes)));
         for (_, _, packet) in carry(&spec, &sent, &[]) {
             prop_assert!(checksums_are_right(&packet.bytes), "{:?}", packet);
@@ -377,13 +377,13 @@ proptest! {
     }
 
     #[test]
-    fn garbage_does_no_harm(spec in any_cable(), sent in traffic(garbage())) {
+    fn malformed_packets_cause_no_panic(spec in any_cable(), sent in traffic(garbage())) {
         // It panics nowhere and comes to rest; `carry` sees to both.
         carry(&spec, &sent, &[]);
     }
 
     #[test]
-    fn a_cable_that_changes_while_it_runs_comes_to_rest(
+    fn changed_cable_becomes_idle(
         specs in vec(any_cable(), 2..5),
         sent in traffic(prop_oneof![whole(), garbage()]),
     ) {
@@ -398,7 +398,7 @@ proptest! {
     }
 
     #[test]
-    fn changes_lose_no_packet_and_keep_the_order(
+    fn change_of_stages_loses_and_reorders_no_packet(
         specs in vec(faithful(false), 1..5),
         sent in traffic(whole()),
     ) {
@@ -418,7 +418,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rate_is_exact_to_the_nanosecond(
+    fn rate_is_exact_to_the_nanosecond(
         rate in 1_000u64..100_000_000_000,
         packets in vec((1usize..3000, 0u64..3_000_000), 1..60),
     ) {

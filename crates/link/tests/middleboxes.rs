@@ -22,14 +22,14 @@ use link::{
 
 fn main() {
     common::run(&[
-        ("a_translated_client_shows_its_public_address", a_translated_client_shows_its_public_address),
-        ("a_reset_ends_the_connection_at_both_ends", a_reset_ends_the_connection_at_both_ends),
-        ("a_link_goes_silent_and_comes_back", a_link_goes_silent_and_comes_back),
-        ("a_small_mtu_is_discovered", a_small_mtu_is_discovered),
-        ("a_stripped_option_does_not_arrive", a_stripped_option_does_not_arrive),
-        ("a_syn_with_an_unknown_option_is_dropped", a_syn_with_an_unknown_option_is_dropped),
-        ("a_held_ack_comes_when_the_timer_fires", a_held_ack_comes_when_the_timer_fires),
-        ("every_effect_at_once_harms_no_transfer", every_effect_at_once_harms_no_transfer),
+        ("nat_shows_the_public_address_to_the_server", nat_shows_the_public_address_to_the_server),
+        ("reset_ends_the_connection_at_both_ends", reset_ends_the_connection_at_both_ends),
+        ("link_is_silent_for_a_while_and_recovers", link_is_silent_for_a_while_and_recovers),
+        ("path_mtu_is_discovered", path_mtu_is_discovered),
+        ("stripped_option_does_not_arrive", stripped_option_does_not_arrive),
+        ("syn_with_an_unknown_option_is_dropped", syn_with_an_unknown_option_is_dropped),
+        ("held_ack_is_sent_when_the_timer_fires", held_ack_is_sent_when_the_timer_fires),
+        ("transfer_is_intact_with_all_effects_combined", transfer_is_intact_with_all_effects_combined),
     ]);
 }
 
@@ -45,7 +45,7 @@ fn lay_tapped(toml: &str, taps: [Option<Arc<Tap>>; 2]) -> Result<(Host, Host, Ca
     Ok((a, b, cable))
 }
 
-fn a_translated_client_shows_its_public_address() -> Result<(), Failed> {
+fn nat_shows_the_public_address_to_the_server() -> Result<(), Failed> {
     let (a, b, cable) = lay(r#"middlebox = ["nat:address=203.0.113.7,address6=2001:db8:113::7"]"#)?;
     let at_b = cable.addresses()[1];
     for (ip, public) in [(IpAddr::V4(at_b.v4), "203.0.113.7"), (IpAddr::V6(at_b.v6), "2001:db8:113::7")] {
@@ -68,7 +68,7 @@ fn a_translated_client_shows_its_public_address() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_reset_ends_the_connection_at_both_ends() -> Result<(), Failed> {
+fn reset_ends_the_connection_at_both_ends() -> Result<(), Failed> {
     let (a, b, cable) = lay(r#"middlebox = ["reset:bytes=100KB"]"#)?;
     let ip = cable.addresses()[1].v4;
     let listener = b.run(move || TcpListener::bind((ip, 0)))??;
@@ -90,7 +90,7 @@ fn a_reset_ends_the_connection_at_both_ends() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_link_goes_silent_and_comes_back() -> Result<(), Failed> {
+fn link_is_silent_for_a_while_and_recovers() -> Result<(), Failed> {
     let (a, b, cable) = lay(r#"middlebox = ["silent:after=0s,for=2s"]"#)?;
     let address = echo(&b, cable.addresses()[1].v4.into())?;
     assert!(ask(&a, address, Duration::from_millis(200)).is_err(), "a silent link carried a packet");
@@ -99,7 +99,7 @@ fn a_link_goes_silent_and_comes_back() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_small_mtu_is_discovered() -> Result<(), Failed> {
+fn path_mtu_is_discovered() -> Result<(), Failed> {
     let (a, b, cable) = lay(r#"mtu = "1300""#)?;
     let bytes = noise(500_000);
     let at_b = cable.addresses()[1];
@@ -142,13 +142,13 @@ fn transfer_fast(from: &Host, to: &Host, ip: IpAddr, bytes: Vec<u8>) -> Result<V
     Ok(receiver.join().map_err(|_| "the receiver panicked")??)
 }
 
-fn a_stripped_option_does_not_arrive() -> Result<(), Failed> {
+fn stripped_option_does_not_arrive() -> Result<(), Failed> {
     assert!(fast_open("strip-sack")?.is_some(), "Fast Open was not asked for");
     assert_eq!(fast_open("strip-tfo")?, None);
     Ok(())
 }
 
-fn a_syn_with_an_unknown_option_is_dropped() -> Result<(), Failed> {
+fn syn_with_an_unknown_option_is_dropped() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("a.pcapng");
     let tap = Arc::new(Tap::create(&path, "a", None)?);
@@ -164,7 +164,7 @@ fn a_syn_with_an_unknown_option_is_dropped() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_held_ack_comes_when_the_timer_fires() -> Result<(), Failed> {
+fn held_ack_is_sent_when_the_timer_fires() -> Result<(), Failed> {
     // Shorter than the least retransmission timeout of Linux, 200 ms, which would end the wait.
     const TIMER: Duration = Duration::from_millis(100);
     let (a, b, cable) = lay(r#"middlebox = ["hold-acks:timer=100ms"]"#)?;
@@ -189,7 +189,7 @@ fn a_held_ack_comes_when_the_timer_fires() -> Result<(), Failed> {
     Ok(())
 }
 
-fn every_effect_at_once_harms_no_transfer() -> Result<(), Failed> {
+fn transfer_is_intact_with_all_effects_combined() -> Result<(), Failed> {
     let all = r#"
         rtt = "4ms"
         jitter = "1ms reorder"

@@ -37,18 +37,18 @@ fn main() {
     common::run(&[
         ("both_address_families_reach_the_other_host", both_address_families_reach_the_other_host),
         ("a_host_without_ipv6_has_cables_of_ipv4", a_host_without_ipv6_has_cables_of_ipv4),
-        ("nothing_arrives_before_its_time", nothing_arrives_before_its_time),
-        ("nothing_in_a_burst_arrives_before_its_time", nothing_in_a_burst_arrives_before_its_time),
-        ("a_transfer_over_a_lossy_cable_is_whole", a_transfer_over_a_lossy_cable_is_whole),
-        ("segments_pass_whole_only_where_nobody_looks", segments_pass_whole_only_where_nobody_looks),
-        ("a_tap_misses_nothing_and_sees_true_packets", a_tap_misses_nothing_and_sees_true_packets),
-        ("a_connection_begins_with_the_window_of_its_host", a_connection_begins_with_the_window_of_its_host),
-        ("a_cable_that_changes_loses_nothing_under_way", a_cable_that_changes_loses_nothing_under_way),
-        ("many_changes_keep_the_order_of_all_packets", many_changes_keep_the_order_of_all_packets),
-        ("what_a_device_has_no_room_for_is_counted", what_a_device_has_no_room_for_is_counted),
-        ("a_cable_without_a_device_says_so", a_cable_without_a_device_says_so),
-        ("a_cable_whose_stage_panics_says_so", a_cable_whose_stage_panics_says_so),
-        ("a_middle_host_forwards", a_middle_host_forwards),
+        ("no_packet_arrives_early", no_packet_arrives_early),
+        ("no_packet_of_a_burst_arrives_early", no_packet_of_a_burst_arrives_early),
+        ("transfer_over_a_lossy_cable_is_intact", transfer_over_a_lossy_cable_is_intact),
+        ("segments_pass_unsplit_only_without_stages_and_taps", segments_pass_unsplit_only_without_stages_and_taps),
+        ("tap_records_every_packet_as_on_the_wire", tap_records_every_packet_as_on_the_wire),
+        ("connection_starts_with_the_hosts_initial_window", connection_starts_with_the_hosts_initial_window),
+        ("changed_cable_loses_no_packet_in_flight", changed_cable_loses_no_packet_in_flight),
+        ("many_changes_reorder_no_packet", many_changes_reorder_no_packet),
+        ("packets_dropped_by_a_full_device_are_counted", packets_dropped_by_a_full_device_are_counted),
+        ("cable_reports_a_removed_device", cable_reports_a_removed_device),
+        ("cable_reports_a_panic_of_a_stage", cable_reports_a_panic_of_a_stage),
+        ("middle_host_forwards_packets", middle_host_forwards_packets),
         ("a_middle_host_without_ipv6_forwards", a_middle_host_without_ipv6_forwards),
         ("programs_run_on_a_host", programs_run_on_a_host),
     ]);
@@ -95,7 +95,7 @@ fn a_host_without_ipv6_has_cables_of_ipv4() -> Result<(), Failed> {
     Ok(())
 }
 
-fn nothing_arrives_before_its_time() -> Result<(), Failed> {
+fn no_packet_arrives_early() -> Result<(), Failed> {
     let (a, b, cable) = lay(|| vec![delay(9)])?;
     let address = echo(&b, cable.addresses()[1].v4.into())?;
     for _ in 0..20 {
@@ -107,7 +107,7 @@ fn nothing_arrives_before_its_time() -> Result<(), Failed> {
 
 /// Single packets wake a relay and are paired with the kernel's times; in a burst it does not sleep, and
 /// the last one is more than the device's queue holds. However that goes, nobody may be early.
-fn nothing_in_a_burst_arrives_before_its_time() -> Result<(), Failed> {
+fn no_packet_of_a_burst_arrives_early() -> Result<(), Failed> {
     const DELAY: Duration = Duration::from_millis(5);
     let (a, b, cable) = lay(|| vec![delay(5)])?;
     let ip = cable.addresses()[1].v4;
@@ -146,7 +146,7 @@ fn nothing_in_a_burst_arrives_before_its_time() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_transfer_over_a_lossy_cable_is_whole() -> Result<(), Failed> {
+fn transfer_over_a_lossy_cable_is_intact() -> Result<(), Failed> {
     let (a, b, cable) = lay(|| vec![delay(2), loss("2%")])?;
     let bytes = noise(3_000_000);
     assert!(transfer(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes, "the bytes differ");
@@ -156,7 +156,7 @@ fn a_transfer_over_a_lossy_cable_is_whole() -> Result<(), Failed> {
     Ok(())
 }
 
-fn segments_pass_whole_only_where_nobody_looks() -> Result<(), Failed> {
+fn segments_pass_unsplit_only_without_stages_and_taps() -> Result<(), Failed> {
     let bytes = noise(10_000_000);
     let average = |stages: fn() -> Vec<Box<dyn Stage>>| -> Result<([bool; 2], u64)> {
         let (a, b, cable) = lay(stages)?;
@@ -172,7 +172,7 @@ fn segments_pass_whole_only_where_nobody_looks() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_tap_misses_nothing_and_sees_true_packets() -> Result<(), Failed> {
+fn tap_records_every_packet_as_on_the_wire() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let paths = ["a", "b"].map(|end| folder.path().join(end).with_extension("pcapng"));
     let taps = [Arc::new(Tap::create(&paths[0], "a", None)?), Arc::new(Tap::create(&paths[1], "b", None)?)];
@@ -198,7 +198,7 @@ fn a_tap_misses_nothing_and_sees_true_packets() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_connection_begins_with_the_window_of_its_host() -> Result<(), Failed> {
+fn connection_starts_with_the_hosts_initial_window() -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("a.pcapng");
     for (window, v6) in [(None, false), (Some(3), false), (Some(5), true)] {
@@ -222,7 +222,7 @@ fn a_connection_begins_with_the_window_of_its_host() -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_cable_that_changes_loses_nothing_under_way() -> Result<(), Failed> {
+fn changed_cable_loses_no_packet_in_flight() -> Result<(), Failed> {
     let (a, b, cable) = lay(|| vec![delay(200)])?;
     let ip = cable.addresses()[1].v4;
     let socket = b.run(move || UdpSocket::bind((ip, 0)))??;
@@ -250,7 +250,7 @@ fn a_cable_that_changes_loses_nothing_under_way() -> Result<(), Failed> {
 }
 
 /// A change takes effect between two packets, whether they pass whole or are looked at.
-fn many_changes_keep_the_order_of_all_packets() -> Result<(), Failed> {
+fn many_changes_reorder_no_packet() -> Result<(), Failed> {
     let (a, b, cable) = lay(|| vec![delay(3)])?;
     let ip = cable.addresses()[1].v4;
     let receiver = b.run(move || UdpSocket::bind((ip, 0)))??;
@@ -316,7 +316,7 @@ fn alter_device(host: &Host, queue: Option<u32>) -> Result<()> {
     Ok(())
 }
 
-fn what_a_device_has_no_room_for_is_counted() -> Result<(), Failed> {
+fn packets_dropped_by_a_full_device_are_counted() -> Result<(), Failed> {
     let (a, b, cable) = lay(Vec::new)?;
     let address = echo(&b, cable.addresses()[1].v4.into())?;
     ask(&a, address, PATIENCE)?;
@@ -345,14 +345,14 @@ fn hear_of_failure(cable: Cable, of: &str) -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_cable_without_a_device_says_so() -> Result<(), Failed> {
+fn cable_reports_a_removed_device() -> Result<(), Failed> {
     let (a, _b, cable) = lay(|| vec![delay(1)])?;
     assert!(cable.check().is_ok());
     alter_device(&a, None)?;
     hear_of_failure(cable, "host `a`")
 }
 
-fn a_cable_whose_stage_panics_says_so() -> Result<(), Failed> {
+fn cable_reports_a_panic_of_a_stage() -> Result<(), Failed> {
     struct Bad;
     impl Stage for Bad {
         fn push(&mut self, _: Packet, _: Instant, _: &mut Out) {
@@ -365,7 +365,7 @@ fn a_cable_whose_stage_panics_says_so() -> Result<(), Failed> {
     hear_of_failure(cable, "panicked")
 }
 
-fn a_middle_host_forwards() -> Result<(), Failed> {
+fn middle_host_forwards_packets() -> Result<(), Failed> {
     let [client, middle, server] = ["client", "middle", "server"].map(Host::new);
     let (client, middle, server) = (client?, middle?, server?);
     let near = Cable::connect(&client, &middle, Lanes::default(), &Options::default())?;

@@ -28,7 +28,7 @@ fn read(path: &Path) -> Vec<Kept> {
 }
 
 #[test]
-fn many_threads_record_and_all_is_there_in_order() {
+fn concurrent_recording_is_complete_and_ordered() {
     const THREADS: u32 = 8;
     const EACH: u32 = 20_000;
     let way = |thread: u32| if thread.is_multiple_of(2) { Direction::Inbound } else { Direction::Outbound };
@@ -71,7 +71,7 @@ fn many_threads_record_and_all_is_there_in_order() {
 }
 
 #[test]
-fn a_snaplen_cuts_bytes_and_keeps_lengths() {
+fn snaplen_truncates_bytes_and_keeps_original_lengths() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("short.pcapng");
     let tap = Tap::create(&path, "server", Some(96)).expect("a tap");
@@ -85,7 +85,7 @@ fn a_snaplen_cuts_bytes_and_keeps_lengths() {
 }
 
 #[test]
-fn a_dropped_tap_is_finished_and_an_idle_one_is_an_empty_capture() {
+fn dropped_tap_is_flushed_and_idle_tap_is_a_valid_capture() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("dropped.pcapng");
     let tap = Tap::create(&path, "client", None).expect("a tap");
@@ -104,7 +104,7 @@ fn error_says_why_a_capture_cannot_be_created() {
 }
 
 #[test]
-fn full_disk_ends_the_capture_at_a_complete_packet() {
+fn full_disk_ends_the_capture_after_a_complete_packet() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let disk = folder.path().to_owned();
     // A mount namespace of this thread's and its children's own, that ends with them.

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_pass_however_they_are_cut() {
+    fn frames_pass_however_bytes_are_split() {
         // HEADERS of 2 bytes, DATA of 70, an unknown type of two bytes with 3, DATA of none.
         let bytes = [&[1, 2, 9, 9, 0, 0x40, 70][..], &[7; 70], &[0x40, 0x21, 3, 1, 2, 3, 0, 0]].concat();
         for at_once in 1..=bytes.len() {

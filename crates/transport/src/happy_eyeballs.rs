@@ -168,7 +168,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn families_take_turns_and_none_is_lost(addresses in addresses()) {
+        fn address_families_alternate(addresses in addresses()) {
             let order = Vec::from(interleave(addresses.clone()));
             for v6 in [false, true] {
                 let mut sorted: Vec<_> = addresses.iter().filter(|a| a.is_ipv6() == v6).collect();
@@ -185,7 +185,7 @@ mod tests {
 
         /// The whole race under a wound clock, for any fates.
         #[test]
-        fn a_race_is_won_by_whoever_ends_first_and_lost_only_when_all_failed(
+        fn first_success_wins_and_only_all_failures_fail(
             fates in prop::collection::hash_map((any::<bool>(), 1..9_u8).prop_map(|(v6, n)| address(v6, n)), fate(), 0..10),
         ) {
             let order = Vec::from(interleave(fates.keys().copied()));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_silent_address_costs_one_delay_and_its_attempt_is_dropped() {
+    async fn silent_address_costs_one_attempt_delay() {
         let begin = tokio::time::Instant::now();
         let dropped = std::sync::Arc::new(());
         let (winner, (), took) = run([address(true, 1), address(false, 1)], |to| {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_refused_address_gives_its_turn_away_and_every_refusal_is_kept() {
+    async fn refused_address_starts_the_next_attempt_at_once() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let good = listener.local_addr().unwrap();
         // Bound and not listening: refused, and taken by nobody else.

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn localhost_is_nowhere_else_whatever_the_look_up_says() {
+    fn localhost_is_always_loopback() {
         let all: [SocketAddr; 3] = ["192.0.2.1:80", "127.0.0.1:80", "[::1]:80"].map(|address| address.parse().unwrap());
         let found = |name: &str, found: &[SocketAddr]| {
             loopback_only(&Origin::of(&name.parse().unwrap()).unwrap(), found.iter().copied())
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_address_needs_no_resolver_and_a_local_one_chooses_the_family() {
+    async fn address_literal_needs_no_lookup_and_bind_address_selects_the_family() {
         let origin = Origin::of(&"http://[::1]:81/".parse().unwrap()).unwrap();
         let (found, took) = look_up(&origin, &Tcp::default()).await.unwrap();
         assert_eq!((found, took), (vec!["[::1]:81".parse().unwrap()], Duration::ZERO));

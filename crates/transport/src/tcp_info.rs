@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_live_connection_is_told_as_it_is() {
+    async fn tcp_info_describes_a_live_connection() {
         // More than the buffers of both sides hold.
         const SENT: usize = 32 << 20;
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
@@ -194,13 +194,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_tcp_socket_has_none() {
+    async fn udp_socket_has_no_tcp_info() {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         assert!(TcpInfo::of(&socket).is_err());
     }
 
     #[test]
-    fn a_field_an_older_kernel_does_not_give_is_none_and_the_others_stand() {
+    fn fields_missing_in_older_kernels_are_none() {
         // Each byte is the low byte of its own place, so that every field has a value of its own.
         let all: Vec<u8> = (0..=255).collect();
         let whole = TcpInfo::parse(&all).unwrap();

@@ -63,7 +63,7 @@ const ENTRIES: usize = 10_000;
 
 /// Whether the outcome of a request is unknown: it was sent once and got no answer, or a gateway timed out.
 pub(crate) fn is_undecided(error: &Error) -> bool {
-    matches!(error, Error::Http(haul_http::Error::Undecided { .. })) || error.is(502) || error.is(504)
+    matches!(error, Error::Http(haul_http::Error::OutcomeUnknown { .. })) || error.is(502) || error.is(504)
 }
 
 /// Whether a request that failed may have taken effect: an error response may be due to its own earlier sending.

@@ -111,7 +111,7 @@ impl Dav {
             Ok(()) | Err(Error::Differs { .. } | Error::Listing { .. }) if !is_own => {}
             listed => return listed,
         }
-        let alone = Options { alone: true, ..Options::default() };
+        let alone = Options { no_pipelining: true, ..Options::default() };
         let all = |entry| {
             each(entry);
             ControlFlow::Continue(())
@@ -217,7 +217,7 @@ impl Dav {
     ) -> Result<Answer, Error> {
         let request = self.requests().sync_collection(path, token, depth, limit, properties);
         // Nothing in the answer names the folder, so it must not be pipelined.
-        self.ask(request, path, Options { alone: true, ..Options::default() }).await
+        self.ask(request, path, Options { no_pipelining: true, ..Options::default() }).await
     }
 }
 

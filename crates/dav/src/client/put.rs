@@ -92,7 +92,7 @@ impl Dav {
         {
             let [looked, again] = [(); 2].map(|()| ours.as_ref().and_then(Body::again));
             // What the engine or a gateway has tried several times is not repeated again.
-            let once = matches!(error, Error::Http(haul_http::Error::Undecided { .. }));
+            let once = matches!(error, Error::Http(haul_http::Error::OutcomeUnknown { .. }));
             match (timeout(LOOK, Box::pin(self.fate(path, precondition, looked))).await, again) {
                 (Ok(Fate::Done), _) => return Ok(done()),
                 (Ok(Fate::Nothing), Some(body)) if once => {

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn several_stand_in_one_header() {
+    fn one_header_has_several_challenges() {
         // The last is RFC 9110 §11.6.1's example.
         for (value, meant) in [
             ("Basic realm=\"a, b\"", "basic realm=a, b"),
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_hides_nothing_that_follows() {
+    fn syntax_error_does_not_hide_later_challenges() {
         for (value, meant) in [
             (", ,Basic realm=x,,", "basic realm=x"),
             ("realm=x, \"?\", Basic realm=y", "basic realm=y"),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn several_headers_are_read_in_their_order() {
+    fn several_headers_are_parsed_in_order() {
         let mut headers = HeaderMap::new();
         headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static("Digest realm=\"a\""));
         headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_bytes(b"Basic realm=\"\xE9\"").unwrap());
@@ -194,24 +194,24 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_parameters_is_read_by_name() {
+    fn parameters_are_found_by_name() {
         assert_eq!(parameter(b"qop=auth, nextnonce=\"a=b\"", "nextnonce"), Some(b"a=b".to_vec()));
         assert_eq!(parameter(b"nextnonce=", "other"), None);
     }
 
     proptest! {
         #[test]
-        fn any_bytes_are_read(value in proptest::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_parsed_without_panic(value in proptest::collection::vec(any::<u8>(), 0..200)) {
             parse(&value);
         }
 
         #[test]
-        fn any_pieces_are_read(value in "(Basic|Digest|realm|nonce|=|==|,|\"|\\\\| |a){0,30}") {
+        fn any_tokens_are_parsed_without_panic(value in "(Basic|Digest|realm|nonce|=|==|,|\"|\\\\| |a){0,30}") {
             parse(value.as_bytes());
         }
 
         #[test]
-        fn what_is_quoted_is_read_as_it_was(value in "[ -~]{0,40}", next in "[a-z]{1,5}") {
+        fn quoted_strings_round_trip(value in "[ -~]{0,40}", next in "[a-z]{1,5}") {
             let quoted = value.replace('\\', "\\\\").replace('"', "\\\"");
             let read = parse(format!("Digest realm=\"{quoted}\", {next} x=y").as_bytes());
             prop_assert_eq!(read[0].text("realm").unwrap(), value);

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearer_wins() {
+    fn more_specific_source_of_credentials_wins() {
         let netrc = "machine a login me password file\nmachine a login you password yours\ndefault login d password dd";
         let netrc = Netrc::parse(netrc, "netrc".as_ref()).unwrap();
         let both = Environment { user: Some("env".into()), password: Some("e".into()), token: None };
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn an_origin_that_the_user_did_not_name_gets_nothing_of_another() {
+    fn credentials_are_not_used_for_another_origin() {
         let netrc = Netrc::parse("machine b login me password m default login d password dd", "".as_ref()).unwrap();
         let mut credentials = Credentials::new(netrc);
         credentials.admit(&origin("https://a"), None, &Environment::default(), |_| None);

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stand_in_any_arrangement() {
+    fn netrc_tokens_may_be_on_any_number_of_lines() {
         let netrc = parse(
             "# mine\nmachine example.org login me password #1\n\n\
              machine\n  other.org\n\tpassword \"a \\\"b\\\" \\\\ c\" account x port 80 login you\n\
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_named_by_its_line_and_no_word_of_it() {
+    fn error_names_the_line_but_not_its_content() {
         for (text, line) in
             [("machine a\nlogin me password", 2), ("\n\nmachine a password \"hunter2\n\n", 3), ("password hunter2", 1)]
         {
@@ -209,14 +209,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_a_netrc_or_an_error(text in "(machine|login|password|macdef|default|[ \"\\\\#\na-zé]{0,3}){0,20}") {
+        fn any_text_is_parsed_without_panic(text in "(machine|login|password|macdef|default|[ \"\\\\#\na-zé]{0,3}){0,20}") {
             if let Ok(netrc) = parse(&text) {
                 let _ = netrc.machine("a", None);
             }
         }
 
         #[test]
-        fn any_password_can_be_quoted(password in "[^\0]{1,30}") {
+        fn quoted_passwords_round_trip(password in "[^\0]{1,30}") {
             let quoted: String =
                 password.chars().flat_map(|c| if "\"\\".contains(c) { vec!['\\', c] } else { vec![c] }).collect();
             let netrc = parse(&format!("machine a login b password \"{quoted}\" machine c")).unwrap();

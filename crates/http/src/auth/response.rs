@@ -214,7 +214,7 @@ mod tests {
 
     /// RFC 7616 §3.9.1.
     #[test]
-    fn the_rfcs_first_example_comes_out() {
+    fn response_matches_the_first_example_of_rfc_7616() {
         for (algorithm, response) in [
             ("MD5", "8ca523f5e9506fed4657c9700eebdbec"),
             ("SHA-256", "753927fa0e85d155564e2e272a28d1802ca10daf4496794697cf8db5856cb6c1"),
@@ -242,7 +242,7 @@ mod tests {
 
     /// RFC 7616 §3.9.2, with the values of erratum 4897: the printed ones are of SHA-512 cut short.
     #[test]
-    fn the_rfcs_second_example_comes_out_as_corrected() {
+    fn response_matches_the_second_example_with_its_erratum() {
         let mut session = session(
             "Digest realm=\"api@example.org\", qop=\"auth\", algorithm=SHA-512-256, \
              nonce=\"5TsQWLVdgBdmrQ0XsxbDODV+57QdFR34I9HAbC/RVvkK\", \
@@ -262,7 +262,7 @@ mod tests {
 
     /// RFC 2069 §2.4, with the value of erratum 749.
     #[test]
-    fn an_old_server_gets_an_old_answer() {
+    fn challenge_without_qop_is_answered_after_rfc_2069() {
         let mut session = session(
             "Digest realm=\"testrealm@host.com\", nonce=\"dcd98b7102dd2f0e8b11d0f600bfb0c093\", \
              opaque=\"5ccc069c403ebaf9f0171e9517f40e41\"",
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_key_outlives_its_nonce() {
+    fn session_key_is_kept_for_the_next_nonce() {
         let mut session = session("Digest realm=r, nonce=n, qop=auth, algorithm=MD5-sess", "c");
         let key = Hash::Md5.of(&[Hash::Md5.of(&[b"u", b"r", b"p"]).as_bytes(), b"n", b"c"]);
         let request = Hash::Md5.of(&[b"GET", b"/"]);
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_done_is_not_begun() {
+    fn unsupported_algorithm_or_qop_is_refused() {
         for text in [
             "Digest realm=r, nonce=n, algorithm=SHA-1",
             "Digest realm=r, nonce=n, qop=auth-int",
@@ -309,7 +309,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_name_and_realm_make_a_header_that_says_them(user in "\\PC{0,20}", realm in "[ -~]{0,20}") {
+        fn any_user_and_realm_make_a_valid_header(user in "\\PC{0,20}", realm in "[ -~]{0,20}") {
             let mut session = session("Digest realm=r, nonce=n, qop=auth", "c");
             session.realm = realm.clone().into_bytes();
             let value = session.respond(&user, &"hunter2".into(), &Method::GET, "/").unwrap();

@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_loses_its_user_and_password() {
+    fn credentials_are_removed_from_the_url() {
         let taken = |url: &str| take_userinfo(&url.parse().unwrap());
         let (url, user) = taken("https://me%40home:p%3Ass%C3%A9@example.org:8443/a?b").unwrap();
         assert_eq!(url, "https://example.org:8443/a?b");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_is_read_by_name() {
+    fn credentials_come_from_environment_variables() {
         let read = |variables: &'static [(&str, &str)]| {
             Environment::read(|name| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into()))
         };
@@ -198,14 +198,14 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_no_text_is_named() {
+    fn error_names_a_variable_that_is_not_utf8() {
         use std::os::unix::ffi::OsStringExt;
         let read = Environment::read(|name| (name == "HAUL_PASSWORD").then(|| OsString::from_vec(vec![0xFF])));
         assert!(read.unwrap_err().to_string().contains("HAUL_PASSWORD"));
     }
 
     #[test]
-    fn a_file_that_others_may_read_is_warned_of() {
+    fn file_readable_by_others_causes_a_warning() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         assert!(Netrc::read(&path).unwrap().0.machine("a", None).is_none());

@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_algorithm_is_the_one_it_is_called() {
+    fn algorithms_match_known_digests() {
         let digest = |algorithm, bytes: &[u8]| {
             let mut hasher = Hasher::new(algorithm);
             bytes.chunks(1).for_each(|byte| hasher.update(byte));

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_chunk_of_a_wrong_body_never_comes() {
+    async fn last_chunk_of_a_wrong_body_is_withheld() {
         for field in Field::ALL {
             let (got, error) = read(checked(Some((field, b"abcdefgH")), chunks(b"abcdefgh", 3))).await;
             assert_eq!(got, b"abcdef");
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_empty_frame_is_not_taken_for_the_last_chunk() {
+    async fn empty_frame_is_not_the_last_chunk() {
         let mut frames = chunks(b"abc", 3);
         frames.push(Ok(Frame::data(Bytes::new())));
         let (got, error) = read(checked(Some((Field::ContentMd5, b"abC")), frames)).await;
@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_empty_body_is_checked_too() {
+    async fn empty_body_is_verified() {
         assert!(read(checked(Some((Field::ContentMd5, b"")), Vec::new())).await.1.is_none());
         assert!(read(checked(Some((Field::ContentMd5, b"a")), Vec::new())).await.1.is_some());
     }
 
     #[tokio::test]
-    async fn a_body_that_fails_fails_as_it_did() {
+    async fn body_error_is_passed_on() {
         let mut frames = chunks(b"abc", 1);
         frames.push(Err(Error::Connect(ConnectError {
             origin: Origin::of(&Uri::from_static("http://a")).unwrap(),
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn trailers_follow_the_last_chunk_and_may_bring_the_digest() {
+    async fn digest_may_be_in_the_trailers() {
         for (body, right) in [(b"abc", true), (b"abd", false)] {
             let mut trailers = HeaderMap::new();
             let value = Digests::of(b"abc", &[Algorithm::Sha256]).value(Field::ReprDigest).unwrap();
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_tells_what_was_checked() {
+    async fn verified_digests_are_reported() {
         let mut body = checked(Some((Field::Digest, b"abc")), chunks(b"abc", 2));
         while !body.is_end_stream() {
             let hint = body.size_hint();
@@ -239,7 +239,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn right_bodies_pass_whole_and_changed_ones_fail(
+        fn correct_body_passes_and_changed_body_fails(
             bytes in proptest::collection::vec(any::<u8>(), 1..400),
             size in 1_usize..50,
             said in proptest::option::of(proptest::sample::select(Field::ALL.to_vec())),

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_field_says_it_in_its_own_way() {
+    fn each_field_has_its_own_encoding() {
         let digests = Digests::of(b"{\"hello\": \"world\"}\n", &[Algorithm::Md5, Algorithm::Sha256]);
         let value = |field| digests.value(field).unwrap().to_str().unwrap().to_owned();
         let (md5, sha256) = ("UFIauregE76D7gDe0/n0JA==", "RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=");
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_summed_up_and_can_still_be_sent() {
+    async fn file_can_be_sent_after_hashing() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let bytes = vec![7; 300_000];
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_can_be_sent_only_once_is_left_alone() {
+    async fn body_that_can_be_sent_only_once_is_not_hashed() {
         let mut body = Body::once(None, Box::pin(stream::empty()));
         assert!(Digests::of_body(&mut body, &[Algorithm::Md5]).await.is_err());
         assert!(body.open().is_ok());

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn content_md5_is_read_with_and_without_padding() {
+    fn content_md5_is_parsed_with_and_without_padding() {
         // RFC 1864 §2's example, and the pair that was seen in the wild.
         assert_eq!(of("content-md5", "Q2hlY2sgSW50ZWdyaXR5IQ=="), [(Algorithm::Md5, hex(b"Check Integrity!"))]);
         let padded = of("content-md5", "6Cxy6QbruJs0hrT/P8exaA==");
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_is_a_list_of_names_in_any_case() {
+    fn digest_algorithm_names_are_case_insensitive() {
         let found = of("digest", "ADLER32=3DA0195 ,crc32C=A72A4DF,,unixsum=30637, md5=6Cxy6QbruJs0hrT/P8exaA");
         assert_eq!(found[0], (Algorithm::Adler32, "03da0195".into()));
         assert_eq!(found[1], (Algorithm::Crc32c, "0a72a4df".into()));
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_digests_are_read_as_one_dictionary() {
+    fn digest_fields_on_several_lines_are_one_dictionary() {
         let two = headers(&[
             ("content-digest", "sha-256=:RK/0qy18MlBSVnWgjwz6lZEWjP/lF5HF9bvEF8FabDg=:;x=1"),
             ("content-digest", "id-sha-999=:AAAA:, md5=:6Cxy6QbruJs0hrT/P8exaA:, sha=(1 2), sha-512=5"),
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn owncloud_names_a_kind_before_a_colon() {
+    fn oc_checksum_has_its_algorithm_before_a_colon() {
         let sha = "a9993e364706816aba3e25717850c26c9cd0d89d";
         assert_eq!(of("oc-checksum", &format!("SHA1:{sha}")), [(Algorithm::Sha1, sha.into())]);
         assert_eq!(of("oc-checksum", "md5:900150983CD24FB0D6963F7D28E17F72 ADLER32:3da0195").len(), 2);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_has_an_order() {
+    fn wanted_algorithms_are_in_order_of_preference() {
         let two = [Algorithm::Sha256, Algorithm::Md5];
         let asked = |field| want(field, &two).map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()));
         assert_eq!(asked(Field::ReprDigest).unwrap(), "want-repr-digest: sha-256=10, md5=9");
@@ -335,7 +335,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_claims_or_none(
+        fn any_bytes_are_parsed_without_panic(
             field in proptest::sample::select(Field::ALL.to_vec()),
             name in "|md5|sha-256|SHA1|ADLER32|crc32c",
             separator in "|=|:|=:",
@@ -350,7 +350,7 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read(
+        fn fields_round_trip(
             field in proptest::sample::select(Field::ALL.to_vec()),
             algorithm in proptest::sample::select(Algorithm::ALL.to_vec()),
             bytes in proptest::collection::vec(any::<u8>(), 64),

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_answer_is_held_against_every_field() {
+    fn full_response_is_verified_against_every_field() {
         // RFC 9530 §2's and appendix B.1's examples.
         let sha512 =
             "sha-512=:YMAam51Jz/jOATT6/zvHrLVgOYTGFy1d6GJiOHTohq4yP+pgk4vf2aCsyRZOtw8MjkM7iw7yZ/WkppmM44T3qg==:";
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_held_against_its_own_digest_alone() {
+    fn partial_response_is_verified_against_content_digest_only() {
         // RFC 9530 appendix B.3's example.
         let lines = [
             ("content-range", "bytes 10-18/19"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_brings_no_content_is_not_held_against_anything() {
+    fn response_without_content_is_not_verified() {
         let lines = headers(&[("content-digest", HELLO_SHA256), ("content-md5", "UFIauregE76D7gDe0/n0JA==")]);
         assert!(Verifier::of_response(&Method::HEAD, StatusCode::OK, &lines).is_idle());
         assert!(Verifier::of_response(&Method::GET, StatusCode::NOT_MODIFIED, &lines).is_idle());
@@ -177,14 +177,14 @@ mod tests {
     }
 
     #[test]
-    fn a_stored_files_checksum_says_nothing_of_a_coded_body() {
+    fn oc_checksum_does_not_apply_to_a_compressed_body() {
         let lines = [("oc-checksum", "MD5:00000000000000000000000000000000"), ("content-encoding", "gzip")];
         assert_eq!(check(200, &lines, b"...").unwrap(), []);
         assert!(check(200, &lines[..1], b"...").is_err());
     }
 
     #[test]
-    fn a_mismatch_names_both_values_in_the_fields_own_words() {
+    fn mismatch_shows_both_values_as_the_field_encodes_them() {
         let wrong = check(200, &[("content-md5", "6Cxy6QbruJs0hrT/P8exaA")], HELLO).unwrap_err();
         assert_eq!(
             wrong.to_string(),
@@ -193,13 +193,13 @@ mod tests {
     }
 
     #[test]
-    fn the_strongest_of_one_field_decides() {
+    fn strongest_algorithm_of_a_field_decides() {
         let lines = [("digest", "md5=UFIauregE76D7gDe0/n0JA==, adler32=1")];
         assert_eq!(check(200, &lines, HELLO).unwrap(), [Field::Digest]);
     }
 
     #[test]
-    fn a_trailer_is_checked_if_it_was_announced() {
+    fn announced_trailer_digest_is_verified() {
         let trailers = headers(&[("content-digest", HELLO_SHA256), ("oc-checksum", "MD5:00")]);
         for (announced, body, outcome) in
             [("Foo, content-digest", HELLO, Some(1)), ("Content-Digest", b"x", None), ("foo", b"x", Some(0))]

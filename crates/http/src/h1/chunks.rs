@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_chunk_is_refused() {
+    fn malformed_chunk_is_refused() {
         for wrong in ["x\r\n", "-1\r\n", "fffffffffffffffff\r\n", "\r\n", "1\r\nab\r\n", "0x1\r\na\r\n"] {
             assert!(decode(Framing::Chunked, &[wrong.as_bytes()]).is_err(), "{wrong:?}");
         }
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn trailers_are_told_before_the_end() {
+    fn trailers_come_before_the_end() {
         let mut buffer = BytesMut::from("1;name=value\r\na\r\n0\r\nDigest: x\r\n\r\nHTTP/1.1");
         let mut decoder = Decoder::new(Framing::Chunked);
         assert_eq!(decoder.next(&mut buffer), Ok(Some(Decoded::Data("a".into()))));
@@ -163,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_do_not_matter(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..50), 0..6), cuts in prop::collection::vec(0usize..400, 0..8)) {
+        fn result_does_not_depend_on_how_input_is_split(bodies in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..50), 0..6), cuts in prop::collection::vec(0usize..400, 0..8)) {
             let mut wire = Vec::new();
             for body in &bodies {
                 wire.extend(format!("{:x}\r\n", body.len()).bytes());
@@ -178,7 +178,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_panics(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_bytes_are_decoded_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let _ = decode(Framing::Chunked, &[&bytes]);
         }
     }

@@ -28,31 +28,35 @@ use crate::{
 };
 
 /// The cause after `Connection: close`.
-pub(crate) const LAST_WORD: &str = "the server accepts no more requests on this connection";
+pub(crate) const CONNECTION_CLOSE: &str = "the server accepts no more requests on this connection";
 
 /// What is expected of a request's response.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is so or not, whatever the others are")]
 struct Expectation {
     job: JobId,
     method: Method,
     target: String,
-    conditional: bool,
-    ranged: bool,
+    is_conditional: bool,
+    has_range: bool,
     /// The first byte of the requested range, if it names one.
-    start: Option<u64>,
+    range_start: Option<u64>,
     expected: Expected,
-    /// Whether others were in flight with it, so that its response could be another's.
-    in_company: bool,
-    /// Whether a follow-up is behind it.
-    followed: bool,
-    follows: bool,
-    tentative: bool,
-    /// The marks that its response must show if it is not alone.
+    accept_unverified_refusal: bool,
+    /// The marks that its response must show if other requests were in flight with it.
     marks: Option<Marks>,
-    /// Its number on this connection, and that of the oldest request in flight with it.
+    position: Position,
+}
+
+/// A request's place on its connection.
+#[derive(Debug)]
+struct Position {
     number: u64,
-    joined: u64,
+    /// The number of the oldest request in flight with it.
+    oldest_in_flight: u64,
+    /// Whether others were in flight with it, so that its response could be another's.
+    is_shared: bool,
+    has_follow_up: bool,
+    is_follow_up: bool,
 }
 
 /// What was received.
@@ -61,7 +65,7 @@ pub(crate) enum Event {
     /// The response header for `job`, and the body's length if known.
     Head { job: JobId, response: Response<()>, length: Option<u64> },
     /// The header of a refusal that may belong to another request than the oldest.
-    Doubtful,
+    UnverifiedRefusal,
     /// A piece of the body.
     Data(Bytes),
     /// The trailers.
@@ -73,7 +77,8 @@ pub(crate) enum Event {
 /// The exchanges of one connection.
 #[derive(Debug, Default)]
 pub(crate) struct Exchanges {
-    asked: VecDeque<Expectation>,
+    /// Requests without a complete response, oldest first.
+    pending: VecDeque<Expectation>,
     /// The marks of the requests in flight with any of `asked`, by number from `first`.
     company: VecDeque<Option<Marks>>,
     first: u64,
@@ -91,40 +96,42 @@ pub(crate) struct Exchanges {
 
 impl Exchanges {
     /// A request is about to be written.
-    pub(crate) fn ask<B>(&mut self, job: JobId, request: &Request<B>, marks: Option<Marks>, follows: bool) {
+    pub(crate) fn ask<B>(&mut self, job: JobId, request: &Request<B>, marks: Option<Marks>, is_follow_up: bool) {
         let headers = request.headers();
         let conditions = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE];
         let options = request.extensions().get::<Options>();
-        if let Some(before) = self.asked.back_mut() {
-            before.in_company = true;
-            before.followed = follows;
+        if let Some(before) = self.pending.back_mut() {
+            before.position.is_shared = true;
+            before.position.has_follow_up = is_follow_up;
         }
         let number = self.first + self.company.len() as u64;
-        let joined = self.asked.front().map_or(number, |oldest| oldest.number);
+        let position = Position {
+            number,
+            oldest_in_flight: self.pending.front().map_or(number, |oldest| oldest.position.number),
+            is_shared: !self.pending.is_empty(),
+            has_follow_up: false,
+            is_follow_up,
+        };
         self.company.push_back(marks);
-        self.asked.push_back(Expectation {
+        self.pending.push_back(Expectation {
             job,
             method: request.method().clone(),
             target: request.uri().path().to_owned(),
             // RFC 4918's `If` and `Overwrite: F`, too, may give a 412.
-            conditional: conditions.iter().any(|name| headers.contains_key(name))
+            is_conditional: conditions.iter().any(|name| headers.contains_key(name))
                 || ["if", "overwrite", "destination"].iter().any(|name| headers.contains_key(*name)),
-            ranged: headers.contains_key(RANGE),
-            start: headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(first_byte),
+            has_range: headers.contains_key(RANGE),
+            range_start: headers.get(RANGE).and_then(|range| range.to_str().ok()).and_then(first_byte),
             expected: options.map(|options| options.expected.clone()).unwrap_or_default(),
-            in_company: !self.asked.is_empty(),
-            followed: false,
-            follows,
-            tentative: options.is_some_and(|options| options.tentative),
+            accept_unverified_refusal: options.is_some_and(|options| options.accept_unverified_refusal),
             marks,
-            number,
-            joined,
+            position,
         });
     }
 
     /// Forgets the youngest request.
     pub(crate) fn forget(&mut self) {
-        self.asked.pop_back();
+        self.pending.pop_back();
     }
 
     /// Takes the marks that the server is still believed to show, if the last response did not show all.
@@ -139,18 +146,18 @@ impl Exchanges {
 
     /// The next event in the buffer; `None` until more is received. After an error the connection is unusable.
     pub(crate) fn next(&mut self) -> Result<Option<Event>, Cause> {
-        let Some(first) = self.asked.front() else {
-            return if self.buffer.is_empty() { Ok(None) } else { Err(unasked(&self.buffer)) };
+        let Some(first) = self.pending.front() else {
+            return if self.buffer.is_empty() { Ok(None) } else { Err(unsolicited(&self.buffer)) };
         };
         let job = first.job;
         if self.closing && self.body.is_none() {
-            return Err(Cause::Retired(LAST_WORD));
+            return Err(Cause::Retired(CONNECTION_CLOSE));
         }
         let before = self.buffer.len();
         if let Some(body) = &mut self.body {
             let decoded = body.next(&mut self.buffer).map_err(Cause::Protocol)?;
             self.received += (before - self.buffer.len()) as u64;
-            if matches!(decoded, Some(Decoded::End)) && self.asked.len() == 1 && is_more_of_a_body(&self.buffer) {
+            if matches!(decoded, Some(Decoded::End)) && self.pending.len() == 1 && is_more_of_a_body(&self.buffer) {
                 return Err(Cause::Protocol("the response is longer than its Content-Length".into()));
             }
             return Ok(decoded.map(|decoded| match decoded {
@@ -185,12 +192,14 @@ impl Exchanges {
                 return Err(Cause::Refused(head.response.status()));
             }
             let length = if let Framing::Length(length) = head.framing { Some(length) } else { None };
-            first.check(&head.response, length).map_err(|cause| self.whose(cause, &head.response, length))?;
-            let doubtful = self.is_doubtful(&head.response, length)?;
+            first
+                .check(&head.response, length)
+                .map_err(|cause| self.explain_mismatch(cause, &head.response, length))?;
+            let is_unverified = self.is_unverified_refusal(&head.response, length)?;
             self.body = Some(Decoder::new(head.framing));
             self.closing = !head.persists;
-            return Ok(Some(if doubtful {
-                Event::Doubtful
+            return Ok(Some(if is_unverified {
+                Event::UnverifiedRefusal
             } else {
                 Event::Head { job, response: head.response, length }
             }));
@@ -199,18 +208,18 @@ impl Exchanges {
 
     /// Whether a refusal may belong to another request in flight; an error for a success that does not show its
     /// request.
-    fn is_doubtful(&mut self, response: &Response<()>, length: Option<u64>) -> Result<bool, Cause> {
-        let Some(first) = self.asked.front() else { return Ok(false) };
+    fn is_unverified_refusal(&mut self, response: &Response<()>, length: Option<u64>) -> Result<bool, Cause> {
+        let Some(first) = self.pending.front() else { return Ok(false) };
         let Some(marks) = first.marks else { return Ok(false) };
         let (status, headers) = (response.status(), response.headers());
         if matches!(status, StatusCode::OK | StatusCode::PARTIAL_CONTENT) && marks.is_of_file() {
             self.unmarked = Some(marks.believed_after(headers, length)).filter(|believed| *believed != Shown::ALL);
         }
-        if !first.in_company || first.follows {
+        if !first.position.is_shared || first.position.is_follow_up {
             return Ok(false);
         }
         if !status.is_success() {
-            return Ok(!first.tentative && !is_to_be_repeated(status));
+            return Ok(!first.accept_unverified_refusal && !is_retried_by_caller(status));
         }
         if !marks.fits(status) {
             return Err(Cause::Unexpected("the response's status does not fit the request's method"));
@@ -224,18 +233,18 @@ impl Exchanges {
 
     /// The marks of the requests in flight with this one.
     fn others(&self, asked: &Expectation) -> impl Iterator<Item = &Marks> {
-        let own = asked.number;
-        let numbered = (self.first..).zip(&self.company).skip((asked.joined - self.first) as usize);
+        let own = asked.position.number;
+        let numbered = (self.first..).zip(&self.company).skip((asked.position.oldest_in_flight - self.first) as usize);
         numbered.filter(move |(number, _)| *number != own).filter_map(|(_, marks)| marks.as_ref())
     }
 
     /// The cause for an unexpected response: a mix-up, if it shows another request's marks.
-    fn whose(&self, cause: Cause, response: &Response<()>, length: Option<u64>) -> Cause {
+    fn explain_mismatch(&self, cause: Cause, response: &Response<()>, length: Option<u64>) -> Cause {
         let shows = |marks: &Marks| {
             let shown = marks.shown_by(response.headers(), length);
             shown.etag || shown.range
         };
-        match (&cause, self.asked.front()) {
+        match (&cause, self.pending.front()) {
             (Cause::Unexpected(_), Some(first)) if self.others(first).any(shows) => {
                 Cause::Protocol("the response belongs to another request: it has that request's entity tag".into())
             }
@@ -245,7 +254,7 @@ impl Exchanges {
 
     /// The server closed its side: the end of a body, or an error.
     pub(crate) fn end_of_input(&mut self) -> Result<Event, Cause> {
-        match (&self.body, self.asked.front()) {
+        match (&self.body, self.pending.front()) {
             (Some(body), Some(first)) if body.ends_with_connection() => {
                 let job = first.job;
                 Ok(self.end(job))
@@ -255,9 +264,9 @@ impl Exchanges {
     }
 
     fn end(&mut self, job: JobId) -> Event {
-        self.asked.pop_front();
+        self.pending.pop_front();
         let next = self.first + self.company.len() as u64;
-        let needed = self.asked.front().map_or(next, |oldest| oldest.joined);
+        let needed = self.pending.front().map_or(next, |oldest| oldest.position.oldest_in_flight);
         self.company.drain(..(needed - self.first) as usize);
         self.first = needed;
         self.body = None;
@@ -294,8 +303,8 @@ impl Expectation {
         let unexpected = |why| Err(Cause::Unexpected(why));
         let (status, headers) = (response.status(), response.headers());
         match status {
-            StatusCode::NOT_MODIFIED if !self.conditional => return wrong("304 to an unconditional request"),
-            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE if !self.ranged => {
+            StatusCode::NOT_MODIFIED if !self.is_conditional => return wrong("304 to an unconditional request"),
+            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE if !self.has_range => {
                 return wrong("it is about a range, but none was requested");
             }
             StatusCode::PARTIAL_CONTENT if self.method != Method::GET => {
@@ -306,13 +315,13 @@ impl Expectation {
                 return wrong("207 to a method with a single resource");
             }
             // The follow-up gets this if the leader was dropped.
-            StatusCode::NOT_FOUND if self.followed && self.method == Method::PUT => {
+            StatusCode::NOT_FOUND if self.position.has_follow_up && self.method == Method::PUT => {
                 return unexpected("404 to an upload; it may belong to the follow-up");
             }
             _ => {}
         }
         if let (StatusCode::PARTIAL_CONTENT, Some(asked), Some(range)) =
-            (status, self.start, headers.get(CONTENT_RANGE))
+            (status, self.range_start, headers.get(CONTENT_RANGE))
         {
             let given = range.to_str().ok().and_then(|range| range.trim().strip_prefix("bytes "));
             if given.is_some_and(|given| first_byte(given) != Some(asked)) {
@@ -327,7 +336,7 @@ impl Expectation {
                 return wrong("the server says so (Assoc-Req)");
             }
         }
-        if !self.in_company || self.method == Method::HEAD {
+        if !self.position.is_shared || self.method == Method::HEAD {
             return Ok(());
         }
         if status == StatusCode::OK
@@ -347,7 +356,7 @@ impl Expectation {
 }
 
 /// Whether the caller retries after this status anyway.
-fn is_to_be_repeated(status: StatusCode) -> bool {
+fn is_retried_by_caller(status: StatusCode) -> bool {
     matches!(status.as_u16(), 401 | 407 | 425 | 429 | 502 | 503 | 504)
 }
 
@@ -359,7 +368,7 @@ fn is_more_of_a_body(buffer: &[u8]) -> bool {
     !rest.is_empty() && !HTTP.starts_with(&rest[..rest.len().min(HTTP.len())])
 }
 
-fn unasked(buffer: &[u8]) -> Cause {
+fn unsolicited(buffer: &[u8]) -> Cause {
     // Some servers send this before they close an idle connection (RFC 9110 §15.5.9).
     if buffer.starts_with(b"HTTP/1.") && buffer.get(8..12) == Some(b" 408") {
         return Cause::Refused(StatusCode::REQUEST_TIMEOUT);

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_its_host_first_and_one_framing() {
+    fn request_has_host_first_and_one_framing() {
         let request = Request::put("https://example.org:8443/a%20b?c").header("if-match", "\"x\"");
         let request = request.header("content-length", "999").header("connection", "close").body(()).unwrap();
         let mut out = BytesMut::new();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_body_is_told_in_one_way() {
+    fn body_has_exactly_one_framing() {
         assert_eq!(framed("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"), Ok(Framing::Length(5)));
         assert_eq!(framed("HTTP/1.1 200 OK\r\nContent-Length: 5, 5\r\n\r\n"), Ok(Framing::Length(5)));
         assert_eq!(framed("HTTP/1.1 200 OK\r\nTransfer-Encoding: Chunked\r\n\r\n"), Ok(Framing::Chunked));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_persists_unless_one_says_otherwise() {
+    fn connection_persists_by_default() {
         let persists = |text: &str| head(text, &Method::GET).unwrap().unwrap().persists;
         assert!(persists("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
         assert!(!persists("HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: Foo, Close\r\n\r\n"));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_endless_head_is_refused() {
+    fn endless_response_header_is_refused() {
         let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(LONGEST_HEAD));
         assert!(head(&endless, &Method::GET).unwrap_err().contains("exceeds"));
         let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(MOST_HEADERS + 1));

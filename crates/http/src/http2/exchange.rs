@@ -37,7 +37,7 @@ pub(super) struct Begun {
 /// Runs the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     let Begun {
-        job: Job { id, request, reply, sendings, follows, marks },
+        job: Job { id, request, reply, sendings, is_follow_up, marks },
         mut stream,
         response,
         chunks,
@@ -60,7 +60,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
     if !matches!(end, End::Whole | End::Failed(_)) {
         stream.send_reset(Reason::CANCEL);
     }
-    let job = JobParts { id, request, sendings, follows, marks };
+    let job = JobParts { id, request, sendings, is_follow_up, marks };
     conclude(end, answer, job, &timer, |error, answer| {
         if error.is_reset() && error.is_library() {
             return Fate::Malformed(malformed(answer, error));

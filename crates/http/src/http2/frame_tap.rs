@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_are_read_off_the_wire() {
+    fn windows_follow_settings_and_window_update() {
         let mut observed = Observed::new();
         observed.observe(&frame(SETTINGS, 0, 0, &[setting(3, 7), setting(4, 1 << 20), setting(5, 32_768)].concat()));
         observed.observe(&frame(WINDOW_UPDATE, 0, 0, &1_000_000u32.to_be_bytes()));
@@ -249,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn frames_are_found_however_the_bytes_are_cut(
+        fn frames_are_found_however_bytes_are_split(
             frames in prop::collection::vec((0u8..10, 0u8..4, 0u32..4, prop::collection::vec(any::<u8>(), 0..600)), 0..8),
             cuts in prop::collection::vec(1usize..700, 1..40),
         ) {
@@ -269,7 +269,7 @@ mod tests {
         }
 
         #[test]
-        fn nonsense_does_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+        fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
             Observed::new().observe(&bytes);
         }
     }

@@ -63,7 +63,7 @@ impl Client {
     fn ask(&mut self, request: Request<Body>) -> Reply {
         let (reply, answer) = oneshot::channel();
         self.next += 1;
-        let job = Job { id: JobId(self.next), request, reply, sendings: 0, follows: false, marks: None };
+        let job = Job { id: JobId(self.next), request, reply, sendings: 0, is_follow_up: false, marks: None };
         self.jobs.as_ref().unwrap().send(job).unwrap();
         answer
     }
@@ -167,7 +167,7 @@ async fn pour(stream: &mut h2::SendStream<Bytes>, mut body: Bytes, last: bool) -
 }
 
 #[tokio::test]
-async fn streams_above_the_limit_wait_their_turn() {
+async fn requests_above_the_stream_limit_are_queued() {
     bounded(async {
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let counts = (now.clone(), most.clone());
@@ -202,7 +202,7 @@ async fn streams_above_the_limit_wait_their_turn() {
 }
 
 #[tokio::test]
-async fn an_answer_tells_its_journey_and_hints_are_passed_over() {
+async fn response_info_is_set_and_early_hints_are_skipped() {
     bounded(async {
         let mut client = Client::to(&h2::server::Builder::new(), |_, mut respond| async move {
             for status in [100, 103] {
@@ -219,7 +219,7 @@ async fn an_answer_tells_its_journey_and_hints_are_passed_over() {
 }
 
 #[tokio::test]
-async fn hyper_serves_it_too() {
+async fn exchange_works_with_a_hyper_server() {
     bounded(async {
         let (near, far) = tokio::io::duplex(1 << 16);
         let echo = hyper::service::service_fn(|request: Request<hyper::body::Incoming>| async move {

@@ -71,8 +71,11 @@ fn malformed(why: String) -> Unreceived<Failure> {
 
 /// Runs the exchange to its end.
 pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
-    let Begun { job: Job { id, mut request, reply, sendings, follows, marks }, sender, unanswered: (count, behind) } =
-        begun;
+    let Begun {
+        job: Job { id, mut request, reply, sendings, is_follow_up, marks },
+        sender,
+        unanswered: (count, behind),
+    } = begun;
     let bounds = request.extensions().get::<Options>().and_then(|options| options.timeouts).unwrap_or(common.timeouts);
     let timer = StallTimer::new(common.traffic.clone(), bounds);
     let info = ResponseInfo {
@@ -111,7 +114,7 @@ pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
         }
         Err(end) => end,
     };
-    let job = JobParts { id, request, sendings, follows, marks };
+    let job = JobParts { id, request, sendings, is_follow_up, marks };
     conclude(end, answer, job, &timer, |failure, _| match failure {
         Failure::Malformed(why) => Fate::Malformed(Cause::Protocol(why.clone())),
         Failure::Unopened(bound) => Fate::Unanswered(Sent::Nothing, Cause::TimedOut(Step::Streams, *bound)),

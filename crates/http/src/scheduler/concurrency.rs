@@ -50,12 +50,12 @@ impl Concurrency {
 
     /// What a connection's kernel says of its round trips.
     pub(super) fn see(&mut self, window: Option<Window>, now: Instant) {
-        let Some(Window { bytes, rtt, least_rtt: Some(least), ahead, .. }) = window else { return };
+        let Some(Window { bytes, rtt, min_rtt: Some(least), in_flight_target, .. }) = window else { return };
         let since = self.changed.map(|changed| now.saturating_duration_since(changed));
         let queued = rtt > least * 3 / 2 + BEARABLE;
         // What is to be under way is two to four times what a round trip without a queue moves.
         let sent = bytes as f64 * least.div_duration_f64(rtt);
-        if queued && (ahead.received > 4 * WIDE || sent > WIDE as f64) {
+        if queued && (in_flight_target.received > 4 * WIDE || sent > WIDE as f64) {
             return;
         }
         let pause = if queued { rtt } else { rtt * CALM };
@@ -87,7 +87,7 @@ impl Scheduler {
         let mut busy: Vec<_> = self.connections.iter().filter(|(_, conn)| counts(conn)).collect();
         if shape.class != Class::Small {
             let mut large: Vec<_> = busy.iter().filter(|(_, conn)| is_large(conn)).collect();
-            large.sort_by_key(|(id, conn)| (Reverse(conn.history.ahead(shape.sending)), **id));
+            large.sort_by_key(|(id, conn)| (Reverse(conn.history.in_flight_target(shape.sending)), **id));
             let most = (concurrency - 1).max(1);
             match large.iter().position(|(one, _)| **one == id) {
                 Some(at) => return at < most,

@@ -112,9 +112,9 @@ impl Connection {
     /// link for long, and a wide window would overrun the queue, so they have a quarter less in flight.
     pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
         if shape.class == Class::Part {
-            let ahead = self.history.ahead(shape.sending).unwrap_or(0);
+            let in_flight_target = self.history.in_flight_target(shape.sending).unwrap_or(0);
             let behind: u64 = self.jobs.iter().skip(1).map(|waiting| waiting.shape.bytes).sum();
-            !others_open && (self.jobs.len() < 2 || behind + shape.bytes <= ahead / 4 * 3)
+            !others_open && (self.jobs.len() < 2 || behind + shape.bytes <= in_flight_target / 4 * 3)
         } else if others_open {
             let all = self.jobs.iter().map(|waiting| waiting.shape.bytes).chain([shape.bytes]);
             let most = self.carries(shape.sending).clamp(YOUNG_PIPELINE, MOST_PIPELINE);
@@ -127,9 +127,9 @@ impl Connection {
     /// The pipeline's capacity in bytes, before the limits.
     fn carries(&self, sending: bool) -> u64 {
         let windows = 2 * self.history.window(sending);
-        let Some(ahead) = self.history.ahead(sending) else { return windows };
-        let ahead = ahead.max((LEAST_RATE * self.history.least_rtt().as_secs_f64()) as u64);
-        if sending { ahead.min(windows) } else { ahead }
+        let Some(in_flight_target) = self.history.in_flight_target(sending) else { return windows };
+        let in_flight_target = in_flight_target.max((LEAST_RATE * self.history.min_rtt().as_secs_f64()) as u64);
+        if sending { in_flight_target.min(windows) } else { in_flight_target }
     }
 
     /// The bytes that it still has to move.
@@ -140,7 +140,7 @@ impl Connection {
     /// The time until this request is done, in thousandths of the connection's bytes in flight.
     pub(super) fn delay(&self, shape: &Shape) -> u64 {
         let bytes = self.bytes() + shape.bytes;
-        bytes * 1000 / self.history.ahead(shape.sending).unwrap_or(0).max(LEAST_PIPELINE)
+        bytes * 1000 / self.history.in_flight_target(shape.sending).unwrap_or(0).max(LEAST_PIPELINE)
     }
 
     /// Whether it will last for a while.

@@ -86,7 +86,7 @@ impl Scheduler {
         let spare = self.may_open(now) || self.opening() > self.queue.len();
         let held_up = self.connections.iter().filter_map(|(id, conn)| {
             let slow = conn.slow.filter(|slow| !slow.recalled)?;
-            Some((*id, slow, conn.jobs.iter().skip(1).find(|waiting| !waiting.shape.follows)?.shape))
+            Some((*id, slow, conn.jobs.iter().skip(1).find(|waiting| !waiting.shape.is_follow_up)?.shape))
         });
         let elsewhere = held_up.filter(|(_, _, next)| spare || self.place(next, now).is_some());
         let called: Vec<_> = elsewhere.map(|(id, slow, _)| (id, slow)).collect();
@@ -167,7 +167,7 @@ impl Scheduler {
         }
         let others_open = self.opening() > 0;
         let is_like = |job: &Shape| job.pipelinable && job.class == shape.class && job.safe == shape.safe;
-        let fits = |job: &Shape| (job.follows || is_like(job)) && job.marks.differ(&shape.marks, self.shown);
+        let fits = |job: &Shape| (job.is_follow_up || is_like(job)) && job.marks.differ(&shape.marks, self.shown);
         let takes = |conn: &Connection| {
             self.may_pipeline(conn, now)
                 && conn.has_room(shape, others_open)
@@ -206,7 +206,7 @@ impl Scheduler {
             self.bind(connection, Waiting::new(follower));
         } else {
             let cause = Shared(Cause::Retired("the follow-up cannot be pipelined on this connection"));
-            self.actions.push(Action::Fail { job: follower.id, cause, undecided: false });
+            self.actions.push(Action::Fail { job: follower.id, cause, outcome_unknown: false });
         }
     }
 

@@ -100,12 +100,12 @@ impl Scheduler {
         if allows_nothing(cause) {
             waiting.blames += MOST_BLAMES / 2;
         }
-        if waiting.shape.follows {
+        if waiting.shape.is_follow_up {
             return self.fail(&waiting, cause, false);
         }
-        let undecided = sent == Sent::Something && (!waiting.shape.repeatable || may_be_at_work(&waiting, cause));
-        if undecided || waiting.blames >= MOST_BLAMES || waiting.returns >= MOST_RETURNS {
-            self.fail(&waiting, cause, undecided);
+        let outcome_unknown = sent == Sent::Something && (!waiting.shape.repeatable || may_be_at_work(&waiting, cause));
+        if outcome_unknown || waiting.blames >= MOST_BLAMES || waiting.returns >= MOST_RETURNS {
+            self.fail(&waiting, cause, outcome_unknown);
         } else {
             self.queue.push_front(waiting);
         }
@@ -124,9 +124,9 @@ impl Scheduler {
     }
 
     /// Fails a request, and what would have gone behind it.
-    pub(super) fn fail(&mut self, waiting: &Waiting, cause: &Cause, undecided: bool) {
+    pub(super) fn fail(&mut self, waiting: &Waiting, cause: &Cause, outcome_unknown: bool) {
         for job in [waiting.shape.id].into_iter().chain(waiting.shape.follower) {
-            self.actions.push(Action::Fail { job, cause: Shared(cause.clone()), undecided });
+            self.actions.push(Action::Fail { job, cause: Shared(cause.clone()), outcome_unknown });
         }
     }
 

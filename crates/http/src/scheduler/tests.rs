@@ -45,7 +45,7 @@ impl Play {
             bytes: 0,
             marks: Marks::of(&request),
             follower: None,
-            follows: false,
+            is_follow_up: false,
         };
         change(&mut shape);
         self.scheduler.submit(shape, self.now);
@@ -83,7 +83,7 @@ impl Play {
 }
 
 #[test]
-fn what_may_not_be_repeated_stands_alone() {
+fn non_idempotent_request_is_not_pipelined() {
     let mut play = Play::new(1, Pipelining::Aggressive);
     let first = play.asks(3);
     let post = play.ask(|shape| (shape.repeatable, shape.pipelinable) = (false, false));
@@ -99,7 +99,7 @@ fn what_may_not_be_repeated_stands_alone() {
 }
 
 #[test]
-fn large_exchanges_keep_out_of_pipelines() {
+fn large_exchanges_are_not_pipelined() {
     let mut play = Play::new(2, Pipelining::Aggressive);
     let large = play.ask(|shape| shape.class = Class::Large);
     assert_eq!(play.run(), [(1, large)]);
@@ -108,7 +108,7 @@ fn large_exchanges_keep_out_of_pipelines() {
 }
 
 #[test]
-fn one_part_waits_behind_another_and_makes_way_for_what_is_older() {
+fn part_queues_behind_a_part_but_not_before_older_requests() {
     let mut play = Play::new(2, Pipelining::Aggressive);
     let part = |play: &mut Play| play.ask(|shape| (shape.class, shape.bytes) = (Class::Part, 1 << 20));
     let parts = [(); 6].map(|()| part(&mut play));
@@ -134,7 +134,7 @@ fn one_part_waits_behind_another_and_makes_way_for_what_is_older() {
 }
 
 #[test]
-fn what_changes_something_keeps_out_of_the_pipelines_of_what_does_not() {
+fn unsafe_and_safe_requests_do_not_share_a_pipeline() {
     let mut play = Play::new(2, Pipelining::Aggressive);
     let gets = play.asks(2);
     let put = play.ask(|shape| shape.safe = false);
@@ -142,7 +142,7 @@ fn what_changes_something_keeps_out_of_the_pipelines_of_what_does_not() {
 }
 
 #[test]
-fn a_look_goes_right_behind_its_upload_or_nowhere() {
+fn follow_up_goes_right_behind_its_upload_or_nowhere() {
     let look = |play: &mut Play, class| {
         let follower = JobId(1000 + play.jobs);
         let put = play.ask(|shape| (shape.safe, shape.class, shape.follower) = (false, class, Some(follower)));
@@ -188,12 +188,12 @@ fn a_look_goes_right_behind_its_upload_or_nowhere() {
     let Some(Action::Open(id, _)) = play.scheduler.actions().pop() else { panic!("no connection is opened") };
     play.scheduler.opened(id, Version::HTTP_11, play.now);
     let cause = Shared(Cause::Closed);
-    let failed = Action::Fail { job: follower, cause, undecided: false };
+    let failed = Action::Fail { job: follower, cause, outcome_unknown: false };
     assert_eq!(play.scheduler.actions(), [Action::Send(id, put), failed]);
 }
 
 #[test]
-fn a_servers_last_requests_are_counted() {
+fn keep_alive_max_limits_the_requests_of_a_connection() {
     let mut play = Play::new(1, Pipelining::Aggressive);
     let first = play.asks(1)[0];
     play.run();
@@ -218,7 +218,7 @@ fn a_servers_last_requests_are_counted() {
 }
 
 #[test]
-fn an_idle_connection_that_the_server_is_about_to_close_is_left_alone() {
+fn connection_near_its_keep_alive_timeout_is_not_used() {
     let mut play = Play::new(2, Pipelining::Off);
     let first = play.asks(1)[0];
     play.run();
@@ -233,7 +233,7 @@ fn an_idle_connection_that_the_server_is_about_to_close_is_left_alone() {
 }
 
 #[test]
-fn nothing_starves_behind_a_pipeline_that_never_ends() {
+fn queued_request_does_not_starve_behind_a_full_pipeline() {
     let mut play = Play::new(1, Pipelining::Aggressive);
     play.asks(4);
     let mut under_way: VecDeque<JobId> = play.run().into_iter().map(|(_, job)| job).collect();
@@ -252,7 +252,7 @@ fn nothing_starves_behind_a_pipeline_that_never_ends() {
 }
 
 #[test]
-fn a_connection_kept_for_a_request_that_found_another_is_free_again() {
+fn reserved_connection_is_released_if_its_request_went_elsewhere() {
     let mut play = Play::new(2, Pipelining::Aggressive);
     let posts = [0; 2].map(|_| play.ask(|shape| (shape.repeatable, shape.pipelinable) = (false, false)));
     assert_eq!(play.run().len(), 2);

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_connection_stays_behind() {
+    fn connection_specific_headers_are_removed() {
         let request = Request::put("https://me:secret@Example.org:443/a?b")
             .header("connection", "close, X-Hop")
             .header("x-hop", "1")
@@ -103,13 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_upload_says_so_and_a_get_says_nothing() {
+    fn empty_upload_has_a_content_length_and_get_has_none() {
         assert_eq!(sent(Request::put("http://a/"), "").headers()["content-length"], "0");
         assert!(sent(Request::get("http://a/"), "").headers().is_empty());
     }
 
     #[test]
-    fn what_is_no_host_is_refused() {
+    fn invalid_host_is_refused() {
         let request = Request::get("http://a/").header("host", "a b").body(Body::empty()).unwrap();
         assert!(matches!(head(&request), Err(Error::Url(_))));
     }

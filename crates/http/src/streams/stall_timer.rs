@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_what_the_server_owes_is_timed() {
+    async fn timer_runs_only_while_the_server_owes_data() {
         let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
         let timer = timer(&traffic);
         let seconds = Duration::from_secs;
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_byte_now_and_then_is_no_movement() {
+    async fn few_bytes_are_not_progress() {
         let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
         for (piece, patient) in [(1, false), (PROGRESS, true)] {
             let timer = timer(&traffic);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_waits_its_turn_while_others_move_but_not_for_ever() {
+    async fn stalled_stream_gets_a_limited_extension_while_others_move() {
         let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
         let (waits, moves) = (timer(&traffic), timer(&traffic));
         waits.receiving(Receiving::Body);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn readers_that_hold_the_whole_window_are_no_fault_of_the_server() {
+    async fn timer_stops_while_readers_hold_the_whole_window() {
         let traffic = Arc::new(Traffic::new(4 << 20, 16 << 20));
         let starved = timer(&traffic);
         starved.receiving(Receiving::Body);

@@ -25,7 +25,7 @@ use crate::doubles::{AMPLE, Authority, Server, hold, origin, outwaited, serve};
 /// The server reads nothing until the client has given its upload up, and then finds a reset rather than what the
 /// kernels held of it and a good end.
 #[tokio::test]
-async fn an_upload_that_is_given_up_is_taken_out_of_the_kernels_hands() {
+async fn cancelled_upload_is_removed_from_the_send_buffer() {
     let (tell, mut told) = mpsc::unbounded_channel();
     let (let_read, may_read) = tokio::sync::watch::channel(false);
     let address = serve(move |mut stream| {
@@ -58,7 +58,7 @@ async fn an_upload_that_is_given_up_is_taken_out_of_the_kernels_hands() {
 
 /// What resumes a session waits for no handshake; what changes something waits for it all the same, and not for ever.
 #[tokio::test]
-async fn a_handshake_under_early_data_that_never_ends_is_given_up() {
+async fn endless_handshake_behind_early_data_times_out() {
     let authority = Authority::new();
     let mut config = ServerConfig::clone(Server::new(&authority).acceptor().config());
     (config.max_early_data_size, config.alpn_protocols) = (16_384, vec![b"http/1.1".to_vec()]);

@@ -52,7 +52,7 @@ fn wants(challenge: &str) -> String {
 const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
 #[tokio::test]
-async fn no_credential_follows_a_redirect_to_another_origin() {
+async fn redirect_to_another_origin_carries_no_credentials() {
     const DIGEST: &str = "Digest realm=\"r\", nonce=\"n\", qop=\"auth\"";
     let password = Credential::Password { user: "me".into(), password: "secret".into() };
     let token = Credential::Token("secret".into());
@@ -101,7 +101,7 @@ async fn no_credential_follows_a_redirect_to_another_origin() {
 }
 
 #[tokio::test]
-async fn what_changes_something_follows_no_redirect_to_another_origin() {
+async fn unsafe_request_is_not_redirected_to_another_origin() {
     for method in ["PUT", "DELETE", "MOVE"] {
         let (other, overheard) = server(|_| FINE.to_owned()).await;
         let there = other.clone();
@@ -135,7 +135,7 @@ async fn proxy() -> (u16, Heard) {
 }
 
 #[tokio::test]
-async fn a_proxys_password_is_for_that_proxy_alone() {
+async fn proxy_password_is_sent_only_to_its_proxy() {
     let (near, noticed) = server(|_| FINE.to_owned()).await;
     let ((plain, by_plain), (secure, by_secure)) = (proxy().await, proxy().await);
     let proxies = Proxies::from_environment(|name| match name {

@@ -48,15 +48,15 @@ fn main() {
         eprintln!("SKIPPED: hosts and cables: {error}");
     }
     let tests: &[(&str, Test)] = &[
-        ("the_second_request_and_all_after_it_travel_in_their_syn", the_second_request_travels_in_its_syn),
-        ("what_may_not_arrive_twice_is_not_in_a_syn", what_may_not_arrive_twice_is_not_in_a_syn),
-        ("a_box_that_strips_the_one_option_is_overcome_by_the_other", the_other_option_gets_through),
+        ("second_and_later_requests_are_sent_in_the_syn", second_request_is_sent_in_the_syn),
+        ("unsafe_request_is_not_sent_in_a_syn", unsafe_request_is_not_sent_in_a_syn),
+        ("experimental_option_works_where_the_standard_one_is_stripped", other_option_gets_through),
         ("no_cookie_costs_nothing", no_cookie_costs_nothing),
-        ("data_that_is_ignored_costs_nothing", ignored_data_costs_nothing),
-        ("a_way_that_drops_the_syn_costs_one_wait", a_dropped_syn_costs_one_wait),
-        ("a_refused_syn_is_followed_by_a_plain_one", a_refused_syn_is_followed_by_a_plain_one),
-        ("a_way_that_goes_silent_costs_one_wait", silence_costs_one_wait),
-        ("in_another_network_no_old_cookie_is_shown", in_another_network_no_old_cookie_is_shown),
+        ("ignored_syn_data_costs_nothing", ignored_syn_data_costs_nothing),
+        ("dropped_syn_costs_one_wait", dropped_syn_costs_one_wait),
+        ("reset_syn_is_followed_by_a_plain_one", reset_syn_is_followed_by_a_plain_one),
+        ("silent_path_costs_one_wait", silent_path_costs_one_wait),
+        ("cookie_is_not_sent_in_another_network", cookie_is_not_sent_in_another_network),
     ];
     // What a busy machine does to one play it does not do to three.
     let played = |f: Test| move || f().or_else(|_| f()).or_else(|_| f());
@@ -161,7 +161,7 @@ impl std::fmt::Display for Fared {
     }
 }
 
-fn the_second_request_travels_in_its_syn() -> Result<(), Failed> {
+fn second_request_is_sent_in_the_syn() -> Result<(), Failed> {
     let fared = World::new(&[])?.ask(FastOpen::On, Method::GET)?;
     let all = REQUESTS as u32;
     ensure(fared.tally == Tally { asked: 1, tried: all - 1, accepted: all - 1, ..Tally::default() }, &fared)?;
@@ -171,13 +171,13 @@ fn the_second_request_travels_in_its_syn() -> Result<(), Failed> {
     ensure(fared.served == all, &fared)
 }
 
-fn what_may_not_arrive_twice_is_not_in_a_syn() -> Result<(), Failed> {
+fn unsafe_request_is_not_sent_in_a_syn() -> Result<(), Failed> {
     let fared = World::new(&[])?.ask(FastOpen::On, Method::DELETE)?;
     ensure(fared.tally.accepted == 0 && fared.tally.tried == REQUESTS as u32 - 1, &fared)?;
     ensure(fared.served == REQUESTS as u32 && fared.took.iter().all(|took| took.as_millis() >= 79), &fared)
 }
 
-fn the_other_option_gets_through() -> Result<(), Failed> {
+fn other_option_gets_through() -> Result<(), Failed> {
     let fared = World::new(&["strip-option:kind=34"])?.ask(FastOpen::On, Method::GET)?;
     ensure(fared.tally.asked == 2 && fared.tally.accepted == REQUESTS as u32 - 2, &fared)
 }
@@ -187,7 +187,7 @@ fn no_cookie_costs_nothing() -> Result<(), Failed> {
     ensure(fared.tally == Tally { asked: 2, ..Tally::default() } && fared.served == REQUESTS as u32, &fared)
 }
 
-fn ignored_data_costs_nothing() -> Result<(), Failed> {
+fn ignored_syn_data_costs_nothing() -> Result<(), Failed> {
     for middlebox in ["swallow-syn-data", "nat:renew=connection"] {
         let fared = World::new(&[middlebox])?.ask(FastOpen::On, Method::GET)?;
         let Tally { accepted, ignored, unanswered, swallowed, .. } = fared.tally;
@@ -206,23 +206,23 @@ fn costs_one_wait(middlebox: &str, once: (u32, u32)) -> Result<(), Failed> {
     ensure(longest(&fared.took) < longest(&plain) + KERNEL, format!("{plain:?}: {fared}"))
 }
 
-fn a_dropped_syn_costs_one_wait() -> Result<(), Failed> {
+fn dropped_syn_costs_one_wait() -> Result<(), Failed> {
     costs_one_wait("drop-unknown-options", (1, 0))?;
     costs_one_wait("drop-syn-data", (1, 0))
 }
 
-fn silence_costs_one_wait() -> Result<(), Failed> {
+fn silent_path_costs_one_wait() -> Result<(), Failed> {
     costs_one_wait("swallow-after-syn-data", (0, 1))
 }
 
-fn a_refused_syn_is_followed_by_a_plain_one() -> Result<(), Failed> {
+fn reset_syn_is_followed_by_a_plain_one() -> Result<(), Failed> {
     // The second connection has proved the way; the third is refused, and costs no wait.
     let fared = World::new(&["reset:syn=3"])?.ask(FastOpen::On, Method::GET)?;
     let Tally { accepted, unanswered, .. } = fared.tally;
     ensure((accepted, unanswered, fared.served) == (REQUESTS as u32 - 2, 1, REQUESTS as u32), &fared)
 }
 
-fn in_another_network_no_old_cookie_is_shown() -> Result<(), Failed> {
+fn cookie_is_not_sent_in_another_network() -> Result<(), Failed> {
     let world = World::new(&[])?;
     let (before, after) = (client(FastOpen::Private)?, client(FastOpen::Private)?);
     let here = world.ask_with(before.clone(), Method::GET)?;

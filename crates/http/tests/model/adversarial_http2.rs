@@ -87,7 +87,7 @@ async fn error(server: Server, method: &str) -> (String, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_allows_no_requests_is_left_after_two_connections() {
+async fn zero_stream_limit_fails_after_two_connections() {
     // SETTINGS_MAX_CONCURRENT_STREAMS (RFC 9113 §6.5.2).
     let answer = |stream| frame(RST_STREAM, 0, stream, &REFUSED_STREAM.to_be_bytes());
     let server = Server { settings: vec![0, 3, 0, 0, 0, 0], answer };
@@ -99,7 +99,7 @@ async fn server_that_allows_no_requests_is_left_after_two_connections() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn server_that_says_for_ever_that_it_will_answer_is_left() {
+async fn endless_interim_responses_over_http2_are_an_error() {
     // `:status: 103` as a literal (RFC 7541 §6.2.2).
     let answer = |stream| frame(HEADERS, END_HEADERS, stream, b"\x08\x03103").repeat(200);
     let (error, after) = error(Server { settings: Vec::new(), answer }, "GET").await;

@@ -117,7 +117,7 @@ async fn fetch(client: Client) -> Result<(), Error> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_closes_after_each_answer_answers_all() {
+async fn connection_close_after_each_response_loses_no_request() {
     for pipelining in [Pipelining::Off, Pipelining::Safe, Pipelining::Aggressive] {
         let answer = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\na";
         let (client, seen) = client(Manner { closes: true, ..Manner::answering(answer) }, pipelining);
@@ -130,7 +130,7 @@ async fn a_server_that_closes_after_each_answer_answers_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_it_will_answer_is_waited_for_as_one_that_says_nothing() {
+async fn interim_response_does_not_change_the_timeout() {
     for at_once in ["", "HTTP/1.1 102 Processing\r\n\r\n", "HTTP/1.1 100 Continue\r\n\r\n"] {
         let answer = Manner::answering("HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
         let slow = Manner { at_once, after: Duration::from_secs(45), ..answer.clone() };
@@ -142,13 +142,13 @@ async fn a_server_that_says_it_will_answer_is_waited_for_as_one_that_says_nothin
         let never = Manner { at_once, after: Duration::from_hours(1), bytes: 5 << 20, ..answer };
         let (never, seen) = client(never, Pipelining::Safe);
         let error = never.send(request("PUT", vec![0; 5 << 20].into())).await.unwrap_err();
-        assert!(matches!(error, Error::Undecided { .. }), "{at_once:?}: {error}");
+        assert!(matches!(error, Error::OutcomeUnknown { .. }), "{at_once:?}: {error}");
         assert_eq!(seen.requests.load(Ordering::SeqCst), 1, "{at_once:?}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_says_it_will_answer_for_ever_is_left() {
+async fn endless_interim_responses_are_an_error() {
     let endless = Manner::answering(&"HTTP/1.1 102 Processing\r\n\r\n".repeat(1000));
     let (client, _) = client(endless, Pipelining::Safe);
     let error = fetch(client).await.unwrap_err().to_string();
@@ -156,7 +156,7 @@ async fn a_server_that_says_it_will_answer_for_ever_is_left() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_come_is_the_readers_at_whatever_pace() {
+async fn received_body_is_readable_long_after_the_connection_closed() {
     for length in [100_000, 300_000, 420_000, 450_000, 500_000] {
         let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n");
         let answer = Manner { closes: true, ..Manner::answering(&(head + &"x".repeat(length))) };
@@ -169,7 +169,7 @@ async fn what_has_come_is_the_readers_at_whatever_pace() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn connections_that_end_soon_are_no_reason_for_ever_more_of_them() {
+async fn expiring_connections_do_not_raise_the_connection_count() {
     let answer = "HTTP/1.1 200 OK\r\nKeep-Alive: timeout=15, max=5\r\nContent-Length: 1\r\n\r\na";
     let slow = Manner { after: Duration::from_millis(300), ..Manner::answering(answer) };
     let (client, seen) = client(slow, Pipelining::Off);
@@ -180,7 +180,7 @@ async fn connections_that_end_soon_are_no_reason_for_ever_more_of_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_end_of_a_file_is_a_range_too() {
+async fn suffix_range_is_accepted() {
     let answer = "HTTP/1.1 206 Partial\r\nContent-Range: bytes 95-99/100\r\nContent-Length: 5\r\n\r\nabcde";
     let (client, _) = client(Manner::answering(answer), Pipelining::Safe);
     let mut last = request("GET", Body::empty());
@@ -189,7 +189,7 @@ async fn the_end_of_a_file_is_a_range_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_folded_line_is_one() {
+async fn folded_header_line_is_unfolded() {
     let answer = "HTTP/1.1 200 OK\r\nX-A: one\r\n two\r\nContent-Length: 0\r\n\r\n";
     let (client, _) = client(Manner::answering(answer), Pipelining::Safe);
     let begin = Instant::now();

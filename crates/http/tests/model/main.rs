@@ -150,7 +150,7 @@ async fn play(mut asks: Vec<Ask>, setting: Setting) {
                 match told {
                     Some(Ok(_)) => assert_eq!(times, 1, "what may not be repeated was done once"),
                     // With `Exchange`, its answer was begun, and cut.
-                    Some(Err(Error::Undecided { .. } | Error::Exchange { .. })) | None => assert!(times <= 1),
+                    Some(Err(Error::OutcomeUnknown { .. } | Error::Exchange { .. })) | None => assert!(times <= 1),
                     Some(Err(_)) => assert_eq!(times, 0, "a request that failed for certain had no effect"),
                 }
             }
@@ -164,7 +164,7 @@ async fn play(mut asks: Vec<Ask>, setting: Setting) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pipelines_deepen_with_success_and_only_where_wanted() {
+async fn pipelines_deepen_only_as_the_setting_allows() {
     for (pipelining, deepest) in
         [(Pipelining::Off, 0..=0), (Pipelining::Safe, 8..=199), (Pipelining::Aggressive, 199..=199)]
     {
@@ -192,7 +192,7 @@ fn marked(path: &str) -> Options {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_that_look_alike_never_stand_behind_one_another() {
+async fn indistinguishable_files_are_not_pipelined() {
     for pipelining in [Pipelining::Safe, Pipelining::Aggressive] {
         for (known, sent) in [(Validators::None, Validators::None), (Validators::ETags, Validators::None)] {
             let mut model = Model { validators: sent, shuffles: true, ..Model::new(1) };
@@ -218,7 +218,7 @@ async fn files_that_look_alike_never_stand_behind_one_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_on_a_pipeline_is_asked_for_again_alone() {
+async fn error_status_on_a_pipeline_is_confirmed_alone() {
     let mut model = Model { shuffles: true, ..Model::new(1) };
     model.files = (0..20).map(|number| (format!("/{number}"), Vec::new())).collect();
     model.files.remove("/7");
@@ -282,7 +282,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(cases()))]
 
     #[test]
-    fn nothing_is_lost_mixed_or_done_twice(asks in asks(), setting in settings()) {
+    fn no_request_is_lost_mixed_up_or_done_twice(asks in asks(), setting in settings()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(play(asks, setting));
     }
@@ -304,7 +304,7 @@ async fn told(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_wants_http_1_is_asked_by_it_whatever_is_asked() {
+async fn http_1_1_required_applies_to_every_method() {
     let model = Arc::new(Mutex::new(Model { http2_until: 1, ..Model::new(1) }));
     let settings = Settings { versions: Versions::Http2, ..Settings::default() };
     let client = Client::with_dialer(settings, Authenticator::default(), Arc::new(Server(model.clone())));
@@ -319,7 +319,7 @@ async fn a_server_that_wants_http_1_is_asked_by_it_whatever_is_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_upload_that_is_stored_slowly_is_sent_once() {
+async fn large_upload_with_a_late_response_is_sent_once() {
     let model = Arc::new(Mutex::new(Model { one_in: 1, ..Model::new(1) }));
     for (class, length, sent) in [(Class::Large, 10, 1), (Class::Small, 5 << 20, 1), (Class::Small, 10, 4)] {
         let mut silent = Model::new(1);
@@ -329,13 +329,13 @@ async fn a_large_upload_that_is_stored_slowly_is_sent_once() {
             Client::with_dialer(Settings::default(), Authenticator::default(), Arc::new(Server(model.clone())));
         let options = Options { class, ..Options::default() };
         let error = told(&client, Method::PUT, "/a", vec![0; length].into(), options).await.unwrap_err();
-        assert_eq!((model.lock().unwrap().requests, matches!(error, Error::Undecided { .. })), (sent, sent == 1));
+        assert_eq!((model.lock().unwrap().requests, matches!(error, Error::OutcomeUnknown { .. })), (sent, sent == 1));
         assert!(sent > 1 || error.to_string().contains("no response within 60 s; outcome unknown"), "{error}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_was_never_there_is_given_up_at_once_and_one_that_was_is_waited_for() {
+async fn reconnecting_is_retried_only_if_the_server_was_reachable_before() {
     for (was_there, refusals, dials) in [(false, 2, 1), (true, 4, 4), (true, 100, 6)] {
         let model = Arc::new(Mutex::new(Model { hangs_up: true, ..Model::new(1) }));
         let settings = Settings { connections: 1, ..Settings::default() };
@@ -363,7 +363,7 @@ async fn a_server_that_was_never_there_is_given_up_at_once_and_one_that_was_is_w
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_stands_behind_a_slow_answer_comes_by_another_way() {
+async fn requests_behind_a_slow_response_move_to_another_connection() {
     let model = Arc::new(Mutex::new(Model::new(1)));
     model.lock().unwrap().slow = Some("/slow".into());
     let paths = ["/slow", "/a", "/b", "/c"];

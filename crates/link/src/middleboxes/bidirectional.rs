@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_may_come_to_one_direction_first() {
+    fn changed_direction_shares_state_with_the_unchanged_one() {
         for [first, second] in [[Up, Down], [Down, Up]] {
             let mut bench = Bench::new("nat");
             let before = asks(&mut bench, 0, 5);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_between_two_halves_of_a_change_is_not_lost() {
+    fn packets_held_during_a_change_are_not_lost() {
         let mut bench = Bench::new("hold-acks:timer=10ms");
         let ack = |number| tcp(Segment { down: true, ack: Some(number), ..segment(0) });
         bench.passes(Down, 0, ack(1000));
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_by_one_that_is_gone_goes_on() {
+    fn packets_held_by_a_removed_middlebox_are_released() {
         let mut bench = Bench::new("hold-acks");
         let ack = |number| tcp(Segment { down: true, ack: Some(number), ..segment(0) });
         bench.passes(Down, 0, ack(1000));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn two_in_the_place_of_one_do_not_share_its_state() {
+    fn replacing_one_middlebox_by_two_does_not_share_its_state() {
         let mut bench = Bench::new("reset:syn=2");
         let syn = |port| tcp(Segment { port, syn: true, ack: None, ..segment(0) });
         assert!(bench.passes(Up, 0, syn(1)));

@@ -105,7 +105,7 @@ mod tests {
     };
 
     #[test]
-    fn silent_from_a_time_on_and_back_again() {
+    fn drops_everything_for_a_time() {
         let mut bench = Bench::new("silent:after=5ms,for=3ms");
         let passed: Vec<_> = (0..12).filter(|ms| bench.passes(Up, *ms, vec![0; 9])).collect();
         assert_eq!(passed, [0, 1, 2, 3, 4, 8, 9, 10, 11]);
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn silent_from_a_byte_on_in_one_direction() {
+    fn drops_one_direction_after_a_number_of_bytes() {
         let mut bench = Bench::new("silent:bytes=100B,way=down");
         assert!(bench.passes(Up, 0, vec![0; 60]) && bench.passes(Down, 1, vec![0; 40]));
         assert!(!bench.passes(Down, 2, vec![0; 40]));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_keeps_the_count() {
+    fn change_of_stages_keeps_the_byte_count() {
         let mut bench = Bench::new("silent:after=5ms");
         assert!(bench.passes(Up, 0, vec![0]));
         bench.replace("silent:after=5ms,for=10ms", 3);

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn the_named_option_becomes_nops_and_the_others_stay() {
+    fn named_option_becomes_nops_and_others_stay() {
         let mss = [2, 4, 5, 180];
         let sack = [4, 2, 1, 1];
         let cookie = [1, 34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 0];
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_experimental_fast_open_option_is_told_by_its_magic() {
+    fn experimental_fast_open_option_is_recognized_by_its_magic_number() {
         let fast_open = [254, 4, 0xf9, 0x89];
         let other = [254, 4, 0x12, 0x34];
         let both = [fast_open, other].concat();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_make_no_sense_are_left_as_they_are() {
+    fn malformed_options_are_left_unchanged() {
         for broken in [[34, 0, 1, 1], [34, 1, 1, 1], [34, 9, 1, 1], [1, 1, 1, 34], [0, 34, 2, 1]] {
             assert_eq!(left("strip-tfo", &broken), broken);
         }

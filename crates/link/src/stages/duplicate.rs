@@ -43,7 +43,7 @@ mod tests {
     };
 
     #[test]
-    fn some_arrive_twice_and_none_is_lost() {
+    fn some_packets_are_duplicated_and_none_is_lost() {
         let rng = Rng::new(5, Effect::Duplicate, Direction::Up);
         let mut arrived = survivors(Box::new(Duplicate::new(Percent::from_fraction(0.1), rng)), 5000);
         assert!(arrived.is_sorted());

@@ -69,7 +69,7 @@ mod tests {
     };
 
     #[test]
-    fn loses_the_models_share_in_bursts_of_the_models_length() {
+    fn loss_rate_and_burst_length_match_the_model() {
         let percent = |n: f64| Percent::from_fraction(n / 100.0);
         let bursts = Bursts { p: percent(1.0), r: percent(20.0), bad: percent(100.0), good: percent(0.0) };
         let rng = Rng::new(5, Effect::Loss, Direction::Up);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_passes() {
+    fn packet_within_the_mtu_passes() {
         let packet = tcp(segment(1460));
         assert_eq!(packet.len(), 1500);
         let out = pass(&mut Mtu::new(1500, false), packet.clone());
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_that_may_not_be_fragmented_is_answered() {
+    fn ipv4_with_dont_fragment_gets_an_icmp_error() {
         let packet = tcp(segment(1460));
         let out = pass(&mut Mtu::new(1400, false), packet.clone());
         assert_eq!((out.forward.len(), out.back.len()), (0, 1));
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_is_answered() {
+    fn ipv6_gets_a_packet_too_big() {
         let packet = tcp6(segment(1440));
         let out = pass(&mut Mtu::new(1400, false), packet.clone());
         assert_eq!((out.forward.len(), out.back.len()), (0, 1));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_black_hole_says_nothing() {
+    fn black_hole_sends_no_icmp_error() {
         for packet in [tcp(segment(1460)), tcp6(segment(1440)), udp(&[0; 1472])] {
             let out = pass(&mut Mtu::new(1400, true), packet);
             assert_eq!((out.forward.len(), out.back.len()), (0, 0));
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn ipv4_that_may_be_fragmented_is() {
+    fn ipv4_without_dont_fragment_is_fragmented() {
         let whole = udp(&(0..200u8).cycle().take(3000).collect::<Vec<_>>());
         let out = pass(&mut Mtu::new(1000, false), whole.clone());
         assert_eq!((out.forward.len(), out.back.len()), (4, 0));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn only_copied_options_go_on_every_fragment() {
+    fn only_copied_options_are_in_every_fragment() {
         let whole = udp(&[7; 500]);
         let (mut header, payload) = Ipv4Header::from_slice(&whole).unwrap();
         // Record route (not copied), stream id (copied), padding.

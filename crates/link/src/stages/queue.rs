@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shorter_queue_keeps_the_first() {
+    fn shorter_queue_keeps_the_oldest_packets() {
         let mut old = Queue::new(Discipline::Infinite);
         for size in 1..=5 {
             old.put(Packet::new(vec![0; size]), Instant::now());

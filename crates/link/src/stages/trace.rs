@@ -215,14 +215,14 @@ mod tests {
     }
 
     #[test]
-    fn one_full_packet_a_line_and_the_file_repeats() {
+    fn each_line_sends_one_full_packet_and_the_file_repeats() {
         let sent = [(0, 1500); 7];
         let at: Vec<_> = deliver("2\n5\n5\n10\n", &sent).iter().map(|(ms, _)| *ms).collect();
         assert_eq!(at, [2, 5, 5, 10, 12, 15, 15]);
     }
 
     #[test]
-    fn small_packets_share_a_opportunity_and_large_ones_span_several() {
+    fn small_packets_share_an_opportunity_and_large_ones_span_several() {
         assert_eq!(deliver("3\n", &[(0, 748), (0, 748), (0, 10)]), [(3, 748), (3, 748), (6, 10)]);
         // 1004 + 1004 bytes: the second needs an opportunity more, which it shares with the third.
         assert_eq!(deliver("3\n", &[(0, 1000), (0, 1000), (0, 996)]), [(3, 1000), (6, 1000), (6, 996)]);
@@ -230,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn opportunities_pass_while_nothing_waits() {
+    fn opportunities_are_wasted_while_the_queue_is_empty() {
         assert_eq!(deliver("1\n2\n3\n", &[(0, 1500), (2, 1500), (3000, 1500)]), [(1, 1500), (3, 1500), (3001, 1500)]);
         assert_eq!(deliver("0\n7\n", &[(0, 100), (7, 100), (8, 100)]), [(7, 100), (14, 100), (14, 100)]);
     }
 
     #[test]
-    fn mean_rate_and_mistakes() {
+    fn mean_rate_is_computed_and_malformed_traces_are_errors() {
         assert_eq!(Schedule::parse("1\n").unwrap().rate(), Rate::bits_per_second(12_032_000));
         let error = |text| Schedule::parse(text).unwrap_err().to_string();
         assert!(error("1\nx\n").starts_with("line 2 is `x`"));

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_without_a_sentence_is_told_in_words() {
+    fn tls_error_without_a_message_of_ours_is_spelled_out() {
         use std::sync::Arc;
         let told = |problem| {
             explain(&Error::InvalidCertificate(CertificateError::Other(rustls::OtherError(Arc::new(problem)))))
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_few_and_harmless() {
+    fn certificate_names_in_errors_are_limited_and_escaped() {
         let told = |presented: &[&str]| names(&presented.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(told(&[]), "no name");
         assert_eq!(told(&["DnsName(\"*.a\")", "IpAddress(::1)", "Unsupported(0x81)"]), "*.a, ::1, 0x81");

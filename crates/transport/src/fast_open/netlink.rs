@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn attributes_come_back() {
+    fn attributes_round_trip() {
         let bytes = [attribute(1, b"abc"), attribute(7, b""), attribute(2, b"defg")].concat();
         let back: Vec<_> = attributes(&bytes).collect();
         assert_eq!(back, [(1, &b"abc"[..]), (7, b""), (2, b"defg")]);
@@ -97,7 +97,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_ends(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn malformed_messages_are_parsed_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             prop_assert!(attributes(&bytes).count() <= bytes.len());
             let (mut rest, mut count) = (&bytes[..], 0);
             while let Some((_, _, after)) = first(rest) {

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bad_file_is_named_with_what_is_wrong_and_nothing_of_its_content() {
+    fn error_names_the_file_but_not_its_content() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("some.pem");
         assert!(certificates(&path).unwrap_err().to_string().contains("No such file"));
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pem_but_no_certificate_is_counted() {
+    fn pem_blocks_other_than_certificates_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         std::fs::write(&path, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();

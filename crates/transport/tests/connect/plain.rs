@@ -7,7 +7,7 @@ use transport::{Cause, ConnectSettings, Connector, Io, Offer, Step};
 use crate::doubles::{AMPLE, BRIEF, cause, mute, origin, outwaited, serve};
 
 #[tokio::test]
-async fn what_is_connected_speaks_as_asked_and_answers_for_its_tcp() {
+async fn plain_connection_has_its_version_and_tcp_info() {
     let address = serve(|mut stream| async move {
         let (mut read, mut write) = stream.split();
         let _ = tokio::io::copy(&mut read, &mut write).await;
@@ -30,7 +30,7 @@ async fn what_is_connected_speaks_as_asked_and_answers_for_its_tcp() {
 }
 
 #[tokio::test]
-async fn a_refusal_names_its_address() {
+async fn refused_connection_error_names_the_address() {
     // Bound and not listening: refused, and taken by nobody else.
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
@@ -42,7 +42,7 @@ async fn a_refusal_names_its_address() {
 }
 
 #[tokio::test]
-async fn a_name_without_an_address_is_named() {
+async fn unknown_host_error_names_the_host() {
     let nowhere = transport::Origin::of(&"http://nowhere.invalid/".parse().unwrap()).unwrap();
     let connector = Connector::new(ConnectSettings::default()).unwrap();
     match cause(connector.connect(&nowhere, Offer::Http1, AMPLE).await) {
@@ -53,7 +53,7 @@ async fn a_name_without_an_address_is_named() {
 }
 
 #[tokio::test]
-async fn a_bound_names_the_step_it_fell_upon() {
+async fn timeout_error_names_the_step() {
     let connector = Connector::new(ConnectSettings::default()).unwrap();
     let step = |cause| match cause {
         Cause::TimedOut(step, after) => (step, after),
@@ -75,7 +75,7 @@ async fn a_bound_names_the_step_it_fell_upon() {
 }
 
 #[tokio::test]
-async fn whoever_gives_up_leaves_no_connection_behind() {
+async fn cancelled_connect_leaves_no_connection() {
     let (told, mut heard) = tokio::sync::mpsc::unbounded_channel();
     let address = serve(move |mut stream| {
         let told = told.clone();

@@ -45,7 +45,7 @@ async fn answered(user: &str, answer: impl Into<Vec<u8>>) -> Connector {
 }
 
 #[tokio::test]
-async fn a_tunnel_is_as_good_as_a_connection_of_its_own() {
+async fn tunnel_works_like_a_direct_connection() {
     let authority = Authority::new();
     let secure = Server { name: FAR, ..Server::new(&authority) }.start_far().await;
     let plain = far(
@@ -87,7 +87,7 @@ async fn a_tunnel_is_as_good_as_a_connection_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_proxy_behind_tls_is_checked_whatever_the_origin_is_excused_from() {
+async fn tls_proxy_is_verified_even_if_the_origin_is_not() {
     let (authority, stranger) = (Authority::new(), Authority::named("a stranger"));
     // Whose certificate has expired, and who shows the way in that the proxy's may not.
     let origin = Server { year: 2020, ..Server::new(&stranger) }.start_far().await;
@@ -118,7 +118,7 @@ async fn a_proxy_behind_tls_is_checked_whatever_the_origin_is_excused_from() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_first_is_not_lost_with_the_proxys_answer() {
+async fn bytes_behind_the_connect_response_are_not_lost() {
     let connector = answered("", b"HTTP/1.1 200 OK\r\n\r\nfirst words").await;
     let plain = far("http", ([127, 0, 0, 1], 9).into());
     let mut connected = connector.connect(&plain, Offer::Http2, AMPLE).await.unwrap();
@@ -129,7 +129,7 @@ async fn what_a_server_says_first_is_not_lost_with_the_proxys_answer() {
 }
 
 #[tokio::test]
-async fn a_proxys_refusal_is_one_sentence() {
+async fn proxy_refusal_is_one_sentence() {
     let answer = |status: &str| format!("HTTP/1.1 {status}\r\nContent-Length: 6\r\n\r\nsecret").into_bytes();
     let endless = [&b"HTTP/1.1 200 OK\r\n"[..], &b"X-More: of it\r\n".repeat(100_000)].concat();
     for (user, answer, said) in [
@@ -151,7 +151,7 @@ async fn a_proxys_refusal_is_one_sentence() {
 }
 
 #[tokio::test]
-async fn a_proxy_that_says_nothing_or_is_not_there_is_named_as_the_one() {
+async fn silent_or_unreachable_proxy_is_named_in_the_error() {
     let (address, told) = mute().await;
     let silent = connector(&address.to_string());
     let secure = far("https", ([127, 0, 0, 1], 9).into());

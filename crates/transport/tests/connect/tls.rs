@@ -22,7 +22,7 @@ async fn sentence(connector: &Connector, origin: &Origin) -> String {
 }
 
 #[tokio::test]
-async fn sessions_are_resumed_by_their_connector_alone_whatever_is_spoken_inside() {
+async fn sessions_are_resumed_only_by_their_connector() {
     let authority = Authority::new();
     for (version, name) in [(&TLS13, "1.3"), (&TLS12, "1.2")] {
         let origin = Server { versions: &[version], ..Server::new(&authority) }.start().await;
@@ -43,7 +43,7 @@ async fn sessions_are_resumed_by_their_connector_alone_whatever_is_spoken_inside
 }
 
 #[tokio::test]
-async fn the_server_chooses_among_what_is_offered() {
+async fn server_selects_a_protocol_of_the_offer() {
     let authority = Authority::new();
     let connector = authority.connector();
     for (speaks, offer, agreed) in [
@@ -70,7 +70,7 @@ async fn the_server_chooses_among_what_is_offered() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_certificate_is_said() {
+async fn error_says_what_is_wrong_with_a_certificate() {
     let (authority, stranger) = (Authority::new(), Authority::named("a stranger"));
     let connector = authority.connector();
 
@@ -92,7 +92,7 @@ async fn what_is_wrong_with_a_certificate_is_said() {
 }
 
 #[tokio::test]
-async fn whoever_asks_for_it_is_connected_to_anybody() {
+async fn unverified_connects_to_any_certificate() {
     let stranger = Authority::new();
     let origin = Server { name: "other.example", year: 2020, ..Server::new(&stranger) }.start().await;
     let tls = TlsSettings { unverified: true, ..TlsSettings::default() };
@@ -104,7 +104,7 @@ async fn whoever_asks_for_it_is_connected_to_anybody() {
 }
 
 #[tokio::test]
-async fn what_is_granted_to_one_host_is_not_to_another() {
+async fn settings_for_one_host_do_not_apply_to_another() {
     let authority = Authority::new();
     let one = Server::new(&authority).start().await;
     let other = Server { name: "other.localhost", ..Server::new(&authority) }.start().await;
@@ -135,7 +135,7 @@ async fn what_is_granted_to_one_host_is_not_to_another() {
 }
 
 #[tokio::test]
-async fn a_server_that_demands_a_certificate_gets_ours_or_its_demand_is_told() {
+async fn client_certificate_is_sent_on_demand_or_named_as_missing() {
     let (authority, stranger) = (Authority::new(), Authority::named("a stranger"));
     let with = |identity| {
         let mut settings = authority.settings();
@@ -160,7 +160,7 @@ async fn a_server_that_demands_a_certificate_gets_ours_or_its_demand_is_told() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_another_certificates_is_named() {
+async fn mismatched_key_and_certificate_are_named() {
     let (one, other) = (Authority::new(), Authority::new());
     let origin = origin("https", ([127, 0, 0, 1], 9).into());
     let mut identity = one.identity(&origin);
@@ -173,7 +173,7 @@ async fn a_key_that_is_another_certificates_is_named() {
 }
 
 #[tokio::test]
-async fn a_server_that_speaks_plain_http_is_recognized() {
+async fn plain_http_server_is_recognized() {
     let address = serve(|mut stream| async move {
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
@@ -185,7 +185,7 @@ async fn a_server_that_speaks_plain_http_is_recognized() {
 }
 
 #[tokio::test]
-async fn a_server_that_hangs_up_in_the_handshake_is_told_so() {
+async fn close_during_the_handshake_is_reported_as_such() {
     let address = serve(|mut stream| async move {
         let _ = stream.read(&mut [0; 4096]).await;
     })
@@ -195,7 +195,7 @@ async fn a_server_that_hangs_up_in_the_handshake_is_told_so() {
 }
 
 #[tokio::test]
-async fn our_certificate_is_shown_to_its_origin_alone() {
+async fn client_certificate_is_sent_only_to_its_origin() {
     let authority = Authority::new();
     for version in [&TLS13, &TLS12] {
         let versions = [version];

@@ -53,12 +53,12 @@ pub(super) async fn retry<T, F: Future<Output = Result<T, FetchError>>>(
 
 /// Whether an answer stalled until its timeout.
 fn stood_still(error: &Error) -> bool {
-    use haul_http::Error::{Exchange, Undecided};
+    use haul_http::Error::{Exchange, OutcomeUnknown};
     matches!(
         error,
         Error::Http(
             Exchange { cause: Cause::TimedOut(Step::Receive, _), .. }
-                | Undecided { cause: Cause::TimedOut(Step::Receive, _), .. }
+                | OutcomeUnknown { cause: Cause::TimedOut(Step::Receive, _), .. }
         )
     )
 }

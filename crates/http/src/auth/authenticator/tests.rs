@@ -57,14 +57,14 @@ impl Exchange {
 
 /// RFC 7617 §2 and §2.1.
 #[test]
-fn basic_is_as_in_the_rfc() {
+fn basic_matches_the_example_of_rfc_7617() {
     assert_eq!(basic("Aladdin", &"open sesame".into()).unwrap(), "Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==");
     assert_eq!(basic("test", &"123\u{a3}".into()).unwrap(), "Basic dGVzdDoxMjPCow==");
     assert_eq!(basic("a:b", &"c".into()), None);
 }
 
 #[test]
-fn a_password_goes_out_unasked_where_nobody_reads_it() {
+fn password_is_sent_preemptively_over_tls_and_on_loopback() {
     for (url, unasked) in [
         ("https://example.org", true),
         ("http://127.0.0.1:8080", true),
@@ -82,7 +82,7 @@ fn a_password_goes_out_unasked_where_nobody_reads_it() {
 }
 
 #[test]
-fn a_password_is_not_sent_in_the_clear_unless_allowed() {
+fn password_is_not_sent_in_clear_text_unless_allowed() {
     let mut exchange = Exchange::begin("http://example.org", Some(password()));
     let told = exchange.refused(&["Basic realm=\"files\""]).unwrap_err();
     assert_eq!(
@@ -97,7 +97,7 @@ fn a_password_is_not_sent_in_the_clear_unless_allowed() {
 }
 
 #[test]
-fn the_strongest_challenge_is_answered() {
+fn strongest_challenge_is_answered() {
     let offered = [
         "Basic realm=r, Digest realm=r, nonce=a, qop=auth, algorithm=MD5",
         "Negotiate, Digest realm=r, nonce=b, qop=auth, algorithm=SHA-256",
@@ -112,7 +112,7 @@ fn the_strongest_challenge_is_answered() {
 }
 
 #[test]
-fn a_wrong_password_is_tried_once() {
+fn wrong_password_is_tried_once() {
     for (url, offered) in [
         ("https://example.org", "Basic realm=r"),
         ("http://example.org", "Digest realm=r, nonce=n, qop=auth"),
@@ -143,14 +143,14 @@ fn a_wrong_password_is_tried_once() {
 }
 
 #[test]
-fn a_server_that_wants_digest_gets_it_after_basic() {
+fn digest_follows_a_rejected_basic() {
     let mut exchange = Exchange::begin("https://example.org", Some(password()));
     exchange.refused(&["Digest realm=r, nonce=n, qop=auth"]).unwrap();
     assert!(exchange.sent().starts_with("Digest username=\"me\""));
 }
 
 #[test]
-fn who_asks_for_digest_first_does_not_get_the_password_itself_afterwards() {
+fn basic_is_refused_after_a_digest_challenge() {
     let mut exchange = Exchange::begin("https://a", Some(password()));
     exchange.headers.clear();
     exchange.attempt = Attempt::default();
@@ -159,7 +159,7 @@ fn who_asks_for_digest_first_does_not_get_the_password_itself_afterwards() {
 }
 
 #[test]
-fn a_server_that_goes_over_to_basic_gets_it() {
+fn basic_replaces_digest_when_the_server_changes_its_scheme() {
     let mut exchange = Exchange::begin("https://a", Some(password()));
     exchange.refused(&["Digest realm=r, nonce=n, qop=auth"]).unwrap();
     exchange.send();
@@ -174,7 +174,7 @@ fn a_server_that_goes_over_to_basic_gets_it() {
 }
 
 #[test]
-fn an_old_nonce_is_replaced_whether_the_server_calls_it_stale_or_not() {
+fn expired_nonce_is_replaced_with_or_without_stale() {
     for stale in ["", ", stale=TRUE"] {
         let mut exchange = Exchange::begin("http://a", Some(password()));
         exchange.refused(&["Digest realm=r, nonce=one, qop=auth"]).unwrap();
@@ -192,7 +192,7 @@ fn an_old_nonce_is_replaced_whether_the_server_calls_it_stale_or_not() {
 }
 
 #[test]
-fn the_next_nonce_may_be_announced() {
+fn nextnonce_is_used() {
     let mut exchange = Exchange::begin("http://a", Some(password()));
     exchange.refused(&["Digest realm=r, nonce=one, qop=auth"]).unwrap();
     let info = HeaderMap::from_iter([("authentication-info".parse().unwrap(), "nextnonce=\"two\"".parse().unwrap())]);
@@ -217,7 +217,7 @@ fn the_requests_own_header_wins() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn unsupported_challenge_is_an_error_with_a_reason() {
     let told = |credential: Option<Credential>, offered: &[&str]| {
         Exchange::begin("http://a", credential).refused(offered).unwrap_err().to_string()
     };
@@ -237,7 +237,7 @@ fn what_cannot_be_done_is_said() {
 
 /// RFC 7616 §3.4.
 #[test]
-fn count_of_a_nonce_grows_with_each_sending_whoever_sends() {
+fn nonce_count_grows_with_each_request() {
     let count = |exchange: &Exchange| {
         let sent = exchange.sent();
         let value = |name: &str| sent.split_once(name).map_or("", |(_, rest)| rest.split([',', '"']).next().unwrap());
@@ -276,7 +276,7 @@ fn count_of_a_nonce_grows_with_each_sending_whoever_sends() {
 }
 
 #[test]
-fn nonce_that_others_use_up_is_replaced_as_long_as_they_are_accepted() {
+fn nonce_used_up_by_other_requests_is_replaced() {
     let mut exchange = Exchange::begin("http://a", Some(password()));
     exchange.refused(&["Digest realm=r, nonce=n0, qop=auth"]).unwrap();
     let other = exchange.attempt.clone();
@@ -291,7 +291,7 @@ fn nonce_that_others_use_up_is_replaced_as_long_as_they_are_accepted() {
 }
 
 #[test]
-fn no_secret_is_printed() {
+fn debug_output_has_no_secret() {
     let mut exchange = Exchange::begin("https://a", Some(password()));
     let mut printed = Vec::new();
     let mut look = |exchange: &Exchange| {
@@ -316,7 +316,7 @@ fn no_secret_is_printed() {
 proptest! {
     /// Whatever a server answers, nobody goes round in a circle.
     #[test]
-    fn it_ends(
+    fn authentication_attempts_are_limited(
         url in proptest::sample::select(vec!["http://a", "https://a", "http://localhost"]),
         token in any::<bool>(),
         allowed in any::<bool>(),

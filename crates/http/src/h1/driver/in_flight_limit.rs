@@ -22,47 +22,47 @@ const BURST: u64 = 64 * 1024;
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InFlightLimit {
     /// The start of the count, its duration, and the bytes so far.
-    counted: Option<(Instant, Duration, u64)>,
+    counting: Option<(Instant, Duration, u64)>,
     /// The recent maximum per round trip, and the current target.
-    best: u64,
-    ahead: u64,
+    max_per_rtt: u64,
+    target: u64,
 }
 
 impl InFlightLimit {
     /// Counts bytes.
-    pub(super) fn moves(&mut self, bytes: u64, io: &dyn Io) {
+    pub(super) fn count(&mut self, bytes: u64, io: &dyn Io) {
         let round_trip = || io.tcp_info().map(|tcp| tcp.min_rtt.unwrap_or(tcp.rtt));
-        self.counts(bytes, Instant::now(), round_trip);
+        self.count_at(bytes, Instant::now(), round_trip);
     }
 
     /// Counts bytes; looks up the RTT when a count begins.
-    fn counts(&mut self, bytes: u64, now: Instant, round_trip: impl FnOnce() -> Option<Duration>) {
-        if let Some((since, lasts, so_far)) = self.counted {
+    fn count_at(&mut self, bytes: u64, now: Instant, round_trip: impl FnOnce() -> Option<Duration>) {
+        if let Some((since, lasts, so_far)) = self.counting {
             let so_far = so_far + bytes;
             if now - since < lasts {
-                self.counted = Some((since, lasts, so_far));
+                self.counting = Some((since, lasts, so_far));
                 return;
             }
-            let seen = (so_far as f64 * lasts.div_duration_f64(now - since)) as u64;
+            let per_rtt = (so_far as f64 * lasts.div_duration_f64(now - since)) as u64;
             // More than twice as much has waited behind a lost packet.
-            let seen = if self.best == 0 { seen } else { seen.min(2 * self.best.max(BURST)) };
-            let grows = seen * 4 >= self.best * 5;
+            let per_rtt = if self.max_per_rtt == 0 { per_rtt } else { per_rtt.min(2 * self.max_per_rtt.max(BURST)) };
+            let grows = per_rtt * 4 >= self.max_per_rtt * 5;
             // Cross traffic may have grown, or a window shrunk.
-            self.best = seen.max(self.best - self.best / 32);
-            self.ahead = self.best * if grows { 4 } else { 2 };
+            self.max_per_rtt = per_rtt.max(self.max_per_rtt - self.max_per_rtt / 32);
+            self.target = self.max_per_rtt * if grows { 4 } else { 2 };
         }
         let round_trip = round_trip().filter(|lasts| !lasts.is_zero());
-        self.counted = round_trip.map(|lasts| (now, lasts, 0));
+        self.counting = round_trip.map(|lasts| (now, lasts, 0));
     }
 
     /// The connection becomes idle.
-    pub(super) fn rests(&mut self) {
-        self.counted = None;
+    pub(super) fn pause(&mut self) {
+        self.counting = None;
     }
 
     /// The target of bytes in flight; 0 if unknown.
-    pub(super) fn ahead(&self) -> u64 {
-        self.ahead
+    pub(super) fn target(&self) -> u64 {
+        self.target
     }
 }
 
@@ -73,34 +73,38 @@ mod tests {
     const ROUND_TRIP: Duration = Duration::from_millis(200);
 
     #[test]
-    fn more_while_it_grows_and_less_when_it_does_not() {
+    fn target_is_four_times_the_rate_while_it_grows_and_twice_otherwise() {
         let start = Instant::now();
-        let mut pace = InFlightLimit::default();
-        let moves = |pace: &mut InFlightLimit, bytes, trips: f64| {
-            pace.counts(bytes, start + ROUND_TRIP.mul_f64(trips), || Some(ROUND_TRIP));
-            pace.ahead()
+        let mut limit = InFlightLimit::default();
+        let moves = |limit: &mut InFlightLimit, bytes, trips: f64| {
+            limit.count_at(bytes, start + ROUND_TRIP.mul_f64(trips), || Some(ROUND_TRIP));
+            limit.target()
         };
-        moves(&mut pace, 900_000, 1.0);
-        assert_eq!(moves(&mut pace, 50_000, 1.1), 0, "a tenth of a round trip tells nothing");
-        assert_eq!(moves(&mut pace, 50_000, 2.0), 400_000, "what came first has moved before");
-        moves(&mut pace, 100_000, 2.5);
-        assert_eq!(moves(&mut pace, 100_000, 3.25), 640_000, "two hundred in a round trip and a quarter");
+        moves(&mut limit, 900_000, 1.0);
+        assert_eq!(moves(&mut limit, 50_000, 1.1), 0, "not in a tenth of an RTT");
+        assert_eq!(moves(&mut limit, 50_000, 2.0), 400_000, "the first bytes start the count and are not in it");
+        moves(&mut limit, 100_000, 2.5);
+        assert_eq!(moves(&mut limit, 100_000, 3.25), 640_000, "200 kB in 1.25 RTT");
 
-        assert_eq!(moves(&mut pace, 9_000_000, 4.25), 1_280_000, "what comes at once has waited");
-        assert_eq!(moves(&mut pace, 320_000, 5.25), 640_000, "it does not grow");
-        assert_eq!(moves(&mut pace, 80_000, 6.25), 620_000, "the most is forgotten little by little");
+        assert_eq!(
+            moves(&mut limit, 9_000_000, 4.25),
+            1_280_000,
+            "a burst behind a lost packet counts only twice the maximum"
+        );
+        assert_eq!(moves(&mut limit, 320_000, 5.25), 640_000, "no growth");
+        assert_eq!(moves(&mut limit, 80_000, 6.25), 620_000, "the maximum decays");
 
-        pace.rests();
-        assert_eq!(moves(&mut pace, 50_000, 90.0), 620_000, "a pause does not count");
-        assert_eq!(moves(&mut pace, 400_000, 91.0), 1_600_000, "it opens further");
+        limit.pause();
+        assert_eq!(moves(&mut limit, 50_000, 90.0), 620_000, "a pause is not counted");
+        assert_eq!(moves(&mut limit, 400_000, 91.0), 1_600_000, "the window grows again");
     }
 
     #[test]
-    fn without_a_round_trip_there_is_none() {
-        let mut pace = InFlightLimit::default();
+    fn target_is_unknown_without_an_rtt() {
+        let mut limit = InFlightLimit::default();
         for _ in 0..3 {
-            pace.counts(1000, Instant::now(), || None);
+            limit.count_at(1000, Instant::now(), || None);
         }
-        assert_eq!(pace.ahead(), 0);
+        assert_eq!(limit.target(), 0);
     }
 }

@@ -17,23 +17,23 @@ use crate::{
     body::Piece,
     h1::exchange::Event,
     messages::{ConnectionEvent, ConnectionId, Job, JobId, PROGRESS, ResponseHead, Sent},
-    pool::{Moved, Window},
+    pool::{ByteCounts, Window},
 };
 
 /// The size of reads from the network.
 const READ: usize = 64 * 1024;
 /// The number of pieces that a reader may lag behind.
-const LAG: usize = 4;
+const MAX_PIECES_AHEAD: usize = 4;
 /// An unwanted body up to this length is read to its end, to keep the connection open.
-const SMALL_WASTE: u64 = 64 * 1024;
+const MAX_DISCARD: u64 = 64 * 1024;
 
 /// The reader of the current response.
 pub(super) enum Reader {
     None,
     /// A reader, and a piece that it has no room for yet.
-    Somebody(PollSender<Piece>, Option<Piece>),
+    Active(PollSender<Piece>, Option<Piece>),
     /// None: the caller dropped the response.
-    Nobody,
+    Dropped,
 }
 
 impl Driver {
@@ -41,7 +41,7 @@ impl Driver {
     /// writing then fails while the response waits to be read.
     pub(super) fn drain_input(&mut self) -> Result<(), Cause> {
         let mut context = Context::from_waker(Waker::noop());
-        while !matches!(self.reader, Reader::Somebody(_, Some(_)))
+        while !matches!(self.reader, Reader::Active(_, Some(_)))
             && let Poll::Ready(Ok(1..)) = self.poll_read(&mut context)
         {
             self.deliver_events()?;
@@ -51,10 +51,10 @@ impl Driver {
 
     /// Delivers what was received, as far as the reader has room.
     pub(super) fn deliver_events(&mut self) -> Result<(), Cause> {
-        while !matches!(self.reader, Reader::Somebody(_, Some(_))) {
+        while !matches!(self.reader, Reader::Active(_, Some(_))) {
             let event = self.exchanges.next();
             if let Some(believed) = self.exchanges.unmarked() {
-                let _ = self.events.send(ConnectionEvent::Unmarked(believed));
+                let _ = self.channels.events.send(ConnectionEvent::Unmarked(believed));
             }
             let Some(event) = event? else { break };
             self.take_event(event)?;
@@ -64,11 +64,11 @@ impl Driver {
 
     pub(super) fn take_event(&mut self, event: Event) -> Result<(), Cause> {
         match event {
-            Event::Head { job, response, length } => self.answer(job, response, length)?,
-            Event::Doubtful => {
-                self.begun = Instant::now();
-                self.reader = Reader::Nobody;
-                self.check_waste()?;
+            Event::Head { job, response, length } => self.deliver_head(job, response, length)?,
+            Event::UnverifiedRefusal => {
+                self.timers.response_began_at = Instant::now();
+                self.reader = Reader::Dropped;
+                self.check_discard()?;
             }
             // A small piece must not keep its whole buffer alive.
             Event::Data(bytes) if bytes.len() < READ / 4 => {
@@ -78,15 +78,15 @@ impl Driver {
             Event::Trailers(trailers) => self.read_piece(Piece::Trailers(trailers))?,
             Event::End { job, received } => {
                 self.read_piece(Piece::End)?;
-                self.done(job, received)?;
+                self.complete(job, received)?;
             }
         }
         Ok(())
     }
 
     /// Delivers a response header to the oldest job.
-    fn answer(&mut self, id: JobId, mut response: Response<()>, length: Option<u64>) -> Result<(), Cause> {
-        let (written, last) = (self.written, self.exchanges.is_closing());
+    fn deliver_head(&mut self, id: JobId, mut response: Response<()>, length: Option<u64>) -> Result<(), Cause> {
+        let (written, last) = (self.output.written, self.exchanges.is_closing());
         let Some(first) = self.in_flight.front_mut() else { return Ok(()) };
         // A refusal may come before the request is complete. A success cannot; it belongs to another request.
         let whole = first.end.is_some_and(|end| end <= written);
@@ -99,21 +99,21 @@ impl Driver {
         let sendings = job.sendings + 1;
         let info = ResponseInfo { connection: self.id.0, version, sendings, behind: first.behind };
         response.extensions_mut().insert(info);
-        let (sender, body) = Incoming::channel(length, LAG);
-        self.begun = Instant::now();
+        let (sender, body) = Incoming::channel(length, MAX_PIECES_AHEAD);
+        self.timers.response_began_at = Instant::now();
         self.reader = match job.reply.send(Ok(response.map(|()| body))) {
-            Ok(()) => Reader::Somebody(PollSender::new(sender), None),
-            Err(_) => Reader::Nobody,
+            Ok(()) => Reader::Active(PollSender::new(sender), None),
+            Err(_) => Reader::Dropped,
         };
-        self.check_waste()?;
-        let _ = self.events.send(ConnectionEvent::Head { connection: self.id, job: id, head });
+        self.check_discard()?;
+        let _ = self.channels.events.send(ConnectionEvent::Head { connection: self.id, job: id, head });
         Ok(())
     }
 
     /// Closes the connection if an unwanted response is long.
-    fn check_waste(&self) -> Result<(), Cause> {
-        let far = self.exchanges.left().is_none_or(|left| left > SMALL_WASTE);
-        if matches!(self.reader, Reader::Nobody) && far {
+    fn check_discard(&self) -> Result<(), Cause> {
+        let far = self.exchanges.left().is_none_or(|left| left > MAX_DISCARD);
+        if matches!(self.reader, Reader::Dropped) && far {
             return Err(Cause::Retired("the caller dropped the response"));
         }
         Ok(())
@@ -121,51 +121,51 @@ impl Driver {
 
     /// Delivers a piece to the reader, or keeps it until there is room.
     fn read_piece(&mut self, piece: Piece) -> Result<(), Cause> {
-        if let Reader::Somebody(sender, waiting) = &mut self.reader {
+        if let Reader::Active(sender, waiting) = &mut self.reader {
             *waiting = Some(piece);
             // Without a waker: the driver polls again where it waits.
             let waker = Waker::noop();
             if let Poll::Ready(found) = deliver(sender, waiting, &mut Context::from_waker(waker)) {
-                self.reader_has(found)?;
+                self.update_reader(found)?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn reader_has(&mut self, room: bool) -> Result<(), Cause> {
-        if !room {
-            self.reader = Reader::Nobody;
-            self.check_waste()?;
+    pub(super) fn update_reader(&mut self, is_open: bool) -> Result<(), Cause> {
+        if !is_open {
+            self.reader = Reader::Dropped;
+            self.check_discard()?;
         }
         Ok(())
     }
 
     /// An exchange is complete.
-    fn done(&mut self, job: JobId, received: u64) -> Result<(), Cause> {
+    fn complete(&mut self, job: JobId, received: u64) -> Result<(), Cause> {
         let Some(mut first) = self.in_flight.pop_front() else { return Ok(()) };
         // Its doubtful response was not delivered.
         let back = first.job.take();
         let Some(end) = first.end else {
             // A response before the request is complete: usually an error; the rest is not worth sending.
             if let Some(job) = back {
-                let _ = self.events.send(doubtful_job(self.id, job));
+                let _ = self.channels.events.send(return_unverified(self.id, job));
             }
             return Err(Cause::Retired("the server responded before the request was complete"));
         };
-        (self.moved, self.uncounted) = (Instant::now(), PROGRESS);
+        (self.timers.progress_at, self.timers.uncounted) = (Instant::now(), PROGRESS);
         let (connection, sent) = (self.id, end - first.start);
-        self.outward.moves(sent, &*self.io);
-        let ahead = Moved { sent: self.outward.ahead(), received: self.inward.ahead() };
-        let window = Window::of(&*self.io, ahead);
+        self.limits.sent.count(sent, &*self.io);
+        let in_flight_target = ByteCounts { sent: self.limits.sent.target(), received: self.limits.received.target() };
+        let window = Window::of(&*self.io, in_flight_target);
         if self.in_flight.is_empty() {
-            self.inward.rests();
-            self.outward.rests();
+            self.limits.received.pause();
+            self.limits.sent.pause();
         }
-        let _ = self.events.send(match back {
-            Some(job) => doubtful_job(connection, job),
+        let _ = self.channels.events.send(match back {
+            Some(job) => return_unverified(connection, job),
             None => ConnectionEvent::Done { connection, job, sent, received, window },
         });
-        if self.ending && self.in_flight.is_empty() {
+        if self.is_draining && self.in_flight.is_empty() {
             return Err(Cause::Retired("the requests behind a slow response moved to another connection"));
         }
         Ok(())
@@ -179,7 +179,7 @@ impl Driver {
 }
 
 /// Returns a job whose response may be another's.
-fn doubtful_job(connection: ConnectionId, mut job: Job) -> ConnectionEvent {
+fn return_unverified(connection: ConnectionId, mut job: Job) -> ConnectionEvent {
     job.sendings += 1;
     let cause = Cause::Unexpected("the refusal may belong to another request");
     ConnectionEvent::Returned { connection, job: Box::new(job), sent: Sent::Something, cause }

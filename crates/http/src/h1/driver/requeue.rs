@@ -20,14 +20,14 @@ impl Driver {
         if self.in_flight.front().is_none_or(|first| first.id != behind) {
             return;
         }
-        while let Some(Ok(job)) = self.jobs.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
+        while let Some(Ok(job)) = self.channels.jobs.as_mut().map(mpsc::UnboundedReceiver::try_recv) {
             self.waiting.push_back(job);
         }
         let mut back: Vec<(Job, Sent)> = self.waiting.drain(..).rev().map(|job| (job, Sent::Nothing)).collect();
         while self.in_flight.len() > 1
             && let Some(last) = self.in_flight.pop_back()
         {
-            let gone = last.start < self.written;
+            let gone = last.start < self.output.written;
             let InFlight { job: Some(mut job), .. } = last else { break };
             if gone && !(sent && may_be_sent_twice(&job)) {
                 self.in_flight.push_back(InFlight { job: Some(job), ..last });
@@ -35,23 +35,27 @@ impl Driver {
             }
             self.exchanges.forget();
             if last.end.is_none() {
-                self.sending = None;
+                self.output.body = None;
             }
             if gone {
                 job.sendings += 1;
-                self.ending = true;
+                self.is_draining = true;
                 back.push((job, Sent::Something));
             } else {
-                self.out.truncate((last.start - self.written) as usize);
+                self.output.buffer.truncate((last.start - self.output.written) as usize);
                 back.push((job, Sent::Nothing));
             }
         }
-        if self.ending {
-            let _ = self.events.send(ConnectionEvent::Draining { connection: self.id, cause: SLOW });
+        if self.is_draining {
+            let _ = self.channels.events.send(ConnectionEvent::Draining { connection: self.id, cause: SLOW });
         }
         for (job, sent) in back {
-            let _ =
-                self.events.send(ConnectionEvent::Returned { connection: self.id, job: job.into(), sent, cause: SLOW });
+            let _ = self.channels.events.send(ConnectionEvent::Returned {
+                connection: self.id,
+                job: job.into(),
+                sent,
+                cause: SLOW,
+            });
         }
     }
 
@@ -69,7 +73,7 @@ impl Driver {
         for in_flight in self.in_flight.drain(..) {
             match in_flight.job {
                 Some(mut job) => {
-                    let sent = if in_flight.start < self.written { Sent::Something } else { Sent::Nothing };
+                    let sent = if in_flight.start < self.output.written { Sent::Something } else { Sent::Nothing };
                     job.sendings += u32::from(sent == Sent::Something);
                     unanswered.push((job, sent));
                 }
@@ -77,15 +81,19 @@ impl Driver {
             }
         }
         let mut never = Vec::from(std::mem::take(&mut self.waiting));
-        if let Some(mut jobs) = self.jobs.take() {
+        if let Some(mut jobs) = self.channels.jobs.take() {
             jobs.close();
             while let Ok(job) = jobs.try_recv() {
                 never.push(job);
             }
         }
         unanswered.extend(never.into_iter().map(|job| (job, Sent::Nothing)));
-        let _ = self.events.send(ConnectionEvent::Closed { connection: self.id, cause: cause.clone(), unanswered });
-        if let Reader::Somebody(sender, waiting) = self.reader
+        let _ = self.channels.events.send(ConnectionEvent::Closed {
+            connection: self.id,
+            cause: cause.clone(),
+            unanswered,
+        });
+        if let Reader::Active(sender, waiting) = self.reader
             && let Some(sender) = sender.get_ref()
         {
             let failed = cut.map(|asked| Piece::Failed(Error::Exchange { asked, cause }));
@@ -101,5 +109,5 @@ impl Driver {
 
 /// Whether a request that was sent may be sent once more: it is safe, was sent once, and is not a follow-up.
 fn may_be_sent_twice(job: &Job) -> bool {
-    !job.follows && is_safe(job.request.method()) && job.request.body().is_repeatable() && job.sendings == 0
+    !job.is_follow_up && is_safe(job.request.method()) && job.request.body().is_repeatable() && job.sendings == 0
 }

@@ -1,4 +1,4 @@
-//! What the driver does about answers that do not come. Its everyday work is tested in `model`.
+//! Timeouts, recalls and slow responses. Ordinary exchanges are tested in `tests/model`.
 
 use http::{Request, Response};
 use http_body_util::BodyExt;
@@ -36,7 +36,7 @@ impl Owner {
         let (reply, answer) = oneshot::channel();
         assert!(
             self.jobs
-                .send(Job { id: JobId(self.next), request, reply, sendings: 0, follows: false, marks: None })
+                .send(Job { id: JobId(self.next), request, reply, sendings: 0, is_follow_up: false, marks: None })
                 .is_ok()
         );
         answer
@@ -47,7 +47,7 @@ impl Owner {
     }
 
     async fn report(&mut self) -> ConnectionEvent {
-        timeout(Duration::from_hours(1), self.events.recv()).await.expect("it says nothing").expect("it has ended")
+        timeout(Duration::from_hours(1), self.events.recv()).await.expect("no event").expect("the connection has ended")
     }
 
     async fn stalls(&mut self) {
@@ -55,7 +55,7 @@ impl Owner {
         assert!(matches!(report, ConnectionEvent::Stalled { job: JobId(1), .. }), "{report:?}");
     }
 
-    /// What comes back, and as what.
+    /// The next returned job: its number, how much was sent, and how often.
     async fn returned(&mut self) -> (u64, Sent, u32) {
         match self.report().await {
             ConnectionEvent::Returned { job, sent, cause: Cause::Retired(_), .. } => (job.id.0, sent, job.sendings),
@@ -64,7 +64,7 @@ impl Owner {
     }
 }
 
-/// Reads so many heads of requests.
+/// Reads `count` request headers.
 async fn requests(server: &mut DuplexStream, count: usize) -> Vec<u8> {
     let mut read = Vec::new();
     while read.windows(4).filter(|end| end == b"\r\n\r\n").count() < count {
@@ -77,13 +77,13 @@ async fn body(reply: Reply) -> Vec<u8> {
     reply.await.unwrap().unwrap().into_body().collect().await.unwrap().to_bytes().into()
 }
 
-/// A body that never comes.
+/// A body whose first byte never comes.
 fn never() -> Body {
     Body::repeatable(Some(1), || -> Chunks { Box::pin(futures_util::stream::pending()) })
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_safe_is_called_back_from_behind_an_answer_that_does_not_come() {
+async fn safe_requests_behind_a_stalled_response_are_recalled() {
     let (near, mut server) = tokio::io::duplex(1 << 16);
     let mut owner = start(near);
     let first = owner.ask("GET", Body::empty());
@@ -96,19 +96,19 @@ async fn what_is_safe_is_called_back_from_behind_an_answer_that_does_not_come() 
     assert!(matches!(owner.report().await, ConnectionEvent::Draining { .. }));
     assert_eq!(owner.returned().await, (3, Sent::Something, 1));
     assert_eq!(owner.returned().await, (2, Sent::Something, 1));
-    // All three are answered after all, in one breath.
+    // All three are answered after all, at once.
     server.write_all(&b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nme".repeat(3)).await.unwrap();
     assert_eq!(body(first).await, b"me");
     assert!(matches!(owner.report().await, ConnectionEvent::Head { job: JobId(1), .. }));
     assert!(matches!(owner.report().await, ConnectionEvent::Done { job: JobId(1), .. }));
     match owner.report().await {
         ConnectionEvent::Closed { cause: Cause::Retired(_), unanswered, .. } => assert!(unanswered.is_empty()),
-        other => panic!("nothing is wrong with the server: {other:?}"),
+        other => panic!("not the server's fault: {other:?}"),
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_changes_something_is_called_back_only_before_it_leaves() {
+async fn unsafe_request_is_recalled_only_if_unsent() {
     let (near, mut server) = tokio::io::duplex(1 << 16);
     let mut owner = start(near);
     let first = owner.ask("GET", Body::empty());
@@ -118,14 +118,14 @@ async fn what_changes_something_is_called_back_only_before_it_leaves() {
     requests(&mut server, 3).await;
     owner.stalls().await;
     owner.recall(true);
-    // The third has left in part.
+    // A part of the third was sent.
     assert_eq!(owner.returned().await, (4, Sent::Nothing, 0));
     server.write_all(&b"HTTP/1.1 204 No Content\r\n\r\n".repeat(2)).await.unwrap();
     assert_eq!((body(first).await, body(second).await), (Vec::new(), Vec::new()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_the_network_has_not_taken_is_called_back_whole() {
+async fn unwritten_requests_are_recalled_and_not_sent() {
     let (near, mut server) = tokio::io::duplex(100);
     let mut owner = start(near);
     let first = owner.ask("GET", Body::empty());
@@ -136,7 +136,7 @@ async fn what_the_network_has_not_taken_is_called_back_whole() {
     if let Ok(report) = timeout(Duration::from_secs(1), owner.returned()).await {
         back.push(report);
     }
-    // The head of the first alone fills the buffer, or part of the second's is in it, too.
+    // The pipe holds the first header, and perhaps a part of the second.
     assert_eq!(back[0], (3, Sent::Nothing, 0));
     let mut read = requests(&mut server, 3 - back.len()).await;
     if back.len() == 1 {
@@ -151,7 +151,7 @@ async fn what_the_network_has_not_taken_is_called_back_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_that_comes_too_late_is_not_heard() {
+async fn late_recall_is_ignored() {
     let (near, mut server) = tokio::io::duplex(1 << 16);
     let mut owner = start(near);
     let replies = [0; 3].map(|_| owner.ask("GET", Body::empty()));
@@ -167,7 +167,7 @@ async fn a_call_that_comes_too_late_is_not_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_answer_and_a_reader_that_does_not_read_are_slow_while_they_move_or_wait() {
+async fn large_response_and_unread_response_are_reported_as_stalled() {
     for (length, reads) in [(1_000_000, true), (500_000, false), (200_000, true)] {
         let (near, mut server) = tokio::io::duplex(1 << 16);
         let mut owner = start(near);
@@ -187,7 +187,7 @@ async fn a_large_answer_and_a_reader_that_does_not_read_are_slow_while_they_move
             assert_eq!(answer.into_body().collect().await.unwrap().to_bytes().len(), length);
             assert!(
                 matches!(owner.report().await, ConnectionEvent::Done { .. }),
-                "what is small and moves is not slow"
+                "a small response that makes progress is not slow"
             );
         } else if reads {
             let reading = tokio::spawn(answer.into_body().collect());
@@ -201,7 +201,7 @@ async fn a_large_answer_and_a_reader_that_does_not_read_are_slow_while_they_move
     }
 }
 
-/// A connection whose kernel says that all was acknowledged at once.
+/// A connection whose `TCP_INFO` says that everything was acknowledged at once.
 struct Acknowledged {
     io: DuplexStream,
     since: Instant,
@@ -259,7 +259,7 @@ impl AsyncWrite for Acknowledged {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_an_answer_begins_with_the_last_acknowledgement_not_with_the_question_for_it() {
+async fn first_byte_timeout_starts_with_the_last_acknowledgement() {
     let (near, _server) = tokio::io::duplex(1 << 16);
     let begun = Instant::now();
     let mut owner = start(Acknowledged { io: near, since: begun });
@@ -274,19 +274,24 @@ async fn the_wait_for_an_answer_begins_with_the_last_acknowledgement_not_with_th
 }
 
 #[tokio::test]
-async fn a_body_in_memory_is_not_copied_as_a_whole() {
+async fn large_body_in_memory_is_copied_in_pieces() {
     for length in [Some(10 << 20), None] {
         let (near, mut server) = tokio::io::duplex(1 << 20);
         let (mut unused, (jobs, taken)) = (mpsc::unbounded_channel().1, mpsc::unbounded_channel());
         unused.close();
         let (events, _reported) = mpsc::unbounded_channel();
-        let mut driver = Driver::new(Box::new(near), ConnectionId(1), Timeouts::default(), taken, unused, events);
+        let mut driver = Driver::new(
+            Box::new(near),
+            ConnectionId(1),
+            Timeouts::default(),
+            Channels { jobs: Some(taken), recalls: unused, events },
+        );
         let body = Body::repeatable(length, || Box::pin(futures_util::stream::iter([Ok(vec![7; 10 << 20].into())])));
         let request = Request::put("http://model/").body(body).unwrap();
         let (reply, _answer) = oneshot::channel();
-        driver.waiting.push_back(Job { id: JobId(1), request, reply, sendings: 0, follows: false, marks: None });
-        driver.begin_waiting().unwrap();
-        assert!(driver.out.len() <= 2 * AHEAD, "{}", driver.out.len());
+        driver.waiting.push_back(Job { id: JobId(1), request, reply, sendings: 0, is_follow_up: false, marks: None });
+        driver.start_waiting().unwrap();
+        assert!(driver.output.buffer.len() <= 2 * WRITE_BUFFER, "{}", driver.output.buffer.len());
         let serving = tokio::spawn(async move { driver.serve().await });
         let mut read = Vec::new();
         while read.len() < 10 << 20 || (length.is_none() && !read.ends_with(b"0\r\n\r\n")) {

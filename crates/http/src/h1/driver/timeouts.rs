@@ -13,34 +13,34 @@ use crate::{Cause, Step as Wait, messages::ConnectionEvent, scheduler::LARGE};
 
 /// How long a response without progress, or a large one, may delay those behind it, as in Firefox; on very long links,
 /// so many round trips.
-const PATIENCE: Duration = Duration::from_millis(1500);
-const ROUND_TRIPS: u32 = 4;
+const SLOW_RESPONSE: Duration = Duration::from_millis(1500);
+const SLOW_RESPONSE_RTTS: u32 = 4;
 
 impl Driver {
     /// The next deadline.
     pub(super) fn alarm_at(&self) -> Option<Instant> {
         let deadline = self.deadline().map(|(at, _)| at);
-        deadline.into_iter().chain(self.out_of_patience()).chain(self.look_at()).min()
+        deadline.into_iter().chain(self.slow_response_at()).chain(self.reader_check_at()).min()
     }
 
     /// When to give up, and with which cause.
     fn deadline(&self) -> Option<(Instant, Cause)> {
-        let timed_out = |wait, after| Some((self.moved + after, Cause::TimedOut(wait, after)));
+        let timed_out = |wait, after| Some((self.timers.progress_at + after, Cause::TimedOut(wait, after)));
         let first = self.in_flight.front()?;
         // A follow-up does not count: its leader has the timeout of a single request.
-        let in_company = first.behind > 0 || self.in_flight.iter().skip(1).any(|other| !other.follows);
+        let in_company = first.behind > 0 || self.in_flight.iter().skip(1).any(|other| !other.is_follow_up);
         let first = &first.timeouts;
-        let unwritten = !self.out.is_empty() || self.unflushed;
-        if matches!(self.reader, Reader::Somebody(_, Some(_))) {
+        let unwritten = !self.output.buffer.is_empty() || self.output.is_unflushed;
+        if matches!(self.reader, Reader::Active(_, Some(_))) {
             // The reader is slow; only writing can be late.
             return if unwritten { timed_out(Wait::Send, first.stall) } else { None };
         }
-        if matches!(self.reader, Reader::Nobody) {
+        if matches!(self.reader, Reader::Dropped) {
             // Keeping the connection is not worth a longer delay of those behind.
-            Some((self.moved + self.patience, Cause::Retired("the caller dropped the response")))
+            Some((self.timers.progress_at + self.timers.slow_after, Cause::Retired("the caller dropped the response")))
         } else if self.exchanges.is_answering() {
             timed_out(Wait::Receive, first.stall)
-        } else if unwritten || self.sending.is_some() {
+        } else if unwritten || self.output.body.is_some() {
             timed_out(Wait::Send, first.stall)
         } else if in_company {
             timed_out(Wait::FirstByte, first.pipelined.min(first.first_byte))
@@ -50,36 +50,37 @@ impl Driver {
     }
 
     /// When the requests behind the oldest have waited long enough, unless that was reported.
-    fn out_of_patience(&self) -> Option<Instant> {
-        let first = self.in_flight.front().filter(|first| self.reported_slow != Some(first.id))?;
+    fn slow_response_at(&self) -> Option<Instant> {
+        let first = self.in_flight.front().filter(|first| self.timers.reported_slow != Some(first.id))?;
         let is_large = !first.is_part
             && first.job.is_none()
             && self.exchanges.left().map_or(self.exchanges.received() > LARGE, |left| left > LARGE);
-        Some(if is_large { self.begun } else { self.moved } + self.patience)
+        Some(if is_large { self.timers.response_began_at } else { self.timers.progress_at } + self.timers.slow_after)
     }
 
     /// When to check whether a stalled response still has a reader: a dropped reader shows only with the next piece.
-    fn look_at(&self) -> Option<Instant> {
-        let waits = matches!(self.reader, Reader::Somebody(_, None)) && self.exchanges.is_answering();
-        waits.then(|| self.moved.max(self.looked) + PATIENCE)
+    fn reader_check_at(&self) -> Option<Instant> {
+        let waits = matches!(self.reader, Reader::Active(_, None)) && self.exchanges.is_answering();
+        waits.then(|| self.timers.progress_at.max(self.timers.reader_checked_at) + SLOW_RESPONSE)
     }
 
     /// Handles a deadline that may have passed.
-    pub(super) fn late(&mut self) -> Result<(), Cause> {
+    pub(super) fn on_deadline(&mut self) -> Result<(), Cause> {
         let now = Instant::now();
-        if self.look_at().is_some_and(|at| at <= now) {
-            self.looked = now;
-            if matches!(&self.reader, Reader::Somebody(to, None) if to.get_ref().is_none_or(Sender::is_closed)) {
-                self.reader_has(false)?;
+        if self.reader_check_at().is_some_and(|at| at <= now) {
+            self.timers.reader_checked_at = now;
+            if matches!(&self.reader, Reader::Active(to, None) if to.get_ref().is_none_or(Sender::is_closed)) {
+                self.update_reader(false)?;
             }
         }
-        if self.out_of_patience().is_some_and(|at| at <= now) {
-            self.patience = PATIENCE.max(self.io.tcp_info().map_or(PATIENCE, |tcp| tcp.rtt * ROUND_TRIPS));
-            if self.out_of_patience().is_some_and(|at| at <= now)
+        if self.slow_response_at().is_some_and(|at| at <= now) {
+            self.timers.slow_after =
+                SLOW_RESPONSE.max(self.io.tcp_info().map_or(SLOW_RESPONSE, |tcp| tcp.rtt * SLOW_RESPONSE_RTTS));
+            if self.slow_response_at().is_some_and(|at| at <= now)
                 && let Some(first) = self.in_flight.front()
             {
-                self.reported_slow = Some(first.id);
-                let _ = self.events.send(ConnectionEvent::Stalled { connection: self.id, job: first.id });
+                self.timers.reported_slow = Some(first.id);
+                let _ = self.channels.events.send(ConnectionEvent::Stalled { connection: self.id, job: first.id });
             }
         }
         match self.deadline() {
@@ -93,17 +94,17 @@ impl Driver {
     fn on_timeout(&mut self, cause: Cause, now: Instant) -> Result<(), Cause> {
         let tcp = self.io.tcp_info();
         let acknowledged = tcp.and_then(|tcp| tcp.bytes_acked).unwrap_or(0);
-        if acknowledged <= self.acknowledged {
+        if acknowledged <= self.timers.acknowledged {
             return Err(cause);
         }
-        self.acknowledged = acknowledged;
+        self.timers.acknowledged = acknowledged;
         let heard = tcp.and_then(|TcpInfo { last_ack, .. }| now.checked_sub(last_ack)).unwrap_or(now);
-        self.moved = self.moved.max(heard);
+        self.timers.progress_at = self.timers.progress_at.max(heard);
         match self.deadline() {
             Some((at, cause)) if at <= now => Err(cause),
             _ => Ok(()),
         }
     }
 
-    pub(super) const PATIENCE: Duration = PATIENCE;
+    pub(super) const SLOW_RESPONSE: Duration = SLOW_RESPONSE;
 }

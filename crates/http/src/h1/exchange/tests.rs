@@ -19,7 +19,7 @@ fn feed(exchanges: &mut Exchanges, text: &str) -> Result<Vec<(u64, u16)>, Cause>
 }
 
 #[test]
-fn answers_belong_to_the_oldest() {
+fn response_belongs_to_the_oldest_request() {
     let mut exchanges = Exchanges::default();
     for number in 1..=3 {
         ask(&mut exchanges, number, |request| request);
@@ -32,7 +32,7 @@ fn answers_belong_to_the_oldest() {
 }
 
 #[test]
-fn what_cannot_be_an_answer_is_refused() {
+fn impossible_responses_are_refused() {
     let range = |request: http::request::Builder| request.header("range", "bytes=5-9");
     let condition = |request: http::request::Builder| request.header("if-none-match", "*");
     let plain = |request: http::request::Builder| request;
@@ -56,7 +56,7 @@ fn what_cannot_be_an_answer_is_refused() {
 }
 
 #[test]
-fn answer_that_is_longer_than_it_says_is_refused() {
+fn response_longer_than_its_content_length_is_refused() {
     let head = "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n";
     for (behind, fits) in [("", true), ("\r\n", true), ("defgh", false), ("HTTQ", false)] {
         let mut exchanges = Exchanges::default();
@@ -74,7 +74,7 @@ fn answer_that_is_longer_than_it_says_is_refused() {
 }
 
 #[test]
-fn a_look_is_never_taken_for_the_upload_before_it() {
+fn follow_up_response_is_not_taken_for_the_uploads() {
     for (answer, fits) in [("201 Created", true), ("404 Not Found", false), ("207 Multi-Status", false)] {
         let mut exchanges = Exchanges::default();
         let [put, look] =
@@ -87,7 +87,7 @@ fn a_look_is_never_taken_for_the_upload_before_it() {
 }
 
 #[test]
-fn a_file_is_known_by_its_tag_but_only_where_it_could_be_anothers() {
+fn etag_is_checked_only_on_a_shared_connection() {
     let etag = |request: http::request::Builder| {
         let expected = Expected { etag: Some("\"mine\"".into()), length: Some(3), modified: None };
         request.extension(Options { expected, ..Options::default() })
@@ -105,7 +105,7 @@ fn a_file_is_known_by_its_tag_but_only_where_it_could_be_anothers() {
 }
 
 #[test]
-fn the_end_of_input_ends_a_body_of_unknown_length_alone() {
+fn end_of_input_ends_only_a_close_delimited_body() {
     for (head, whole) in [("HTTP/1.1 200 OK\r\n\r\n", true), ("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n", false)] {
         let mut exchanges = Exchanges::default();
         ask(&mut exchanges, 1, |request| request);

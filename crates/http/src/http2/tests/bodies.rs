@@ -17,7 +17,7 @@ fn chunks(chunks: &'static [&'static str]) -> Chunks {
 }
 
 #[tokio::test]
-async fn uploads_pass_through_tiny_windows_and_the_driver_learns_of_them() {
+async fn uploads_pass_through_tiny_windows_which_are_reported() {
     bounded(async {
         let mut client =
             Client::to(h2::server::Builder::new().initial_window_size(10), |request, respond| async move {
@@ -40,7 +40,7 @@ async fn uploads_pass_through_tiny_windows_and_the_driver_learns_of_them() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_stops_its_server_and_no_other_stream() {
+async fn slow_reader_stops_only_its_own_stream() {
     bounded(async {
         let sent = Arc::new(AtomicUsize::new(0));
         let counter = sent.clone();
@@ -72,7 +72,7 @@ async fn a_slow_reader_stops_its_server_and_no_other_stream() {
 }
 
 #[tokio::test]
-async fn the_window_is_whole_again_once_the_reader_has_taken_all() {
+async fn window_is_restored_when_the_reader_has_taken_everything() {
     bounded(async {
         let window = 128 * 1024;
         let (near, far) = tokio::io::duplex(1 << 20);
@@ -98,7 +98,7 @@ async fn the_window_is_whole_again_once_the_reader_has_taken_all() {
 }
 
 #[tokio::test]
-async fn what_is_not_as_long_as_told_is_not_sent_whole() {
+async fn body_with_a_wrong_length_is_not_sent_whole() {
     bounded(async {
         let (observed, mut ends) = mpsc::unbounded_channel();
         let mut client = Client::to(&h2::server::Builder::new(), move |request, respond| {
@@ -144,7 +144,7 @@ async fn what_is_not_as_long_as_told_is_not_sent_whole() {
 }
 
 #[tokio::test]
-async fn an_early_refusal_ends_the_upload() {
+async fn early_error_response_ends_the_upload() {
     bounded(async {
         let mut client =
             Client::to(h2::server::Builder::new().initial_window_size(10), |request, respond| async move {
@@ -164,7 +164,7 @@ async fn an_early_refusal_ends_the_upload() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_not_http_fails_alone_and_says_why() {
+async fn malformed_response_fails_only_its_stream() {
     bounded(async {
         let mut client = Client::to(&h2::server::Builder::new(), |request, mut respond| async move {
             let mut head = Response::builder();
@@ -194,7 +194,7 @@ async fn an_answer_that_is_not_http_fails_alone_and_says_why() {
 }
 
 #[tokio::test]
-async fn trailers_come_through() {
+async fn trailers_are_delivered() {
     bounded(async {
         let mut client = Client::to(&h2::server::Builder::new(), |_, mut respond| async move {
             let mut stream = respond.send_response(Response::new(()), false).unwrap();
@@ -236,7 +236,7 @@ async fn carry(mut from: ReadHalf<DuplexStream>, mut to: WriteHalf<DuplexStream>
 }
 
 #[tokio::test]
-async fn two_thirds_of_a_window_go_in_each_round_trip() {
+async fn two_thirds_of_a_window_pass_per_round_trip() {
     bounded(async {
         let round_trip = Duration::from_millis(200);
         let (near, far) = long_link(round_trip);

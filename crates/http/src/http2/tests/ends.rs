@@ -33,7 +33,7 @@ fn by_hand() -> (Client, tokio::io::WriteHalf<DuplexStream>, JoinHandle<()>) {
 }
 
 #[tokio::test]
-async fn what_a_goaway_leaves_out_goes_back_and_what_it_names_is_finished() {
+async fn goaway_returns_later_streams_and_finishes_earlier_ones() {
     bounded(async {
         let (mut client, mut server, _reader) = by_hand();
         server.write_all(&frame(SETTINGS, 0, 0, &[])).await.unwrap();
@@ -68,7 +68,7 @@ async fn what_a_goaway_leaves_out_goes_back_and_what_it_names_is_finished() {
 }
 
 #[tokio::test]
-async fn a_server_that_shuts_down_gracefully_loses_nothing() {
+async fn graceful_shutdown_loses_no_request() {
     bounded(async {
         let (near, far) = tokio::io::duplex(1 << 16);
         tokio::spawn(async move {
@@ -94,7 +94,7 @@ async fn a_server_that_shuts_down_gracefully_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_refused_stream_goes_back_alone() {
+async fn refused_stream_is_returned_and_others_continue() {
     bounded(async {
         let mut client = Client::to(&h2::server::Builder::new(), |request, mut respond| async move {
             match request.uri().path() {
@@ -123,7 +123,7 @@ async fn a_refused_stream_goes_back_alone() {
 }
 
 #[tokio::test]
-async fn a_body_cut_by_a_reset_has_an_error_for_its_end() {
+async fn reset_stream_fails_its_body() {
     bounded(async {
         let mut client = Client::to(&h2::server::Builder::new(), |_, mut respond| async move {
             let mut stream = respond.send_response(Response::new(()), false).unwrap();
@@ -142,7 +142,7 @@ async fn a_body_cut_by_a_reset_has_an_error_for_its_end() {
 }
 
 #[tokio::test]
-async fn who_goes_away_resets_one_stream_and_no_other() {
+async fn dropped_response_resets_only_its_stream() {
     bounded(async {
         let (observed, mut resets) = mpsc::unbounded_channel();
         let mut client = Client::to(&h2::server::Builder::new(), move |request, mut respond| {
@@ -180,7 +180,7 @@ async fn who_goes_away_resets_one_stream_and_no_other() {
 }
 
 #[tokio::test]
-async fn many_that_go_away_do_not_end_the_connection() {
+async fn many_dropped_responses_do_not_end_the_connection() {
     bounded(async {
         let mut client = Client::to(&h2::server::Builder::new(), |_, respond| answer(respond, 200, vec![1; 400_000]));
         for _ in 0..20 {
@@ -195,7 +195,7 @@ async fn many_that_go_away_do_not_end_the_connection() {
 }
 
 #[tokio::test]
-async fn when_the_connection_ends_each_unanswered_job_goes_back_once() {
+async fn connection_end_returns_each_unanswered_job_once() {
     bounded(async {
         let cut = |bytes: &'static [u8]| async move {
             let (mut client, mut server, reader) = by_hand();
@@ -237,7 +237,7 @@ async fn when_the_connection_ends_each_unanswered_job_goes_back_once() {
 }
 
 #[tokio::test]
-async fn a_body_that_came_whole_before_the_end_is_read_whole_after_it() {
+async fn complete_body_is_readable_after_the_connection_ended() {
     bounded(async {
         let (mut client, mut server, reader) = by_hand();
         let data = |last| frame(0, u8::from(last), 1, &[7; 10_000]);

@@ -344,7 +344,7 @@ async fn play(setting: Setting, steps: Vec<Step>) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
-    fn every_job_is_settled_once_and_no_bytes_are_mixed(
+    fn every_job_has_one_outcome_and_bodies_are_not_mixed(
         setting in settings(),
         steps in prop::collection::vec(steps(), 1..60),
     ) {

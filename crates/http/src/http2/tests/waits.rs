@@ -20,7 +20,7 @@ fn returned(report: ConnectionEvent) -> Option<(Sent, Cause)> {
 }
 
 #[tokio::test]
-async fn a_server_that_lives_but_does_not_answer_gives_the_job_back() {
+async fn first_byte_timeout_returns_the_job() {
     bounded(async {
         let mut client = Client::to(&h2::server::Builder::new(), |request, respond| async move {
             let _held = (respond, request.uri().path() == "/");
@@ -36,7 +36,7 @@ async fn a_server_that_lives_but_does_not_answer_gives_the_job_back() {
 }
 
 #[tokio::test]
-async fn a_request_may_have_bounds_of_its_own() {
+async fn request_timeouts_override_the_clients() {
     bounded(async {
         let mut client = Client::to(&h2::server::Builder::new(), |_, respond| async move {
             let _held = respond;
@@ -54,7 +54,7 @@ async fn a_request_may_have_bounds_of_its_own() {
 }
 
 #[tokio::test]
-async fn an_answer_or_an_upload_that_stands_still_is_given_up() {
+async fn stalled_download_or_upload_times_out() {
     bounded(async {
         let mut client =
             Client::to(h2::server::Builder::new().initial_window_size(10), |request, mut respond| async move {
@@ -77,7 +77,7 @@ async fn an_answer_or_an_upload_that_stands_still_is_given_up() {
 }
 
 #[tokio::test]
-async fn our_own_slowness_is_borne() {
+async fn slow_reader_or_body_source_does_not_time_out() {
     bounded(async {
         let mut client = Client::to(&h2::server::Builder::new(), |request, respond| async move {
             let body = all(request.into_body()).await.0;
@@ -98,7 +98,7 @@ async fn our_own_slowness_is_borne() {
 }
 
 #[tokio::test]
-async fn a_dead_link_is_noticed_before_its_streams_are_given_up() {
+async fn ping_detects_a_dead_link_before_streams_time_out() {
     bounded(async {
         let (near, far) = tokio::io::duplex(1 << 16);
         let aborted = Arc::new(AtomicBool::new(false));
@@ -158,7 +158,7 @@ impl AsyncWrite for Abortable {
 }
 
 #[tokio::test]
-async fn a_link_that_takes_nothing_or_a_server_that_allows_nothing_ends() {
+async fn blocked_link_or_zero_stream_limit_ends_the_connection() {
     bounded(async {
         for server in [None, Some(h2::server::Builder::new().max_concurrent_streams(0).clone())] {
             let (near, far) = tokio::io::duplex(if server.is_some() { 1 << 16 } else { 1 });

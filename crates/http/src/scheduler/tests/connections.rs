@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn idle_connections_end_in_time() {
+fn idle_connections_are_closed_after_the_timeout() {
     let mut play = Play::new(2, Pipelining::Off);
     let jobs = play.asks(2);
     play.run();
@@ -16,7 +16,7 @@ fn idle_connections_end_in_time() {
 }
 
 #[test]
-fn a_server_that_takes_few_connections_is_not_pressed() {
+fn refused_connections_lower_the_limit() {
     let mut play = Play::new(4, Pipelining::Off);
     let jobs = play.asks(4);
     assert_eq!(play.scheduler.actions().len(), 4);
@@ -35,7 +35,7 @@ fn a_server_that_takes_few_connections_is_not_pressed() {
 }
 
 #[test]
-fn who_opens_first_leaves_some_for_those_that_are_on_their_way() {
+fn first_open_connection_leaves_requests_for_those_still_opening() {
     for (bytes, each) in [(2048, 14), (0, 20)] {
         let mut play = Play::new(6, Pipelining::Aggressive);
         for _ in 0..100 {
@@ -62,7 +62,7 @@ fn who_opens_first_leaves_some_for_those_that_are_on_their_way() {
 }
 
 #[test]
-fn a_connection_that_takes_no_more_does_not_stand_in_for_those_that_do_not_open() {
+fn draining_connection_does_not_count_as_open() {
     let mut play = Play::new(2, Pipelining::Off);
     let job = play.asks(1)[0];
     play.run();
@@ -72,7 +72,7 @@ fn a_connection_that_takes_no_more_does_not_stand_in_for_those_that_do_not_open(
     for attempt in 2.. {
         match &play.scheduler.actions()[..] {
             [Action::Open(id, _)] => assert_eq!(id.0, attempt),
-            [Action::Fail { job, undecided: false, .. }] if *job == waiting => break,
+            [Action::Fail { job, outcome_unknown: false, .. }] if *job == waiting => break,
             other => panic!("{other:?}"),
         }
         play.scheduler.open_failed(ConnectionId(attempt), &Cause::Closed, play.now);
@@ -86,13 +86,13 @@ fn round_trip(ms: u64) -> Window {
         bytes: 14_600,
         rto: rtt * 2,
         rtt,
-        least_rtt: Some(Duration::from_millis(200)),
-        ahead: crate::pool::Moved::default(),
+        min_rtt: Some(Duration::from_millis(200)),
+        in_flight_target: crate::pool::ByteCounts::default(),
     }
 }
 
 #[test]
-fn a_queue_that_stands_before_the_link_is_not_fed_by_more_connections_than_two() {
+fn standing_queue_limits_the_connections_to_two() {
     let mut play = Play::new(6, Pipelining::Aggressive);
     play.asks(12);
     let mut under_way: VecDeque<(u64, JobId)> = play.run().into();
@@ -132,7 +132,7 @@ fn a_queue_that_stands_before_the_link_is_not_fed_by_more_connections_than_two()
 }
 
 #[test]
-fn before_its_handshake_is_done_a_connection_gets_only_what_may_go_early() {
+fn connection_gets_only_early_data_before_its_handshake_is_done() {
     let mut play = Play::new(1, Pipelining::Safe);
     let (put, get) = (play.ask(|shape| (shape.safe, shape.early) = (false, false)), play.ask(|_| ()));
     let late = play.ask(|shape| shape.early = false);
@@ -155,7 +155,7 @@ fn opens(play: &mut Play) -> Vec<ConnectionId> {
 }
 
 #[test]
-fn where_one_connection_may_carry_all_it_goes_first() {
+fn first_connection_decides_whether_others_are_opened() {
     let shared = || {
         let mut play = Play::new(6, Pipelining::Off);
         play.scheduler.limits.shares = true;

@@ -3,10 +3,10 @@
 use super::*;
 
 #[test]
-fn a_server_that_restarts_is_waited_for_and_one_that_never_was_is_not() {
+fn reconnecting_is_retried_only_if_the_server_was_there_before() {
     let mut play = Play::new(1, Pipelining::Off);
     let job = play.asks(1)[0];
-    let failed = Action::Fail { job, cause: Shared(Cause::Closed), undecided: false };
+    let failed = Action::Fail { job, cause: Shared(Cause::Closed), outcome_unknown: false };
     assert_eq!(play.scheduler.actions(), [Action::Open(ConnectionId(1), Duration::ZERO)]);
     play.scheduler.open_failed(ConnectionId(1), &Cause::Closed, play.now);
     assert_eq!(play.scheduler.actions(), [failed]);
@@ -26,7 +26,7 @@ fn a_server_that_restarts_is_waited_for_and_one_that_never_was_is_not() {
 }
 
 #[test]
-fn what_a_connection_died_of_is_tried_alone_and_given_up_in_the_end() {
+fn suspect_request_is_retried_alone_and_fails_after_four_attempts() {
     let mut play = Play::new(1, Pipelining::Aggressive);
     let jobs = play.asks(2);
     assert_eq!(play.run().len(), 2);
@@ -35,7 +35,7 @@ fn what_a_connection_died_of_is_tried_alone_and_given_up_in_the_end() {
         let unanswered: Vec<_> = unanswered.iter().map(|job| (*job, Sent::Something)).collect();
         play.scheduler.closed(ConnectionId(life), &Cause::Closed, &unanswered, play.now);
         if life == 4 {
-            let failed = Action::Fail { job: jobs[0], cause: Shared(Cause::Closed), undecided: false };
+            let failed = Action::Fail { job: jobs[0], cause: Shared(Cause::Closed), outcome_unknown: false };
             let actions = play.scheduler.actions();
             assert_eq!(actions[0], failed);
             assert!(matches!(actions[1..], [Action::Open(..)]), "the other one never had the chance: {actions:?}");
@@ -46,7 +46,7 @@ fn what_a_connection_died_of_is_tried_alone_and_given_up_in_the_end() {
 }
 
 #[test]
-fn a_connection_that_did_something_for_others_may_have_died_of_that() {
+fn reused_connection_does_not_count_against_its_request() {
     let mut play = Play::new(2, Pipelining::Off);
     play.asks(2);
     for (connection, job) in play.run() {
@@ -62,7 +62,7 @@ fn a_connection_that_did_something_for_others_may_have_died_of_that() {
 }
 
 #[test]
-fn a_large_upload_that_is_not_answered_in_time_is_not_sent_again() {
+fn large_upload_is_not_retried_after_a_first_byte_timeout() {
     let late = Cause::TimedOut(Step::FirstByte, Duration::from_mins(1));
     let cut = Cause::TimedOut(Step::Send, Duration::from_mins(1));
     for (safe, class, cause, fails) in [
@@ -80,14 +80,14 @@ fn a_large_upload_that_is_not_answered_in_time_is_not_sent_again() {
             } else {
                 play.scheduler.returned(ConnectionId(1), job, Sent::Something, cause, play.now);
             }
-            let failed = Action::Fail { job, cause: Shared(late.clone()), undecided: true };
+            let failed = Action::Fail { job, cause: Shared(late.clone()), outcome_unknown: true };
             assert_eq!(play.scheduler.actions().contains(&failed), fails, "{safe} {class:?} {cause}");
         }
     }
 }
 
 #[test]
-fn a_server_that_wants_http_1_gets_it() {
+fn http_1_1_required_switches_the_origin_to_http_1() {
     let required = Cause::Http2 { code: 13, said: String::new() };
     for whole_connection in [false, true] {
         let mut play = Play::new(2, Pipelining::Aggressive);

@@ -1,10 +1,10 @@
 //! Where the parts of something large go.
 
 use super::*;
-use crate::pool::{Moved, Window};
+use crate::pool::{ByteCounts, Window};
 
 #[test]
-fn more_parts_wait_where_a_round_trip_brings_more() {
+fn connection_with_more_bytes_per_round_trip_queues_more_parts() {
     let mut play = Play::new(2, Pipelining::Aggressive);
     let part = |play: &mut Play, bytes| play.ask(|shape| (shape.class, shape.bytes) = (Class::Part, bytes));
     let (wide, narrow) = (part(&mut play, 400_000), part(&mut play, 40_000));
@@ -13,8 +13,8 @@ fn more_parts_wait_where_a_round_trip_brings_more() {
 
     let rtt = Duration::from_millis(100);
     let window = |received| {
-        let ahead = Moved { sent: 0, received };
-        Some(Window { bytes: 14_600, rto: 2 * rtt, rtt, least_rtt: Some(rtt), ahead })
+        let in_flight_target = ByteCounts { sent: 0, received };
+        Some(Window { bytes: 14_600, rto: 2 * rtt, rtt, min_rtt: Some(rtt), in_flight_target })
     };
     play.scheduler.done(ConnectionId(2), narrow, (100, 40_000), window(80_000), play.now);
     assert_eq!(play.run(), [(2, others[2])], "one always waits behind another");
@@ -24,11 +24,11 @@ fn more_parts_wait_where_a_round_trip_brings_more() {
 
 /// Two connections of six, while a queue stands that their number made: parts take one of them, and as deep as before.
 #[test]
-fn fewer_connections_are_no_shallower() {
+fn parts_queue_as_deep_on_fewer_connections() {
     let mut play = Play::new(6, Pipelining::Aggressive);
     let window = |rtt, received| {
-        let (ahead, rtt) = (Moved { sent: 0, received }, Duration::from_millis(rtt));
-        Some(Window { bytes: 14_600, rto: rtt, rtt, least_rtt: Some(Duration::from_millis(100)), ahead })
+        let (in_flight_target, rtt) = (ByteCounts { sent: 0, received }, Duration::from_millis(rtt));
+        Some(Window { bytes: 14_600, rto: rtt, rtt, min_rtt: Some(Duration::from_millis(100)), in_flight_target })
     };
     let part = |play: &mut Play| play.ask(|shape| (shape.class, shape.bytes) = (Class::Part, 20_000));
     for _ in 0..6 {

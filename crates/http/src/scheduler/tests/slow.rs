@@ -19,7 +19,7 @@ fn behind_a_slow_one(connections: usize, told: Option<u64>) -> (Play, Vec<JobId>
 }
 
 #[test]
-fn what_stands_behind_a_slow_answer_is_called_back_if_there_is_somewhere_else() {
+fn requests_behind_a_slow_response_are_recalled_if_another_connection_is_free() {
     for (told, sent) in [(Some(LARGE + 1), false), (None, true)] {
         let (mut play, jobs) = behind_a_slow_one(2, told);
         let call = Action::Recall { connection: ConnectionId(1), behind: jobs[0], sent };
@@ -40,7 +40,7 @@ fn what_stands_behind_a_slow_answer_is_called_back_if_there_is_somewhere_else() 
 }
 
 #[test]
-fn what_has_nowhere_else_to_go_stays_until_it_has() {
+fn requests_behind_a_slow_response_stay_until_a_connection_is_free() {
     let (mut play, jobs) = behind_a_slow_one(1, None);
     assert_eq!(play.scheduler.actions(), []);
     let later = play.asks(1)[0];

@@ -59,7 +59,7 @@ fn chunk(upload: &mut Upload, ms: u64) -> Vec<u32> {
 }
 
 #[test]
-fn counted_in_mss_the_odd_segment_waits_for_the_timer_every_time() {
+fn mss_rule_delays_the_odd_segment_until_the_timer() {
     let mut upload = Upload::new("hold-acks:timer=100ms");
     assert_eq!(chunk(&mut upload, 1), [2321, 4641, 6961]);
     assert_eq!(upload.late(100), []);
@@ -69,7 +69,7 @@ fn counted_in_mss_the_odd_segment_waits_for_the_timer_every_time() {
 }
 
 #[test]
-fn counted_in_packets_it_does_not_wait() {
+fn packet_rule_does_not_delay_the_odd_segment() {
     let mut upload = Upload::new("hold-acks:rule=packets");
     assert_eq!(chunk(&mut upload, 1), [2321, 4641, 6961, 8218]);
     upload.data(2, 5);
@@ -78,7 +78,7 @@ fn counted_in_packets_it_does_not_wait() {
 }
 
 #[test]
-fn the_timer_runs_from_the_first_held_and_the_last_goes() {
+fn timer_starts_with_the_first_held_ack_and_the_last_is_sent() {
     let mut upload = Upload::new("hold-acks:timer=50ms");
     upload.data(1, 100);
     assert!(!upload.ack(1, 101));
@@ -89,7 +89,7 @@ fn the_timer_runs_from_the_first_held_and_the_last_goes() {
 }
 
 #[test]
-fn the_timer_counts_from_the_segment_and_not_from_its_ack() {
+fn timer_starts_with_the_segment_not_its_ack() {
     for rule in ["mss", "packets"] {
         let mut upload = Upload::new(&format!("hold-acks:rule={rule},timer=100ms"));
         upload.data(1, 100);
@@ -110,7 +110,7 @@ fn the_timer_counts_from_the_segment_and_not_from_its_ack() {
 }
 
 #[test]
-fn a_full_segment_has_room_for_timestamps_only_if_both_ends_want_them() {
+fn full_segment_is_smaller_if_both_ends_use_timestamps() {
     let with = [&MSS[..], &[8, 10, 0, 0, 0, 1, 0, 0, 0, 0, 1, 1]].concat();
     for (options, at_once) in [(MSS.to_vec(), false), (with.clone(), true)] {
         let mut bench = Bench::new("hold-acks");
@@ -127,7 +127,7 @@ fn a_full_segment_has_room_for_timestamps_only_if_both_ends_want_them() {
 }
 
 #[test]
-fn what_a_deferring_receiver_sends_at_once_is_not_held() {
+fn acks_that_must_be_immediate_are_not_held() {
     let mut upload = Upload::new("hold-acks");
     upload.data(1, 100);
     assert!(!upload.ack(1, 101));
@@ -144,7 +144,7 @@ fn what_a_deferring_receiver_sends_at_once_is_not_held() {
 }
 
 #[test]
-fn the_ack_of_what_is_sent_again_is_not_held() {
+fn ack_of_a_retransmission_is_not_held() {
     let mut upload = Upload::new("hold-acks");
     upload.data(1, 100);
     assert!(!upload.ack(1, 101));
@@ -159,7 +159,7 @@ fn the_ack_of_what_is_sent_again_is_not_held() {
 }
 
 #[test]
-fn the_end_of_a_connection_is_not_held() {
+fn fin_and_its_ack_are_not_held() {
     let mut upload = Upload::new("hold-acks");
     upload.data(1, 100);
     assert!(!upload.ack(1, 101));
@@ -170,7 +170,7 @@ fn the_end_of_a_connection_is_not_held() {
 }
 
 #[test]
-fn a_reset_lets_the_held_ack_go_first() {
+fn reset_releases_the_held_ack() {
     let mut upload = Upload::new("hold-acks");
     upload.data(1, 100);
     assert!(!upload.ack(1, 101));
@@ -181,7 +181,7 @@ fn a_reset_lets_the_held_ack_go_first() {
 }
 
 #[test]
-fn at_the_client_it_holds_the_acks_of_a_download() {
+fn at_client_holds_the_acks_of_a_download() {
     let mut bench = Bench::new("hold-acks:at=client,timer=10ms");
     assert!(bench.passes(Up, 0, tcp(Segment { seq: 5, ack: Some(50), ..segment(0) })));
     assert!(bench.passes(Down, 1, tcp(Segment { down: true, seq: 50, ack: Some(5), ..segment(500) })));
@@ -191,7 +191,7 @@ fn at_the_client_it_holds_the_acks_of_a_download() {
 }
 
 #[test]
-fn connections_do_not_mix_and_a_change_loses_nothing() {
+fn connections_are_independent_and_a_change_loses_no_ack() {
     let mut bench = Bench::new("hold-acks");
     for port in [1, 2] {
         let data = Segment { port, seq: 1, ..segment(100) };

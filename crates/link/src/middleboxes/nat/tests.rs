@@ -43,7 +43,7 @@ fn end(text: &str) -> SocketAddr {
 }
 
 #[test]
-fn there_and_back() {
+fn request_and_response_are_translated() {
     let mut bench = Bench::new("nat");
     let up = through(&mut bench, Up, 0, tcp(segment(100))).unwrap();
     assert_eq!(ends(&up), [end("203.0.113.1:40000"), SocketAddr::new(SERVER, 443)]);
@@ -61,7 +61,7 @@ fn there_and_back() {
 }
 
 #[test]
-fn pings_are_translated_by_their_identifier() {
+fn echo_requests_are_translated_by_identifier() {
     for v6 in [false, true] {
         let mut bench = Bench::new("nat");
         let up = through(&mut bench, Up, 0, ping(v6, false, false, 7)).unwrap();
@@ -74,14 +74,14 @@ fn pings_are_translated_by_their_identifier() {
 }
 
 #[test]
-fn what_nobody_asked_for_is_dropped() {
+fn unsolicited_packets_are_dropped() {
     let mut bench = Bench::new("nat");
     assert_eq!(through(&mut bench, Down, 0, tcp(Segment { down: true, ..segment(1) })), None);
     assert!(!bench.passes(Down, 0, tcp6(Segment { down: true, ..segment(1) })));
 }
 
 #[test]
-fn each_connection_can_have_an_address_of_its_own() {
+fn each_connection_can_have_its_own_public_address() {
     let mut bench = Bench::new("nat:renew=connection,address=192.0.2.7");
     let mut up = |ms, port| ends(&through(&mut bench, Up, ms, tcp(Segment { port, ..segment(1) })).unwrap())[0];
     assert_eq!((up(0, 5), up(1, 6)), (end("192.0.2.7:5"), end("192.0.2.8:6")));
@@ -89,7 +89,7 @@ fn each_connection_can_have_an_address_of_its_own() {
 }
 
 #[test]
-fn the_address_can_change_with_time() {
+fn public_address_can_change_with_time() {
     let mut bench = Bench::new("nat:renew=10ms");
     let mut up = |ms, port| ends(&through(&mut bench, Up, ms, tcp(Segment { port, ..segment(1) })).unwrap())[0];
     assert_eq!((up(0, 5), up(9, 6), up(10, 7)), (end("203.0.113.1:5"), end("203.0.113.1:6"), end("203.0.113.2:7")));
@@ -97,7 +97,7 @@ fn the_address_can_change_with_time() {
 }
 
 #[test]
-fn errors_reach_the_client_as_being_about_its_own_packet() {
+fn icmp_errors_quote_the_clients_own_packet() {
     for packet in [tcp(segment(1000)), tcp6(segment(1000)), udp(&[1; 500])] {
         let mut bench = Bench::new("nat");
         let up = through(&mut bench, Up, 0, packet.clone()).unwrap();
@@ -133,7 +133,7 @@ fn fragment6(first: IpNumber, datagram: &[u8], offset: usize) -> Vec<u8> {
 }
 
 #[test]
-fn every_fragment_is_given_the_address_of_the_first() {
+fn fragments_get_the_address_of_the_first() {
     let mut bench = Bench::new("nat");
     for packet in fragments(udp(&[7; 1500])) {
         let up = through(&mut bench, Up, 0, packet).unwrap();
@@ -154,7 +154,7 @@ fn every_fragment_is_given_the_address_of_the_first() {
 /// The datagram begins with extension headers; in the later fragments there is nothing of that, whatever the
 /// bytes there look like.
 #[test]
-fn a_later_fragment_is_not_taken_for_what_the_first_begins_with() {
+fn payload_of_a_later_fragment_is_not_parsed_as_a_header() {
     let options = [ip_number::UDP.0, 0, 1, 4, 0, 0, 0, 0];
     for middle in [[0; 8], [0xff; 8], [ip_number::AUTH.0, 0, 0, 0, 0, 0, 0, 0], [ip_number::IPV6_HOP_BY_HOP.0; 8]] {
         let mut bench = Bench::new("nat");
@@ -170,7 +170,7 @@ fn a_later_fragment_is_not_taken_for_what_the_first_begins_with() {
 }
 
 #[test]
-fn a_fragment_without_its_first_does_not_leave() {
+fn fragment_without_its_first_is_dropped() {
     let mut bench = Bench::new("nat");
     let parts = fragments(udp(&[7; 1500]));
     assert_eq!(through(&mut bench, Up, 0, parts[1].clone()), None);
@@ -183,7 +183,7 @@ fn a_fragment_without_its_first_does_not_leave() {
 }
 
 #[test]
-fn two_clients_with_one_port_get_two() {
+fn same_port_of_two_clients_is_mapped_to_two() {
     let mut bench = Bench::new("nat");
     let first = through(&mut bench, Up, 0, tcp(segment(1))).unwrap();
     let mut other = tcp(segment(1));
