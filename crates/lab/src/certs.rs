@@ -1,7 +1,6 @@
-//! The certificates of a run: a certificate authority of its own, made for it and gone
-//! with it, and one server certificate for the addresses of the emulated network. Every
-//! client is told to trust this authority and no other, so that TLS costs what it costs
-//! in earnest: a whole chain is sent and checked.
+//! The certificates of a run: a certificate authority made for it, and one server certificate for the addresses of the
+//! emulated network. Every client trusts this authority and no other. So TLS has its real cost: the server sends a
+//! chain, and the client verifies it.
 
 use std::{
     fs, io,
@@ -159,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_trusts_the_runs_server_at_its_address_only() {
+    fn client_trusts_only_this_run_at_its_address() {
         let folder = tempfile::tempdir().unwrap();
         let address = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
         let certificates = Certificates::make(folder.path(), &[address], &[]).unwrap();

@@ -11,19 +11,19 @@
 //! them a millisecond or two for the whole work, in which `cp -r` would start once.
 
 mod chromium;
-mod chunked;
-mod connections;
+mod chunked_upload;
+mod connection_per_file;
 mod curl;
 mod curl_parallel;
 mod davfs2;
-mod engine;
 mod haul;
+mod http_engine;
 mod kdig;
 mod page_load;
 mod rclone;
-mod redirector;
 mod samba;
 mod webdrive;
+mod windows_redirector;
 
 use std::{
     collections::BTreeMap,
@@ -37,7 +37,7 @@ use crate::{
     certs::{CertError, Certificates},
     deadline::{Deadline, Stop},
     experiment::KnownContender,
-    models::Started,
+    host_task::HostTask,
     process::{Missing, ProcessError, Program},
     servers::{Http, Server},
     spawn::Spawn,
@@ -257,9 +257,9 @@ impl<F: FnMut() -> Result<Done, Failure>> Prepared for Ready<F> {
     }
 }
 
-impl Prepared for Started<Done> {
+impl Prepared for HostTask<Done> {
     fn run(&mut self) -> Result<Done, Failure> {
-        Started::run(self)
+        HostTask::run(self)
     }
 }
 
@@ -344,27 +344,27 @@ fn programs_and_models() -> Vec<Registered> {
         davfs2::NO_LOCKS,
         samba::LOCKS,
         samba::NO_LOCKS,
-        redirector::HTTP1,
-        redirector::HTTP2,
+        windows_redirector::HTTP1,
+        windows_redirector::HTTP2,
         webdrive::REGISTERED,
         haul::DEFAULT,
         haul::NO_PIPELINING,
         haul::HTTP2,
         haul::HTTP3,
         haul::LOCKS,
-        engine::OLDEST,
-        engine::NEWEST,
-        engine::LARGEST,
-        engine::FADING,
-        engine::OFF,
-        engine::SAFE,
-        engine::AGGRESSIVE,
-        engine::HTTP2,
-        chunked::REGISTERED,
-        connections::CURL_TCP,
-        connections::CURL_TFO,
-        connections::ENGINE,
-        connections::ENGINE_TFO,
+        http_engine::OLDEST,
+        http_engine::NEWEST,
+        http_engine::LARGEST,
+        http_engine::FADING,
+        http_engine::OFF,
+        http_engine::SAFE,
+        http_engine::AGGRESSIVE,
+        http_engine::HTTP2,
+        chunked_upload::REGISTERED,
+        connection_per_file::CURL_TCP,
+        connection_per_file::CURL_TFO,
+        connection_per_file::ENGINE,
+        connection_per_file::ENGINE_TFO,
         kdig::UDP,
         kdig::TCP,
         kdig::TFO,
@@ -429,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_unique_and_are_the_contenders_own() {
+    fn names_are_unique_and_as_registered() {
         let names: std::collections::BTreeSet<_> = all().iter().map(|registered| registered.name).collect();
         assert_eq!(names.len(), all().len());
         for registered in all() {
@@ -438,7 +438,7 @@ mod tests {
     }
 
     #[test]
-    fn every_experiment_of_ours_makes_sense() {
+    fn claims_of_all_experiments_refer_to_planned_cells() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments");
         let (contenders, servers) = (known(), crate::servers::all());
         let servers: Vec<&str> = servers.iter().map(|server| server.name()).collect();
@@ -463,13 +463,13 @@ mod tests {
     }
 
     #[test]
-    fn a_swept_parameter_shows_in_the_name() {
+    fn changed_parameter_is_in_the_name() {
         let parameters = Parameters::from([("transfers".to_owned(), 32), ("checkers".to_owned(), 8)]);
         assert_eq!(rclone().with(&parameters).unwrap().name(), "rclone transfers=32");
     }
 
     #[test]
-    fn an_unknown_parameter_is_refused() {
+    fn unknown_parameter_is_rejected() {
         let error = rclone().with(&Parameters::from([("transfer".to_owned(), 32)])).err().unwrap();
         assert_eq!(error.to_string(), "rclone has no parameter `transfer`; it has transfers, checkers");
     }

@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ends_by_time_or_by_flag() {
+    fn deadline_ends_by_time_or_flag() {
         let cancel = Arc::new(AtomicBool::new(false));
         let deadline = Deadline::new(Duration::from_mins(1), cancel.clone());
         assert_eq!(deadline.check(), Ok(()));

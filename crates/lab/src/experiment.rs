@@ -14,9 +14,9 @@
 //! This module knows no contender; the caller passes those it can start ([`Known`]).
 
 mod check;
+mod did_you_mean;
 mod file;
 mod mistake;
-mod names;
 mod plan;
 mod server_tcp;
 
@@ -26,10 +26,10 @@ use units::Rate;
 
 use crate::{claims::Claim, contenders::Parameters, work::Work};
 
+pub(crate) use did_you_mean::advice;
+pub use did_you_mean::nearest;
 pub use link::spec::LinkSpec;
 pub use mistake::Mistake;
-pub(crate) use names::advice;
-pub use names::nearest;
 pub use plan::{Block, Cell, Plan, PlanError, Selection};
 pub use server_tcp::Stack;
 
@@ -103,7 +103,7 @@ impl Experiment {
         let index = self.contenders.iter().position(|row| row.contender == contender);
         let Some(index) = index else {
             let names: Vec<&str> = self.contenders.iter().map(|row| row.contender.as_str()).collect();
-            let advice = names::advice(contender, names);
+            let advice = did_you_mean::advice(contender, names);
             return Err(PlanError::Unknown { what: "contender", name: contender.to_owned(), advice });
         };
         let swept = Row { settings: Parameters::new(), ..self.contenders[index].clone() };

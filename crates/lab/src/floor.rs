@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_needs_three_round_trips_and_its_bytes() {
+    fn upload_needs_three_round_trips_and_its_bytes() {
         let task = Work::Upload { files: 200, size: Size::bytes(10 * 1024) };
         let floor = floor(&task, &network(18, Some(100_000_000)), true);
         // 3 × 18 ms, and 2,048,000 bytes at 12.5 MB/s.
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn each_direction_has_its_rate() {
+    fn each_direction_has_its_own_rate() {
         let mut network = network(0, None);
         network.link = toml::from_str("rate = \"8mbit/80mbit\"").unwrap();
         let size = Size::bytes(1_000_000);
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn an_object_after_a_page_finds_its_connection_open() {
+    fn object_after_page_needs_no_handshake() {
         let (objects, idle) = (vec![Size::bytes(1 << 21); 6], "2s".parse().unwrap());
         let task = Work::Page { objects, idle, size: Size::bytes(25_000) };
         let floor = floor(&task, &network(250, Some(20_000_000)), true);
@@ -118,14 +118,14 @@ mod tests {
     }
 
     #[test]
-    fn saves_wait_for_one_another() {
+    fn saves_are_sequential() {
         let task = Work::Edit { times: 20, size: Size::bytes(0) };
         let (tls, plain) = (floor(&task, &network(10, None), true), floor(&task, &network(10, None), false));
         assert_eq!((tls.time, plain.time), (Duration::from_millis(220), Duration::from_millis(210)));
     }
 
     #[test]
-    fn without_a_link_there_is_no_multiple() {
+    fn zero_floor_has_no_multiple() {
         let floor = floor(&Work::List { entries: 1000 }, &network(0, None), true);
         assert_eq!((floor.bytes, floor.multiple(Duration::from_secs(1))), (0, None));
     }

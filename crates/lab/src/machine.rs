@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn work_that_no_machine_holds_is_refused() {
+    fn work_larger_than_memory_is_rejected() {
         let mut plan = crate::test_data::plan(1);
         assert_eq!(check_memory(&plan, Path::new("/")), Ok(()));
         plan.cells[3].workload.work = Work::Upload { files: u32::MAX, size: Size::bytes(u64::MAX) };
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn no_setting_is_named_twice() {
+    fn setting_does_not_repeat_its_name() {
         for (name, value, said) in [
             ("curl", "curl 7.88.1 (x86_64-pc-linux-gnu)", "curl 7.88.1 (x86_64-pc-linux-gnu)"),
             ("version", "Server version: Apache/2.4.71 (Debian)", "version Apache/2.4.71 (Debian)"),
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_memory_is_available() {
+    fn available_memory_is_parsed() {
         assert_eq!(available_memory("MemTotal:  100 kB\nMemAvailable:     12 kB\n"), 12 * 1024);
         assert_eq!(available_memory(""), u64::MAX);
     }

@@ -364,14 +364,14 @@ mod tests {
     const LONG: Duration = Duration::from_secs(30);
 
     #[test]
-    fn keeps_all_that_was_printed() {
+    fn output_is_complete() {
         let output = sh("i=0; while [ $i -lt 20000 ]; do echo line $i; i=$((i+1)); done; echo err >&2", LONG).unwrap();
         assert_eq!(output.stdout.lines().count(), 20000);
         assert_eq!(output.stderr, "err\n");
     }
 
     #[test]
-    fn reads_on_after_either_stream_ends() {
+    fn reading_continues_after_one_stream_ends() {
         let output = sh("exec 2>&-; echo a", LONG).unwrap();
         assert_eq!(output.stdout, "a\n");
         let output = sh("exec >&-; echo b >&2", LONG).unwrap();
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_quotes_the_last_words() {
+    fn failure_quotes_last_line() {
         let error = sh("echo first >&2; echo 'no such thing' >&2; exit 3", LONG).unwrap_err();
         assert_eq!(error.to_string(), "sh failed (exit status: 3): no such thing");
         let error = sh("kill -9 $$", LONG).unwrap_err();
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_hangs_is_ended_with_its_children() {
+    fn hanging_program_is_killed_with_its_children() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("child");
         let script = format!("sleep 600 & echo $! > {}; echo stuck >&2; wait", file.display());
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_installed_names_its_package() {
+    fn missing_program_names_its_package() {
         let program = Program { name: "no-such-program", package: "no-such-package", version: "-V" };
         let error = program.find().unwrap_err();
         assert_eq!(
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemons_processor_time_is_that_of_its_children_too() {
+    fn processor_time_of_daemon_includes_children() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = SH.command(Path::new("/")).unwrap();
         // A shell that rests, and one below it that works.
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn a_daemon_that_gave_up_says_why() {
+    fn exited_daemon_says_why() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = SH.command(Path::new("/")).unwrap();
         command.args(["-c", "echo line 5:; echo port taken; echo exiting; exit 1"]);

@@ -6,7 +6,7 @@
 //! A run is a folder, `runs/YYYYMMDD-HHMMSS-NAME`, with the time in UTC: sorted by name,
 //! runs are sorted by age.
 
-mod folder;
+mod find;
 mod run_folder;
 mod samples;
 mod store;
@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{claims::Verdict, format::counted, servers::Protocol, stats::Interval};
 
-pub(crate) use folder::timestamp;
-pub use folder::{Listed, create_folder, find, ids, list, locate};
+pub(crate) use find::timestamp;
+pub use find::{Listed, create_folder, find, ids, list, locate};
 pub use run_folder::{CreatedPaths, REPORT, RunFolder, check_outlives_run};
 pub use samples::{Outcome, Sample, SampleLog, Syns};
 pub use store::{ResultsError, read, write};
@@ -30,6 +30,7 @@ pub const SCHEMA: &str = "longhaul.run/1";
 pub(crate) const NOT_REACHED: &str = "the run was stopped before it";
 
 /// A whole run.
+// One field for each field of the schema.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RunResult {
     /// [`SCHEMA`].
@@ -197,6 +198,7 @@ pub enum Status {
 }
 
 /// One combination of workload, network and contender.
+// One field for each field of the schema.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
     /// What was done.

@@ -9,8 +9,8 @@
 //! that cell, and the others go on. If the lab fails (a server does not start, a cable cannot be created, the disk is
 //! full), every further sample would fail in the same way, so the run ends there and keeps its results.
 
-mod attribution;
 pub(crate) mod captures;
+mod explain_captures;
 
 use std::{
     fs, io,
@@ -26,7 +26,7 @@ use crate::{
     experiment::{Block, Cell, Plan},
     process::ProcessError,
     results::{Outcome, Sample, SampleLog, Syns},
-    servers::{self, Server, ServerError, Setup},
+    servers::{self, Running, Server, ServerError, Setup},
     testbed::{Testbed, TestbedError},
     work::{Payload, Work, WorkError},
 };
@@ -278,12 +278,11 @@ impl Run<'_> {
             deadline: Deadline::new(SERVER_START, self.cancel.clone()),
         };
         let own = own_server(contender);
-        let mut server = own.as_deref().unwrap_or(self.server).start(&setup)?;
+        let server = own.as_deref().unwrap_or(self.server).start(&setup)?;
         let task =
             Payload::new(cell.workload.work.clone(), self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
         let root = server.root().to_owned();
         task.prepare_server(&root, server.owner()).map_err(SampleError::Layout)?;
-        let deadline = Deadline::new(self.sample_timeout, self.cancel.clone());
         let share = testbed.share_address();
         let sample = contenders::Sample {
             client: &testbed.client,
@@ -294,31 +293,40 @@ impl Run<'_> {
             task: &task,
             root: &root,
             scratch: folder,
-            deadline: deadline.clone(),
+            deadline: Deadline::new(self.sample_timeout, self.cancel.clone()),
         };
-        let mut prepared = contender.prepare(&sample)?;
-        server.mark();
-        let before = server.processor_time();
-        let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
-        let start = Instant::now();
-        let done = prepared.run()?;
-        let end = task.wait_done(&root, &done, &deadline)?;
-        let used = server.processor_time().zip(before).map(|(after, before)| after.saturating_sub(before));
-        // Locks may be released after the work is done, but before the contender has finished.
-        prepared.finish()?;
-        let requests = server.requests();
-        task.verify_requests(&requests)?;
-        server.check().map_err(SampleError::ServerEnded)?;
-        server.stop();
-        let counts = Sample {
-            began,
-            methods: Some(requests.methods),
-            protocols: Some(requests.protocols),
-            server_cpu_s: used.map(|used| used.as_secs_f64()),
-            ..Sample::default()
-        };
-        Ok((done.took.unwrap_or(end - start), counts))
+        timed(contender, &sample, server)
     }
+}
+
+/// Runs a prepared contender within the clock, and checks its work.
+fn timed(
+    contender: &dyn Contender,
+    sample: &contenders::Sample<'_>,
+    mut server: Running,
+) -> Result<(Duration, Sample), SampleError> {
+    let mut prepared = contender.prepare(sample)?;
+    server.mark();
+    let before = server.processor_time();
+    let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
+    let start = Instant::now();
+    let done = prepared.run()?;
+    let end = sample.task.wait_done(sample.root, &done, &sample.deadline)?;
+    let used = server.processor_time().zip(before).map(|(after, before)| after.saturating_sub(before));
+    // Locks may be released after the work is done, but before the contender has finished.
+    prepared.finish()?;
+    let requests = server.requests();
+    sample.task.verify_requests(&requests)?;
+    server.check().map_err(SampleError::ServerEnded)?;
+    server.stop();
+    let counts = Sample {
+        began,
+        methods: Some(requests.methods),
+        protocols: Some(requests.protocols),
+        server_cpu_s: used.map(|used| used.as_secs_f64()),
+        ..Sample::default()
+    };
+    Ok((done.took.unwrap_or(end - start), counts))
 }
 
 /// The server that a contender prescribes.

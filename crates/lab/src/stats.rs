@@ -1,27 +1,23 @@
-//! From a handful of times to a sentence one may believe.
+//! Statistics for few samples.
 //!
-//! A cell is sampled three to twenty times: too few to trust a mean (one stalled sample
-//! moves it) and too few to assume a distribution. So everything here rests on order:
+//! A cell has three to twenty samples. That is too few for a mean, which one stalled sample moves, and too few to
+//! assume a distribution. So everything here is based on ranks:
 //!
-//! - The time of a cell is its **median**; the interval around it comes from resampling
-//!   ([`bootstrap`]: Efron and Tibshirani, *An Introduction to the Bootstrap*, 1993, ch. 13).
-//! - Whether two contenders differ, and how many times as long one takes, is asked of the
-//!   **Hodges–Lehmann** estimate ([`shift`]): the median of all pairwise factors, with the
-//!   interval that inverts the Mann–Whitney test. It assumes no distribution, only that both
-//!   cells have the same shape moved or stretched. The comparisons of rivals and the claims
-//!   rest on the same estimate, so that a verdict never contradicts the table above it.
-//! - Whether a factor is greater far away than nearby is a **ratio of two ratios** of medians,
-//!   resampled again: for four samples at once there is no rank interval.
+//! - The time of a cell is its **median**. Its interval is a bootstrap ([`bootstrap`]: Efron and Tibshirani, *An
+//!   Introduction to the Bootstrap*, 1993, ch. 13).
+//! - The ratio of two contenders is the **Hodges–Lehmann** estimate ([`shift`]): the median of all pairwise ratios,
+//!   with the interval that inverts the Mann–Whitney test. It assumes only that both distributions have the same
+//!   shape. Comparisons and claims use the same estimate, so that a verdict never contradicts the table above it.
+//! - Whether a ratio is greater on one network than on another is a **ratio of two ratios** of medians, with a
+//!   bootstrap interval: there is no rank interval for four samples.
 //!
-//! # What few samples cannot do
-//! No interval made of n sorted samples holds the true median more often than
-//! 1 − 2^(1−n): that is the chance that the median lies between the least and the greatest.
-//! It is 75 % for three samples, 87.5 % for four, 93.75 % for five and passes 95 % at six.
-//! A bootstrap of three samples therefore *is* the range of the three, and holds the median
-//! in 75 % of runs whatever it is called; [`range_coverage`] gives the number so that a table
-//! can say it. Two cells of three samples have no distribution-free 95 % interval either:
-//! the widest there is holds the shift in 90 % of runs. It is given with that confidence
-//! instead of a promise it cannot keep. From four samples against four, 95 % is kept.
+//! # Limits of few samples
+//!
+//! The median lies between the smallest and the greatest of n samples with a probability of 1 − 2^(1−n): 75 % for three
+//! samples, 87.5 % for four, 93.75 % for five, and over 95 % from six on. No interval can do better. So the bootstrap
+//! of three samples *is* their range, and holds the median in 75 % of runs; [`range_coverage`] gives this number for
+//! tables. Likewise, the widest rank interval for three samples against three holds the shift in 90 % of runs, and is
+//! given with that confidence. From four against four on, it is 95 %.
 
 pub mod bootstrap;
 pub mod shift;
@@ -81,7 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_middle() {
+    fn median_of_odd_and_even_counts() {
         assert_eq!(median(&[]), None);
         assert_eq!(median(&[3.0]), Some(3.0));
         assert_eq!(median(&[9.0, 1.0, 2.0]), Some(2.0));
@@ -89,14 +85,14 @@ mod tests {
     }
 
     #[test]
-    fn the_range_of_few_samples_promises_little() {
+    fn range_of_few_samples_has_low_coverage() {
         let promised: Vec<f64> = (1..=6).map(range_coverage).collect();
         assert_eq!(promised, [0.0, 0.5, 0.75, 0.875, 0.9375, 0.96875]);
     }
 
     proptest! {
         #[test]
-        fn half_lie_on_each_side(samples in prop::collection::vec(0.0..1e6f64, 1..40)) {
+        fn half_of_samples_lie_on_each_side_of_median(samples in prop::collection::vec(0.0..1e6f64, 1..40)) {
             let middle = median(&samples).unwrap();
             let below = samples.iter().filter(|s| **s < middle).count();
             let above = samples.iter().filter(|s| **s > middle).count();

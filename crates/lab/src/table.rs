@@ -11,14 +11,14 @@
 //! multiple of the floor stay. Colour is optional and repeats what the words say.
 
 mod block;
-mod change;
-mod closing;
-mod fit;
+mod columns;
+mod comparison;
+mod skipped;
 mod verdicts;
 
 use crate::{results::RunResult, stats::range_coverage};
 
-pub use change::render_change;
+pub use comparison::render_change;
 
 /// The terminal to draw on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,7 +84,7 @@ pub fn render(run: &RunResult, look: Look) -> String {
             text += &block::render(run, workload, network, look);
         }
     }
-    text += &closing::render(run, look);
+    text += &skipped::render(run, look);
     text + &verdicts::render(run, look)
 }
 

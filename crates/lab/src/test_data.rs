@@ -1,4 +1,4 @@
-//! An invented run of the race, for the tests of what is made of runs.
+//! An invented race, for tests of everything that is computed from runs.
 
 use std::{
     collections::BTreeMap,

@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn parts_join_to_the_whole(len in 0u64..3000, cuts in proptest::collection::vec(0usize..700, 0..20)) {
+        fn parts_of_a_body_join_to_the_whole(len in 0u64..3000, cuts in proptest::collection::vec(0usize..700, 0..20)) {
             for body in [Body::Synthetic { len, seed: 7 }, Body::Kept((0..len).map(|at| at as u8).collect())] {
                 let whole = body.part(0, usize::MAX);
                 prop_assert_eq!(whole.len() as u64, len);
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_synthetic_body_does_not_repeat_itself() {
+    fn synthetic_body_does_not_repeat() {
         let bytes = Body::Synthetic { len: 1 << 16, seed: seed("x") }.part(0, 1 << 16);
         let mut words: Vec<&[u8]> = bytes.chunks(8).collect();
         words.sort_unstable();

@@ -1,11 +1,11 @@
-//! Headless Chromium, controlled by the DevTools protocol.
+//! Headless Chromium, controlled over the DevTools protocol.
 //!
-//! The protocol is JSON messages, each ended by a zero byte, over two pipes that Chromium finds as its descriptors 3
-//! and 4 (`--remote-debugging-pipe`). Compared with a WebSocket there is no port to wait for that anybody on the
-//! machine could use as well, and when we are gone the pipe is closed, upon which Chromium ends by itself. A shell puts
-//! the pipes where they have to be, since no safe call does.
+//! The protocol is JSON messages, each ended by a zero byte, over two pipes, which Chromium expects as file descriptors
+//! 3 and 4 (`--remote-debugging-pipe`). Rejected: a WebSocket, since any user of the machine could connect to its port.
+//! Besides, Chromium exits by itself when the pipe closes. A shell arranges the descriptors, since no safe system call
+//! does.
 //!
-//! A thread reads; everything else happens where it is asked for, each wait with a bound.
+//! One thread reads. Everything else happens in the caller, and every wait has a time limit.
 
 pub mod load;
 

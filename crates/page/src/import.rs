@@ -1,15 +1,15 @@
 //! Import of page loads from other files.
 //!
 //! Three kinds of files describe a page load. The manifests of the 2013 reproduction of the TCP Fast Open paper have
-//! sizes, connections and dependencies, but no hosts ([`manifests`]). A HAR has everything but the dependencies, unless its
+//! sizes, connections and dependencies, but no hosts ([`cs244_manifests`]). A HAR has everything but the dependencies, unless its
 //! writer added initiators ([`har`]). A capture has bytes and times ([`capture`]). The last two, and our own recordings,
 //! are converted to a list of [`observed`](mod@observed) requests, from which one module infers the dependencies.
 //!
 //! Each assumption and each omitted request gets a note.
 
 pub mod capture;
+pub mod cs244_manifests;
 pub mod har;
-pub mod manifests;
 pub mod observed;
 mod streams;
 
@@ -57,7 +57,7 @@ const LARGEST: u64 = 512 << 20;
 pub fn import(path: &Path) -> Result<Imported, ImportError> {
     let ending = path.extension().map(std::ffi::OsStr::to_ascii_lowercase);
     if path.is_dir() || ending.as_deref().is_some_and(|ending| ending == "reqs") {
-        return manifests::read(path);
+        return cs244_manifests::read(path);
     }
     if ending.is_some_and(|ending| ending == "har" || ending == "json") {
         return har::parse(&text(path)?, path);

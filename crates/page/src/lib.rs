@@ -33,9 +33,8 @@
 
 mod body;
 pub mod browser;
-mod head;
+mod head_padding;
 pub mod import;
-pub mod json;
 pub mod record;
 pub mod replay;
 pub mod schedule;
@@ -43,9 +42,10 @@ mod shipped;
 pub mod spec;
 mod synthetic_html;
 pub mod waterfall;
+pub mod waterfall_json;
 
 pub use body::Body;
-pub use head::PAD;
+pub use head_padding::PAD;
 pub use schedule::{Connections, IdealNetwork, Schedule};
 pub use shipped::SHIPPED;
 pub use spec::{After, Request, Response, Spec, SpecError, Until};

@@ -1,9 +1,9 @@
-//! Recording: Chromium loads a page, and what it asks for becomes a spec.
+//! Recording: Chromium loads a page, and its requests become a spec.
 //!
-//! Chromium tells who caused each request: the parser, with the line and column of the reference, or a script, with its
-//! stack. So the dependencies are not guessed from times. The cache is off; frames of other sites and workers, which
-//! live in processes of their own, are listened to as well. Recording ends when the page has loaded and nothing has
-//! been asked for some time.
+//! Chromium reports the initiator of each request: the parser, with line and column of the reference, or a script with
+//! its stack. So dependencies need not be guessed from times. The cache is off. Frames of other sites and workers,
+//! which run in processes of their own, are recorded as well. Recording ends when the page has loaded and the network
+//! has been quiet for a while.
 
 use std::{
     collections::HashMap,
@@ -28,28 +28,28 @@ use crate::{
     spec::MAX_REQUESTS,
 };
 
-/// Nothing has to happen for so long before a loaded page is taken to be complete.
+/// A loaded page is complete after this time without network events.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Why nothing was recorded.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The browser does not do it.
+    /// The browser failed.
     #[error(transparent)]
     Browser(#[from] BrowserError),
-    /// Somebody wished it.
+    /// The user stopped it.
     #[error("stopped; nothing was written")]
     Stopped,
-    /// What it told makes no page.
+    /// The events make no spec.
     #[error(transparent)]
     Import(#[from] ImportError),
 }
 
-/// Why a body that came is not kept.
+/// Why a received body is not in the spec.
 const LOST: &str = "Chromium does not return it (usual for images that it cannot decode)";
 
-/// How long at most until a wish to stop is seen.
-const LOOK: Duration = Duration::from_millis(100);
+/// The maximum time between two checks of `stop`.
+const STOP_POLL: Duration = Duration::from_millis(100);
 
 /// Records the page at `url` for at most `timeout`, or until `stop` is set; `path` is where the spec will be
 /// written.
@@ -64,31 +64,58 @@ pub fn record(
     let session = browser.page()?;
     let version = browser.call("", "Browser.getVersion", &json!({}))?;
     let mut recording = Recording::default();
-    listen(&mut browser, &session)?;
-    browser.call(&session, "Page.enable", &json!({}))?;
-    let until = Instant::now() + timeout;
-    let navigated = browser.call(&session, "Page.navigate", &json!({ "url": url.as_str() }))?;
+    let is_complete = load(&mut browser, &session, url, &mut recording, timeout, stop)?;
+    let mut notes = Vec::new();
+    if !is_complete {
+        notes.push(format!("the page was not complete after {timeout:?}; the spec has the requests up to then"));
+    }
+    let title = browser.call(&session, "Runtime.evaluate", &json!({ "expression": "document.title" }))?;
+    let title =
+        title["result"]["value"].as_str().filter(|title| !title.trim().is_empty()).unwrap_or(url.as_str()).to_owned();
+    recording.get_bodies(&mut browser);
+    drop(browser);
+    let product = version["product"].as_str().unwrap_or("Chromium");
+    let source = format!("Recorded from {url} with {product}.");
+    let observed = recording.observed(&mut notes);
+    let mut imported = observed::spec(observed, title, source, path)?;
+    notes.append(&mut imported.notes);
+    Ok(Imported { notes, ..imported })
+}
+
+/// Loads the page until it is complete and quiet, for at most `timeout`. Returns whether its `load` event has fired.
+fn load(
+    browser: &mut Browser,
+    session: &str,
+    url: &Url,
+    recording: &mut Recording,
+    timeout: Duration,
+    stop: &AtomicBool,
+) -> Result<bool, RecordError> {
+    listen(browser, session)?;
+    browser.call(session, "Page.enable", &json!({}))?;
+    let deadline = Instant::now() + timeout;
+    let navigated = browser.call(session, "Page.navigate", &json!({ "url": url.as_str() }))?;
     if let Some(said) = navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
         return Err(BrowserError::Load { url: url.to_string(), said: said.to_owned() }.into());
     }
     let mut loaded = false;
     let mut quiet = Instant::now() + QUIET;
     loop {
-        let wait = if loaded && recording.open() == 0 { quiet.min(until) } else { until };
+        let wait = if loaded && recording.open() == 0 { quiet.min(deadline) } else { deadline };
         let now = Instant::now();
         if now >= wait {
-            break;
+            return Ok(loaded);
         }
         if stop.load(Ordering::Relaxed) {
             return Err(RecordError::Stopped);
         }
-        let Some(event) = browser.event(wait.min(now + LOOK))? else { continue };
+        let Some(event) = browser.event(wait.min(now + STOP_POLL))? else { continue };
         match event.method.as_str() {
             "Page.loadEventFired" => loaded = true,
             "Target.attachedToTarget" => {
                 let attached = event.params["sessionId"].as_str().unwrap_or_default();
-                // Some targets have no network of their own; that is no reason to stop.
-                let _ = listen(&mut browser, attached);
+                // Some targets have no network domain.
+                let _ = listen(browser, attached);
                 browser.tell(attached, "Runtime.runIfWaitingForDebugger", &json!({}))?;
             }
             _ if event.method.starts_with("Network.") => {
@@ -98,48 +125,13 @@ pub fn record(
             _ => {}
         }
     }
-    let mut notes = Vec::new();
-    if !loaded {
-        notes.push(format!("the page was not complete after {timeout:?}; the spec has the requests up to then"));
-    }
-    let title = browser.call(&session, "Runtime.evaluate", &json!({ "expression": "document.title" }))?;
-    let title =
-        title["result"]["value"].as_str().filter(|title| !title.trim().is_empty()).unwrap_or(url.as_str()).to_owned();
-    for exchange in recording.exchanges.iter_mut().filter(|exchange| exchange.end.is_some() && exchange.has_body) {
-        let asked = json!({ "requestId": exchange.id });
-        if let Ok(body) = browser.call(&exchange.session, "Network.getResponseBody", &asked) {
-            exchange.bytes = bytes(&body).filter(|bytes| !(exchange.came && bytes.is_empty()));
-        }
-    }
-    drop(browser);
-    let product = version["product"].as_str().unwrap_or("Chromium");
-    let source = format!("Recorded from {url} with {product}.");
-    let begin = recording.exchanges.iter().map(|exchange| exchange.started).fold(f64::INFINITY, f64::min);
-    let mut all = Vec::new();
-    for exchange in recording.exchanges {
-        let address = exchange.url.clone();
-        let lost = exchange.lost();
-        match exchange.seen(begin) {
-            Ok(Some(seen)) => {
-                if lost {
-                    notes.push(format!("{address}: synthesised body, since {LOST}"));
-                }
-                all.push(seen);
-            }
-            Ok(None) => {}
-            Err(said) => notes.push(format!("{address}: omitted, since {said}")),
-        }
-    }
-    let mut imported = observed::spec(all, title, source, path)?;
-    notes.append(&mut imported.notes);
-    Ok(Imported { notes, ..imported })
 }
 
 fn listen(browser: &mut Browser, session: &str) -> Result<(), BrowserError> {
     let room = json!({ "maxTotalBufferSize": 512 << 20, "maxResourceBufferSize": 128 << 20 });
     browser.call(session, "Network.enable", &room)?;
     browser.call(session, "Network.setCacheDisabled", &json!({ "cacheDisabled": true }))?;
-    // Scripts that are called back have a stack only if somebody who debugs asks for it.
+    // Only the debugger records the stacks of asynchronous callbacks.
     if browser.call(session, "Debugger.enable", &json!({})).is_ok() {
         browser.call(session, "Debugger.setSkipAllPauses", &json!({ "skip": true }))?;
         browser.call(session, "Debugger.setAsyncCallStackDepth", &json!({ "maxDepth": 32 }))?;
@@ -157,17 +149,18 @@ fn bytes(body: &Value) -> Option<Bytes> {
     }
 }
 
-/// What has been told so far.
+/// The requests so far.
 #[derive(Default)]
 struct Recording {
     exchanges: Vec<Exchange>,
-    /// The latest exchange of a request: a redirect makes another one under the same name.
+    /// The latest exchange of a request: a redirect starts another one with the same id.
     latest: HashMap<(String, String), usize>,
-    /// Header fields of requests that are told of later: the order is not promised.
+    /// Header fields of requests whose main event has not arrived: Chromium promises no order.
     early: HashMap<(String, String), Value>,
 }
 
-/// A request and its response, as Chromium tells of them. Times are seconds of its clock.
+/// A request and its response, as Chromium reports them. Times are seconds of its clock.
+// One field for each thing that the events report; they arrive in any order.
 #[derive(Default)]
 struct Exchange {
     session: String,
@@ -179,25 +172,56 @@ struct Exchange {
     end: Option<f64>,
     failed: Option<String>,
     initiator: Value,
-    /// What it is for: `Document`, `Fetch`, …
+    /// The resource type: `Document`, `Fetch`, …
     kind: String,
     headers: Value,
     sent: Option<String>,
     response: Value,
-    /// The fields that were really received, which scripts must not all see.
+    /// The received header fields, with those that scripts must not see.
     received: Value,
-    /// The head as it came, where it was text.
+    /// The size of the response's head, over HTTP/1.1.
     head: Option<usize>,
     status: Option<u16>,
     transferred: Option<f64>,
     has_body: bool,
-    /// Whether any of its body came.
-    came: bool,
+    /// Whether any part of the body was received.
+    body_received: bool,
     bytes: Option<Bytes>,
 }
 
 impl Recording {
-    /// How many requests have begun and not ended.
+    /// Gets the bodies from Chromium, as far as it returns them.
+    fn get_bodies(&mut self, browser: &mut Browser) {
+        for exchange in self.exchanges.iter_mut().filter(|exchange| exchange.end.is_some() && exchange.has_body) {
+            let request = json!({ "requestId": exchange.id });
+            if let Ok(body) = browser.call(&exchange.session, "Network.getResponseBody", &request) {
+                exchange.bytes = bytes(&body).filter(|bytes| !(exchange.body_received && bytes.is_empty()));
+            }
+        }
+    }
+
+    /// The requests that a spec can have; the others are named in `notes`.
+    fn observed(self, notes: &mut Vec<String>) -> Vec<Observed> {
+        let begin = self.exchanges.iter().map(|exchange| exchange.started).fold(f64::INFINITY, f64::min);
+        let mut all = Vec::new();
+        for exchange in self.exchanges {
+            let url = exchange.url.clone();
+            let is_lost = exchange.is_lost();
+            match exchange.observed(begin) {
+                Ok(Some(observed)) => {
+                    if is_lost {
+                        notes.push(format!("{url}: synthesised body, since {LOST}"));
+                    }
+                    all.push(observed);
+                }
+                Ok(None) => {}
+                Err(why) => notes.push(format!("{url}: omitted, since {why}")),
+            }
+        }
+        all
+    }
+
+    /// The number of requests in flight.
     fn open(&self) -> usize {
         self.exchanges.iter().filter(|exchange| exchange.end.is_none() && exchange.failed.is_none()).count()
     }
@@ -237,7 +261,9 @@ impl Recording {
                 exchange.head = params["headersText"].as_str().map(str::len);
                 exchange.status = params["statusCode"].as_u64().and_then(|code| u16::try_from(code).ok());
             }
-            "Network.dataReceived" => exchange.came |= params["dataLength"].as_u64().is_some_and(|bytes| bytes > 0),
+            "Network.dataReceived" => {
+                exchange.body_received |= params["dataLength"].as_u64().is_some_and(|bytes| bytes > 0);
+            }
             "Network.loadingFinished" => {
                 exchange.end = time;
                 exchange.has_body = true;
@@ -276,15 +302,15 @@ impl Exchange {
         self.response = response.clone();
     }
 
-    /// Whether a body came that Chromium does not give.
-    fn lost(&self) -> bool {
-        self.came && self.bytes.is_none()
+    /// Whether a body was received that Chromium does not return.
+    fn is_lost(&self) -> bool {
+        self.body_received && self.bytes.is_none()
     }
 
-    /// What a spec is made of; none, if nothing went over the network. `begin` is when the first request began.
-    fn seen(self, begin: f64) -> Result<Option<Observed>, String> {
+    /// The request as an import takes it; none if it did not use the network. `begin` is the time of the first request.
+    fn observed(self, begin: f64) -> Result<Option<Observed>, String> {
         let Ok(url) = Url::parse(&self.url) else { return Ok(None) };
-        // What nothing on the page asks for is the browser's own: the tab's icon.
+        // The browser itself requests the tab's icon.
         let own = self.kind == "Other" && self.initiator["type"] == "other";
         if own || !matches!(url.scheme(), "http" | "https") {
             return Ok(None);
@@ -299,7 +325,7 @@ impl Exchange {
         let one_by_one = response["protocol"].as_str().is_some_and(|protocol| protocol.starts_with("http/1"));
         let connection = response["connectionId"].as_f64().filter(|number| one_by_one && *number > 0.0);
         let initiators = Caller::deserialize(&self.initiator).map_or_else(|_| Vec::new(), |caller| caller.initiators());
-        let lost = self.lost();
+        let lost = self.is_lost();
         let sent = self.sent.map(Bytes::from);
         let received = if self.received.is_object() { &self.received } else { &response["headers"] };
         let mut response_headers = fields(received);
@@ -311,7 +337,7 @@ impl Exchange {
         let head = self.head.map(|head| head as u64);
         let size =
             self.transferred.filter(|size| *size >= 0.0).map(|size| (size as u64).saturating_sub(head.unwrap_or(0)));
-        // An image is given up as soon as it cannot be decoded; what had come by then is not its size.
+        // Chromium aborts an image that it cannot decode, so the received bytes are not its size.
         let told = observed::field(&response_headers, "content-length").and_then(|length| length.parse().ok());
         let size = told.filter(|_| lost).or(size);
         Ok(Some(Observed {

@@ -15,31 +15,30 @@ use units::Rate;
 
 use crate::{Spec, Until};
 
-/// What a load has to cross.
+/// The network of an ideal load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IdealNetwork {
     /// The round-trip time.
     pub rtt: Duration,
-    /// The rate towards the client, of all connections together; none: as quick as one likes. What the client sends is
-    /// taken for short.
+    /// The rate towards the client, of all connections together; none: unlimited. Requests are assumed to be short.
     pub rate: Option<Rate>,
-    /// What the requests go over.
+    /// The connections of the requests.
     pub connections: Connections,
 }
 
-/// What the requests go over.
+/// The connections of the requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Connections {
-    /// All together, over something that is open already and has no slow start.
+    /// Any number of open connections without slow start.
     Open,
-    /// The recorded ones, one request at a time on each, opened when first needed. A request without one has one of
+    /// The recorded ones, one request at a time on each, opened when first needed. A request without a connection gets
     /// its own.
     Recorded {
-        /// Round trips before the first request can be sent: TCP 1, with TLS 1.3 2, with Fast Open or early data less.
+        /// Round trips before the first request: 1 for TCP, 1 for TLS 1.3, less with Fast Open or early data.
         handshake: u32,
-        /// The server's initial window in bytes, which then grows by what is acknowledged (RFC 5681, section 3.1) as
-        /// far as it was used (RFC 7661, section 4.3; Linux lets it become twice what was under way); none: no slow
-        /// start.
+        /// The server's initial window in bytes; none: no slow start. The window grows by the acknowledged bytes (RFC
+        /// 5681, section 3.1), but only as far as it was used (RFC 7661, section 4.3; in Linux, to twice the bytes in
+        /// flight).
         initial_window: Option<u64>,
     },
 }
@@ -47,47 +46,60 @@ pub enum Connections {
 /// Ten segments of 1460 bytes: the usual initial window (RFC 6928).
 pub const INITIAL_WINDOW: u64 = 14_600;
 
-/// When everything happens. Times count from the load's begin; indices are those of the spec's requests.
+/// The times of a load, from its beginning. Indices are those of the spec's requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
-    /// When each request could go, had it a connection: what it waits for has come, and its computation has passed.
+    /// When each request could be sent if it had a connection: its dependencies and its computation are done.
     pub ready: Vec<Duration>,
-    /// When the connection of each begins its handshake, where the request is the first on it.
+    /// When the connection of each request begins its handshake, if the request is the first on it.
     pub opened: Vec<Option<Duration>>,
-    /// When each is sent.
+    /// When each request is sent.
     pub sent: Vec<Duration>,
-    /// When the first byte of each response comes.
+    /// When the first byte of each response arrives.
     pub first: Vec<Duration>,
-    /// When the last byte of each response comes.
+    /// When the last byte of each response arrives.
     pub end: Vec<Duration>,
     /// The requests on the critical path, from the first on.
     pub critical: Vec<usize>,
-    /// When the last byte of all has come.
+    /// When the last byte of all responses has arrived.
     pub load: Duration,
 }
 
 impl Schedule {
-    /// How many connections are opened on the critical path: what one round trip less for each handshake would save, in
-    /// round trips.
+    fn empty(requests: usize) -> Self {
+        let none = vec![Duration::ZERO; requests];
+        Self {
+            ready: none.clone(),
+            opened: vec![None; requests],
+            sent: none.clone(),
+            first: none.clone(),
+            end: none,
+            critical: Vec::new(),
+            load: Duration::ZERO,
+        }
+    }
+
+    /// The number of connections opened on the critical path: the round trips that are saved if each handshake takes
+    /// one less.
     pub fn handshakes(&self) -> usize {
         self.critical.iter().filter(|index| self.opened[**index].is_some()).count()
     }
 }
 
 impl Spec {
-    /// The floor: no load over a path of this round-trip time and rate takes less, whatever the protocol. Round trips
+    /// The floor: the minimum load time over this RTT and rate, whatever the protocol. It consists of the round trips
     /// that cannot be saved, computations, and the bytes of all responses.
     pub fn floor(&self, rtt: Duration, rate: Option<Rate>) -> Duration {
         self.schedule(&IdealNetwork { rtt, rate, connections: Connections::Open }).load
     }
 
-    /// How many requests the longest chain of dependencies has: so many round trips cannot be saved.
+    /// The number of requests in the longest chain of dependencies: so many round trips cannot be saved.
     pub fn depth(&self) -> usize {
         self.critical_path().len()
     }
 
-    /// The requests of the longest chain of dependencies, from the first on. Where several are as long, the one that
-    /// ends first in the file.
+    /// The requests of the longest chain of dependencies, from the first on; of several, the chain that ends first in
+    /// the file.
     pub fn critical_path(&self) -> Vec<usize> {
         let mut chains = vec![(1, None); self.requests.len()];
         for index in self.order().unwrap_or_default() {
@@ -95,31 +107,16 @@ impl Spec {
             let longest = above.max_by_key(|above| (chains[*above].0, usize::MAX - above));
             chains[index] = (longest.map_or(0, |above| chains[above].0) + 1, longest);
         }
-        let mut next = (0..chains.len()).max_by_key(|index| (chains[*index].0, usize::MAX - index));
-        let mut path = Vec::new();
-        while let Some(index) = next {
-            path.push(index);
-            next = chains[index].1;
-        }
-        path.reverse();
-        path
+        let last = (0..chains.len()).max_by_key(|index| (chains[*index].0, usize::MAX - index));
+        chain(last, |index| chains[index].1)
     }
 
-    /// The load as it would go over `network`.
+    /// The load over `network`.
     pub fn schedule(&self, network: &IdealNetwork) -> Schedule {
-        let none = vec![Duration::ZERO; self.requests.len()];
-        let mut schedule = Schedule {
-            ready: none.clone(),
-            opened: vec![None; self.requests.len()],
-            sent: none.clone(),
-            first: none.clone(),
-            end: none,
-            critical: Vec::new(),
-            load: Duration::ZERO,
-        };
+        let mut schedule = Schedule::empty(self.requests.len());
         let mut cause = vec![None; self.requests.len()];
         let mut windows = vec![None; self.requests.len()];
-        // Whoever was last on each connection.
+        // The last request on each connection.
         let mut last: HashMap<u32, usize> = HashMap::new();
         for index in self.order().unwrap_or_default() {
             let request = &self.requests[index];
@@ -145,34 +142,25 @@ impl Spec {
                         None => (Some(ready), ready.saturating_add(network.rtt.saturating_mul(handshake))),
                     };
                     schedule.opened[index] = open;
-                    let grown = before.and_then(|before| windows[before].map(|window| (window, before)));
-                    windows[index] = match grown {
-                        Some((window, before)) => {
-                            let size = self.requests[before].response.size();
-                            Some(window.saturating_add(size).min(size.saturating_mul(2)).max(window))
-                        }
-                        None => initial_window,
-                    };
+                    let before =
+                        before.and_then(|before| Some((windows[before]?, self.requests[before].response.size())));
+                    windows[index] = before.map_or(initial_window, |(window, used)| Some(grown(window, used)));
                     sent
                 }
             };
             let arrives = |bytes| schedule.sent[index].saturating_add(arrival(bytes, windows[index], network));
             (schedule.first[index], schedule.end[index]) = (arrives(1), arrives(request.response.size()));
         }
-        let mut next = (0..self.requests.len()).max_by_key(|index| (schedule.end[*index], usize::MAX - index));
-        schedule.load = next.map_or(Duration::ZERO, |index| schedule.end[index]);
-        while let Some(index) = next {
-            schedule.critical.push(index);
-            next = cause[index];
-        }
-        schedule.critical.reverse();
+        let last = (0..self.requests.len()).max_by_key(|index| (schedule.end[*index], usize::MAX - index));
+        schedule.load = last.map_or(Duration::ZERO, |index| schedule.end[index]);
+        schedule.critical = chain(last, |index| cause[index]);
         let bytes = network.rate.map_or(Duration::ZERO, |rate| rate.time_for(self.response_bytes()));
         schedule.load = schedule.load.max(network.rtt.saturating_add(bytes));
         schedule
     }
 
-    /// An order in which every request comes after those that it waits for and those before it on its connection; else
-    /// requests that wait for each other, each for the next, the last for the first.
+    /// An order in which every request comes after its dependencies and after those before it on its connection; or a
+    /// cycle of requests, each waiting for the next.
     pub(crate) fn order(&self) -> Result<Vec<usize>, Vec<usize>> {
         let mut waits: Vec<Vec<usize>> =
             self.requests.iter().map(|request| request.after.iter().map(|after| after.request).collect()).collect();
@@ -200,19 +188,31 @@ impl Spec {
             }
         }
         let Some(mut index) = open.iter().position(|open| *open > 0) else { return Ok(order) };
-        // Whoever is left waits for somebody who is left: going that way must come round.
+        // Every remaining request waits for a remaining one, so following them leads into a cycle.
         let mut seen = vec![None; waits.len()];
-        let mut way = Vec::new();
+        let mut path = Vec::new();
         while seen[index].is_none() {
-            seen[index] = Some(way.len());
-            way.push(index);
+            seen[index] = Some(path.len());
+            path.push(index);
             index = waits[index].iter().copied().find(|wait| open[*wait] > 0).unwrap_or(index);
         }
-        Err(way.split_off(seen[index].unwrap_or(0)))
+        Err(path.split_off(seen[index].unwrap_or(0)))
     }
 }
 
-/// When so many bytes of a response have come, after its request was sent into a connection with this window.
+/// The causes of `last`, and `last` itself, from the first on.
+fn chain(last: Option<usize>, cause: impl Fn(usize) -> Option<usize>) -> Vec<usize> {
+    let mut chain: Vec<usize> = std::iter::successors(last, |index| cause(*index)).collect();
+    chain.reverse();
+    chain
+}
+
+/// A congestion window after a response that used so many bytes of it.
+fn grown(window: u64, used: u64) -> u64 {
+    window.saturating_add(used).min(used.saturating_mul(2)).max(window)
+}
+
+/// The time from a request to so many bytes of its response, on a connection with this congestion window.
 fn arrival(bytes: u64, window: Option<u64>, network: &IdealNetwork) -> Duration {
     let mut rounds = 0;
     if let Some(mut window) = window.filter(|window| *window > 0) {
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_is_depth_and_computation_and_bytes() {
+    fn floor_is_round_trips_computation_and_bytes() {
         let page = page();
         assert_eq!(page.depth(), 3);
         assert_eq!(page.floor(ms(100), None), ms(305));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_grows_as_far_as_it_is_used() {
+    fn window_grows_only_as_far_as_used() {
         let request = |id: &str, body: u32, after: &str| {
             format!(
                 "[[request]]\nid = \"{id}\"\nhost = \"a\"\npath = \"/{id}\"\nconnection = 0\n{after}\n\
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn slow_start_doubles() {
+    fn slow_start_doubles_the_window() {
         let network = IdealNetwork { rtt: ms(1), rate: None, connections: Connections::Open };
         let rounds = [0, 1, 10, 11, 30, 31, 70, 71].map(|bytes| arrival(bytes, Some(10), &network).as_millis());
         assert_eq!(rounds, [1, 1, 1, 2, 2, 3, 3, 4]);

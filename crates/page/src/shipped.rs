@@ -1,5 +1,4 @@
-//! The page loads that come with the program: the two of the seed, imported from the manifests of 2013 by
-//! [`crate::import::manifests`].
+//! The two pages that come with the program, imported from manifests of 2013 by [`crate::import::cs244_manifests`].
 
 use std::path::Path;
 
@@ -38,7 +37,7 @@ mod tests {
     /// What the seed says of them: requests, connections, bytes; and what follows from its description: Wikipedia in
     /// six stages, of which the styles and scripts of the second are both waited for; Amazon in two.
     #[test]
-    fn they_are_the_seed_s_pages() {
+    fn shipped_pages_have_the_published_sizes() {
         for (name, requests, connections, bytes, depth) in
             [("wikipedia", 56, 16, 818_538, 5), ("amazon", 72, 21, 677_007, 2)]
         {
@@ -63,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn fast_open_saves_a_round_trip_for_each_connection_on_the_critical_path() {
+    fn fast_open_saves_at_most_a_round_trip_per_critical_connection() {
         for (name, _) in SHIPPED {
             let spec = Spec::shipped(name).unwrap();
             let rtt = Duration::from_millis(100);

@@ -102,7 +102,7 @@ mod tests {
     use crate::SHIPPED;
 
     #[test]
-    fn the_pages_that_come_with_the_program_ask_for_all_their_parts() {
+    fn html_of_shipped_pages_requests_all_parts() {
         for (name, _) in SHIPPED {
             let page = Spec::shipped(name).unwrap();
             let html = page.body(0);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn html_has_the_length_that_was_asked_for_however_short() {
+    fn html_has_the_wanted_length() {
         let mut page = Spec::shipped("wikipedia").unwrap();
         for len in (0..400).chain([5000]) {
             page.requests[0].response.body = Body::Synthetic { len, seed: 0 };

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fits_the_terminal_and_is_coloured_on_request() {
+    fn waterfall_fits_the_terminal_and_is_coloured_on_request() {
         let spec = Spec::shipped("wikipedia").unwrap();
         let rtts = [21, 172].map(Duration::from_millis);
         for width in [90, 120, 200] {

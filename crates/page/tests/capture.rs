@@ -26,7 +26,7 @@ fn segment(client: bool, port: u16, place: u32, syn: bool, data: &[u8]) -> Vec<u
 }
 
 #[test]
-fn a_page_is_read_from_packets() {
+fn page_is_imported_from_packets() {
     let page =
         format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3000\r\n\r\n{}", "p".repeat(3000));
     let (head, page) = (page.find("\r\n\r\n").unwrap() + 4, page.as_bytes());

@@ -78,7 +78,7 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
 }
 
 #[test]
-fn a_site_is_recorded_with_its_dependencies_and_bodies() {
+fn site_is_recorded_and_loaded_again() {
     if browser::find().is_err() {
         println!("skipped: Chromium is not installed (sudo apt-get install {})", browser::PACKAGE);
         return;
@@ -116,7 +116,7 @@ fn a_site_is_recorded_with_its_dependencies_and_bodies() {
     let data = spec.requests[at("/shown.svg")].after.last().map(|after| after.request);
     assert_eq!(data, Some(at("/data.json")), "the script shows what the data named");
     assert!(spec.requests.iter().all(|request| request.path != "/favicon.ico"), "the tab's icon is not the page's");
-    // Each waits for as much of the page as its reference stands in.
+    // Each waits for the page up to its reference.
     let (("/page", Until::Head(style)), ("/page", Until::Head(picture))) = (waits("/style.css"), waits("/picture.svg"))
     else {
         panic!("both wait for the head of the page: {:?}, {:?}", waits("/style.css"), waits("/picture.svg"));
@@ -131,7 +131,7 @@ fn a_site_is_recorded_with_its_dependencies_and_bodies() {
         assert_eq!(response.body, Body::Kept(body.into()), "{path}");
         assert_eq!(response.content_type.as_deref(), Some(kind));
     }
-    // What Chromium cannot decode it does not give; the replay has as much of something else.
+    // Chromium does not return a body that it cannot decode; the spec has a synthetic one of the same size.
     let broken = &spec.requests[at("/broken.png")].response.body;
     assert!(matches!(broken, Body::Synthetic { len, .. } if *len == BROKEN.len() as u64), "{broken:?}");
     let [note] = &recorded.notes[..] else { panic!("{:?}", recorded.notes) };
@@ -139,6 +139,11 @@ fn a_site_is_recorded_with_its_dependencies_and_bodies() {
     assert!(!spec.to_toml().contains("secret"), "no cookies");
     assert!(spec.connections() >= 1 && spec.depth() >= 4);
 
+    load_again(spec);
+}
+
+/// Writes a spec, and loads it in Chromium from the replay server over each version of HTTP.
+fn load_again(spec: &Spec) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.toml");
     spec.write(&path).unwrap();
@@ -149,7 +154,7 @@ fn a_site_is_recorded_with_its_dependencies_and_bodies() {
         let mut loader = Loader::start(&read, version, address, &key, folder.path().to_owned(), |_| {}).unwrap();
         let visit = loader.load(Duration::from_mins(1)).unwrap();
         assert_eq!(visit.missing, [""; 0], "{version:?}");
-        // Those too that the script makes after the page has loaded.
+        // Includes the requests that the script sends after the `load` event.
         assert!(visit.requests >= read.requests.len() && !visit.took.is_zero(), "{version:?}: {visit:?}");
     }
 }

@@ -7,7 +7,7 @@ use std::{
     process::ExitCode,
 };
 
-use ::page::{Spec, json, waterfall};
+use ::page::{Spec, waterfall, waterfall_json};
 use units::{Rate, Span};
 
 /// Show a page's waterfall, depth, critical path and floors
@@ -37,7 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let spec = Spec::find(&args.spec)?;
     let rtts: Vec<_> = args.rtt.iter().map(|rtt| rtt.0).collect();
     let document = || -> Result<Vec<u8>, Box<dyn Error>> {
-        let mut text = serde_json::to_vec_pretty(&json::document(&spec, &rtts, args.rate))?;
+        let mut text = serde_json::to_vec_pretty(&waterfall_json::document(&spec, &rtts, args.rate))?;
         text.push(b'\n');
         Ok(text)
     };

@@ -1,5 +1,4 @@
-//! What to do about a cause, in a few words: where to look first. `haul explain` of the cell's capture has the details
-//! and the predicted gain.
+//! Advice for a cause, in a few words. `haul explain` of the cell's capture gives the details and the predicted gain.
 
 use std::collections::BTreeMap;
 
@@ -42,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_largest_cause_is_the_first_to_change() {
+    fn remedy_is_for_the_largest_cause() {
         let seconds = [("connect", 0.1), ("propagation", 3.0), ("unheard_of", 0.5)];
         let seconds = seconds.map(|(cause, seconds)| (cause.to_owned(), seconds)).into();
         assert_eq!(of(&seconds), remedy("propagation"));

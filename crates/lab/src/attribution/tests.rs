@@ -19,14 +19,14 @@ fn near(a: f64, b: f64) {
 }
 
 #[test]
-fn nothing_under_way_is_an_idle_link() {
+fn time_without_transfers_is_idle() {
     let nothing = account(&[], 2.0);
     assert_eq!((spent(&nothing, IDLE), nothing.transfers), (2.0, 0));
     assert_eq!(sentence(&nothing, None), "100 % link idle");
 }
 
 #[test]
-fn what_runs_side_by_side_shares_the_time() {
+fn parallel_transfers_share_the_time() {
     let all = account(
         &[
             transfer(0.0, 2.0, &[(Cause::Propagation, 1)]),
@@ -42,7 +42,7 @@ fn what_runs_side_by_side_shares_the_time() {
 }
 
 #[test]
-fn what_was_before_the_clock_began_or_after_it_ended_does_not_count() {
+fn time_outside_the_sample_does_not_count() {
     let times = [(Cause::Propagation, 4), (Cause::ClientThink, 1)];
     let all = account(&[transfer(-9.0, -1.0, &times), transfer(-1.0, 1.0, &times), transfer(4.0, 6.0, &times)], 5.0);
     near(spent(&all, "propagation"), 1.6);
@@ -51,7 +51,7 @@ fn what_was_before_the_clock_began_or_after_it_ended_does_not_count() {
 }
 
 #[test]
-fn says_which_round_trips() {
+fn sentence_names_requests_of_round_trips() {
     let methods = |counts: &[(&str, u64)]| -> BTreeMap<String, u64> {
         counts.iter().map(|(method, count)| ((*method).to_owned(), *count)).collect()
     };
@@ -75,7 +75,7 @@ fn says_which_round_trips() {
 
 proptest! {
     #[test]
-    fn adds_up(spans in prop::collection::vec((-3.0..12.0, -1.0..6.0, prop::collection::vec(0_u64..9, 18)), 0..30)) {
+    fn parts_add_up_to_the_sample(spans in prop::collection::vec((-3.0..12.0, -1.0..6.0, prop::collection::vec(0_u64..9, 18)), 0..30)) {
         let transfers: Vec<Transfer> = spans
             .iter()
             .map(|(from, length, times)| {

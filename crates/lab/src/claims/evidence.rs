@@ -1,4 +1,4 @@
-//! What a run has to say about one pair of cells.
+//! What a run measured for one pair of cells of a claim.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Checks against cells, and the sentences that go with the verdicts.
+//! Judging a check against cells, and the sentence with the verdict.
 
 use std::time::Duration;
 

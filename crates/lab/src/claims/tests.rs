@@ -1,4 +1,4 @@
-//! Verdicts against runs whose truth is known.
+//! Verdicts on runs with known results.
 
 use std::sync::LazyLock;
 
@@ -35,7 +35,7 @@ fn cell<'a>(run: &'a mut RunResult, contender: &str) -> &'a mut CellResult {
 }
 
 #[test]
-fn an_interval_within_reproduces_without_refutes_and_across_leaves_open() {
+fn interval_decides_the_verdict() {
     let run = run(5, 1.0, &[]);
     let result = judged(&run, ratio("davfs2", "davfs2-nolocks", 2.0));
     assert_eq!(result.verdict, Verdict::Reproduced);
@@ -59,7 +59,7 @@ fn an_interval_within_reproduces_without_refutes_and_across_leaves_open() {
 }
 
 #[test]
-fn the_weakest_pair_decides() {
+fn weakest_pair_decides_the_verdict() {
     let run = run(5, 1.0, &[]);
     let slower = |than: &[&'static str], by| {
         judged(&run, Check::Slower { what: vec!["redirector-h1"], than: than.to_vec(), by })
@@ -73,7 +73,7 @@ fn the_weakest_pair_decides() {
 }
 
 #[test]
-fn what_is_missing_leaves_open_unless_another_pair_refutes() {
+fn missing_contender_is_inconclusive_unless_another_pair_refutes() {
     let run = run(5, 1.0, &["samba-davfs2"]);
     let slower = |what, than| judged(&run, Check::Slower { what: vec![what], than, by: 1.0 });
     let open = slower("redirector-h1", vec!["curl", "samba-davfs2"]);
@@ -83,7 +83,7 @@ fn what_is_missing_leaves_open_unless_another_pair_refutes() {
 }
 
 #[test]
-fn says_why_nothing_can_be_said() {
+fn unmeasured_claim_says_why() {
     let mut run = run(3, 1.0, &[]);
     let failed = cell(&mut run, "rclone");
     (failed.status, failed.reason) = (Status::Failed, Some("it hung".into()));
@@ -106,7 +106,7 @@ fn says_why_nothing_can_be_said() {
 }
 
 #[test]
-fn times_are_held_against_round_trips_and_floors() {
+fn times_are_compared_with_round_trips_and_floors() {
     let mut run = run(5, 1.0, &[]);
     let takes =
         |run: &RunResult, unit, at_least, at_most| judged(run, Check::Takes { what: "curl", unit, at_least, at_most });
@@ -127,7 +127,7 @@ fn times_are_held_against_round_trips_and_floors() {
 }
 
 #[test]
-fn what_is_lost_is_a_difference_and_who_gains_loses_nothing() {
+fn loss_is_a_difference_and_a_gain_is_no_loss() {
     let run = run(5, 1.0, &[]);
     let loses =
         |what, than, at_most: &str| judged(&run, Check::Loses { what, than, at_most: at_most.parse().unwrap() });
@@ -141,7 +141,7 @@ fn what_is_lost_is_a_difference_and_who_gains_loses_nothing() {
 }
 
 #[test]
-fn counts_decide_alone() {
+fn counts_need_no_interval() {
     let run = run(1, 1.0, &[]);
     let more = |what, than| judged(&run, Check::More { count: Count::Connections, what, than: vec![than] });
     assert_eq!(more("davfs2", "webdrive").verdict, Verdict::Reproduced);
@@ -172,7 +172,7 @@ fn requests_are_counted_by_method() {
 }
 
 #[test]
-fn connections_that_do_not_pay_are_no_reason() {
+fn more_connections_must_be_faster() {
     let mut run = run(4, 1.0, &[]);
     let pays = |run: &RunResult, what, than| judged(run, Check::Pays { count: Count::Connections, what, than });
     // Seventeen connections, one after another, and slower than with one.
@@ -187,7 +187,7 @@ fn connections_that_do_not_pay_are_no_reason() {
 }
 
 #[test]
-fn models_prove_nothing_about_each_other() {
+fn pairs_of_models_are_inconclusive() {
     let mut run = run(4, 1.0, &[]);
     for sample in &mut cell(&mut run, "redirector-h2").samples_s {
         *sample /= 2.0;
@@ -205,7 +205,7 @@ fn models_prove_nothing_about_each_other() {
 }
 
 #[test]
-fn four_samples_against_four_can_bear_a_verdict_and_three_say_how_surely() {
+fn verdict_of_three_samples_states_confidence() {
     for (samples, confidence) in [(3, 0.9), (4, 1.0 - 2.0 / 70.0)] {
         let run = run(samples, 1.0, &[]);
         let result = judged(&run, ratio("davfs2", "davfs2-nolocks", 2.0));
@@ -217,7 +217,7 @@ fn four_samples_against_four_can_bear_a_verdict_and_three_say_how_surely() {
 }
 
 #[test]
-fn what_is_no_benefit_is_not_a_greater_one() {
+fn shrinking_requires_a_benefit() {
     let mut run = run(5, 1.0, &[]);
     let shrinks = || Check::Shrinks { of: "curl", to: "rclone", on: "lan", by: 1.0 };
     let mut set = |network, contender: &str, time: f64| {
@@ -239,7 +239,7 @@ fn what_is_no_benefit_is_not_a_greater_one() {
 }
 
 #[test]
-fn a_difference_that_grows_with_distance_shrinks_nearby() {
+fn ratio_that_grows_with_rtt_shrinks_nearby() {
     let mut run = run(5, 1.0, &[]);
     let shrinks = Check::Shrinks { of: "davfs2", to: "davfs2-nolocks", on: "lan", by: 1.0 };
     for sample in &mut cell(&mut run, "davfs2").samples_s {
@@ -257,7 +257,7 @@ proptest! {
 
     /// Who claims less is refuted by less.
     #[test]
-    fn a_weaker_claim_never_fares_worse(
+    fn weaker_claim_is_never_judged_worse(
         of in prop::collection::vec(0.5..2.0f64, 3..7),
         to in prop::collection::vec(0.5..2.0f64, 3..7),
         strong in 0.2..4.0f64,

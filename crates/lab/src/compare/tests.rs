@@ -1,4 +1,4 @@
-//! Runs whose difference is known.
+//! Comparisons of runs with a known difference.
 
 use super::{Change, Tally, Trend, compare};
 use crate::{results::RunResult, test_data::run};
@@ -8,7 +8,7 @@ fn two(then: &RunResult, now: &RunResult) -> Change {
 }
 
 #[test]
-fn a_run_is_like_itself() {
+fn run_does_not_differ_from_itself() {
     let run = run(5, 1.0, &[]);
     let change = two(&run, &run);
     assert!(change.runs.iter().all(|run| run.unlike.is_empty()));
@@ -16,7 +16,7 @@ fn a_run_is_like_itself() {
 }
 
 #[test]
-fn what_doubled_is_slower_and_the_other_way_round_faster() {
+fn doubled_time_is_slower_and_inverse_faster() {
     let (quick, slow) = (run(5, 1.0, &[]), run(5, 2.0, &[]));
     let there = two(&quick, &slow);
     assert_eq!(there.tallies(), [Tally { slower: 23, unknown: 1, ..Tally::default() }]);
@@ -27,7 +27,7 @@ fn what_doubled_is_slower_and_the_other_way_round_faster() {
 }
 
 #[test]
-fn each_of_many_is_measured_against_the_first() {
+fn each_run_is_compared_with_the_first() {
     let runs = [1.0, 1.0, 2.0, 0.5, 2.0].map(|factor| run(5, factor, &[]));
     let named: Vec<(&str, &RunResult)> = ["a", "b", "c", "d", "e"].into_iter().zip(&runs).collect();
     let change = compare(&named);
@@ -40,7 +40,7 @@ fn each_of_many_is_measured_against_the_first() {
 }
 
 #[test]
-fn cells_of_one_place_stand_together_whichever_run_has_them() {
+fn cells_of_a_block_stay_together() {
     let (mut then, now) = (run(5, 1.0, &[]), run(5, 1.0, &[]));
     then.cells.retain(|cell| cell.contender != "haul");
     let change = two(&then, &now);
@@ -53,7 +53,7 @@ fn cells_of_one_place_stand_together_whichever_run_has_them() {
 }
 
 #[test]
-fn what_is_not_the_same_is_told_and_not_compared() {
+fn changed_network_is_reported_and_not_compared() {
     let (then, mut now) = (run(5, 1.0, &["curl"]), run(5, 1.0, &[]));
     now.host.kernel = "7.0".into();
     now.settings.insert("server".into(), "nginx".into());

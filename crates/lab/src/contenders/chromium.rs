@@ -1,9 +1,8 @@
-//! Chromium loads a recorded page, over each version of HTTP: `chromium-h1`, `chromium-h2`, `chromium-h3`; and the same
-//! from nginx, whatever server the experiment has: `chromium-h1-nginx` and so on. What the two differ by is what the
-//! replay server adds to a page.
+//! Chromium loads a recorded page over HTTP/1.1, HTTP/2 or HTTP/3 (`chromium-h1`, …), and the same page from nginx
+//! (`chromium-h1-nginx`, …). The difference between the two is what the replay server adds to a load.
 //!
-//! The load that counts is the second of a browser. The first, outside the clock, has its processes started and its
-//! code in memory; of its connections, tickets and cache nothing is left.
+//! The second load of a browser counts. The first one, before the clock starts, gets Chromium's processes started and
+//! its code into memory. The two share no connection, TLS ticket or cache.
 
 use page::browser::{
     self, BrowserError,

@@ -1,13 +1,12 @@
-//! curl, as a shell loop uses it: one process per file, one after another, so each file
-//! pays for a TCP and a TLS handshake of its own. Before it sends a file over HTTP/1.1, curl
-//! 7.88 waits for the answer to `Expect: 100-continue`, one more round trip, however small
-//! the file.
+//! curl as in a shell loop: one process per file, one after another, so that each file costs a TCP and a TLS handshake.
+//! Before an upload over HTTP/1.1, curl 7.88 waits for the response to `Expect: 100-continue`, which costs another
+//! round trip even for a small file.
 
 use std::path::Path;
 
 use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
 use crate::{
-    models::names,
+    http_client::multistatus::names,
     process::{Output, Program, run},
     servers::{Http, Server},
     work::{Done, Work},

@@ -1,7 +1,6 @@
-//! curl with `--parallel`: all files by one process, fifty at a time, over as many
-//! connections with HTTP/1.1 or over one with HTTP/2. No WebDAV client asks less of the
-//! round-trip time, since a transfer is one request and none waits for another; it knows
-//! no folders, no locks and nothing of what is there.
+//! `curl --parallel`: one process transfers all files, fifty at a time, over fifty HTTP/1.1 connections or one HTTP/2
+//! connection. No WebDAV client needs fewer round trips, since a transfer is one request and waits for no other. But
+//! curl creates no folders, takes no locks, and does not look at what exists.
 
 use std::{fmt::Write, fs};
 

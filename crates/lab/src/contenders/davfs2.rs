@@ -1,36 +1,27 @@
-//! davfs2: the server's folder mounted as a file system, used as programs use one.
+//! davfs2: the server's root mounted as a file system. The files are copied by a thread of ours, which reads and writes
+//! them like `cp`; a save in place truncates and writes the existing file, and a listing is `ls -l`.
 //!
-//! Uploading and downloading are what `cp` does (read all, write all, close), done by a thread of
-//! ours, so without the start of a process; saving in place opens the existing file,
-//! truncates, writes and closes; listing is `ls -l`. The mount is the source
-//! article's: `delay_upload 0`, so that a file is sent when it is closed, and locks on or
-//! off. Three settings are ours: the run's own authority; buffers of 64 KiB, because since
-//! Linux 6.16 davfs2 does not work with its default of 16 (alisarctl/davfs2#22); and no
-//! look at the DAV header, because nginx's dav-ext announces class 2 without the class 1
-//! that it implies (RFC 4918, section 18.2), at which davfs2 gives up.
+//! The mount has the source article's settings (`delay_upload 0`, locks on or off) and four of ours:
+//! - the run's own certificate authority;
+//! - `buf_size 64`, because since Linux 6.16 davfs2 does not work with its default of 16 KiB (alisarctl/davfs2#22);
+//! - `ignore_dav_header 1`, because nginx's dav-ext announces class 2 without class 1 (RFC 4918, section 18.2), and
+//!   davfs2 then gives up;
+//! - `drop_weak_etags 1` for saves in place. Apache's `ETag` of a file that changed within the last second is weak.
+//!   By default davfs2 removes the `W/` and sends the rest as `If-Match`, which a weak tag never matches (RFC 9110,
+//!   section 13.1.1). The second of two saves within a second then gets 412, and davfs2 moves the file to lost+found
+//!   although close(2) has succeeded.
 //!
-//! Saving in place needs `drop_weak_etags 1` besides. Apache's entity tag of a file changed
-//! within the last second is weak; davfs2 strips the weakness by default and sends what is
-//! left as If-Match, which a weak entity tag never satisfies (RFC 9110, section 13.1.1). So the
-//! second of two saves within a second is answered 412, and davfs2 takes the file off its
-//! folder into lost+found, after close(2) had succeeded: the update is lost to its user.
+//! With locks, each new file is LOCK, PUT, HEAD, UNLOCK *on a new connection* (seen in Apache's log). LOCK is not
+//! idempotent, and neon, davfs2's HTTP library, sends such requests only on new connections: on a reused one it could
+//! not know whether the server had acted before the connection broke (`ne_begin_request` in `ne_request.c`). So a lock
+//! costs two round trips for requests and two for the handshakes of TCP and TLS 1.3.
 //!
-//! Seen in Apache's log: with locks each new file is LOCK, PUT, HEAD, UNLOCK *on a new
-//! connection*. LOCK is not idempotent, and neon, the HTTP library below davfs2, never
-//! sends such a request on a connection that has been used, since it could not tell whether
-//! a connection that breaks then broke before or after the server acted
-//! (`ne_begin_request` in neon's `ne_request.c`). So locking costs two round trips for the
-//! requests and two more for the handshakes of TCP and TLS 1.3.
-//!
-//! close(2) returns before the server has the file: davfs2 begins to send when the kernel tells it that the
-//! file's last handle is gone (FUSE_RELEASE), and nobody waits for that. The sample's end is when the server has
-//! the file; a lock is released after that. Of saves in place each must be confirmed before the next begins, or
-//! davfs2 may send two as one: it sends nothing while a file is open, and a handle lives on for a moment where
-//! another thread has just started a program, whose process has it until exec(2). davfs2 has no call that
-//! confirms a save (fsync(2) reaches its cache only, statfs(2) asks the server for its quota). So we look at the
-//! server's own file, within the clock, every 0.2 ms at first. That is a user who knows at once what davfs2 knows
-//! half a round trip later; nothing is gained by it, since davfs2 serves the next open(2) only when it has the
-//! answer.
+//! close(2) returns before the server has the file: davfs2 begins to send when the kernel reports that the file's last
+//! handle is closed (FUSE_RELEASE). A sample therefore ends when the server has the file; the lock is released after
+//! that. A save in place must be confirmed before the next one begins, or davfs2 may merge the two: another thread that
+//! starts a program keeps a handle open until exec(2). davfs2 has no call that confirms a save (fsync(2) reaches only
+//! its cache). So we poll the server's file, from every 0.2 ms on, within the clock. This saves no time, since davfs2
+//! serves the next open(2) only after the server's response.
 
 use std::{
     fs::{self, DirEntry, OpenOptions},

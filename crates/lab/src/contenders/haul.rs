@@ -1,12 +1,11 @@
-//! Longhaul's own client, `haul cp` and `haul ls`: the program itself, started as its user starts it.
+//! Longhaul's own client, `haul cp` and `haul ls`, started as a user starts it.
 //!
-//! Its home is the sample's folder, which is new each time, and nothing of our environment reaches it. So what it
-//! learns of a server (whether pipelining works there, how long a round trip is) is gone with the sample, and every
-//! sample pays for finding out; only the saves of an edit, twenty starts in one sample, find what the first has
+//! Its home folder is the sample's own, which is new each time, and it inherits no environment. So every sample has to
+//! learn the server's pipelining support and RTT again. Only the twenty saves of an edit share what the first one
 //! learned.
 //!
-//! An upload names the files or folders. A download names the folder, which costs a listing that its user would not
-//! spare either; a lone file is named itself.
+//! An upload names the files or folders. A download names the folder, which costs a listing, as it does for a user; a
+//! single file is named itself.
 
 use std::{
     path::{Path, PathBuf},
@@ -187,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_told_with_its_reason() {
+    fn failure_quotes_last_reason_and_count() {
         let said = "haul: PUT /a: no room (507)\nhaul: PUT /b: no room (507)\nhaul: 0 files (0 B) copied; 2 failed\n";
         assert_eq!(complaint(said), "PUT /b: no room (507) (0 files (0 B) copied; 2 failed)");
         assert_eq!(complaint("haul: cannot connect\n"), "cannot connect");

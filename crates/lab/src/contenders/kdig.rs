@@ -1,6 +1,6 @@
-//! kdig, the DNS client of Knot DNS: one query after another, by UDP, over a TCP connection for each, or over such
-//! connections with TCP Fast Open. One process asks for all names, so that its start counts once; what it asks with
-//! is the kernel's TCP, and so is the cookie that is kept from one connection to the next.
+//! kdig, the DNS client of Knot DNS: one query after another, over UDP, over a new TCP connection each, or the latter
+//! with TCP Fast Open. One process sends all queries, so that its start counts once. The kernel keeps the Fast Open
+//! cookie between connections.
 
 use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
 use crate::{

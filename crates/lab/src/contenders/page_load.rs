@@ -1,8 +1,8 @@
-//! The ways to load a recorded page, each a contender under its own name: `h1`, `h1+tfo`, `h3+early`.
+//! Loading a recorded page over each protocol. Each protocol is a contender: `h1`, `h1+tfo`, `h3+early`.
 //!
-//! A load that counts is the second in its testbed. The first, over the same way and outside the clock, brings what an
-//! earlier visit leaves behind: TCP Fast Open's cookie, the tickets of TLS. A way that uses neither has the first load
-//! as well, so that all that differs is the way.
+//! The second load in a testbed counts. The first one, before the clock starts, gets what an earlier visit leaves: a
+//! TCP Fast Open cookie, TLS tickets. Protocols that use neither have the first load as well, so that only the protocol
+//! differs.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use page::replay::{Http as PageHttp, Protocol, Replay, ReplayError};
 
 use super::{Contender, Failure, Prepared, Registered, Sample, Values, without_http3};
 use crate::{
-    models::start,
+    host_task::start,
     servers::{Http, Server},
     work::{Done, Work},
 };

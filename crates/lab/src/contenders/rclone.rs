@@ -1,10 +1,8 @@
 //! rclone copy, with its defaults: four transfers, eight checkers.
 //!
-//! It is told to make no attempt after the first, since a sample in which something failed
-//! and was repeated is not a sample of anything. A save in place is `rclone copyto`, a
-//! process per save; without `--ignore-times` it would skip a version that has the size of
-//! the one on the server, since plain WebDAV tells it neither a settable modification time
-//! nor a hash.
+//! It makes one attempt only (`--retries 1`), since the time of a sample with retries means nothing. A save in place is
+//! `rclone copyto`, one process per save, with `--ignore-times`: plain WebDAV has no settable modification time and no
+//! hash, so rclone would skip a version of the same size.
 
 use std::process::Command;
 

@@ -1,15 +1,13 @@
-//! Samba in front of davfs2, on a middle box: the article's way to keep Windows' own
-//! redirector off the long link. A desktop computer speaks SMB to the box over the LAN, the
-//! box speaks WebDAV to the server through a davfs2 mount.
+//! Samba in front of davfs2, on a middle box: the article's way to keep the Windows redirector off the long link. A
+//! desktop computer speaks SMB to the box over the LAN, and the box speaks WebDAV to the server through a davfs2 mount.
 //!
-//! What the article's container (dperson/samba) sets and a file system like davfs2 notices
-//! is set here too. Without its `create mask` each new file would be made executable, since
-//! Samba keeps DOS's archive bit there, and davfs2 would send a PROPPATCH for that.
+//! Settings of the article's container (dperson/samba) that affect the file system are set here too. Without its
+//! `create mask`, Samba stores DOS's archive bit by making each new file executable, and davfs2 would send a PROPPATCH
+//! for it.
 //!
-//! The desktop computer is played by smbclient, which like Explorer moves one file after
-//! another in one session. Its start and the opening of the session, over the LAN, are inside the clock.
-//! What it does of Windows' own housekeeping (change notification,
-//! thumbnails, desktop.ini) is nothing, and on the LAN that would cost little.
+//! smbclient plays the desktop computer. Like Explorer, it copies one file after another in one session. Its start and
+//! the session setup, over the LAN, are within the clock. Explorer's other requests (change notification, thumbnails,
+//! desktop.ini) are left out; on the LAN they would cost little.
 
 use std::{fs, path::Path, thread, time::Duration};
 
@@ -206,7 +204,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_listing() {
+    fn smbclient_listing_is_parsed() {
         let printed = "  .                                   D        0  Sat Nov 21 19:41:02 2026
   ..                                  D        0  Sat Nov 21 19:41:02 2026
   entry0000.txt                       N        0  Sat Nov 21 19:41:02 2026

@@ -1,10 +1,9 @@
-//! A model of a WebDrive-like client: no locks, several connections, fewer uploads at once.
+//! A model of a WebDrive-like client: no locks, several connections, fewer parallel uploads.
 //!
-//! From the source article: up to four connections, two uploads at once, locks off by
-//! default, neither HTTP/2 nor TLS 1.3; a download is a PROPFIND and a GET, an upload a
-//! PROPFIND, a PUT and a PROPPATCH. In which order it sends the last two is not said; a
-//! property can only be set on what is there. No trace of it was found, so its
-//! reads are taken to use all connections and its saves to be uploads.
+//! From the source article: up to four connections, two parallel uploads, locks off by default, no HTTP/2, no TLS 1.3.
+//! A download is PROPFIND and GET; an upload is PROPFIND, PUT and PROPPATCH. The article does not give the order of the
+//! last two, but a property needs an existing resource. No capture was found, so the model assumes that reads use all
+//! connections and that a save is an upload.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -12,7 +11,8 @@ use tokio::{sync::Mutex, task::JoinSet};
 
 use super::{Contender, Failure, Prepared, Registered, Sample};
 use crate::{
-    models::{Connection, Endpoint, names, start},
+    host_task::start,
+    http_client::{Connection, Endpoint, multistatus::names},
     servers::{Http, Server},
     work::{Done, Task, Work},
 };

@@ -1,5 +1,4 @@
-//! From the text's shape to what it means: every name must refer to something, every
-//! quantity must be possible.
+//! Checks an experiment file: every name must refer to something, and every quantity must be in range.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -7,9 +6,9 @@ use toml::Spanned;
 
 use super::{
     Experiment, Known, KnownContender, Network, Quick, Row, Source, Workload,
+    did_you_mean::advice,
     file::{Amounts, Claim as ClaimText, Ends, File, Kind, Named, Quick as QuickText, Sizes, Sweep},
     mistake::Fault,
-    names::advice,
 };
 use crate::{
     claims::Claim,
@@ -253,14 +252,17 @@ fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work,
         Kind::LookUp => Work::LookUp { times: count(&mut amounts.times, "times")? },
         Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
     };
-    match amounts.leftover() {
-        Some((key, span)) => Err(Fault::new(span, format!("key `{key}` does not apply to this kind of workload"))),
-        None => Ok(work),
-    }
+    amounts.check_none_left().map(|()| work)
 }
 
 impl Amounts {
-    fn leftover(self) -> Option<(&'static str, std::ops::Range<usize>)> {
+    /// Fails for a key that the kind of workload does not have.
+    fn check_none_left(self) -> Result<(), Fault> {
+        let Some((key, span)) = self.first_left() else { return Ok(()) };
+        Err(Fault::new(span, format!("key `{key}` does not apply to this kind of workload")))
+    }
+
+    fn first_left(self) -> Option<(&'static str, std::ops::Range<usize>)> {
         let counts = [
             ("folders", self.folders),
             ("files", self.files),

@@ -1,4 +1,4 @@
-//! The shape of an experiment file. Names keep their place in the text, for the mistakes.
+//! The TOML structure of an experiment file. Names keep their position, for error messages.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +15,7 @@ use crate::claims::Check;
 /// Entries under names, where a name knows its place.
 pub(super) type Named<T> = BTreeMap<Spanned<String>, T>;
 
+// One field for each key of the file.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {

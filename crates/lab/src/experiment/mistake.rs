@@ -1,8 +1,8 @@
-//! A mistake in an experiment file, told where it stands.
+//! A mistake in an experiment file, with its line and column.
 
 use std::{ops::Range, path::Path};
 
-use super::names::advice;
+use super::did_you_mean::advice;
 
 /// What is wrong with an experiment file, and where: one sentence for the person who wrote it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -1,18 +1,16 @@
-//! What to run, and in which order.
+//! The plan: which cells to run, and in which order.
 //!
-//! Machines warm up, throttle and are used by others; what runs late in an hour runs on a
-//! different machine than what ran early. So rivals take turns: on each network and
-//! workload every contender runs once before any runs twice, and their order is drawn anew
-//! for each round. A contender may also suffer from the one before it (a cache left full,
-//! connections in TIME-WAIT). Of many drawn orders the one is taken in which the fewest
-//! contenders follow one that they have followed before.
+//! Machines warm up, throttle and have other users: a sample late in the hour runs on a different machine than an early
+//! one. So contenders take turns: on each network and workload, every contender runs once before any runs twice, in an
+//! order that is drawn anew for each round. A contender may also suffer from its predecessor (a full cache, connections
+//! in TIME-WAIT). So of many drawn orders, the plan takes the one that repeats the fewest pairs of neighbours.
 
 use std::collections::BTreeSet;
 
 use rand::{SeedableRng, seq::SliceRandom};
 use rand_chacha::ChaCha8Rng;
 
-use super::{Experiment, Network, Quick, Row, Workload, check::MOST_SAMPLES, names::advice};
+use super::{Experiment, Network, Quick, Row, Workload, check::MOST_SAMPLES, did_you_mean::advice};
 
 /// How many orders are drawn for a round.
 const DRAWS: usize = 200;

@@ -1,8 +1,8 @@
-//! A network's server as a TCP stack: what makes the server of 2011 out of today's kernel.
+//! The TCP settings of a network's server, which turn today's kernel into a server of 2011.
 //!
-//! How fast an answer comes is decided at the sender, and a network's description knows nothing of senders. So
-//! what an experiment may change of the server's stack stands beside the network: a name for the place on the
-//! other end, cable and machine together.
+//! The sender decides how fast a response arrives, but the parameters of a link do not include the sender. So an
+//! experiment sets the server's TCP beside the network: the name of a network stands for the link and the machine at
+//! its end.
 
 use std::{collections::BTreeMap, fmt};
 

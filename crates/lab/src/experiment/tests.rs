@@ -1,4 +1,4 @@
-//! The race's own file, and every mistake that one can make in such a file.
+//! The race's own file, and all mistakes that a file can contain.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -50,7 +50,7 @@ fn changed(old: &str, new: &str) -> Result<Experiment, Mistake> {
 }
 
 #[test]
-fn the_race_is_what_it_should_be() {
+fn race_has_expected_cells() {
     let race = race();
     assert_eq!(race.name, "webdav-race");
     assert_eq!(race.contenders.iter().map(Row::name).collect::<Vec<_>>(), NAMES);
@@ -79,7 +79,7 @@ fn the_race_is_what_it_should_be() {
 }
 
 #[test]
-fn the_quick_race_is_short_and_judges_at_least_five_claims() {
+fn quick_race_is_short_and_judges_five_claims() {
     let race = race();
     let plan = race.plan(&Selection { quick: true, ..Selection::default() }).unwrap();
     let waits = |network: &Network, files: u32| {
@@ -97,7 +97,7 @@ fn the_quick_race_is_short_and_judges_at_least_five_claims() {
 }
 
 #[test]
-fn the_same_words_mean_the_same_factor_everywhere() {
+fn equal_words_have_equal_factors() {
     for claim in race().claims {
         let factor = match &claim.check {
             Check::Slower { by, .. } | Check::Fastest { by, .. } => Some(*by),
@@ -110,8 +110,9 @@ fn the_same_words_mean_the_same_factor_everywhere() {
     }
 }
 
+// One line for each mistake.
 #[test]
-fn mistakes_are_told_where_they_stand() {
+fn mistakes_have_line_and_column() {
     let message = |old: &str, new: &str| changed(old, new).unwrap_err().to_string();
     let cases = BTreeMap::from([
         ("unknown key", message("question =", "qestion =")),
@@ -194,7 +195,7 @@ fn mistakes_are_told_where_they_stand() {
 }
 
 #[test]
-fn a_swept_setting_makes_a_row_for_each_value() {
+fn sweep_makes_one_row_per_value() {
     let sweep = "[contender.rclone]\ntransfers = [1, 16]\nconnections = 4\n[quick]";
     let race = changed("[quick]", sweep).unwrap();
     let rows: Vec<String> = race.contenders.iter().map(Row::name).filter(|name| name.starts_with("rclone")).collect();
@@ -207,7 +208,7 @@ fn a_swept_setting_makes_a_row_for_each_value() {
 }
 
 #[test]
-fn a_workload_is_done_where_and_by_whom_it_says() {
+fn workload_selects_networks_and_contenders() {
     let only = "entries = 1000\nnetworks = [\"lan\"]\ncontenders = [\"curl\", \"rclone\"]";
     let race = changed("entries = 1000", only).unwrap();
     let plan = race.plan(&Selection { workloads: vec!["list".into()], ..Selection::default() }).unwrap();
@@ -219,7 +220,7 @@ fn a_workload_is_done_where_and_by_whom_it_says() {
 }
 
 #[test]
-fn a_network_says_what_its_server_is_set_to() {
+fn network_describes_server_tcp() {
     let set =
         "rtt = \"18ms\"\nserver.initial_window = 3\nserver.sysctls.\"net.ipv4.tcp_slow_start_after_idle\" = \"0\"";
     let race = changed("rtt = \"18ms\"", set).unwrap();
@@ -231,7 +232,7 @@ fn a_network_says_what_its_server_is_set_to() {
 }
 
 #[test]
-fn a_selection_says_what_it_does_not_find() {
+fn selection_of_unknown_name_is_rejected() {
     let wrong = Selection { networks: vec!["artcle".into()], ..Selection::default() };
     assert_eq!(
         race().plan(&wrong).unwrap_err().to_string(),
@@ -240,7 +241,7 @@ fn a_selection_says_what_it_does_not_find() {
 }
 
 #[test]
-fn what_is_asked_for_wins_over_what_is_quick() {
+fn selection_overrides_quick() {
     let asked = Selection { quick: true, networks: vec!["long".into()], ..Selection::default() };
     let plan = race().plan(&asked).unwrap();
     assert!(plan.cells.iter().all(|cell| cell.network.name == "long" && cell.workload.work.steps() == 16));
@@ -248,7 +249,7 @@ fn what_is_asked_for_wins_over_what_is_quick() {
 }
 
 #[test]
-fn rivals_take_turns_and_no_pair_of_neighbours_comes_twice() {
+fn contenders_take_turns_with_few_repeated_neighbours() {
     let plan = race().plan(&Selection::default()).unwrap();
     let blocks = plan.blocks(7);
     assert_eq!(blocks.len(), 3 * 6 + 2);
@@ -274,7 +275,7 @@ fn rivals_take_turns_and_no_pair_of_neighbours_comes_twice() {
 
 proptest::proptest! {
     #[test]
-    fn no_text_makes_it_panic(at in 0..RACE.len(), junk in "[ -~\n\"é]{0,6}", cut in 0..20usize) {
+    fn parser_never_panics(at in 0..RACE.len(), junk in "[ -~\n\"é]{0,6}", cut in 0..20usize) {
         let start = RACE.floor_char_boundary(at);
         let end = RACE.floor_char_boundary((at + cut).min(RACE.len())).max(start);
         let text = format!("{}{junk}{}", &RACE[..start], &RACE[end..]);

@@ -1,4 +1,4 @@
-//! What stands on the page of an invented race.
+//! The report's data for an invented race.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ fn answer(run: &RunResult) -> String {
 }
 
 #[test]
-fn the_page_holds_the_run_as_it_is_and_says_what_it_comes_to() {
+fn report_embeds_run_and_conclusions() {
     let mut run = test_data::run(4, 1.0, &DAVFS2);
     let slow = run.cells.iter_mut().find(|cell| cell.contender == "redirector-h2").unwrap();
     slow.why = Some(Why {
@@ -42,7 +42,7 @@ fn the_page_holds_the_run_as_it_is_and_says_what_it_comes_to() {
 }
 
 #[test]
-fn one_block_says_who_and_how_much() {
+fn block_names_fastest_and_ratio() {
     let mut run = test_data::run(4, 1.0, &[]);
     run.cells.retain(|cell| cell.network == "article" && ["curl", "webdrive"].contains(&cell.contender.as_str()));
     run.claims.clear();
@@ -50,7 +50,7 @@ fn one_block_says_who_and_how_much() {
 }
 
 #[test]
-fn a_run_without_results_says_why() {
+fn run_without_results_says_why() {
     let mut run = test_data::run(1, 1.0, &DAVFS2);
     run.cells.retain(|cell| cell.contender == "davfs2");
     run.claims.clear();
@@ -72,7 +72,7 @@ fn sentences(page: &Value) -> String {
 }
 
 #[test]
-fn two_runs_say_what_changed_beyond_noise() {
+fn two_runs_are_compared() {
     let (then, now) = (test_data::run(4, 1.0, &[]), test_data::run(4, 0.5, &DAVFS2));
     let page = compared(&[("then", &then), ("now", &now)]);
     assert_eq!(page["schema"], json!("longhaul.compare/1"));
@@ -86,7 +86,7 @@ fn two_runs_say_what_changed_beyond_noise() {
 }
 
 #[test]
-fn many_runs_say_what_changed_in_each() {
+fn each_of_many_runs_is_compared() {
     let runs = [(4, 1.0), (5, 1.0), (4, 0.5), (4, 1.2)].map(|(samples, factor)| test_data::run(samples, factor, &[]));
     let mut other = test_data::run(4, 1.0, &[]);
     other.networks.iter_mut().for_each(|network| network.link["rtt"] = "3ms".into());
@@ -96,7 +96,7 @@ fn many_runs_say_what_changed_in_each() {
 }
 
 #[test]
-fn a_file_is_only_named_where_it_is() {
+fn missing_captures_are_not_linked() {
     let run = test_data::run(1, 1.0, &[]);
     let page = serde_json::to_value(super::of_run(&run, |_: &Path| false)).unwrap();
     let cells = page["page"]["cells"].as_array().unwrap();

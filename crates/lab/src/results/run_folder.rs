@@ -1,4 +1,4 @@
-//! The folder of a run that is being made, which is removed again if nothing was measured.
+//! The folder of a new run, which is removed if nothing was measured.
 
 use std::{
     fs, io,

@@ -1,5 +1,5 @@
-//! Single samples: what the runner hands in, and one line of `samples.csv` for each, written as it is taken:
-//! a run that is killed leaves what it had measured.
+//! Single samples, and `samples.csv` with one line for each. A line is written as soon as the sample is taken, so that
+//! a killed run keeps its samples.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plain_connection_beside_one_that_is_not_answered_is_told_from_others() {
+    fn plain_connections_beside_unanswered_syns_are_counted() {
         let data = |at, answered| connection(at, 300, Some(FastOpen::Cookie(8)), answered);
         let plain = |at| connection(at, 0, None, Some(at + 40));
         let ask = connection(0, 0, Some(FastOpen::Request), Some(40));

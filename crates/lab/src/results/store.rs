@@ -1,4 +1,4 @@
-//! Reading and writing results. Nobody ever reads half of a file: see [`output`].
+//! Reading and writing results. A reader never sees half of a file: see [`output`].
 
 use std::{fmt::Display, path::Path};
 

@@ -1,4 +1,4 @@
-//! What is written is read back, whole, or the sentence says why not.
+//! Results are read back as they were written, or the error says why not.
 
 use std::{
     fs,
@@ -23,7 +23,7 @@ fn name(path: &Path) -> &str {
 }
 
 #[test]
-fn a_run_comes_back_as_it_was_written() {
+fn run_is_read_as_written() {
     let folder = folder();
     let path = folder.path().join("run.json");
     for run in [run(4, 1.0, &["davfs2"]), run(1, 1.0, &[])] {
@@ -34,7 +34,7 @@ fn a_run_comes_back_as_it_was_written() {
 }
 
 #[test]
-fn the_json_has_the_names_of_the_schema() {
+fn json_has_the_names_of_the_schema() {
     let json = serde_json::to_value(run(3, 1.0, &["davfs2"])).unwrap();
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");
     assert_eq!(json["schema"], "longhaul.run/1");
@@ -55,7 +55,7 @@ fn the_json_has_the_names_of_the_schema() {
 }
 
 #[test]
-fn a_reader_passes_over_what_it_does_not_know() {
+fn unknown_fields_are_ignored() {
     let folder = folder();
     let path = folder.path().join("run.json");
     let mut json = serde_json::to_value(run(2, 1.0, &[])).unwrap();
@@ -65,7 +65,7 @@ fn a_reader_passes_over_what_it_does_not_know() {
 }
 
 #[test]
-fn a_run_from_before_a_field_was_added_is_read() {
+fn older_runs_without_new_fields_are_read() {
     let folder = folder();
     let path = folder.path().join("run.json");
     let mut json = serde_json::to_value(run(3, 1.0, &[])).unwrap();
@@ -83,7 +83,7 @@ fn a_run_from_before_a_field_was_added_is_read() {
 }
 
 #[test]
-fn what_cannot_be_read_is_named() {
+fn unreadable_results_are_named() {
     let folder = folder();
     let path = folder.path().join("run.json");
     let message = |text: &str| {
@@ -105,7 +105,7 @@ fn what_cannot_be_read_is_named() {
 }
 
 #[test]
-fn a_write_that_fails_leaves_the_old_file() {
+fn failed_write_keeps_the_old_file() {
     let folder = folder();
     let path = folder.path().join("run.json");
     fs::create_dir(&path).unwrap();
@@ -120,7 +120,7 @@ fn a_write_that_fails_leaves_the_old_file() {
 }
 
 #[test]
-fn every_sample_is_a_line_as_soon_as_it_is_taken() {
+fn each_sample_is_written_at_once() {
     let folder = folder();
     let path = folder.path().join("samples.csv");
     let plan = plan(2);
@@ -145,7 +145,7 @@ fn every_sample_is_a_line_as_soon_as_it_is_taken() {
 }
 
 #[test]
-fn a_disk_that_is_full_is_told() {
+fn full_disk_is_reported() {
     // Every write to it fails so.
     let full = Path::new("/dev/full");
     let plan = plan(1);
@@ -155,7 +155,7 @@ fn a_disk_that_is_full_is_told() {
 }
 
 #[test]
-fn a_summary_counts() {
+fn summary_counts_cells_and_claims() {
     assert_eq!(run(2, 1.0, &[]).summary(), "24 cells, 3 of 17 claims judged");
     let mut small = run(2, 1.0, &[]);
     small.cells.truncate(1);
@@ -164,7 +164,7 @@ fn a_summary_counts() {
 }
 
 #[test]
-fn runs_are_named_by_their_time_and_found_again() {
+fn runs_are_named_by_time_and_found() {
     let runs = folder();
     let at = |seconds, name| create_folder(runs.path(), name, later(seconds)).unwrap();
     let (first, again, newest) = (at(0, "webdav-race"), at(0, "webdav-race"), at(61, "webdav-race"));
@@ -186,7 +186,7 @@ fn runs_are_named_by_their_time_and_found_again() {
 }
 
 #[test]
-fn where_no_run_was_made_none_is_found() {
+fn missing_runs_folder_has_no_runs() {
     let runs = folder().path().join("runs");
     assert!(list(&runs).unwrap().is_empty());
     let message = find(&runs, None).unwrap_err().to_string();

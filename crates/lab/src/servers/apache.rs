@@ -1,18 +1,14 @@
 //! Apache 2.4 with `mod_dav` and `mod_dav_fs`, the source article's server.
 //!
-//! Everything that decides its speed over a long link is left as it comes (HTTP/2 windows,
-//! session tickets, record sizes) but for the limits that would cut a race short: requests
-//! on a connection are not limited, since 2.4's 100 would force reconnections that the
-//! article's author may not have had, and enough threads wait from the start for fifty
-//! parallel connections.
+//! Everything that decides its speed over a long link keeps its default (HTTP/2 windows, session tickets, record
+//! sizes). Two limits are raised, because they would distort a race: requests per connection, since 2.4's limit of 100
+//! would force reconnections that the article's author may not have had, and threads, so that fifty parallel
+//! connections do not wait.
 //!
-//! The lock database is made before the first sample's first request. `mod_dav_fs` makes it at
-//! the first write since it was installed, in Berkeley DB on Debian: of several requests that
-//! find none, one creates `locks/__db.db` with O_EXCL and renames it, and each other *sleeps a
-//! second* before it looks again (seen with strace; over 18 ms, sixteen parallel PUTs to a new
-//! server took 1.06 s in 30 of 30 runs where the database was new and never with an old one,
-//! whatever the MPM, with TLS or without). That happens once in a server's life and to no
-//! measurement of its clients.
+//! A first write creates the lock database before any sample. Otherwise several parallel first requests would: one of
+//! them creates `locks/__db.db` with `O_EXCL` (Berkeley DB, on Debian), and each of the others *sleeps for a second*
+//! before it looks again. This was seen with strace: sixteen parallel PUTs over 18 ms took 1.06 s in 30 of 30 runs with
+//! a new database, and never with an old one. It happens once in a server's life, and is no property of its clients.
 
 use std::{
     fs,
@@ -24,7 +20,8 @@ use nix::unistd::{Gid, Uid};
 use super::{Folder, Http, Running, Server, ServerError, Setup, launch};
 use crate::{
     contenders::Failure,
-    models::{Connection, Endpoint, drive},
+    host_task::run_task,
+    http_client::{Connection, Endpoint},
     process::{Missing, Program},
 };
 
@@ -96,7 +93,7 @@ fn module_file(name: &str) -> PathBuf {
 fn make_lock_database(setup: &Setup, running: &Running) -> Result<(), Failure> {
     const FILE: &str = "first-write";
     let endpoint = Endpoint::new(running.url(), setup.certificates, rustls::DEFAULT_VERSIONS, Http::One)?;
-    drive(setup.host, &setup.deadline, move || async move {
+    run_task(setup.host, &setup.deadline, move || async move {
         let mut connection = Connection::open(&endpoint).await?;
         connection.request("PUT", &format!("/{FILE}"), &[], "").await?.expect(&[201])
     })?;
@@ -184,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn offers_what_the_contender_needs() {
+    fn configuration_offers_the_contenders_protocol() {
         for (http, tls, protocols) in [
             (Http::One, true, "Protocols http/1.1\n"),
             (Http::Two, true, "Protocols h2 http/1.1\n"),

@@ -1,8 +1,7 @@
-//! Longhaul's own WebDAV server, on a thread of the server's host: what a race falls back
-//! on where no other is installed.
+//! Longhaul's own WebDAV server, on threads of the server's host: the fallback if no other server is installed.
 //!
-//! It offers HTTP/2 and HTTP/1.1 always, and over TLS HTTP/3 as well. That changes no race: every contender that is to
-//! speak another version asks for it or knows nothing else.
+//! It always offers HTTP/2 and HTTP/1.1, and HTTP/3 over TLS. This changes no race: a contender for another version
+//! asks for it explicitly or supports nothing else.
 
 use std::{
     net::TcpListener,

@@ -1,5 +1,5 @@
-//! nginx with its own `dav` module and Debian's `dav-ext`, which adds PROPFIND, OPTIONS,
-//! LOCK and UNLOCK. It has no PROPPATCH.
+//! nginx with its own `dav` module and Debian's `dav-ext`, which adds PROPFIND, OPTIONS, LOCK and UNLOCK, but no
+//! PROPPATCH.
 
 use std::path::{Path, PathBuf};
 

@@ -1,14 +1,13 @@
-//! nginx instead of the replay server, to compare it with.
+//! nginx in place of the replay server, to compare the two.
 //!
-//! Each answer of the page is a file, and a map leads to it from the question: method, host, path with its query, and
-//! the field that tells requests apart that are otherwise alike. The recorded header fields are added from maps as
-//! well, and the one that fills heads up is as much shorter as nginx's own fields are long, so that over HTTP/1.1 both
-//! servers' heads have the recorded size. Type and length nginx knows from the file.
+//! Each response of the page is a file. A `map` finds it by method, host, path with query, and the header field that
+//! distinguishes otherwise equal requests. More maps add the recorded header fields. The padding is shorter by nginx's
+//! own fields, so that over HTTP/1.1 the heads of both servers have the recorded size.
 //!
-//! It serves as one would set it for this: TLS 1.3, TCP Fast Open, `sendfile`, open files kept; two workers, as the
-//! replay server has two threads. Its TLS records are short, as its manual advises where the first bytes matter: of a
-//! record of 16 KiB, which is its own choice, a browser reads nothing before the second round trip of a new connection,
-//! and over HTTP/2 it then loads Wikipedia 6 % later.
+//! It is tuned for pages: TLS 1.3, TCP Fast Open, `sendfile`, `open_file_cache`, and two workers, since the replay
+//! server has two threads. TLS records are short, as nginx's manual advises for fast first bytes: on a new connection,
+//! a browser cannot read a record of 16 KiB, the default, before the second round trip. Over HTTP/2 it then loads
+//! Wikipedia 6 % later.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs};
 

@@ -1,4 +1,4 @@
-//! The server of recorded pages: it answers for all hosts of one, with every answer ready in memory.
+//! The replay server: it answers for all hosts of one recorded page, with every response ready in memory.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! How many requests a server was sent, and over what, from its access log: one line each, in the Common
-//! Log Format that every server writes, and after it, from Apache and nginx under TLS, the version and the
-//! cipher suite. What a client does is best seen where it arrives, and a capture shows no requests under TLS.
+//! Counts requests and their protocols in a server's access log: lines in the Common Log Format, followed by TLS
+//! version and cipher suite if Apache or nginx uses TLS. The server's log is the best source, since a capture shows no
+//! requests under TLS.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_by_method_from_the_mark_on() {
+    fn requests_after_the_mark_are_counted_by_method() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("access.log");
         let mut log = RequestLog::new(path.clone());
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_protected_a_request() {
+    fn tls_version_and_cipher_are_parsed() {
         let line = |end: &str| format!("10.0.0.2 - - [21/Nov/2026:20:00:00 +0000] \"PUT /a HTTP/2.0\" 201 99{end}\n");
         let protocols = |end| Requests::parse(&line(end)).protocols.into_iter().collect::<Vec<_>>();
         let [protocol] = &protocols(" TLSv1.3 TLS_AES_256_GCM_SHA384")[..] else { panic!("one") };

@@ -1,5 +1,5 @@
-//! Unbound, the resolver that many networks ask, for the workload that looks names up. It knows every name below one
-//! zone by itself, so that a query is answered with no further one, and takes queries in SYNs.
+//! Unbound, a widely used resolver, for the workload that looks up names. It is authoritative for one zone, so it
+//! answers without asking others, and it accepts queries in SYNs.
 
 use super::{Folder, Running, Server, ServerError, Setup, ZONE, launch};
 use crate::process::{Missing, Program};

@@ -1,13 +1,12 @@
-//! The percentile bootstrap of medians, and of what is computed from medians.
+//! The percentile bootstrap of medians and of functions of medians, for what the Hodges–Lehmann interval
+//! ([`shift`](super::shift)) does not cover: a single median, and the ratio of two ratios.
 //!
-//! Draw from each sample as many values as it has, with replacement; take the medians;
-//! compute the statistic; do it four thousand times; the middle 95 % of what came out is
-//! the interval. The draws are seeded: the same samples give the same interval in every
-//! reading of a run. It serves what the Hodges–Lehmann interval ([`shift`](super::shift)) cannot:
-//! a single median, and the ratio of two ratios.
+//! Draw as many values from each sample as it has, with replacement, and compute the statistic of the medians, four
+//! thousand times. The middle 95 % of the results is the interval. The draws are seeded, so the same samples always
+//! give the same interval.
 //!
-//! The studentised and the bias-corrected bootstrap were rejected: both need an estimate of spread
-//! or of skew, which a median of five values does not offer.
+//! Rejected: the studentised and the bias-corrected bootstrap. Both need an estimate of spread or skew, which five
+//! values do not provide.
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -110,13 +109,13 @@ mod tests {
     }
 
     #[test]
-    fn three_samples_give_their_range() {
+    fn interval_of_three_samples_is_their_range() {
         let estimate = of_median(&[3.0, 1.0, 2.0], 7).unwrap();
         assert_eq!(estimate, Estimate { value: 2.0, interval: [1.0, 3.0].into() });
     }
 
     #[test]
-    fn the_interval_holds_the_median_about_as_often_as_it_can() {
+    fn interval_covers_median_as_often_as_promised() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for n in [3, 5, 9, 15] {
             let runs = 100;
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_of_ratios_is_one_for_equal_cells() {
+    fn ratio_of_ratios_of_equal_cells_is_one() {
         let (a, b) = ([1.0, 1.1, 1.2, 1.3], [2.0, 2.1, 2.2, 2.3]);
         let estimate = ratio_of_ratios([&a, &b], [&a, &b], 3).unwrap();
         assert!((estimate.value - 1.0).abs() < 1e-12 && estimate.interval.contains(1.0));
@@ -143,7 +142,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(16))]
 
         #[test]
-        fn the_interval_holds_the_estimate_and_scales(
+        fn interval_contains_estimate_and_scales(
             a in prop::collection::vec(0.1..100.0f64, 2..12),
             b in prop::collection::vec(0.1..100.0f64, 2..12),
             factor in 0.1..10.0f64,

@@ -1,19 +1,15 @@
-//! Do two cells differ, and by how much: the Hodges–Lehmann estimate with its interval.
+//! Whether two cells differ, and by how much: the Hodges–Lehmann estimate with its interval.
 //!
-//! Take every difference between a value of the one sample and a value of the other. Their
-//! median estimates how far the second cell lies from the first (Hodges and Lehmann,
-//! *Estimates of Location Based on Rank Tests*, 1963). Sorted, the k-th from either end
-//! bound it (the interval named after Moses; Hollander, Wolfe and Chicken, *Nonparametric
-//! Statistical Methods*, 3rd ed., §4.3): k − 1 is the greatest U that the Mann–Whitney
-//! distribution passes with at most 2.5 % on a side. The distribution is counted exactly up
-//! to fifty samples in all, and taken as normal above.
+//! The estimate is the median of all differences between a value of one sample and a value of the other (Hodges and
+//! Lehmann, *Estimates of Location Based on Rank Tests*, 1963). The k-th smallest and the k-th greatest difference
+//! bound it (Moses's interval; Hollander, Wolfe and Chicken, *Nonparametric Statistical Methods*, 3rd ed., §4.3): k − 1
+//! is the greatest U whose tail in the Mann–Whitney distribution is at most 2.5 %. The distribution is exact up to
+//! fifty samples in all, and normal above.
 //!
-//! Times are better compared by factor than by difference: a client that needs three times
-//! the round trips needs three times as long, on any network. [`ratio`] does the same on
-//! logarithms, where a factor is a shift.
+//! Times are compared by ratio, not by difference: a client that needs three times the round trips takes three times as
+//! long on any network. [`ratio`] works on logarithms, where a ratio is a shift.
 //!
-//! Many comparisons of one run are made together and none is corrected for it: of a hundred
-//! pairs that are equal, five will seem to differ.
+//! There is no correction for multiple comparisons: of a hundred equal pairs, five will seem to differ.
 
 use super::{Interval, median_of_sorted};
 
@@ -119,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_as_the_printed_tables_do() {
+    fn bounds_match_published_critical_values() {
         // Critical values of U, two-sided 5 %: one less than k.
         for (m, n, critical) in [(4, 4, 0), (5, 5, 2), (8, 8, 13), (10, 12, 29), (20, 20, 127), (3, 5, 0)] {
             assert_eq!(bound(m, n).0, critical + 1, "{m} against {n}");
@@ -128,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_few_samples_can_promise() {
+    fn few_samples_have_lower_confidence() {
         for (m, n, confidence) in [(1, 1, 0.0), (2, 2, 1.0 - 2.0 / 6.0), (3, 3, 0.9), (3, 4, 1.0 - 2.0 / 35.0)] {
             let shift = hodges_lehmann(&spread(m), &spread(n)).unwrap();
             assert!((shift.confidence - confidence).abs() < 1e-12, "{m} against {n}: {shift:?}");
@@ -136,20 +132,20 @@ mod tests {
     }
 
     #[test]
-    fn two_samples_never_differ_three_may() {
+    fn two_samples_never_differ_but_three_may() {
         let far = |n| ratio(&spread(n), &spread(n).iter().map(|t| t * 100.0).collect::<Vec<_>>()).unwrap();
         assert!(!far(1).differs() && !far(2).differs() && far(3).differs());
     }
 
     #[test]
-    fn exact_and_normal_bounds_meet() {
+    fn exact_and_normal_bounds_agree() {
         let (exact, _) = bound(25, 25);
         let (normal, _) = bound(26, 25);
         assert!(normal.abs_diff(exact) < 15, "{exact} and {normal}");
     }
 
     #[test]
-    fn the_interval_keeps_its_promise() {
+    fn interval_covers_true_ratio_as_often_as_promised() {
         let mut rng = ChaCha8Rng::seed_from_u64(11);
         // A skewed distribution, as times are: a floor and a long tail.
         let mut draw = |n: usize, factor: f64| -> Vec<f64> {
@@ -167,7 +163,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn moves_with_its_samples(
+        fn shift_moves_with_samples(
             a in prop::collection::vec(0.0..100.0f64, 1..20),
             b in prop::collection::vec(0.0..100.0f64, 1..20),
             by in -50.0..50.0f64,
@@ -181,7 +177,7 @@ mod tests {
         }
 
         #[test]
-        fn the_way_back_is_the_way_there(
+        fn swapped_samples_give_inverse_ratio(
             a in prop::collection::vec(0.1..100.0f64, 1..20),
             b in prop::collection::vec(0.1..100.0f64, 1..20),
         ) {
@@ -193,7 +189,7 @@ mod tests {
         }
 
         #[test]
-        fn a_cell_does_not_differ_from_itself(a in prop::collection::vec(0.1..100.0f64, 1..30)) {
+        fn cell_does_not_differ_from_itself(a in prop::collection::vec(0.1..100.0f64, 1..30)) {
             prop_assert!(!ratio(&a, &a).unwrap().differs());
         }
     }

@@ -1,4 +1,4 @@
-//! A run that is put together says what its samples say.
+//! A run's results agree with its samples.
 
 use crate::{
     results::{CellResult, Outcome, Status},
@@ -6,7 +6,7 @@ use crate::{
 };
 
 #[test]
-fn a_cell_says_what_its_samples_say() {
+fn cell_summarizes_its_samples() {
     let run = run(4, 1.0, &[]);
     let cell = run.cell("upload-small", "article", "davfs2").unwrap();
     let median = cell.median_s.unwrap();
@@ -20,7 +20,7 @@ fn a_cell_says_what_its_samples_say() {
 }
 
 #[test]
-fn every_pair_of_rivals_is_compared_once_and_the_faster_stands_first() {
+fn each_pair_is_compared_once_faster_first() {
     let run = run(4, 1.0, &DAVFS2);
     // Seven of eleven ran on the one network, six on the other, where rclone failed.
     assert_eq!(run.comparisons.len(), 8 * 7 / 2 + 7 * 6 / 2);
@@ -33,7 +33,7 @@ fn every_pair_of_rivals_is_compared_once_and_the_faster_stands_first() {
 }
 
 #[test]
-fn a_cell_that_was_not_reached_is_skipped() {
+fn unreached_cell_is_skipped() {
     let plan = crate::test_data::plan(3);
     let mut outcomes = crate::test_data::outcomes(&plan, 1.0, &[]);
     outcomes.truncate(6);
@@ -46,7 +46,7 @@ fn a_cell_that_was_not_reached_is_skipped() {
 }
 
 #[test]
-fn a_cell_that_failed_keeps_its_samples_and_is_in_no_comparison() {
+fn failed_cell_keeps_samples_and_is_not_compared() {
     let run = run(4, 1.0, &[]);
     let failed = run.cell("upload-small", "lan", "rclone").unwrap();
     assert_eq!((failed.status, failed.samples_s.as_slice()), (Status::Failed, &[0.02][..]));

@@ -4,7 +4,7 @@ use comfy_table::CellAlignment;
 
 use super::{
     Look, Style,
-    fit::{Column, draw},
+    columns::{Column, draw},
 };
 use crate::{
     format::{Scale, times},

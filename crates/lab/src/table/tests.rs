@@ -1,4 +1,4 @@
-//! An invented race, drawn. Whoever changes the tables reads the snapshots as a stranger would.
+//! Tables of invented runs, as snapshots.
 
 use super::{Look, render, render_change};
 use crate::{
@@ -24,7 +24,7 @@ fn a_race_without_davfs2_on_a_narrow_terminal() {
 }
 
 #[test]
-fn why_it_took_so_long_stands_under_the_block() {
+fn reasons_follow_their_block() {
     let mut run = run(1, 1.0, &[]);
     run.cells.retain(|cell| ["rclone", "redirector-h1"].contains(&cell.contender.as_str()));
     for cell in run.cells.iter_mut().filter(|cell| cell.network == "article") {
@@ -72,7 +72,7 @@ fn below(samples: &[(&str, [f64; 4])]) -> String {
 }
 
 #[test]
-fn a_place_is_no_narrower_than_the_samples_allow() {
+fn ranks_are_as_wide_as_samples_allow() {
     let (a, b, c) = ([1.0, 1.1, 1.2, 1.3], [1.25, 1.35, 1.4, 1.5], [1.45, 1.6, 1.7, 1.8]);
     let slow = [3.0, 3.1, 3.2, 3.3];
     let like = |by: f64| a.map(|time| time * by);
@@ -114,7 +114,7 @@ fn a_place_is_no_narrower_than_the_samples_allow() {
 }
 
 #[test]
-fn the_spread_is_called_what_it_is() {
+fn few_samples_have_a_range_and_more_an_interval() {
     let heading = |samples| render(&run(samples, 1.0, &[]), plain(100));
     assert!(heading(5).contains(" range ") && !heading(5).contains("interval"));
     assert!(heading(6).contains(" interval ") && !heading(6).contains(" range "));
@@ -158,7 +158,7 @@ fn five_runs() {
 }
 
 #[test]
-fn five_runs_go_on_below_where_there_is_no_room_beside() {
+fn columns_without_room_continue_below() {
     let runs = five();
     let text = render_change(&compare(&named(&runs)), plain(60));
     let heads: Vec<String> = text
@@ -170,7 +170,7 @@ fn five_runs_go_on_below_where_there_is_no_room_beside() {
 }
 
 #[test]
-fn nothing_is_wider_than_the_terminal() {
+fn no_line_is_wider_than_the_terminal() {
     let five = five();
     let many = compare(&named(&five));
     for samples in [1, 2, 3, 6] {
@@ -187,7 +187,7 @@ fn nothing_is_wider_than_the_terminal() {
 }
 
 #[test]
-fn colour_adds_nothing_but_colour() {
+fn colour_does_not_change_the_text() {
     let run = run(3, 1.0, &DAVFS2);
     let coloured = render(&run, Look { width: 100, colour: true });
     let mut bare = String::new();

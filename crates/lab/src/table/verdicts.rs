@@ -1,6 +1,5 @@
-//! The sentences of the source, and what became of them: the mark and the sentence first, for
-//! whoever runs an eye down the page, what was measured under it. What this run has nothing to
-//! say about stands at the end, by reason, a line each.
+//! The claims with their verdicts: verdict and quotation first, below them what was measured. Claims that this run
+//! could not judge follow at the end, grouped by reason, one line each.
 
 use super::{Look, Style};
 use crate::{

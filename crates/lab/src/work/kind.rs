@@ -1,4 +1,4 @@
-//! The kinds of work, and what is known of each before it is done.
+//! The kinds of work, and what is known of each in advance.
 
 use std::{fmt, sync::Arc, time::Duration};
 

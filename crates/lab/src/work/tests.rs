@@ -1,4 +1,4 @@
-//! Work that is right is found right, and any other is not.
+//! The right result of a work is accepted, and every wrong one rejected.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn wrong(task: &Task, root: &Path, done: &Done) -> String {
 }
 
 #[test]
-fn every_file_differs_and_a_seed_repeats() {
+fn files_differ_and_a_seed_repeats_them() {
     let [a, b] = [1, 1].map(|seed| Payload::new(upload(3, 100), seed));
     assert_eq!(a.contents, b.contents);
     assert_ne!(a.contents[0], a.contents[1]);
@@ -32,7 +32,7 @@ fn every_file_differs_and_a_seed_repeats() {
 }
 
 #[test]
-fn an_upload_is_right_only_when_every_byte_is() {
+fn upload_with_a_wrong_byte_is_rejected() {
     let (_folder, root, task) = task(upload(3, 100));
     let done = Done::default();
     assert!(wrong(&task, &root, &done).contains("has 0 of 3 names, file0000.bin is missing"));
@@ -58,7 +58,7 @@ fn an_upload_is_right_only_when_every_byte_is() {
 }
 
 #[test]
-fn a_tree_is_right_only_with_each_file_in_its_folder() {
+fn tree_with_a_misplaced_file_is_rejected() {
     let (_folder, root, task) = task(Work::Tree { folders: 3, files: 10_007, size: Size::bytes(3) });
     let server = root.join("s1");
     assert_eq!(task.folders(), ["folder000", "folder001", "folder002"]);
@@ -83,7 +83,7 @@ fn a_tree_is_right_only_with_each_file_in_its_folder() {
 }
 
 #[test]
-fn a_download_is_looked_for_on_the_client() {
+fn download_is_verified_on_the_client() {
     let (_folder, root, task) = task(Work::Download { files: 2, size: vec![Size::bytes(10)] });
     assert_eq!(task.writes().count(), 0);
     assert!(wrong(&task, &root, &Done::default()).contains("target has 0 of 2 names"));
@@ -94,7 +94,7 @@ fn a_download_is_looked_for_on_the_client() {
 }
 
 #[test]
-fn a_listing_names_each_entry_once() {
+fn listing_must_name_each_entry_once() {
     let (_folder, root, task) = task(Work::List { entries: 1000 });
     let mut done = Done { listing: Some(task.names()), took: None, writes_behind: false };
     done.listing.as_mut().unwrap().reverse();
@@ -107,7 +107,7 @@ fn a_listing_names_each_entry_once() {
 }
 
 #[test]
-fn an_edit_is_done_when_the_last_version_is_there() {
+fn edit_is_done_when_the_last_version_has_arrived() {
     let (_folder, root, task) = task(Work::Edit { times: 3, size: Size::bytes(50) });
     let done = Done::default();
     let file = root.join("s1/note.txt");
@@ -122,7 +122,7 @@ fn an_edit_is_done_when_the_last_version_is_there() {
 }
 
 #[test]
-fn merged_saves_are_seen_in_the_requests() {
+fn merged_saves_are_rejected() {
     let (_folder, _, task) = task(Work::Edit { times: 3, size: Size::bytes(50) });
     let methods = |n| [("PUT".to_owned(), n), ("LOCK".to_owned(), 9)].into();
     let puts = |n| Requests { methods: methods(n), ..Requests::default() };
@@ -134,7 +134,7 @@ fn merged_saves_are_seen_in_the_requests() {
 }
 
 #[test]
-fn a_writer_behind_is_waited_for_and_no_longer() {
+fn write_back_is_awaited_until_the_deadline() {
     let (_folder, root, task) = task(upload(1, 10));
     let done = Done { writes_behind: true, ..Done::default() };
     let (local, _, name) = task.writes().next().map(|(l, c, n)| (l, c.to_owned(), n)).unwrap();
@@ -150,7 +150,7 @@ fn a_writer_behind_is_waited_for_and_no_longer() {
 }
 
 #[test]
-fn a_save_is_waited_for_by_its_bytes() {
+fn save_is_awaited_by_its_bytes() {
     let (_folder, root, task) = task(Work::Edit { times: 2, size: Size::bytes(40_000) });
     let saves: Vec<(Vec<u8>, String)> = task.writes().map(|(_, content, name)| (content.to_owned(), name)).collect();
     let [(first, name), (second, _)] = saves.as_slice() else { panic!("two saves") };
@@ -174,7 +174,7 @@ fn a_save_is_waited_for_by_its_bytes() {
 }
 
 #[test]
-fn sizes_are_taken_in_turn_and_a_page_has_one_object_more() {
+fn sizes_repeat_and_page_has_one_more_object() {
     let sizes = |work: Work| Payload::new(work, 1).contents.iter().map(Vec::len).collect::<Vec<_>>();
     let turn = vec![Size::bytes(1), Size::bytes(2)];
     assert_eq!(sizes(Work::Download { files: 5, size: turn.clone() }), [1, 2, 1, 2, 1]);
@@ -188,7 +188,7 @@ fn sizes_are_taken_in_turn_and_a_page_has_one_object_more() {
 }
 
 #[test]
-fn a_page_is_right_only_when_every_object_is() {
+fn page_with_a_missing_object_is_rejected() {
     let (_folder, root, task) = task(Work::Page {
         objects: vec![Size::bytes(5), Size::bytes(6)],
         idle: "0s".parse().unwrap(),

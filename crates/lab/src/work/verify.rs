@@ -1,4 +1,4 @@
-//! Whether folders and files hold what they must.
+//! Whether folders and files have the expected content.
 
 use std::{
     collections::BTreeSet,

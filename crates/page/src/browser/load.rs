@@ -1,13 +1,14 @@
 //! A real browser loads a page from a replay server.
 //!
-//! Our own client follows the recorded dependencies; a browser makes its own, from the recorded bodies, or from HTML in
-//! their place ([`Spec::body`]). So this is the check on the replay, and the measure of what a person would see. Every
-//! name is mapped to the server, which is told from others by the hash of its key, and everything goes through TLS, as
-//! browsers have no other way to HTTP/2 and HTTP/3. Each load has a browser context of its own: no connection, cookie,
-//! ticket or cached byte of an earlier one.
+//! Longhaul's own client follows the recorded dependencies. A browser finds its own, in the recorded bodies or in
+//! synthetic HTML ([`Spec::body`]). So this checks the replay, and measures what a person would see.
 //!
-//! The time is that between two marks of the browser's own clock: the first request is sent, the `load` event fires.
-//! What scripts ask for later is not in it. It is waited for all the same, so that each load asks for the whole page.
+//! All hosts of the page resolve to the server, which the browser recognises by the hash of its key. Everything uses
+//! TLS, since browsers support HTTP/2 and HTTP/3 only over TLS. Each load has a new browser context, and so no
+//! connection, cookie, ticket or cached byte of an earlier one.
+//!
+//! The load time is measured on the browser's own clock, from the first request to the `load` event. Requests that
+//! scripts send later do not count, but the load waits for them, so that each load requests the whole page.
 
 use std::{
     net::SocketAddr,
@@ -16,12 +17,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Browser, BrowserError, Event, Options};
 use crate::{Spec, synthetic_html::is_html};
 
-/// The version of HTTP that the browser is to use.
+/// The version of HTTP to use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
     /// HTTP/1.1; the server offers nothing else by ALPN.
@@ -36,7 +37,7 @@ impl Version {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::One, Self::Two, Self::Three];
 
-    /// What Chromium calls it.
+    /// Chromium's name for it.
     fn protocol(self) -> &'static str {
         match self {
             Self::One => "http/1.1",
@@ -46,27 +47,27 @@ impl Version {
     }
 }
 
-/// Nothing has to come for so long after the `load` event before what is missing is not waited for any more.
+/// After the `load` event, a load ends after this time without network events, even if requests are missing.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// A browser that loads one page, again and again.
+/// A browser that loads one page several times.
 #[derive(Debug)]
 pub struct Loader {
     browser: Browser,
     url: String,
-    /// How many requests the page has.
+    /// The number of requests of the page.
     requests: usize,
     version: Version,
 }
 
-/// What a load took.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A finished load.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Loaded {
     /// From the first request to the `load` event.
     pub took: Duration,
-    /// Responses that came over the network.
+    /// The number of responses over the network.
     pub requests: usize,
-    /// Addresses that got no answer, or the answer that there is none.
+    /// URLs with a 404, and the errors of requests without a response.
     pub missing: Vec<String>,
 }
 
@@ -92,8 +93,7 @@ fn authority(host: &str) -> String {
 
 impl Loader {
     /// Starts a browser for `page`, whose hosts all answer at `address`. `key` is the SHA-256 of the server's public
-    /// key (its SubjectPublicKeyInfo) in base64; what the browser writes goes into `folder`; `place` puts it on its
-    /// host.
+    /// key (its SubjectPublicKeyInfo) in base64. The browser writes into `folder` only; `place` puts it on its host.
     pub fn start(
         page: &Spec,
         version: Version,
@@ -102,7 +102,7 @@ impl Loader {
         folder: PathBuf,
         place: impl FnOnce(&mut Command),
     ) -> Result<Self, BrowserError> {
-        // Whom else the browser would like to ask on its own account, it does not find.
+        // No other name resolves, so the browser's own requests fail.
         let names = page.hosts().into_iter().map(|host| format!("MAP {} {address}", without_port(host)));
         let rules: Vec<String> = names.chain(["MAP * ~NOTFOUND".to_owned()]).collect();
         let mut flags = vec![
@@ -125,7 +125,7 @@ impl Loader {
         Ok(Self { browser, url: url.unwrap_or_default(), requests: page.requests.len(), version })
     }
 
-    /// Loads the page with nothing left of an earlier load; waits for so long at most.
+    /// Loads the page in a new context, within `patience`.
     pub fn load(&mut self, patience: Duration) -> Result<Loaded, BrowserError> {
         let browser = &mut self.browser;
         let context = browser.call("", "Target.createBrowserContext", &json!({}))?["browserContextId"].take();
@@ -141,77 +141,93 @@ impl Loader {
         loaded?.ok_or_else(|| BrowserError::Load { url: self.url.clone(), said: late() })
     }
 
-    /// Follows a load to its end; none, if that had not come by `until`.
+    /// Follows a load to its end; none if it has not ended by `until`.
     fn navigate(&mut self, session: &str, until: Instant) -> Result<Option<Loaded>, BrowserError> {
         let failed = |said: String| BrowserError::Load { url: self.url.clone(), said };
         let navigated = self.browser.call(session, "Page.navigate", &json!({ "url": self.url }))?;
         if let Some(said) = navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
             return Err(failed(said.to_owned()));
         }
-        let mut begin = None;
-        let mut loaded = Loaded { took: Duration::ZERO, requests: 0, missing: Vec::new() };
-        // Requests without an end, and, once the `load` event has fired, for how long silence is borne.
-        let (mut open, mut quiet) = (0, None);
-        let mut own = Vec::new();
-        while let Some(Event { session: whose, method, params }) =
-            self.browser.event(quiet.unwrap_or(until).min(until))?
-        {
-            // What a context that is gone had still to say.
-            if whose != session {
+        let mut progress = Progress::default();
+        while let Some(event) = self.browser.event(progress.quiet.unwrap_or(until).min(until))? {
+            // Events of earlier contexts may still arrive.
+            if event.session != session {
                 continue;
             }
-            // The tab's icon is asked for by nothing on the page, but by the browser.
-            if params["type"] == "Other" && params["initiator"]["type"] == "other" {
-                own.push(params["requestId"].clone());
-            }
-            if own.contains(&params["requestId"]) {
-                continue;
-            }
-            let time = params["timestamp"].as_f64();
-            match method.as_str() {
-                "Network.requestWillBeSent" => {
-                    begin = begin.or(time);
-                    // One that was led elsewhere goes on under its name.
-                    if params["redirectResponse"].is_object() {
-                        loaded.requests += 1;
-                    } else {
-                        open += 1;
-                    }
-                }
-                "Network.responseReceived" => {
-                    let response = &params["response"];
-                    let protocol = response["protocol"].as_str().unwrap_or_default();
-                    let url = response["url"].as_str().unwrap_or_default();
-                    if !url.starts_with("https:") {
-                        continue;
-                    }
-                    if protocol != self.version.protocol() {
-                        return Err(failed(format!("{url} came over {protocol}, not {}", self.version.protocol())));
-                    }
-                    loaded.requests += 1;
-                    if response["status"] == 404 {
-                        loaded.missing.push(url.to_owned());
-                    }
-                }
-                "Network.loadingFinished" => open -= 1,
-                "Network.loadingFailed" => {
-                    open -= 1;
-                    loaded.missing.push(params["errorText"].as_str().unwrap_or_default().to_owned());
-                }
-                "Page.loadEventFired" => {
-                    let took = begin.zip(time).map(|(begin, end)| Duration::try_from_secs_f64(end - begin));
-                    loaded.took = took.and_then(Result::ok).unwrap_or_default();
-                    quiet = Some(Instant::now() + QUIET);
-                }
-                _ => {}
-            }
-            if quiet.is_some() && method.starts_with("Network.") {
-                quiet = Some(Instant::now() + QUIET);
-            }
-            if quiet.is_some() && open <= 0 && loaded.requests >= self.requests {
+            progress.take(&event, self.version.protocol()).map_err(failed)?;
+            if progress.quiet.is_some() && progress.open <= 0 && progress.loaded.requests >= self.requests {
                 break;
             }
         }
-        Ok(quiet.map(|_| loaded))
+        Ok(progress.quiet.map(|_| progress.loaded))
+    }
+}
+
+/// The state of a load.
+#[derive(Default)]
+struct Progress {
+    loaded: Loaded,
+    /// When the first request was sent, on the browser's clock.
+    begin: Option<f64>,
+    /// The number of requests in flight.
+    open: i64,
+    /// The end of the wait for more requests, once the `load` event has fired.
+    quiet: Option<Instant>,
+    /// The requests of the browser itself.
+    own: Vec<Value>,
+}
+
+impl Progress {
+    /// Takes an event into account; fails for a response over another protocol than `expected`.
+    fn take(&mut self, Event { method, params, .. }: &Event, expected: &str) -> Result<(), String> {
+        // The browser itself requests the tab's icon.
+        if params["type"] == "Other" && params["initiator"]["type"] == "other" {
+            self.own.push(params["requestId"].clone());
+        }
+        if self.own.contains(&params["requestId"]) {
+            return Ok(());
+        }
+        let time = params["timestamp"].as_f64();
+        match method.as_str() {
+            "Network.requestWillBeSent" => {
+                self.begin = self.begin.or(time);
+                // A redirected request keeps its id.
+                if params["redirectResponse"].is_object() {
+                    self.loaded.requests += 1;
+                } else {
+                    self.open += 1;
+                }
+            }
+            "Network.responseReceived" => {
+                let response = &params["response"];
+                let protocol = response["protocol"].as_str().unwrap_or_default();
+                let url = response["url"].as_str().unwrap_or_default();
+                if !url.starts_with("https:") {
+                    return Ok(());
+                }
+                if protocol != expected {
+                    return Err(format!("{url} came over {protocol}, not {expected}"));
+                }
+                self.loaded.requests += 1;
+                if response["status"] == 404 {
+                    self.loaded.missing.push(url.to_owned());
+                }
+            }
+            "Network.loadingFinished" => self.open -= 1,
+            "Network.loadingFailed" => {
+                self.open -= 1;
+                self.loaded.missing.push(params["errorText"].as_str().unwrap_or_default().to_owned());
+            }
+            "Page.loadEventFired" => {
+                let took = self.begin.zip(time).map(|(begin, end)| Duration::try_from_secs_f64(end - begin));
+                self.loaded.took = took.and_then(Result::ok).unwrap_or_default();
+                self.quiet = Some(Instant::now() + QUIET);
+            }
+            _ => {}
+        }
+        if self.quiet.is_some() && method.starts_with("Network.") {
+            self.quiet = Some(Instant::now() + QUIET);
+        }
+        Ok(())
     }
 }

@@ -22,23 +22,24 @@ use crate::{
 };
 
 /// An observed request with its response. Times count from an origin that all requests share.
+// One field for each thing that a recorder reports.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Observed {
-    /// Where it was sent to.
+    /// Its URL.
     pub url: Url,
     /// The method.
     pub method: String,
-    /// When it began: when the client wanted it.
+    /// When the client wanted it.
     pub started: Duration,
-    /// When the first byte of the response came.
+    /// When the first byte of the response arrived.
     pub first: Duration,
-    /// When the last byte had come.
+    /// When the last byte had arrived.
     pub end: Duration,
-    /// The connection it went over, where requests follow one another on it (HTTP/1.1).
+    /// Its connection, if that has one request at a time (HTTP/1.1).
     pub connection: Option<String>,
-    /// Who caused it, the nearest first.
+    /// What caused it, the nearest first.
     pub initiators: Vec<Initiator>,
-    /// Whether a script asked for it as data (`fetch`, `XMLHttpRequest`), and so was told when it had come.
+    /// Whether a script requested it as data (`fetch`, `XMLHttpRequest`), and was notified of its end.
     pub fetched: bool,
     /// The header fields of the request.
     pub headers: Vec<(String, String)>,
@@ -56,12 +57,12 @@ pub struct Observed {
     pub response_body: Content,
 }
 
-/// Who caused a request.
+/// The page, style sheet or script that caused a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Initiator {
-    /// The address of the page, style sheet or script.
+    /// Its URL.
     pub url: String,
-    /// The line and the column that ask for it, both counted from 0, if known.
+    /// The line and column of the reference, both counted from 0, if known.
     pub place: Option<(u64, u64)>,
 }
 
@@ -72,11 +73,11 @@ pub struct Content {
     pub size: Option<u64>,
     /// Its bytes, if known.
     pub bytes: Option<Bytes>,
-    /// Whether the bytes are as they were on the wire, in the message's content coding; else they are decoded.
+    /// Whether the bytes are still in the message's content coding, as on the wire.
     pub coded: bool,
 }
 
-/// Header fields that are not kept: whose they are, and what would lead a replay's browser astray.
+/// Header fields that are not kept: secrets, and those that would redirect a replay's browser.
 const DROPPED: [&str; 10] = [
     "cookie",
     "set-cookie",
@@ -90,7 +91,7 @@ const DROPPED: [&str; 10] = [
     "reporting-endpoints",
 ];
 
-/// Makes a spec of what was seen; `path` names it.
+/// Converts observed requests to a spec; `path` names it.
 pub fn spec(mut seen: Vec<Observed>, title: String, source: String, path: &Path) -> Result<Imported, ImportError> {
     let mut notes = Vec::new();
     seen.sort_by_key(|seen| seen.started);
@@ -126,7 +127,7 @@ pub fn spec(mut seen: Vec<Observed>, title: String, source: String, path: &Path)
     Ok(Imported { spec, notes })
 }
 
-/// A name that is short and tells what it is: the last part of the path, numbered where it is not the first one.
+/// A short id: the last part of the path, with a number if it is not the first of its name.
 fn id(url: &Url, counts: &mut HashMap<String, u32>) -> String {
     let last = url.path_segments().and_then(|mut parts| parts.rfind(|part| !part.is_empty()));
     let base: String = last.or(url.host_str()).unwrap_or("request").chars().take(60).collect();
@@ -139,7 +140,7 @@ pub(crate) fn field<'a>(headers: &'a [(String, String)], name: &str) -> Option<&
     headers.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
 }
 
-/// The request without its waits.
+/// The request without its dependencies.
 fn request(one: &Observed, id: String, kept: &mut u64) -> Result<Request, String> {
     let secure = match one.url.scheme() {
         "http" => false,
@@ -156,33 +157,8 @@ fn request(one: &Observed, id: String, kept: &mut u64) -> Result<Request, String
     let status = status.ok_or("it has no response")?;
     let method = Method::from_bytes(one.method.as_bytes()).ok().filter(|method| *method != Method::CONNECT);
     let method = method.ok_or_else(|| format!("`{}` is no method", short(&one.method)))?;
-    let bodiless = method == Method::HEAD || matches!(one.status, 204 | 304);
-    let mut response_headers = fields(&one.response_headers, &[header::CONTENT_TYPE]);
-    let coding = response_headers.remove(header::CONTENT_ENCODING);
-    let response_seed = !seed(&id);
-    let body = match &one.response_body {
-        _ if bodiless => Body::Synthetic { len: 0, seed: response_seed },
-        Content { bytes: Some(bytes), coded, .. } if bytes.len() as u64 <= *kept => {
-            let coding = coding.filter(|coding| coding != "identity");
-            let again = coding.is_some() && !coded;
-            let coding = if again { Some(HeaderValue::from_static("gzip")) } else { coding };
-            if let Some(coding) = coding {
-                response_headers.insert(header::CONTENT_ENCODING, coding);
-            }
-            let bytes = if again { compressed(bytes) } else { bytes.clone() };
-            *kept = kept.saturating_sub(bytes.len() as u64);
-            Body::Kept(bytes)
-        }
-        content => Body::Synthetic { len: known_size(content, "response")?, seed: response_seed },
-    };
-    let content_type = field(&one.response_headers, "content-type");
-    let response = Response {
-        status,
-        content_type: content_type.filter(|kind| HeaderValue::from_str(kind).is_ok()).map(str::to_owned),
-        head: head(one.response_head, &one.response_headers, "HTTP/1.1 200 OK"),
-        headers: response_headers,
-        body,
-    };
+    let is_bodiless = method == Method::HEAD || matches!(one.status, 204 | 304);
+    let response = response(one, status, is_bodiless, !seed(&id), kept)?;
     let body = match &one.body {
         Content { bytes: Some(bytes), .. } if bytes.len() as u64 <= *kept => {
             *kept -= bytes.len() as u64;
@@ -208,6 +184,41 @@ fn request(one: &Observed, id: String, kept: &mut u64) -> Result<Request, String
     })
 }
 
+/// The response; its body is kept if there is still room for it.
+fn response(
+    one: &Observed,
+    status: StatusCode,
+    is_bodiless: bool,
+    seed: u64,
+    kept: &mut u64,
+) -> Result<Response, String> {
+    let mut headers = fields(&one.response_headers, &[header::CONTENT_TYPE]);
+    let coding = headers.remove(header::CONTENT_ENCODING);
+    let body = match &one.response_body {
+        _ if is_bodiless => Body::Synthetic { len: 0, seed },
+        Content { bytes: Some(bytes), coded, .. } if bytes.len() as u64 <= *kept => {
+            let coding = coding.filter(|coding| coding != "identity");
+            let again = coding.is_some() && !coded;
+            let coding = if again { Some(HeaderValue::from_static("gzip")) } else { coding };
+            if let Some(coding) = coding {
+                headers.insert(header::CONTENT_ENCODING, coding);
+            }
+            let bytes = if again { compressed(bytes) } else { bytes.clone() };
+            *kept = kept.saturating_sub(bytes.len() as u64);
+            Body::Kept(bytes)
+        }
+        content => Body::Synthetic { len: known_size(content, "response")?, seed },
+    };
+    let content_type = field(&one.response_headers, "content-type");
+    Ok(Response {
+        status,
+        content_type: content_type.filter(|kind| HeaderValue::from_str(kind).is_ok()).map(str::to_owned),
+        head: head(one.response_head, &one.response_headers, "HTTP/1.1 200 OK"),
+        headers,
+        body,
+    })
+}
+
 fn known_size(content: &Content, whose: &str) -> Result<u64, String> {
     match content.size.or(content.bytes.as_ref().map(|bytes| bytes.len() as u64)) {
         None => Err(format!("the size of its {whose}'s body is not known")),
@@ -218,7 +229,7 @@ fn known_size(content: &Content, whose: &str) -> Result<u64, String> {
     }
 }
 
-/// The size of a head: as it was recorded, else what its fields take.
+/// The size of a head: as recorded, or else that of its fields.
 fn head(recorded: Option<u64>, fields: &[(String, String)], line: &str) -> u32 {
     let host = fields.iter().filter(|(name, _)| !name.starts_with(':') && !name.eq_ignore_ascii_case("host"));
     let listed = line.len() + 4 + host.map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
@@ -226,7 +237,7 @@ fn head(recorded: Option<u64>, fields: &[(String, String)], line: &str) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX).min(MAX_HEAD)
 }
 
-/// The fields that are kept. What no header can have is not among them.
+/// The valid fields that are kept.
 fn fields(all: &[(String, String)], elsewhere: &[HeaderName]) -> HeaderMap {
     let mut kept = HeaderMap::new();
     for (name, value) in all {
@@ -234,9 +245,9 @@ fn fields(all: &[(String, String)], elsewhere: &[HeaderName]) -> HeaderMap {
         if is_ours(&name) || elsewhere.contains(&name) || DROPPED.contains(&name.as_str()) {
             continue;
         }
-        // Several fields of a name are joined by line ends in what browsers tell.
+        // Browsers join fields of the same name with line ends.
         for value in value.split('\n') {
-            // A value is kept as text, in TOML; and no head may be larger than all fields of a browser together.
+            // A spec stores values as text, and limits their size.
             let Some(value) = HeaderValue::from_str(value.trim()).ok().filter(|value| value.len() < 16 << 10) else {
                 continue;
             };
@@ -246,13 +257,13 @@ fn fields(all: &[(String, String)], elsewhere: &[HeaderName]) -> HeaderMap {
     kept
 }
 
-/// What came compressed goes compressed, if perhaps with another method: so it has about its size.
+/// Compresses a decoded body again, perhaps with another method, so that it has about its original size.
 fn compressed(bytes: &Bytes) -> Bytes {
     use std::io::Write as _;
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     match encoder.write_all(bytes).and_then(|()| encoder.finish()) {
         Ok(compressed) => compressed.into(),
-        // Into memory it does not fail.
+        // Writing to memory does not fail.
         Err(_) => bytes.clone(),
     }
 }

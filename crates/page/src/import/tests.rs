@@ -31,7 +31,7 @@ fn merge(into: &mut serde_json::Value, from: &serde_json::Value) {
 }
 
 #[test]
-fn a_har_becomes_a_page() {
+fn har_is_imported() {
     let plain = serde_json::json!({});
     let by = |initiator: serde_json::Value| serde_json::json!({ "_initiator": initiator });
     let stack = serde_json::json!({ "type": "script", "stack": { "callFrames": [], "parent": {
@@ -66,7 +66,7 @@ fn a_har_becomes_a_page() {
 }
 
 #[test]
-fn holes_are_named_with_the_entry() {
+fn incomplete_har_entries_are_named() {
     let plain = serde_json::json!({});
     let broken = |more: serde_json::Value| har(&[entry("https://a.example/x", "00.000", &more)]).unwrap_err();
     assert_eq!(
@@ -111,9 +111,9 @@ const REQS: &str = "3\npage.0 0 0 -1 -1 5000\na.0 1 1 0 -1 100\npage.2 2 0 -1 1 
 const RESP: &str = "3\r\npage.1 400 GET / HTTP/1.1\r\na.1 500 GET /a.css?session=1 HTTP/1.1\r\npage.3 600 POST /b;x";
 
 #[test]
-fn manifests_become_a_page() {
+fn manifests_are_imported() {
     let parse = |reqs: &str, resp: &str, hosts| {
-        manifests::parse(reqs, resp, hosts, Path::new("x.reqs")).map_err(|error| error.to_string())
+        cs244_manifests::parse(reqs, resp, hosts, Path::new("x.reqs")).map_err(|error| error.to_string())
     };
     let imported = parse(REQS, RESP, Some("0 a.example\n1 b.example\n")).unwrap();
     let [page, a, b] = imported.spec.requests.as_slice() else { panic!("three requests") };
@@ -147,9 +147,9 @@ fn manifests_become_a_page() {
 
 proptest! {
     #[test]
-    fn nothing_panics(text in ".{0,400}", cut in 0usize..2000, number in any::<f64>()) {
+    fn imports_never_panic(text in ".{0,400}", cut in 0usize..2000, number in any::<f64>()) {
         let _ = har::parse(&text, Path::new("x.har"));
-        let _ = manifests::parse(&text, &text, Some(&text), Path::new("x.reqs"));
+        let _ = cs244_manifests::parse(&text, &text, Some(&text), Path::new("x.reqs"));
         let mut numbers = serde_json::json!({ "time": number, "response": { "status": number, "bodySize": number } });
         merge(&mut numbers, &serde_json::json!({ "timings": { "wait": number, "receive": -number } }));
         let whole = serde_json::json!({ "log": { "entries": [entry("http://a/", "00.000", &numbers)] } }).to_string();

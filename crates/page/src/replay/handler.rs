@@ -1,6 +1,5 @@
-//! The server's side of a page: every answer, ready.
-//!
-//! What is answered is told by [`answers`]; whoever replays a page by another server gives the same.
+//! The server's side of a replay: every response of the page, ready in memory. [`answers`] gives the same responses to
+//! other servers.
 
 use std::{
     collections::HashMap,

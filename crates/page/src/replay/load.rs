@@ -1,4 +1,4 @@
-//! The client's side of a page: its load, over Longhaul's engine.
+//! The client's side of a replay: a page load over Longhaul's engine.
 
 use std::{
     collections::{BTreeMap, HashMap},

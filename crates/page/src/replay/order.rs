@@ -1,9 +1,8 @@
-//! What may be sent now: the order of a page's requests, without sockets and without a clock.
+//! The order of a page's requests: which ones may be sent now. It uses no sockets and no clock.
 //!
-//! A request passes through three states. It waits until all that it is after has come; then something is computed,
-//! if only for no time; then it may be sent. Where it keeps to the connection that it was recorded on, it may be sent
-//! only behind those that went before it there: whoever sends keeps a connection's requests in the order in which they
-//! are given.
+//! A request waits for its dependencies; then its computation takes time, perhaps none; then it may be sent. If
+//! recorded connections are kept, a request is also sent only after those before it on its connection. The caller must
+//! keep the order of a connection's requests as given.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_head_an_end_and_a_computation_are_waited_for() {
+    fn request_waits_for_heads_ends_and_computation() {
         let text = request("page", "")
             + &request("early", "after = [{ head = \"page\", bytes = 4000 }]")
             + &request("late", "after = [{ end = \"page\" }]\ncompute = \"5ms\"");
@@ -174,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn on_its_recorded_connection_nobody_overtakes() {
+    fn requests_keep_their_order_on_a_recorded_connection() {
         let text = request("page", "connection = 0")
             + &request("slow", "connection = 1\nafter = [{ end = \"page\" }]")
             + &request("quick", "connection = 1");
@@ -188,7 +187,7 @@ mod tests {
     proptest! {
         /// Whatever waits for whatever before it: everything is sent, once, behind all that it is after.
         #[test]
-        fn everything_is_sent_once_and_in_order(
+        fn each_request_is_sent_once_after_its_dependencies(
             waits in prop::collection::vec((0usize..20, any::<bool>(), 0u64..9000, 0u32..4, any::<bool>()), 1..20),
             recorded: bool,
         ) {

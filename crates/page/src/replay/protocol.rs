@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_way_has_a_name_of_its_own_that_means_it() {
+    fn protocol_names_are_parsed_as_printed() {
         let all = Protocol::all();
         assert_eq!(all.len(), 16 + 16 + 7 + 3);
         for over in all {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn words_may_stand_in_any_order_and_nonsense_is_told_apart() {
+    fn words_are_parsed_in_any_order_and_invalid_names_rejected() {
         assert_eq!("h1+tfo+pipelining".parse::<Protocol>().unwrap().to_string(), "h1+pipelining+tfo");
         for (name, part) in [
             ("h3+tfo", "QUIC"),

@@ -1,4 +1,4 @@
-//! From what was written to what can be replayed.
+//! Checks a spec file and converts it to a [`Spec`] that can be replayed.
 
 use std::{
     collections::{HashMap, HashSet},

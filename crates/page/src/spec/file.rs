@@ -1,4 +1,4 @@
-//! The shape of the file, in TOML or JSON. Each request keeps its place in the text, for what is said about it.
+//! The structure of a spec file, in TOML or JSON. Each request keeps its position, for error messages.
 
 use std::{fmt, fs, io::Read as _, ops::Range, path::Path};
 
@@ -30,6 +30,7 @@ struct Whole<Entry> {
     request: Vec<Entry>,
 }
 
+// One field for each key of the file.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Request {

@@ -19,7 +19,7 @@ fn said(lines: &[&str]) -> String {
 }
 
 #[test]
-fn reads_what_the_page_says() {
+fn spec_is_parsed() {
     let spec = parse(&requests(&[
         "method = \"POST\"\ntext = \"ab\"\nhead = 300\nconnection = 7",
         "after = [{ head = \"a\", bytes = 500 }, { end = \"a\" }]\ncompute = \"1.5ms\"\nscheme = \"http\"",
@@ -35,7 +35,7 @@ fn reads_what_the_page_says() {
 }
 
 #[test]
-fn heads_have_their_size_to_the_byte() {
+fn heads_are_padded_to_the_recorded_size() {
     for head in [70, 90, 300, 5000] {
         let spec = parse(&requests(&[&format!(
             "head = {head}\nheaders = [\"accept: */*\"]\nresponse = {{ type = \"text/css\", head = {}, body = 5 }}",
@@ -54,8 +54,9 @@ fn heads_have_their_size_to_the_byte() {
     }
 }
 
+// One line for each error.
 #[test]
-fn says_in_one_sentence_what_is_wrong_and_where() {
+fn errors_are_one_sentence_with_line() {
     let after = |what: &str| format!("after = [{what}]");
     for (lines, wanted) in [
         (vec!["", &after("{ end = \"z\" }")], "a/page.toml:8: request `b` is after `z`, which does not exist"),
@@ -118,7 +119,7 @@ fn says_in_one_sentence_what_is_wrong_and_where() {
 }
 
 #[test]
-fn json_has_the_same_shape_and_its_mistakes_a_line() {
+fn json_is_parsed_and_its_errors_have_a_line() {
     let text = format!(
         r#"{{"schema": "{SCHEMA}", "request": [
   {{"id": "a", "host": "x.example", "path": "/a", "response": {{"body": 7}}}},
@@ -135,7 +136,7 @@ fn json_has_the_same_shape_and_its_mistakes_a_line() {
 }
 
 #[test]
-fn a_spec_survives_its_file() {
+fn spec_is_read_as_written() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("site.toml");
     let mut spec = parse(&requests(&[
@@ -154,7 +155,7 @@ fn a_spec_survives_its_file() {
 
 proptest! {
     #[test]
-    fn never_panics(text in ".*") {
+    fn parser_never_panics(text in ".*") {
         let _ = parse(&text);
         let _ = Spec::parse(&text, Path::new("x.json"));
         let _ = parse(&format!("schema = \"{SCHEMA}\"\n{text}"));

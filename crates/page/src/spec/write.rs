@@ -1,4 +1,4 @@
-//! The spec as a file: one block for each request, one line for each response.
+//! Writing a spec file: one block for each request, one line for each response.
 
 use std::{
     fmt::Write as _,

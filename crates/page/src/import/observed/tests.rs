@@ -34,7 +34,7 @@ fn waits(all: Vec<Observed>) -> Vec<(Vec<(usize, Until)>, u64)> {
 }
 
 #[test]
-fn a_page_is_waited_for_as_far_as_it_had_come_and_a_script_whole() {
+fn request_waits_for_part_of_html_but_all_of_a_script() {
     let by = |mut seen: Observed, url: &str| {
         seen.initiators = vec![Initiator { url: format!("http://a.example{url}"), place: None }];
         seen
@@ -56,7 +56,7 @@ fn a_page_is_waited_for_as_far_as_it_had_come_and_a_script_whole() {
 }
 
 #[test]
-fn a_redirect_is_waited_for_and_a_busy_connection_is_no_computation() {
+fn redirect_is_awaited_and_busy_connection_is_no_computation() {
     let mut away = seen("/", [0, 50, 50], &[]);
     (away.status, away.response_body.size) = (301, Some(0));
     away.response_headers = vec![("Location".into(), "/home#top".into()), ("Set-Cookie".into(), "a=1".into())];
@@ -77,7 +77,7 @@ fn a_redirect_is_waited_for_and_a_busy_connection_is_no_computation() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_left_out_by_name_and_cookies_are_not_kept() {
+fn unreplayable_requests_are_named_and_cookies_dropped() {
     let mut unknown = seen("/unknown", [1, 2, 3], &[]);
     unknown.response_body = Content::default();
     let mut none = seen("/none", [1, 2, 3], &[]);

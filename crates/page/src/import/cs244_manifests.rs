@@ -1,15 +1,14 @@
-//! The manifests of the reproduction of 2013 (Kattouw and Meyers, Stanford CS 244).
+//! The manifests of the 2013 reproduction of the TCP Fast Open paper (Kattouw and Meyers, Stanford CS 244).
 //!
-//! `NAME.reqs` begins with the number of requests; a line for each follows: its file, its group, its connection, the
-//! group whose *head* it waits for, the group whose *completion* it waits for (-1: none), and the bytes of its
-//! response. Requests are sent in the file's order on each connection. To wait for a group's head is to wait for 4000
-//! bytes of each response in it. `NAME.resp` has the responses: the file, the bytes of the request, and the line that a
-//! request begins with, all of it or as much as was kept. Files of one connection are numbered in turns: request `x.4`
-//! is answered by `x.5`.
+//! `NAME.reqs` begins with the number of requests, followed by one line per request: its file, its group, its
+//! connection, the group whose *head* it waits for, the group whose *completion* it waits for (-1: none), and the bytes
+//! of its response. The head of a group is the first 4000 bytes of each of its responses. Requests on one connection
+//! are in the order of the file. `NAME.resp` has one line per response: the file, the bytes of the request, and the
+//! beginning of the request line. Files of one connection are numbered in turns: `x.5` is the response to `x.4`.
 //!
-//! What the manifests do not have: hosts, which `NAME.hosts` beside them may give to connections (`7
-//! upload.wikimedia.org`, a line for each); and where a response's head ends: 300 bytes are taken for it. Queries are
-//! not kept, because they are cut off and may name somebody's session; the request's name stands in their place.
+//! The manifests have no hosts; `NAME.hosts` may assign them to connections, one line each (`7 upload.wikimedia.org`).
+//! They do not say where a response's head ends; 300 bytes are assumed. Queries are replaced by the request's name,
+//! because they are truncated and may contain session ids.
 
 use std::{
     collections::HashMap,

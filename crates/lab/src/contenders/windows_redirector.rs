@@ -1,38 +1,35 @@
-//! A model of the Windows WebDAV redirector (the `WebClient` service, "Map network drive"),
-//! over HTTP/1.1 and over HTTP/2: one connection, one request after another.
+//! A model of the Windows WebDAV redirector (the `WebClient` service, "Map network drive"), over HTTP/1.1 and HTTP/2:
+//! one connection, one request at a time.
 //!
-//! Its requests, and where each sequence was seen:
+//! Its requests, and their sources:
 //!
-//! - **a new file**: PROPFIND (404), PUT of nothing, LOCK, PROPPATCH of times and
-//!   attributes, HEAD, PUT, PROPPATCH, UNLOCK: a file dragged in Explorer, as logged in
-//!   mar10/wsgidav#112; OpenMarshal/npm-WebDAV-Server#37 shows the same for a file that
-//!   Word makes, without the first PROPPATCH.
-//! - **reading**: PROPFIND, GET: the source article, and the log in
-//!   dgraziotin/docker-nginx-webdav-nononsense#8. An Office program locks around the GET
-//!   (LOCK, GET, UNLOCK in OpenMarshal/npm-WebDAV-Server#37); copying a file does not, and
-//!   the download is a copy.
-//! - **saving in place**: PROPFIND, LOCK, HEAD, PUT, PROPPATCH, UNLOCK. Inferred: what is
-//!   left of a new file's sequence when the file exists and its old content is not read;
-//!   that Notepad locks for just the time of the save is in `danmunn/redmine_dmsf#617`.
-//! - **opening a folder**: PROPFIND of the folder itself, PROPFIND of its entries, then of
-//!   desktop.ini, folder.jpg and folder.gif, which Explorer asks for.
+//! - **a new file**: PROPFIND (404), empty PUT, LOCK, PROPPATCH of times and attributes, HEAD, PUT, PROPPATCH,
+//!   UNLOCK: a file dragged in Explorer, as logged in mar10/wsgidav#112. OpenMarshal/npm-WebDAV-Server#37 shows the
+//!   same for a new file in Word, without the first PROPPATCH.
+//! - **reading**: PROPFIND, GET: the source article, and the log in dgraziotin/docker-nginx-webdav-nononsense#8. An
+//!   Office program locks around the GET (OpenMarshal/npm-WebDAV-Server#37); copying a file does not, and the
+//!   download is a copy.
+//! - **saving in place**: PROPFIND, LOCK, HEAD, PUT, PROPPATCH, UNLOCK. Inferred from the sequence of a new file, for
+//!   a file that exists and is not read. Notepad holds its lock only during the save (`danmunn/redmine_dmsf#617`).
+//! - **opening a folder**: PROPFIND of the folder, PROPFIND of its entries, then of desktop.ini, folder.jpg and
+//!   folder.gif, which Explorer looks for.
 //!
-//! LOCK carries `Timeout: Second-3600` and no Depth (the capture in
-//! swisspol/GCDWebServer#319). TLS is 1.2, the latest that Windows 10's Schannel offers
-//! by default. Whether the real one keeps several HTTP/2 streams busy is not known; a
-//! program that copies waits for each of its calls, so the model does.
+//! LOCK has `Timeout: Second-3600` and no Depth (the capture in swisspol/GCDWebServer#319). TLS is 1.2, the latest
+//! version in Windows 10's Schannel by default. Whether the real client has several HTTP/2 streams in flight is
+//! unknown; a program that copies files waits for each call, so the model does too.
 
 use super::{Contender, Failure, Prepared, Registered, Sample};
 use crate::{
-    models::{Connection, Endpoint, names, start},
+    host_task::start,
+    http_client::{Connection, Endpoint, Response, multistatus::names},
     servers::{Http, Server},
     work::{Done, Task, Work},
 };
 
 pub(super) const HTTP1: Registered =
-    Registered { name: "redirector-h1", parameters: &[], make: |_| Box::new(Redirector { http: Http::One }) };
+    Registered { name: "redirector-h1", parameters: &[], make: |_| Box::new(WindowsRedirector { http: Http::One }) };
 pub(super) const HTTP2: Registered =
-    Registered { name: "redirector-h2", parameters: &[], make: |_| Box::new(Redirector { http: Http::Two }) };
+    Registered { name: "redirector-h2", parameters: &[], make: |_| Box::new(WindowsRedirector { http: Http::Two }) };
 
 /// What it sends with every request.
 const COMMON: [(&str, &str); 4] = [
@@ -46,11 +43,11 @@ const LOCK: &str = r#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D=
 const ALL_TIMES: &str = r#"<?xml version="1.0" encoding="utf-8"?><D:propertyupdate xmlns:D="DAV:" xmlns:Z="urn:schemas-microsoft-com:"><D:set><D:prop><Z:Win32CreationTime>Tue, 19 Mar 2019 09:30:00 GMT</Z:Win32CreationTime><Z:Win32LastAccessTime>Tue, 19 Mar 2019 09:30:00 GMT</Z:Win32LastAccessTime><Z:Win32LastModifiedTime>Tue, 19 Mar 2019 09:30:00 GMT</Z:Win32LastModifiedTime><Z:Win32FileAttributes>00000020</Z:Win32FileAttributes></D:prop></D:set></D:propertyupdate>"#;
 const LAST_TIME: &str = r#"<?xml version="1.0" encoding="utf-8"?><D:propertyupdate xmlns:D="DAV:" xmlns:Z="urn:schemas-microsoft-com:"><D:set><D:prop><Z:Win32LastModifiedTime>Tue, 19 Mar 2019 09:30:00 GMT</Z:Win32LastModifiedTime><Z:Win32FileAttributes>00000020</Z:Win32FileAttributes></D:prop></D:set></D:propertyupdate>"#;
 
-struct Redirector {
+struct WindowsRedirector {
     http: Http,
 }
 
-impl Contender for Redirector {
+impl Contender for WindowsRedirector {
     fn name(&self) -> String {
         match self.http {
             Http::One => HTTP1.name,
@@ -96,37 +93,37 @@ impl Contender for Redirector {
 }
 
 async fn work(connection: Connection, folder: String, task: Task) -> Result<Done, Failure> {
-    let mut windows = Windows { connection };
+    let mut session = Session { connection };
     let mut done = Done::default();
     match task.work() {
         Work::Upload { .. } | Work::Tree { .. } => {
             for (_, content, name) in task.writes() {
-                windows.create(&format!("{folder}{name}"), content).await?;
+                session.create(&format!("{folder}{name}"), content).await?;
             }
         }
         Work::Edit { .. } => {
             for (_, content, name) in task.writes() {
-                windows.save(&format!("{folder}{name}"), content).await?;
+                session.save(&format!("{folder}{name}"), content).await?;
             }
         }
         Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
             for name in task.names() {
-                let content = windows.read(&format!("{folder}{name}")).await?;
+                let content = session.read(&format!("{folder}{name}")).await?;
                 let file = task.target.join(name);
                 std::fs::write(&file, content).map_err(super::io_failure("write", &file))?;
             }
         }
-        Work::List { .. } | Work::LookUp { .. } => done.listing = windows.list(&folder).await?,
+        Work::List { .. } | Work::LookUp { .. } => done.listing = session.list(&folder).await?,
     }
     Ok(done)
 }
 
 /// The redirector's connection.
-struct Windows {
+struct Session {
     connection: Connection,
 }
 
-impl Windows {
+impl Session {
     async fn create(&mut self, path: &str, content: &[u8]) -> Result<(), Failure> {
         self.propfind(path, "0", &[404]).await?;
         self.request("PUT", path, &[], &[], &[201]).await?;
@@ -164,7 +161,7 @@ impl Windows {
         Ok(names(&String::from_utf8_lossy(&answer.body), folder))
     }
 
-    async fn propfind(&mut self, path: &str, depth: &str, statuses: &[u16]) -> Result<crate::models::Answer, Failure> {
+    async fn propfind(&mut self, path: &str, depth: &str, statuses: &[u16]) -> Result<Response, Failure> {
         self.request("PROPFIND", path, &[("Depth", depth)], &[], statuses).await
     }
 
@@ -188,7 +185,7 @@ impl Windows {
         headers: &[(&str, &str)],
         body: &[u8],
         statuses: &[u16],
-    ) -> Result<crate::models::Answer, Failure> {
+    ) -> Result<Response, Failure> {
         let headers = [&COMMON, headers].concat();
         self.connection.request(method, path, &headers, body.to_vec()).await?.expect(statuses)
     }

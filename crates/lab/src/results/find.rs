@@ -1,4 +1,4 @@
-//! The folders of runs.
+//! Finding runs: their folders, ids and times.
 
 use std::{
     io::ErrorKind,

@@ -1,11 +1,11 @@
-//! Runs side by side, each against the first. With two there is room for times and intervals; with more, a column for
-//! each run says by what sign and factor it differs, and where there is no room for all columns they go on below.
+//! Runs side by side, each compared with the first. A table of two runs has times and intervals. A table of more has
+//! one column per run, with a sign and a ratio; columns that do not fit continue below.
 
 use comfy_table::CellAlignment;
 
 use super::{
     Look,
-    fit::{Column, draw},
+    columns::{Column, draw},
 };
 use crate::{
     compare::{CellChange, Change, Later, Trend},

@@ -1,4 +1,4 @@
-//! What somebody meant who wrote a name that does not exist.
+//! Suggests the name that was probably meant, for an unknown one.
 
 use strsim::damerau_levenshtein;
 
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_meant() {
+    fn nearest_name_is_suggested() {
         let names = ["rclone", "davfs2", "davfs2-nolocks", "curl"];
         assert_eq!(nearest("rclon", names), Some("rclone"));
         assert_eq!(nearest("Davfs", names), Some("davfs2"));

@@ -1,12 +1,13 @@
-//! A program that hands its system so many bytes at a time, and goes on when they are acknowledged.
+//! A program that passes a fixed number of bytes to each write, and writes again when they are acknowledged. (It does
+//! not use chunked transfer coding.)
 //!
-//! So Internet Explorer 5 and 6 sent files, in writes of 8217 bytes: to Winsock a write that fills SO_SNDBUF is over
-//! when it is acknowledged (KB 823764, KB 329781). On Linux a write is over when the kernel has copied it, so this
-//! program asks the kernel what has been acknowledged (TCP_INFO's `tcpi_bytes_acked`) and waits by itself. With more
-//! writes in flight it is the same program with a larger send buffer.
+//! Internet Explorer 5 and 6 sent files like this, in writes of 8217 bytes: Winsock completes a write that fills
+//! `SO_SNDBUF` only when it is acknowledged (KB 823764, KB 329781). Linux completes a write when the kernel has copied
+//! it. So this program reads the number of acknowledged bytes (`tcpi_bytes_acked` of `TCP_INFO`) and waits. Several
+//! writes in flight correspond to a larger send buffer.
 //!
-//! Its segments are as small as those of the source's trace (TCP_MAXSEG), so that a write ends in a segment that is
-//! not full; and they are sent at once (TCP_NODELAY), as they were there.
+//! Segments are as small as in the source's trace (`TCP_MAXSEG`), so that a write ends with a partial segment. They are
+//! sent at once (`TCP_NODELAY`), as in the trace.
 
 use std::{
     collections::VecDeque,
@@ -27,7 +28,7 @@ use transport::TcpInfo;
 
 use super::{Contender, Failure, Prepared, Registered, Sample, Values};
 use crate::{
-    models::start,
+    host_task::start,
     servers::{Http, Server},
     work::{Done, Work},
 };
@@ -35,7 +36,7 @@ use crate::{
 pub(super) const REGISTERED: Registered = Registered {
     name: "chunked-upload",
     parameters: &[("chunk", 8217), ("in-flight", 1), ("mss", 1160)],
-    make: |values| Box::new(Chunked::new(values)),
+    make: |values| Box::new(ChunkedUpload::new(values)),
 };
 
 /// Between two looks at what has been acknowledged: far below a round trip that matters.
@@ -45,7 +46,7 @@ const GLANCE: Duration = Duration::from_micros(200);
 const LONGEST_HEAD: usize = 64 * 1024;
 
 #[derive(Clone)]
-struct Chunked {
+struct ChunkedUpload {
     name: String,
     /// The bytes of a write.
     chunk: u32,
@@ -55,14 +56,14 @@ struct Chunked {
     mss: u32,
 }
 
-impl Chunked {
+impl ChunkedUpload {
     fn new(values: &Values) -> Self {
         let [chunk, in_flight, mss] = ["chunk", "in-flight", "mss"].map(|name| values.get(name));
         Self { name: values.name(), chunk, in_flight, mss }
     }
 }
 
-impl Contender for Chunked {
+impl Contender for ChunkedUpload {
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -101,7 +102,7 @@ impl Contender for Chunked {
     }
 }
 
-impl Chunked {
+impl ChunkedUpload {
     /// Uploads a file on a connection of its own.
     async fn upload(&self, address: SocketAddr, path: &str, content: &[u8]) -> Result<(), Failure> {
         let failed = |source| Failure::Connect { address, source };

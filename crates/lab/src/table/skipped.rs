@@ -1,4 +1,4 @@
-//! What could not run, and how to get it; what was not reached.
+//! The contenders that were skipped, with advice, and the cells that a stopped run did not reach.
 
 use std::collections::BTreeMap;
 

@@ -1,11 +1,10 @@
-//! A connection for each request: what every handshake saved is worth, and what it costs where the way does not bear
-//! it.
+//! One connection per file: how much TCP Fast Open saves if every request needs a handshake, and how much it costs on
+//! paths that do not support it.
 //!
-//! Files are fetched one after another, and each asks for its connection to be closed. Two clients do it, each with
-//! TCP Fast Open and without: Longhaul's engine, which remembers what a way did and has a plain connection overtake
-//! one that is not answered; and curl, which leaves all of that to the kernel, as most programs that use TCP Fast
-//! Open do. Neither holds a cookie when it begins. curl is given twenty seconds for each file, as a person would
-//! not wait for longer.
+//! Files are downloaded one after another, each with `Connection: close`. There are two clients, each with and without
+//! TCP Fast Open. Longhaul's engine remembers whether a path supports it, and races a plain connection against one that
+//! gets no answer. curl leaves both to the kernel, as most programs do; it has 20 s for each file. Neither has a cookie
+//! at the start.
 
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use transport::{ConnectSettings, Connector, FastOpen, Offer};
 
 use super::{Contender, Failure, Prepared, Ready, Registered, Sample, curl::CURL, io_failure};
 use crate::{
-    models::start,
+    host_task::start,
     process::{Program, run},
     servers::{Http, Server},
     work::{Done, Work},
@@ -28,44 +27,48 @@ const PATIENCE: &str = "20";
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
 macro_rules! registered {
-    ($name:literal, $who:expr) => {
-        Registered { name: $name, parameters: &[], make: |_| Box::new(Connections { name: $name, who: $who }) }
+    ($name:literal, $client:expr) => {
+        Registered {
+            name: $name,
+            parameters: &[],
+            make: |_| Box::new(ConnectionPerFile { name: $name, client: $client }),
+        }
     };
 }
 
-pub(super) const ENGINE: Registered = registered!("engine-tcp", Who::Engine(FastOpen::Off));
-pub(super) const ENGINE_TFO: Registered = registered!("engine-tfo", Who::Engine(FastOpen::On));
-pub(super) const CURL_TCP: Registered = registered!("curl-tcp", Who::Curl(&[]));
-pub(super) const CURL_TFO: Registered = registered!("curl-tfo", Who::Curl(&["--tcp-fastopen"]));
+pub(super) const ENGINE: Registered = registered!("engine-tcp", Client::Engine(FastOpen::Off));
+pub(super) const ENGINE_TFO: Registered = registered!("engine-tfo", Client::Engine(FastOpen::On));
+pub(super) const CURL_TCP: Registered = registered!("curl-tcp", Client::Curl(&[]));
+pub(super) const CURL_TFO: Registered = registered!("curl-tfo", Client::Curl(&["--tcp-fastopen"]));
 
 #[derive(Clone, Copy)]
-enum Who {
+enum Client {
     Engine(FastOpen),
     /// With these options.
     Curl(&'static [&'static str]),
 }
 
-struct Connections {
+struct ConnectionPerFile {
     name: &'static str,
-    who: Who,
+    client: Client,
 }
 
-impl Contender for Connections {
+impl Contender for ConnectionPerFile {
     fn name(&self) -> String {
         self.name.to_owned()
     }
 
     fn describe(&self) -> &'static str {
-        match self.who {
-            Who::Engine(FastOpen::Off) => "Longhaul's engine, a new TCP connection for each file",
-            Who::Engine(_) => "the same with TCP Fast Open, falling back where the path does not support it",
-            Who::Curl([]) => "curl, one process, a new TCP connection for each file",
-            Who::Curl(_) => "the same with --tcp-fastopen, which leaves everything to the kernel",
+        match self.client {
+            Client::Engine(FastOpen::Off) => "Longhaul's engine, a new TCP connection for each file",
+            Client::Engine(_) => "the same with TCP Fast Open, falling back where the path does not support it",
+            Client::Curl([]) => "curl, one process, a new TCP connection for each file",
+            Client::Curl(_) => "the same with --tcp-fastopen, which leaves everything to the kernel",
         }
     }
 
     fn needs(&self) -> &'static [Program] {
-        if let Who::Curl(_) = self.who { &[CURL] } else { &[] }
+        if let Client::Curl(_) = self.client { &[CURL] } else { &[] }
     }
 
     fn http(&self, _tls: bool) -> Http {
@@ -77,9 +80,9 @@ impl Contender for Connections {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        match self.who {
-            Who::Engine(fast_open) => vec![("fast open".to_owned(), format!("{fast_open:?}").to_lowercase())],
-            Who::Curl(options) => {
+        match self.client {
+            Client::Engine(fast_open) => vec![("fast open".to_owned(), format!("{fast_open:?}").to_lowercase())],
+            Client::Curl(options) => {
                 let options = [&["--http1.1", "--max-time", PATIENCE], options].concat();
                 vec![("options".to_owned(), options.join(" "))]
             }
@@ -87,9 +90,9 @@ impl Contender for Connections {
     }
 
     fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
-        match self.who {
-            Who::Engine(fast_open) => engine(sample, fast_open),
-            Who::Curl(options) => Ok(Box::new(Ready(move || curl(sample, options)))),
+        match self.client {
+            Client::Engine(fast_open) => engine(sample, fast_open),
+            Client::Curl(options) => Ok(Box::new(Ready(move || curl(sample, options)))),
         }
     }
 }

@@ -1,14 +1,13 @@
-//! Longhaul's own HTTP engine, fetching by known names: no WebDAV around it and no program started, so that two
-//! rows differ in one setting of the engine and in nothing else.
+//! Longhaul's HTTP engine alone, without WebDAV and without starting a program, so that two contenders differ in
+//! exactly one setting of the engine.
 //!
-//! What a folder's listing would have told is known before: a file's name, and its length, by which large answers
-//! are kept away from small ones. Everything is asked for at once, in order, and each file is written when its
-//! last byte is there. What was learned of the server is gone with the sample: a `pipelining-safe` tests it anew
-//! each time.
+//! The names and lengths of the files are known in advance, as if from a listing; by their length, large responses are
+//! kept apart from small ones. All files are requested at once, in order. A sample has no pipelining history, so
+//! `pipelining-safe` tests the server each time.
 //!
-//! A page is loaded before the clock starts, as a mount is mounted: its objects at once, one on each connection;
-//! then nothing for as long as the workload says. The clock is that of the one object after. Which idle
-//! connection it finds is the whole difference between the rows that are called `idle-…`.
+//! For a page, all objects but one are loaded before the clock starts, each on a connection of its own; then the
+//! connections stay idle as long as the workload says. The clock measures the one remaining object. The `idle-…`
+//! contenders differ only in the idle connection they choose for it.
 
 use std::sync::Arc;
 
@@ -23,19 +22,19 @@ use transport::ConnectSettings;
 use super::{Contender, Failure, Prepared, Registered, Sample, Values, io_failure};
 use crate::{
     certs::Certificates,
-    models::start,
+    host_task::start,
     servers::{Http, Server},
     work::{Done, Listed, Task, Work},
 };
 
-/// Above this, an answer would hold up those behind it for longer than they are worth.
+/// A larger response would block the others on its connection for too long.
 const LARGE: u64 = 256 * 1024;
 
 const SIX: &[(&str, u32)] = &[("connections", 6)];
 
 macro_rules! registered {
     ($name:literal, $kind:expr) => {
-        Registered { name: $name, parameters: SIX, make: |values| Box::new(Engine::new(values, $kind)) }
+        Registered { name: $name, parameters: SIX, make: |values| Box::new(HttpEngine::new(values, $kind)) }
     };
 }
 
@@ -48,12 +47,12 @@ pub(super) const SAFE: Registered = registered!("pipelining-safe", Kind::Pipelin
 pub(super) const AGGRESSIVE: Registered =
     registered!("pipelining-aggressive", Kind::Pipelining(Pipelining::Aggressive));
 pub(super) const HTTP2: Registered =
-    Registered { name: "engine-http2", parameters: &[], make: |values| Box::new(Engine::new(values, Kind::Http2)) };
+    Registered { name: "engine-http2", parameters: &[], make: |values| Box::new(HttpEngine::new(values, Kind::Http2)) };
 
-/// What is tried.
+/// The setting that the contender tries.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// A choice among idle connections.
+    /// The choice among idle connections.
     Idle(IdleChoice),
     /// Pipelining over HTTP/1.1.
     Pipelining(Pipelining),
@@ -61,13 +60,13 @@ enum Kind {
     Http2,
 }
 
-struct Engine {
+struct HttpEngine {
     name: String,
     kind: Kind,
     connections: u32,
 }
 
-impl Engine {
+impl HttpEngine {
     fn new(values: &Values, kind: Kind) -> Self {
         let connections = if let Kind::Http2 = kind { 1 } else { values.get("connections") };
         Self { name: values.name(), kind, connections }
@@ -88,7 +87,7 @@ impl Engine {
     }
 }
 
-impl Contender for Engine {
+impl Contender for HttpEngine {
     fn name(&self) -> String {
         self.name.clone()
     }
@@ -141,7 +140,7 @@ impl Contender for Engine {
     }
 }
 
-/// What fetching needs.
+/// Downloads files with the engine.
 struct Fetch {
     client: Client,
     url: Arc<str>,
@@ -149,7 +148,7 @@ struct Fetch {
 }
 
 impl Fetch {
-    /// Fetches files, asking for all at once and in order.
+    /// Downloads files, requesting all at once and in order.
     async fn all(&self, files: Vec<Listed>) -> Result<(), Failure> {
         let count = files.len().max(1);
         let fetches = stream::iter(files).map(|file| self.one(file));

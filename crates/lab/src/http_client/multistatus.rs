@@ -1,4 +1,4 @@
-//! The answer to a PROPFIND (RFC 4918, section 14.16), as far as a listing needs it.
+//! The names in a response to PROPFIND (RFC 4918, section 14.16).
 
 use quick_xml::{
     Reader,
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_the_entries_of_a_folder() {
+    fn entries_of_folder_are_listed() {
         let xml = r#"<?xml version="1.0"?>
 <D:multistatus xmlns:D="DAV:" xmlns:x="y">
 <D:response><D:href>/s1/</D:href><D:propstat/></D:response>
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_cut_off() {
+    fn truncated_xml_is_rejected() {
         assert_eq!(names("<D:multistatus><D:response><D:href>/s1/a", "/s1"), None);
         assert_eq!(names("", "/"), None);
     }

@@ -1,4 +1,4 @@
-//! The waterfall and the floors, for programs: schema `longhaul.page-show/1`.
+//! The waterfall and the floors as JSON: schema `longhaul.page-show/1`.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
-//! One connection of a model.
+//! The HTTP client of the models: one connection, one request in flight, every header set by the caller. A model
+//! replays the request sequence of a client that cannot run here, so this client adds, reorders and retries nothing.
+
+pub mod multistatus;
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -16,7 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::{certs::Certificates, contenders::Failure, servers::Http};
 
-/// Whom to connect to, and how.
+/// The server to connect to, and the protocols.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     uri: Uri,
@@ -59,9 +62,9 @@ pub struct Connection {
     sender: Sender,
 }
 
-/// What the server answered.
+/// A response.
 #[derive(Debug)]
-pub struct Answer {
+pub struct Response {
     method: Method,
     path: String,
     status: u16,
@@ -71,7 +74,7 @@ pub struct Answer {
 }
 
 impl Connection {
-    /// Connects, shakes hands, and starts HTTP.
+    /// Connects, with all handshakes.
     pub async fn open(endpoint: &Endpoint) -> Result<Self, Failure> {
         let failed = |source| Failure::Connect { address: endpoint.address, source };
         let tcp = TcpStream::connect(endpoint.address).await.map_err(failed)?;
@@ -87,14 +90,14 @@ impl Connection {
         Ok(Self { endpoint: endpoint.clone(), sender })
     }
 
-    /// Sends one request and reads the whole answer.
+    /// Sends a request and reads the whole response.
     pub async fn request(
         &mut self,
         method: &str,
         path: &str,
         headers: &[(&str, &str)],
         body: impl Into<Bytes>,
-    ) -> Result<Answer, Failure> {
+    ) -> Result<Response, Failure> {
         let failed = |source: hyper::Error| Failure::Http { method: method.to_owned(), path: path.to_owned(), source };
         let request = self.build(method, path, headers, body.into())?;
         let method = request.method().clone();
@@ -110,7 +113,7 @@ impl Connection {
         };
         let (head, body) = response.map_err(failed)?.into_parts();
         let body = body.collect().await.map_err(failed)?.to_bytes();
-        Ok(Answer { method, path: path.to_owned(), status: head.status.as_u16(), headers: head.headers, body })
+        Ok(Response { method, path: path.to_owned(), status: head.status.as_u16(), headers: head.headers, body })
     }
 
     fn build(
@@ -155,8 +158,8 @@ where
     }
 }
 
-impl Answer {
-    /// The answer itself if its status is one of these.
+impl Response {
+    /// The response itself, if its status is one of these.
     pub fn expect(self, statuses: &[u16]) -> Result<Self, Failure> {
         if statuses.contains(&self.status) {
             return Ok(self);
@@ -164,7 +167,7 @@ impl Answer {
         Err(Failure::Status { method: self.method.to_string(), path: self.path, status: self.status })
     }
 
-    /// A header of the answer, which must be there.
+    /// A header, which must be present.
     pub fn header(&self, name: &'static str) -> Result<&str, Failure> {
         self.headers.get(name).and_then(|value| value.to_str().ok()).ok_or_else(|| Failure::Answer {
             method: self.method.to_string(),

@@ -1,4 +1,4 @@
-//! Visitors in place of a page: each asks once, over a connection of its own.
+//! Independent visits instead of a page: one request each, over a connection of its own.
 
 use std::time::Duration;
 

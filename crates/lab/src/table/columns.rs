@@ -1,4 +1,4 @@
-//! Columns that fit: what there is to show, less the least telling, until a bar has room.
+//! Columns that fit the terminal: the least important ones are dropped until there is room for the bars.
 
 use comfy_table::{Attribute, Cell, CellAlignment, ContentArrangement, Table, presets::NOTHING};
 
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bars_are_as_long_as_their_share() {
+    fn bars_are_proportional() {
         assert_eq!([0.0, 0.5, 0.55, 1.0, 7.0].map(|share| bar(share, 4)), ["▏", "██", "██▎", "████", "████"]);
     }
 }
