@@ -104,7 +104,7 @@ struct Arrival {
 fn probe_delay(rate: u32) -> Result<DelayError, CalibrateError> {
     let delay = || -> Vec<Box<dyn Stage>> { vec![Box::new(Delay::new(DELAY))] };
     let interval = Duration::from_secs(1) / rate;
-    let count = (rate / 2).clamp(100, 2_000);
+    let count = (rate / 2).clamp(100, 1_000);
     let (arrivals, _) = probe(Lanes { up: delay().into(), down: delay().into() }, move |start, send| {
         for index in 0..count {
             let due = interval * index;
@@ -124,7 +124,7 @@ fn probe_delay(rate: u32) -> Result<DelayError, CalibrateError> {
 /// time. The minimum of each half is free of the machine's hiccups; with an exact rate both minima are equal.
 fn probe_rate() -> Result<f64, CalibrateError> {
     const PAYLOAD: usize = 1472;
-    const PACKETS: usize = 2_000;
+    const PACKETS: usize = 1_000;
     let stage = RateLimit::new(Rate::bits_per_second(RATE), Queue::new(Discipline::Infinite));
     let lanes = Lanes { up: vec![Box::new(stage) as Box<dyn Stage>].into(), ..Lanes::default() };
     let (arrivals, _) = probe(lanes, |_, send| (0..PACKETS).try_for_each(|_| send(&mut [0; PAYLOAD])))?;
@@ -146,7 +146,7 @@ fn probe_capacity() -> Result<(f64, bool), CalibrateError> {
         Box::new(Loss::new(Percent::default(), never)),
     ];
     let (arrivals, traffic) = probe(Lanes { up: stages.into(), ..Lanes::default() }, |start, send| {
-        while start.elapsed() < Duration::from_millis(200) {
+        while start.elapsed() < Duration::from_millis(100) {
             (0..64).try_for_each(|_| send(&mut [0; 72]))?;
         }
         Ok(())

@@ -225,7 +225,8 @@ fn a_lossy_link_harms_nothing(kind: Kind) -> Result<(), Failed> {
 }
 
 fn resets_cost_time_and_no_file(kind: Kind) -> Result<(), Failed> {
-    for options in [mirror(), Options { temporary: true, ..mirror() }] {
+    // Temporary files make no difference to a download.
+    for (options, downloads) in [(mirror(), true), (Options { temporary: true, ..mirror() }, false)] {
         // Downwards it passes only in ranges.
         let world = World::with(kind, "middlebox = [\"reset:bytes=700KB\"]", FOR_RANGES)?;
         let up = world.moves(true, &options, None, deaf()).end();
@@ -235,6 +236,9 @@ fn resets_cost_time_and_no_file(kind: Kind) -> Result<(), Failed> {
         assert!(failed["c/large"].contains("reset") || failed["c/large"].contains("pipe"), "{failed:?}");
         world.cable.change(lanes("")?)?;
         world.completes(&options)?;
+        if !downloads {
+            continue;
+        }
         world.cable.change(lanes("middlebox = [\"reset:bytes=700KB\"]")?)?;
         // Downwards it passes in pieces, of a server that tells its version for certain: Apache does not of a new file.
         let down = world.moves(false, &options, None, deaf()).end();
@@ -337,13 +341,13 @@ fn apache_goes_on_from_parts() -> Result<(), Failed> {
     const PART: usize = 4 * 1024 * 1024;
     let mut world = World::new(Kind::Apache, "")?;
     world.cable.change(lanes("rate = \"200mbit\"")?)?;
-    let content: Vec<u8> = (0..14).map(|part| vec![part * 3 + 1; PART]).collect::<Vec<_>>().concat();
+    let content: Vec<u8> = (0..9).map(|part| vec![part * 3 + 1; PART]).collect::<Vec<_>>().concat();
     std::fs::remove_dir_all(&world.here)?;
     std::fs::create_dir(&world.here)?;
     world.wanted = Tree::from([("tall".to_owned(), content)]);
     write(&world.here, &world.wanted);
     let options = Options { resume: true, ..mirror() };
-    let (watch, told) = moved(12 * PART as u64);
+    let (watch, told) = moved(7 * PART as u64);
     let moving = world.moves(true, &options, None, watch);
     told.recv()?;
     world.server.kill();
@@ -351,7 +355,7 @@ fn apache_goes_on_from_parts() -> Result<(), Failed> {
     world.server.restart()?;
     let mut there = world.there();
     let (part, has) = there.pop_first().ok_or("nothing is left")?;
-    assert!(there.is_empty() && part.starts_with(".tall.") && has.len() > 8 * PART, "{part}: {} bytes", has.len());
+    assert!(there.is_empty() && part.starts_with(".tall.") && has.len() > 4 * PART, "{part}: {} bytes", has.len());
     assert!(check(&world.wanted, &Tree::new(), &there, &outcome).contains_key("tall"));
 
     // A mark in what was done stays, as it is not sent again.

@@ -165,7 +165,7 @@ pub(crate) fn eventually(mut f: impl FnMut() -> bool) -> bool {
         if f() {
             return true;
         }
-        std::thread::sleep(Duration::from_millis(5));
+        std::thread::sleep(Duration::from_millis(25));
     }
     false
 }

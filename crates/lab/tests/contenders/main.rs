@@ -1,6 +1,6 @@
-//! Every contender does every workload over every server, on loopback, verified. What is
-//! not installed or needs root is skipped aloud. Where the tests are root they run in a
-//! mount namespace of their own with a `/run` of its own, as a race does.
+//! Every contender does every workload over every server with TLS, and the uploads and downloads without it, on
+//! loopback, verified. What is not installed or needs root is skipped aloud. As root the tests run in a mount namespace
+//! of their own with a `/run` of its own, as a race does.
 
 mod wrongs;
 
@@ -242,12 +242,15 @@ fn copies() -> bool {
     *COPIES
 }
 
+/// How many of the works are done without TLS, too. A contender that does these does the others as with TLS.
+const WITHOUT_TLS: usize = 2;
+
 fn works() -> [Work; 7] {
     let size = Size::bytes(10 * 1024);
     [
         Work::Upload { files: FILES, size },
-        Work::Tree { folders: 2, files: FILES, size },
         Work::Download { files: FILES, size: vec![size, Size::bytes(300 * 1024)] },
+        Work::Tree { folders: 2, files: FILES, size },
         // Long enough for a server to note down the page, which Apache does when its last byte is long sent.
         Work::Page { objects: vec![size; 6], idle: "200ms".parse().unwrap(), size },
         Work::List { entries: 30 },
@@ -296,7 +299,9 @@ fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> 
     let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse().unwrap()], &[])?;
     let certificates = tls.then_some(&certificates);
     let mut running = start(server, folder.path(), contender.http(tls), certificates, None)?;
-    for (number, work) in works().iter().enumerate() {
+    let works = works();
+    let works = if tls { &works[..] } else { &works[..WITHOUT_TLS] };
+    for (number, work) in works.iter().enumerate() {
         if contenders::obstacle(contender, work, server, tls, true).is_some() {
             continue;
         }
