@@ -16,9 +16,9 @@
 mod authenticator;
 mod challenge;
 mod credentials;
+mod digest_response;
 mod keyring;
 mod netrc;
-mod response;
 mod secret;
 mod sources;
 

@@ -22,7 +22,7 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
-use crate::{Budget, Error};
+use crate::{BandwidthLimit, Error};
 
 /// The chunks of a body.
 pub type Chunks = Pin<Box<dyn Stream<Item = io::Result<Bytes>> + Send>>;
@@ -178,7 +178,7 @@ pub struct Incoming {
     /// Bytes left, if the length is known.
     left: Option<u64>,
     ended: bool,
-    budget: Option<Arc<Budget>>,
+    bandwidth_limit: Option<Arc<BandwidthLimit>>,
     /// A received chunk that waits for the bandwidth limit.
     held: Option<(Pin<Box<Sleep>>, Bytes)>,
 }
@@ -196,12 +196,12 @@ impl Incoming {
     /// A body, and the channel that feeds it. The channel's bound is how far the reader may lag behind.
     pub(crate) fn channel(length: Option<u64>, pieces: usize) -> (mpsc::Sender<Piece>, Self) {
         let (sender, pieces) = mpsc::channel(pieces);
-        (sender, Self { pieces, left: length, ended: false, budget: None, held: None })
+        (sender, Self { pieces, left: length, ended: false, bandwidth_limit: None, held: None })
     }
 
     /// Limits the bandwidth.
-    pub(crate) fn limit(&mut self, budget: Arc<Budget>) {
-        self.budget = Some(budget);
+    pub(crate) fn limit(&mut self, bandwidth_limit: Arc<BandwidthLimit>) {
+        self.bandwidth_limit = Some(bandwidth_limit);
     }
 }
 
@@ -222,7 +222,10 @@ impl http_body::Body for Incoming {
         Poll::Ready(match ready!(self.pieces.poll_recv(context)) {
             Some(Piece::Data(chunk)) => {
                 self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
-                let wait = self.budget.as_ref().map_or(Duration::ZERO, |budget| budget.down(chunk.len()));
+                let wait = self
+                    .bandwidth_limit
+                    .as_ref()
+                    .map_or(Duration::ZERO, |bandwidth_limit| bandwidth_limit.down(chunk.len()));
                 if !wait.is_zero() {
                     let mut wait = Box::pin(sleep(wait));
                     if wait.as_mut().poll(context).is_pending() {

@@ -19,7 +19,7 @@ use tower_service::Service;
 use transport::{ConnectSettings, Connector, Dial, Facts, Offer, Paths, SettingsError};
 
 use crate::{
-    AltSvc, Body, Budget, Cookies, Error, Http2Settings, IdleChoice, Incoming, Options, Origin, Pipelining,
+    AltSvc, BandwidthLimit, Body, Cookies, Error, Http2Settings, IdleChoice, Incoming, Options, Origin, Pipelining,
     PipeliningHistory, Redirect, RequestLine, ResponseInfo, Timeouts, Windows,
     auth::{Attempt, Authenticator, take_userinfo},
     digest::Checked,
@@ -59,7 +59,7 @@ pub struct Settings {
     /// Extra headers for requests to this origin, and to no other, wherever redirects lead.
     pub headers: Option<(Origin, HeaderMap)>,
     /// A bandwidth limit for bodies.
-    pub budget: Option<Arc<Budget>>,
+    pub bandwidth_limit: Option<Arc<BandwidthLimit>>,
 }
 
 impl Default for Settings {
@@ -76,7 +76,7 @@ impl Default for Settings {
             early_data: true,
             cookies: false,
             headers: None,
-            budget: None,
+            bandwidth_limit: None,
         }
     }
 }
@@ -187,8 +187,8 @@ impl Client {
     pub async fn send(&self, request: Request<Body>) -> Result<Answer, Error> {
         let (mut parts, mut body) = request.into_parts();
         let first = parts.method.clone();
-        if let Some(budget) = &self.inner.shared.settings.budget {
-            body = budget.body(body);
+        if let Some(bandwidth_limit) = &self.inner.shared.settings.bandwidth_limit {
+            body = bandwidth_limit.body(body);
         }
         // The user is named by credentials, not by the URL.
         parts.uri = take_userinfo(&parts.uri)?.0;
@@ -238,8 +238,8 @@ impl Client {
                 Some(follow_up) => self.followed(origin, request, follow_up.clone()).await?,
                 None => self.once(origin, request).await?,
             };
-            if let Some(budget) = &shared.settings.budget {
-                response.body_mut().limit(budget.clone());
+            if let Some(bandwidth_limit) = &shared.settings.bandwidth_limit {
+                response.body_mut().limit(bandwidth_limit.clone());
             }
             if let Some(info) = response.extensions_mut().get_mut::<ResponseInfo>() {
                 info.sendings += *lost;
@@ -374,7 +374,7 @@ impl Client {
 
     /// Whether the bandwidth is limited, so that a pause says nothing about the link.
     pub fn is_limited(&self) -> bool {
-        self.inner.shared.settings.budget.is_some()
+        self.inner.shared.settings.bandwidth_limit.is_some()
     }
 
     /// The history of pipelining with an origin.

@@ -24,13 +24,13 @@
 //! CRC-32C and Adler-32.
 
 mod algorithm;
-mod body;
 mod compute;
 mod field;
+mod verified_body;
 mod verify;
 
 pub use algorithm::Algorithm;
-pub use body::Checked;
 pub use compute::Digests;
 pub use field::{Claim, Field, claims, want};
+pub use verified_body::Checked;
 pub use verify::{Mismatch, Verified, Verifier};

@@ -19,11 +19,11 @@ use transport::{ConnectError, Dialed, Offer};
 use crate::{
     Body, Cause, Class, Error, Incoming, Options, Origin, RequestLine, Settings, Step,
     client::Shared,
-    h1, http2, http3,
-    identity::Marks,
-    messages::{ConnectionEvent, ConnectionId, Job, JobId, Recall, Sent},
+    connection_messages::{ConnectionEvent, ConnectionId, Job, JobId, Recall, Sent},
+    http1, http2, http3,
     method::{is_idempotent, is_safe},
     pipelining_history::PipeliningHistory,
+    response_marks::Marks,
     scheduler::{Action, Limits, Moment, Scheduler, Shape},
 };
 
@@ -86,7 +86,7 @@ pub(crate) fn start_connection(
                 Version::HTTP_2 => {
                     drop(tokio::spawn(http2::run(connected.io, id, settings.http2, timeouts, taken, events)));
                 }
-                _ => drop(tokio::spawn(h1::run(connected.io, id, timeouts, taken, recalled, events))),
+                _ => drop(tokio::spawn(http1::run(connected.io, id, timeouts, taken, recalled, events))),
             }
         }
     }

@@ -58,7 +58,7 @@ use self::{
 };
 use crate::{
     Cause, Error, RequestLine, Step, Timeouts,
-    messages::{ConnectionEvent, ConnectionId, Job},
+    connection_messages::{ConnectionEvent, ConnectionId, Job},
     streams::{
         self, Count,
         connection::Exchanges,

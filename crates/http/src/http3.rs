@@ -27,12 +27,12 @@ use tokio::{
     sync::mpsc,
     time::{Instant, timeout, timeout_at},
 };
-use transport::{EarlyData, Pending, Quic, QuicSettings, TlsFacts, connection_error, frame_guard::Guarded};
+use transport::{EarlyData, Pending, Quic, QuicSettings, TlsFacts, connection_error, h3_frame_limit::FrameLimited};
 
 use self::exchange::Begun;
 use crate::{
     Cause, Step, Timeouts,
-    messages::{ConnectionEvent, ConnectionId, Job},
+    connection_messages::{ConnectionEvent, ConnectionId, Job},
     streams::{Count, Outcome, connection::Exchanges, stall_timer::Traffic},
 };
 
@@ -44,8 +44,8 @@ const FIELD_SECTION: u64 = 64 * 1024;
 /// How long to wait for the CONNECTION_CLOSE to be sent.
 const FAREWELL: Duration = Duration::from_millis(100);
 
-type Driver = h3::client::Connection<Guarded<h3_quinn::Connection>, Bytes>;
-type Sender = h3::client::SendRequest<Guarded<h3_quinn::OpenStreams>, Bytes>;
+type Driver = h3::client::Connection<FrameLimited<h3_quinn::Connection>, Bytes>;
+type Sender = h3::client::SendRequest<FrameLimited<h3_quinn::OpenStreams>, Bytes>;
 
 /// Serves jobs on a connection until it ends, or until `jobs` is dropped and all is done.
 pub(crate) async fn run(
@@ -86,7 +86,7 @@ impl Connection {
         loop {
             let mut http3 = h3::client::builder();
             http3.max_field_section_size(FIELD_SECTION).send_grease(false);
-            let built = http3.build(Guarded::new(self.quic.clone()));
+            let built = http3.build(FrameLimited::new(self.quic.clone()));
             let end = match timeout(self.exchanges.common.timeouts.connect, built).await {
                 Ok(Ok((driver, sender))) => self.serve(driver, sender).await,
                 Ok(Err(error)) => self.unbuilt(error.to_string()).await,

@@ -22,44 +22,44 @@
 //!
 //! # The path of a request
 //! [`Client`] is a `tower` service from `http::Request<Body>` to [`Answer`]. It adds the origin's credentials (`auth`)
-//! and cookies, turns the request into a `messages::Job` and passes it to the origin's `dispatch`. This asks the
-//! `scheduler` (no sockets, no clocks) where to send it: on an idle connection that the `pool` chooses, behind others
-//! in a pipeline, on a new connection from the crate `transport`, or into the queue. `h1`, `http2` and `http3` speak
-//! the protocol. The response is checked (`digest`) and streamed to the caller.
+//! and cookies, turns the request into a `connection_messages::Job` and passes it to the origin's `dispatch`. This asks
+//! the `scheduler` (no sockets, no clocks) where to send it: on an idle connection that the `pool` chooses, behind
+//! others in a pipeline, on a new connection from the crate `transport`, or into the queue. `http1`, `http2` and
+//! `http3` speak the protocol. The response is checked (`digest`) and streamed to the caller.
 //!
 //! # Decisions and I/O
-//! `scheduler`, `pool`, `pipelining_history`, `alt_svc` and `h1::exchange` are state machines: events and a time go in,
-//! actions come out. They are tested by themselves, and together in `tests/model`, against random faults. `dispatch`,
-//! `h1::driver`, `http2` and `http3` do the I/O.
+//! `scheduler`, `pool`, `pipelining_history`, `alt_svc` and `http1::exchange` are state machines: events and a time go
+//! in, actions come out. They are tested by themselves, and together in `tests/model`, against random faults.
+//! `dispatch`, `http1::driver`, `http2` and `http3` do the I/O.
 
 mod alt_svc;
 pub mod auth;
+mod bandwidth_limit;
 mod body;
-mod budget;
 mod client;
+mod connection_messages;
 mod cookies;
 pub mod digest;
 mod dispatch;
 mod error;
 mod follow_up;
-mod h1;
+mod http1;
 mod http2;
 mod http3;
-mod identity;
-mod messages;
 mod method;
 mod options;
 mod pipelining_history;
 mod pool;
 mod redirect;
 mod request_line;
+mod response_marks;
 mod scheduler;
 mod single_connection;
 mod streams;
 
 pub use alt_svc::AltSvc;
+pub use bandwidth_limit::{BandwidthLimit, Rates};
 pub use body::{Body, Chunks, Incoming};
-pub use budget::{Budget, Rates};
 pub use client::{Answer, Client, Settings, Versions};
 pub use cookies::Cookies;
 pub use error::Error;

@@ -15,7 +15,7 @@
 //! methods are pipelined if the caller allows it, and not among safe ones: a stray response to a `GET` must not tell a
 //! `PUT` of success. Large exchanges go alone; but ranges of a large file may queue behind one another, so that a
 //! connection never runs dry between two. And two requests never share a connection if their responses could be
-//! confused (`identity`).
+//! confused (`response_marks`).
 //!
 //! A *follow-up* goes right behind its leader, on the same connection, and asks for the leader's outcome in the same
 //! round trip ([`crate::FollowUp`]). Its response cannot be confused with a leader's, so it may stand among them. It is
@@ -45,10 +45,10 @@ use self::{
 };
 use crate::{
     Cause, Class,
-    identity::{Marks, Shown},
-    messages::{ConnectionId, JobId, ResponseHead, Sent},
+    connection_messages::{ConnectionId, JobId, ResponseHead, Sent},
     pipelining_history::{Fault, Pipelining, PipeliningHistory},
     pool::{IdleChoice, Window},
+    response_marks::{Marks, Shown},
 };
 
 /// The number of reconnects to a server that was reachable before, with a pause that doubles: six seconds in all.

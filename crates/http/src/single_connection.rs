@@ -15,8 +15,8 @@ use transport::{Connector, Dial, Dialed, Facts, Offer};
 
 use crate::{
     Body, Cause, Error, Incoming, Options, Origin, RequestLine, Settings,
+    connection_messages::{ConnectionEvent, ConnectionId, Job, JobId, Sent},
     dispatch::{ConnectionHandle, start_connection},
-    messages::{ConnectionEvent, ConnectionId, Job, JobId, Sent},
     method::{is_idempotent, is_safe},
 };
 

@@ -29,9 +29,9 @@ use self::{
 use crate::{
     Body, Cause, Chunks, Error, Incoming, RequestLine, ResponseInfo, Step,
     body::Piece,
-    identity::Marks,
-    messages::{ConnectionEvent, ENDLESS_INTERIM, Job, JobId, ResponseHead, Sent},
+    connection_messages::{ConnectionEvent, ENDLESS_INTERIM, Job, JobId, ResponseHead, Sent},
     method::is_idempotent,
+    response_marks::Marks,
 };
 
 /// Why a request body was not sent completely.

@@ -162,7 +162,7 @@ mod tests {
     use crate::{
         offload::Header,
         stages::{Delay, Discipline, Effect, Jitter, Loss, Queue, RateLimit, Rng, Spread},
-        testing::{checksums_are_right, segment, tcp},
+        test_packets::{checksums_are_right, segment, tcp},
     };
     use units::{Percent, Rate};
 

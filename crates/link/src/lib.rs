@@ -60,4 +60,4 @@ mod tun;
 mod tx_timestamps;
 
 #[cfg(test)]
-mod testing;
+mod test_packets;

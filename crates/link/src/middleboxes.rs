@@ -9,16 +9,16 @@
 mod arguments;
 mod balance;
 mod bidirectional;
-mod black_hole;
+mod connection_table;
 mod drop_syn;
 mod drop_udp;
-mod flows;
 mod hold_acks;
 mod nat;
 mod reset;
 mod silent;
 mod strip;
-mod strip_syn_data;
+mod swallow_after_syn_data;
+mod swallow_syn_data;
 
 pub use arguments::{Arguments, Middlebox, MiddleboxError};
 
@@ -33,8 +33,8 @@ pub const ALL: &[&Kind] = &[
     &strip::WSCALE,
     &drop_syn::UNKNOWN_OPTIONS,
     &drop_syn::DATA,
-    &strip_syn_data::KIND,
-    &black_hole::KIND,
+    &swallow_syn_data::KIND,
+    &swallow_after_syn_data::KIND,
     &drop_udp::KIND,
     &hold_acks::KIND,
     &reset::KIND,

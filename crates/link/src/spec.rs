@@ -31,10 +31,10 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-mod parts;
+mod values;
 
-pub use parts::{JitterSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec};
 use units::{Percent, Rate, Span};
+pub use values::{JitterSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec};
 
 use crate::{
     lanes::{Element, Lanes},

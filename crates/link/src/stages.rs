@@ -13,7 +13,7 @@ mod queue;
 mod rate;
 mod reorder;
 mod rng;
-mod start;
+mod start_time;
 mod trace;
 
 pub use corrupt::Corrupt;
@@ -27,7 +27,7 @@ pub use queue::{Discipline, Queue};
 pub use rate::RateLimit;
 pub use reorder::Reorder;
 pub use rng::{Effect, Rng};
-pub use start::Start;
+pub use start_time::Start;
 pub use trace::{Schedule, TraceError, TraceLink};
 
 #[cfg(test)]

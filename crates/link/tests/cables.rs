@@ -1,7 +1,7 @@
-//! What holds for every cable, whatever it is made of and whatever is sent along it.
+//! Properties of every cable, with random stages and random packets.
 
-#[path = "../src/testing.rs"]
-mod testing;
+#[path = "../src/test_packets.rs"]
+mod test_packets;
 
 use std::{
     collections::BTreeMap,
@@ -16,7 +16,7 @@ use link::{
     stage::Direction::{self, Down, Up},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
-use testing::{Segment, answer_to, checksums_are_right, icmp_error, ping, tcp, tcp6, udp, with_checksums};
+use test_packets::{Segment, answer_to, checksums_are_right, icmp_error, ping, tcp, tcp6, udp, with_checksums};
 use units::Rate;
 
 /// Both directions of a cable, run to exact times.
@@ -38,7 +38,7 @@ impl Cable {
         Self { start: Instant::now(), chains, back: [up.back, down.back], delivered: Vec::new() }
     }
 
-    /// Lets everything happen that is due by then.
+    /// Runs all events until then.
     fn run(&mut self, until: Duration) {
         loop {
             let wakes = [Up, Down].into_iter().filter_map(|way| Some((self.chains[way as usize].wake()?, way)));
@@ -82,13 +82,13 @@ impl Cable {
         }
     }
 
-    /// Runs until nothing is left to happen, which must come to pass; returns what was delivered.
+    /// Runs until there are no more events. Returns the delivered packets.
     fn finish(mut self) -> Vec<(Direction, Duration, Packet)> {
         for _ in 0..100_000 {
             let Some(at) = self.chains.iter().filter_map(Chain::wake).min() else { return self.delivered };
             self.run(at - self.start);
         }
-        panic!("the cable never comes to rest");
+        panic!("the cable does not become idle");
     }
 }
 
@@ -99,7 +99,7 @@ struct Sent {
     bytes: Vec<u8>,
 }
 
-/// Packets of this kind, a few hundred microseconds apart, in both directions.
+/// These packets in both directions, a few hundred microseconds apart.
 fn traffic(packets: impl Strategy<Value = (Direction, Vec<u8>)>) -> impl Strategy<Value = Vec<Sent>> {
     vec((packets, 0..600_000u64), 1..120).prop_map(|packets| {
         let mut at = Duration::ZERO;
@@ -115,7 +115,7 @@ fn way() -> impl Strategy<Value = Direction> + Clone {
     select(vec![Up, Down])
 }
 
-/// TCP segments of a few connections, with numbers close enough to make sense to one another.
+/// TCP segments of a few connections, with sequence numbers close to one another.
 fn segments() -> impl Strategy<Value = (Direction, Vec<u8>)> {
     let options = vec(
         select(vec![
@@ -146,7 +146,7 @@ fn segments() -> impl Strategy<Value = (Direction, Vec<u8>)> {
     })
 }
 
-/// Whole packets of all kinds, with checksums that are right.
+/// Complete packets of all kinds, with correct checksums.
 fn whole() -> impl Strategy<Value = (Direction, Vec<u8>)> {
     let pings =
         (way(), any::<(bool, bool, u16)>()).prop_map(|(way, (v6, reply, id))| (way, ping(v6, way == Down, reply, id)));
@@ -157,7 +157,7 @@ fn whole() -> impl Strategy<Value = (Direction, Vec<u8>)> {
         bytes[26..28].copy_from_slice(&[0, 0]);
         (Up, bytes)
     });
-    // What a translator made of a packet, as its receiver answers it.
+    // The response to a packet after NAT.
     let answers = segments().prop_filter_map("goes up", |(way, mut bytes)| {
         if way == Down || bytes[0] >> 4 == 6 {
             return None;
@@ -168,7 +168,7 @@ fn whole() -> impl Strategy<Value = (Direction, Vec<u8>)> {
     prop_oneof![6 => segments(), 1 => pings, 1 => datagrams, 1 => errors, 1 => unsummed, 1 => answers]
 }
 
-/// An IP header that announces a protocol, and nothing behind it.
+/// An IP header with a protocol, but without payload.
 fn header_only(v6: bool, way: Direction, protocol: u8) -> Vec<u8> {
     let mut bytes = ping(v6, way == Down, false, 1);
     let (len, total_len, place) = if v6 { (40, 4, 6) } else { (20, 2, 9) };
@@ -178,7 +178,7 @@ fn header_only(v6: bool, way: Direction, protocol: u8) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that may or may not be a packet.
+/// Random bytes, some of which are packets.
 fn garbage() -> impl Strategy<Value = (Direction, Vec<u8>)> {
     let noise = (way(), vec(any::<u8>(), 1..200));
     let damaged = (whole(), any::<(u16, u16, u8)>()).prop_map(|((way, mut bytes), (cut, place, byte))| {
@@ -200,7 +200,7 @@ fn garbage() -> impl Strategy<Value = (Direction, Vec<u8>)> {
     prop_oneof![noise, damaged, whole_but, versioned, empty]
 }
 
-/// Cables of everything that neither loses nor changes packets.
+/// Cables that neither lose nor change packets.
 fn faithful(reorder: bool) -> impl Strategy<Value = LinkSpec> {
     let jitter = if reorder { "2ms normal reorder" } else { "2ms normal" };
     let lines = (
@@ -215,7 +215,7 @@ fn faithful(reorder: bool) -> impl Strategy<Value = LinkSpec> {
     })
 }
 
-/// Every middlebox, with various parameters.
+/// All middleboxes, with various parameters.
 const MIDDLEBOXES: &[&str] = &[
     "strip-option:kind=34",
     "strip-option:kind=254",
@@ -239,7 +239,7 @@ const MIDDLEBOXES: &[&str] = &[
     "nat:renew=1ms,at=server",
 ];
 
-/// Cables of anything, with up to four middleboxes.
+/// Cables with any stages, and up to four middleboxes.
 fn any_cable() -> impl Strategy<Value = LinkSpec> {
     let lines = (
         faithful(true),
@@ -262,7 +262,7 @@ fn any_cable() -> impl Strategy<Value = LinkSpec> {
     })
 }
 
-/// What comes out in the end; the cable is also run at every one of these moments in between.
+/// The output of a cable. It also runs at each of these times in between.
 fn carry(spec: &LinkSpec, sent: &[Sent], moments: &[Duration]) -> Vec<(Direction, Duration, Packet)> {
     let mut cable = Cable::new(spec);
     let mut moments = moments.iter().peekable();
@@ -378,7 +378,7 @@ proptest! {
 
     #[test]
     fn malformed_packets_cause_no_panic(spec in any_cable(), sent in traffic(garbage())) {
-        // It panics nowhere and comes to rest; `carry` sees to both.
+        // `carry` checks that it becomes idle.
         carry(&spec, &sent, &[]);
     }
 
@@ -426,7 +426,7 @@ proptest! {
         let toml = format!("rate = '{}bit'\nqueue = 'infinite'", rate.as_bits_per_second());
         let mut cable = Cable::new(&toml::from_str(&toml).unwrap());
         let rate = u128::from(rate.as_bits_per_second());
-        // All in rate-ths of a nanosecond, in which every time is a whole number.
+        // In units of 1/rate ns, in which every time is an integer.
         let (mut now, mut free, mut expected) = (0u128, 0u128, Vec::new());
         for (size, gap) in packets {
             now += u128::from(gap);

@@ -1,4 +1,4 @@
-//! Middleboxes between real kernels: what TCP makes of what they do.
+//! Middleboxes between real kernels, and how TCP reacts to them.
 
 mod common;
 
@@ -33,7 +33,7 @@ fn main() {
     ]);
 }
 
-/// Two hosts and a cable as a TOML text says.
+/// Two hosts, and a cable from a TOML description.
 fn lay(toml: &str) -> Result<(Host, Host, Cable)> {
     lay_tapped(toml, [None, None])
 }
@@ -107,11 +107,11 @@ fn path_mtu_is_discovered() -> Result<(), Failed> {
         assert!(transfer(&a, &b, ip, bytes.clone())? == bytes, "the bytes differ");
     }
     let [up, _] = cable.disconnect()?;
-    assert!(up.packets_out < up.packets_in, "nothing was too large: {up:?}");
+    assert!(up.packets_out < up.packets_in, "no packet was too large: {up:?}");
     Ok(())
 }
 
-/// What the tap at the server's end sees of a connection with Fast Open asked for, over a cable.
+/// The Fast Open option that arrives at the server's end of a cable.
 fn fast_open(middlebox: &str) -> Result<Option<FastOpen>> {
     let folder = tempfile::tempdir()?;
     let path = folder.path().join("b.pcapng");
@@ -128,7 +128,7 @@ fn fast_open(middlebox: &str) -> Result<Option<FastOpen>> {
     Ok(summary.connections.first().ok_or("no connection")?.fast_open)
 }
 
-/// As `transfer`, by a client that asks for TCP Fast Open.
+/// Like `transfer`, with a client that requests TCP Fast Open.
 fn transfer_fast(from: &Host, to: &Host, ip: IpAddr, bytes: Vec<u8>) -> Result<Vec<u8>> {
     let (address, receiver) = receive(to, ip)?;
     from.run(move || -> Result<(), String> {
@@ -143,7 +143,7 @@ fn transfer_fast(from: &Host, to: &Host, ip: IpAddr, bytes: Vec<u8>) -> Result<V
 }
 
 fn stripped_option_does_not_arrive() -> Result<(), Failed> {
-    assert!(fast_open("strip-sack")?.is_some(), "Fast Open was not asked for");
+    assert!(fast_open("strip-sack")?.is_some(), "the SYN has no Fast Open option");
     assert_eq!(fast_open("strip-tfo")?, None);
     Ok(())
 }
@@ -165,7 +165,7 @@ fn syn_with_an_unknown_option_is_dropped() -> Result<(), Failed> {
 }
 
 fn held_ack_is_sent_when_the_timer_fires() -> Result<(), Failed> {
-    // Shorter than the least retransmission timeout of Linux, 200 ms, which would end the wait.
+    // Shorter than Linux's minimum RTO, 200 ms, which would end the wait.
     const TIMER: Duration = Duration::from_millis(100);
     let (a, b, cable) = lay(r#"middlebox = ["hold-acks:timer=100ms"]"#)?;
     let ip = cable.addresses()[1].v4;
@@ -177,7 +177,7 @@ fn held_ack_is_sent_when_the_timer_fires() -> Result<(), Failed> {
         stream.read_exact(&mut [0; 970])?;
         Ok(Instant::now())
     })?;
-    // Nagle lets the second small write go only when the first is acknowledged (RFC 896).
+    // Nagle's algorithm sends the second small write only after the first is acknowledged (RFC 896).
     let (start, _stream) = a.run(move || -> std::io::Result<(Instant, TcpStream)> {
         let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
         let start = Instant::now();

@@ -62,7 +62,7 @@ fn loss(percent: &str) -> Box<dyn Stage> {
     Box::new(Loss::new(percent.parse().unwrap(), Rng::new(7, Effect::Loss, Direction::Up)))
 }
 
-/// Two hosts and a cable, with the same stages each way.
+/// Two hosts and a cable, with the same stages in both directions.
 fn lay(stages: impl Fn() -> Vec<Box<dyn Stage>>) -> Result<(Host, Host, Cable)> {
     lay_tapped(stages, [None, None])
 }
@@ -105,8 +105,8 @@ fn no_packet_arrives_early() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Single packets wake a relay and are paired with the kernel's times; in a burst it does not sleep, and
-/// the last one is more than the device's queue holds. However that goes, nobody may be early.
+/// A single packet wakes the relay, which matches it with its timestamp. In a burst the relay does not sleep, and the
+/// device's queue overflows. In no case may a packet be early.
 fn no_packet_of_a_burst_arrives_early() -> Result<(), Failed> {
     const DELAY: Duration = Duration::from_millis(5);
     let (a, b, cable) = lay(|| vec![delay(5)])?;
@@ -125,7 +125,7 @@ fn no_packet_of_a_burst_arrives_early() -> Result<(), Failed> {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
-        // Of a burst, and of what follows, some is lost where the receiver is slow.
+        // A slow receiver loses some packets.
         while !heard_all.load(Ordering::Relaxed) && start.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(300));
             socket.send_to(b"end", address)?;
@@ -152,7 +152,10 @@ fn transfer_over_a_lossy_cable_is_intact() -> Result<(), Failed> {
     assert!(transfer(&a, &b, cable.addresses()[1].v4.into(), bytes.clone())? == bytes, "the bytes differ");
     assert!(transfer(&b, &a, cable.addresses()[0].v6.into(), bytes.clone())? == bytes, "the bytes differ");
     let [up, down] = cable.disconnect()?;
-    assert!(up.packets_out < up.packets_in && down.packets_out < down.packets_in, "nothing was lost: {up:?} {down:?}");
+    assert!(
+        up.packets_out < up.packets_in && down.packets_out < down.packets_in,
+        "no packet was lost: {up:?} {down:?}"
+    );
     Ok(())
 }
 
@@ -230,7 +233,7 @@ fn changed_cable_loses_no_packet_in_flight() -> Result<(), Failed> {
     let address = socket.local_addr()?;
     let send = |text: &'static [u8]| a.run(move || UdpSocket::bind("0.0.0.0:0")?.send_to(text, address));
     send(b"slow")??;
-    // Long enough for the relay to have taken it in, whatever else the machine does.
+    // Long enough for the relay to read it, even on a busy machine.
     std::thread::sleep(Duration::from_millis(50));
     cable.change(Lanes { up: vec![delay(0)].into(), down: vec![loss("100%")].into() })?;
     std::thread::sleep(Duration::from_millis(50));
@@ -249,7 +252,7 @@ fn changed_cable_loses_no_packet_in_flight() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A change takes effect between two packets, whether they pass whole or are looked at.
+/// A change takes effect between two packets, whether segments are split or not.
 fn many_changes_reorder_no_packet() -> Result<(), Failed> {
     let (a, b, cable) = lay(|| vec![delay(3)])?;
     let ip = cable.addresses()[1].v4;
@@ -263,7 +266,7 @@ fn many_changes_reorder_no_packet() -> Result<(), Failed> {
         let mut stream = TcpStream::connect_timeout(&stream_address, PATIENCE)?;
         for n in 0..600u32 {
             socket.send_to(&n.to_be_bytes(), address)?;
-            stream.write_all(&[7; 10_000])?; // segments that pass whole where nobody looks
+            stream.write_all(&[7; 10_000])?; // segments that are not split without stages
             std::thread::sleep(Duration::from_micros(500));
         }
         Ok(())
@@ -295,7 +298,7 @@ fn many_changes_reorder_no_packet() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Gives the first device of a host another queue, or takes the device away.
+/// Changes the queue of a host's first device, or removes the device.
 fn alter_device(host: &Host, queue: Option<u32>) -> Result<()> {
     host.run(move || {
         tokio::runtime::Builder::new_current_thread().enable_io().build()?.block_on(async {
@@ -322,15 +325,15 @@ fn packets_dropped_by_a_full_device_are_counted() -> Result<(), Failed> {
     ask(&a, address, PATIENCE)?;
     alter_device(&a, Some(0))?;
     for _ in 0..3 {
-        assert!(ask(&a, address, Duration::from_millis(10)).is_err(), "a packet found room where there is none");
+        assert!(ask(&a, address, Duration::from_millis(10)).is_err(), "a packet passed a full queue");
     }
     let [up, down] = cable.disconnect()?;
     assert!(up.device_drops >= 3 && down.device_drops == 0, "{up:?} {down:?}");
     Ok(())
 }
 
-/// Waits until somebody who only holds the cable learns that it is broken.
-fn hear_of_failure(cable: Cable, of: &str) -> Result<(), Failed> {
+/// Waits until the cable reports its failure.
+fn expect_failure(cable: Cable, of: &str) -> Result<(), Failed> {
     let start = Instant::now();
     let error = loop {
         match cable.check() {
@@ -349,20 +352,20 @@ fn cable_reports_a_removed_device() -> Result<(), Failed> {
     let (a, _b, cable) = lay(|| vec![delay(1)])?;
     assert!(cable.check().is_ok());
     alter_device(&a, None)?;
-    hear_of_failure(cable, "host `a`")
+    expect_failure(cable, "host `a`")
 }
 
 fn cable_reports_a_panic_of_a_stage() -> Result<(), Failed> {
     struct Bad;
     impl Stage for Bad {
         fn push(&mut self, _: Packet, _: Instant, _: &mut Out) {
-            std::panic::resume_unwind(Box::new("on purpose")); // which prints nothing
+            std::panic::resume_unwind(Box::new("on purpose")); // without a message
         }
     }
     let (a, b, cable) = lay(|| vec![Box::new(Bad)])?;
     let address = echo(&b, cable.addresses()[1].v4.into())?;
     assert!(ask(&a, address, Duration::from_millis(10)).is_err());
-    hear_of_failure(cable, "panicked")
+    expect_failure(cable, "panicked")
 }
 
 fn middle_host_forwards_packets() -> Result<(), Failed> {
@@ -382,7 +385,7 @@ fn middle_host_forwards_packets() -> Result<(), Failed> {
 fn a_middle_host_without_ipv6_forwards() -> Result<(), Failed> {
     let host = Host::new("middle")?;
     let same = host.clone();
-    // On this thread and those that it starts, there is nothing of IPv6 in /proc/sys.
+    // Hides IPv6 in /proc/sys from this thread and those that it starts.
     let forwarded = host.run(move || {
         const NONE: Option<&str> = None;
         unshare(CloneFlags::CLONE_NEWNS)?;

@@ -1,4 +1,4 @@
-//! Taps lose nothing, keep order, and survive a full disk.
+//! Taps: completeness, order, full disks.
 
 use std::{
     io::Write,
@@ -14,7 +14,7 @@ use nix::{
     sched::{CloneFlags, unshare},
 };
 
-/// A packet kept: its time, direction, original length and bytes.
+/// A captured packet: its time, direction, original length and bytes.
 type Kept = (Duration, Option<Direction>, u32, Vec<u8>);
 
 fn read(path: &Path) -> Vec<Kept> {
@@ -55,7 +55,7 @@ fn concurrent_recording_is_complete_and_ordered() {
     assert_eq!(summary.packets, u64::from(THREADS * EACH));
     assert_eq!(packets.len(), (THREADS * EACH) as usize);
     assert_eq!(summary.bytes, packets.iter().map(|packet| u64::from(packet.2)).sum());
-    assert!(packets.is_sorted_by_key(|packet| packet.0), "times go back");
+    assert!(packets.is_sorted_by_key(|packet| packet.0), "times are not monotonic");
     let mut next = [0; THREADS as usize];
     for (_, direction, _, bytes) in &packets {
         let [thread, number] = [0, 4].map(|at| u32::from_ne_bytes(bytes[at..at + 4].try_into().expect("four bytes")));
@@ -64,7 +64,7 @@ fn concurrent_recording_is_complete_and_ordered() {
         next[thread as usize] += 1;
     }
     assert_eq!(next, [EACH; THREADS as usize]);
-    let slack = Duration::from_mins(1); // for a clock that is set meanwhile
+    let slack = Duration::from_mins(1); // the clock may be set meanwhile
     let epoch = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     assert!(packets[0].0 + slack > epoch(before));
     assert!(packets[packets.len() - 1].0 < epoch(after) + slack);
@@ -107,10 +107,10 @@ fn error_says_why_a_capture_cannot_be_created() {
 fn full_disk_ends_the_capture_after_a_complete_packet() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let disk = folder.path().to_owned();
-    // A mount namespace of this thread's and its children's own, that ends with them.
+    // A mount namespace that ends with this thread.
     let outcome = thread::spawn(move || {
         if let Err(error) = unshare(CloneFlags::CLONE_NEWNS) {
-            // Not by `println!`, which libtest hides where a test passes.
+            // Not `println!`, which libtest hides for passed tests.
             let why = format!("no mount namespace for a small disk ({error}); run as root to test a full one");
             writeln!(std::io::stderr(), "SKIPPED: {why}").expect("standard error");
             return;

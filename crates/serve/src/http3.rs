@@ -27,7 +27,7 @@ use tokio::time::timeout;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use transport::{
     content_length,
-    frame_guard::{self, Guarded},
+    h3_frame_limit::{self, FrameLimited},
 };
 
 use crate::early_data::HandshakeState;
@@ -89,7 +89,7 @@ where
     let handshake = HandshakeState::quic(accepted);
     let mut http3 = h3::server::builder();
     http3.max_field_section_size(HEAD_SIZE).send_grease(false);
-    let building = timeout(HEAD_TIMEOUT, http3.build::<_, Bytes>(Guarded::new(quic.clone())));
+    let building = timeout(HEAD_TIMEOUT, http3.build::<_, Bytes>(FrameLimited::new(quic.clone())));
     let mut connection = building.await.map_err(|error| text(&error))?.map_err(|error| text(&error))?;
     let requests = TaskTracker::new();
     let stop = CancellationToken::new();
@@ -178,7 +178,7 @@ where
     }
 }
 
-type Downstream = RequestStream<frame_guard::RecvStream<h3_quinn::RecvStream>, Bytes>;
+type Downstream = RequestStream<h3_frame_limit::RecvStream<h3_quinn::RecvStream>, Bytes>;
 
 /// A request body as it is received. A length other than `Content-Length` is an error (RFC 9114 §4.1.2).
 pub struct Incoming {

@@ -7,7 +7,7 @@
 //! - sessions are resumed, and safe requests may leave with the first flight ([`EarlyData`]);
 //! - a SYN carries data where the path is known to allow it ([`fast_open`]);
 //! - an address that does not answer costs 250 ms, not a timeout (Happy Eyeballs, RFC 8305);
-//! - QUIC starts first and TCP runs beside it ([`race`](mod@race)), so a path that drops UDP costs a quarter of a second.
+//! - QUIC starts first and TCP runs beside it ([`quic_race`](mod@quic_race)), so a path that drops UDP costs a quarter of a second.
 //!
 //! ```text
 //! origin → proxy? → lookup → Happy Eyeballs: TCP → [TLS to the proxy → CONNECT] → TLS: session, ALPN → Connected
@@ -19,7 +19,7 @@
 //! decides by. Dropping the future leaves nothing behind except a lookup that ends by itself.
 //!
 //! Nothing here sends an HTTP request, except `CONNECT` to a proxy. Two small things that both ends of HTTP need are
-//! here too, so that a server need not import a client: [`content_length`](mod@content_length) and [`frame_guard`].
+//! here too, so that a server need not import a client: [`content_length`](mod@content_length) and [`h3_frame_limit`].
 //!
 //! ```
 //! # use std::time::Duration;
@@ -39,14 +39,14 @@ mod content_length;
 mod error;
 mod facts;
 pub mod fast_open;
-pub mod frame_guard;
+pub mod h3_frame_limit;
 mod happy_eyeballs;
 mod io;
 mod offer;
 mod origin;
 mod proxy;
 mod quic;
-mod race;
+mod quic_race;
 mod resolve;
 mod tcp;
 mod tcp_info;
@@ -62,7 +62,7 @@ pub use offer::Offer;
 pub use origin::{Origin, UrlError};
 pub use proxy::Proxies;
 pub use quic::{Pending, Quic, QuicSettings, connection_error};
-pub use race::{Dial, Dialed, race};
+pub use quic_race::{Dial, Dialed, race};
 pub use tcp::{Keepalive, Tcp};
 pub use tcp_info::{FastOpenFailure, TcpInfo};
 pub use tls::{Confirmation, Identity, TlsSettings};

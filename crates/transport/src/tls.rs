@@ -4,17 +4,17 @@
 //! resumed one saves the chain, and in TLS 1.2 a round trip. So all connections of a connector share one store of
 //! tickets, whatever their protocol, except QUIC, whose tickets carry transport parameters and have a store of their
 //! own. Two connectors never share a store: a session stands for the user who began it. Early data saves TLS 1.3's
-//! round trip too (`early`).
+//! round trip too (`early_data`).
 //!
 //! Servers are checked against the system's authorities and those in the settings. A TLS proxy is checked the same way,
 //! but never gets the client certificate, and `unverified` does not apply to it: what the user grants to an origin is
 //! not granted to the proxy. The same holds for other hosts where the settings are for one ([`TlsSettings::only`]),
 //! because a redirect can lead anywhere, and requests to a host may carry its password.
 
-mod early;
+mod early_data;
 mod pem;
 mod pinned;
-mod resumption;
+mod quic_resumption;
 mod unverified;
 
 use std::{
@@ -34,9 +34,9 @@ use rustls::{
 use tokio::sync::OnceCell;
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
-pub use self::early::Confirmation;
-pub(crate) use self::resumption::CountingVerifier;
-use self::{early::Early, pem::Roots, pinned::PinnedVerifier, unverified::NoVerifier};
+pub use self::early_data::Confirmation;
+pub(crate) use self::quic_resumption::CountingVerifier;
+use self::{early_data::Early, pem::Roots, pinned::PinnedVerifier, unverified::NoVerifier};
 use crate::{
     error::{Cause, SettingsError, explain, rustls_error},
     facts::{EarlyData, TlsFacts},

@@ -1,8 +1,8 @@
 //! A connection of a server with behaviours: it processes requests one by one or concurrently, and answers them in the
 //! order that the behaviours demand.
 //!
-//! A server that response_missing a response that it will never send closes the connection when it is idle: otherwise the client
-//! would wait for its timeout, which tests nothing more.
+//! A server that response_missing a response that it will never send closes the connection when it is idle: otherwise
+//! the client would wait for its timeout, which tests nothing more.
 
 use std::{
     io,

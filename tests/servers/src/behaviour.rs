@@ -1,9 +1,9 @@
 //! A way in which a server deviates from a good one, on every request or on one of many.
 //!
 //! A behaviour is one small file in `behaviours/`, and one line in its list. It decides what happens to a request, in
-//! which order responses leave, and what names and validators are like; [`crate::verbs`] does the rest. A server may have
-//! several. Random ones draw from a seed. Behaviours apply to requests only once the server is armed, so that a test can
-//! upload its files first.
+//! which order responses leave, and what names and validators are like; [`crate::verbs`] does the rest. A server may
+//! have several. Random ones draw from a seed. Behaviours apply to requests only once the server is armed, so that a
+//! test can upload its files first.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,5 +1,5 @@
-//! `Digest` authentication (RFC 7616) that checks the use of nonces: each is valid for some requests, and no nonce count
-//! (`nc`) may be used twice. The password is not checked.
+//! `Digest` authentication (RFC 7616) that checks the use of nonces: each is valid for some requests, and no nonce
+//! count (`nc`) may be used twice. The password is not checked.
 
 use std::collections::BTreeSet;
 

@@ -3,10 +3,10 @@
 //! A [`Double`] is a test double: it listens on loopback, keeps its files in memory, and misbehaves on demand. Real
 //! servers do not reorder responses, lose requests or send wrong digests when a test needs it.
 //!
-//! There are two ways to make it misbehave. A [`Script`] is called before each request and returns a [`Fault`], for tests
-//! of one fault in one place. A [`Behaviour`] is a property of the whole server: it has no ETags, its clock is ahead, it
-//! answers out of order. Behaviours can be combined, draw from a seed, and are listed for tables of all combinations
-//! ([`behaviours::ALL`], [`behaviours::VALIDATORS`]).
+//! There are two ways to make it misbehave. A [`Script`] is called before each request and returns a [`Fault`], for
+//! tests of one fault in one place. A [`Behaviour`] is a property of the whole server: it has no ETags, its clock is
+//! ahead, it answers out of order. Behaviours can be combined, draw from a seed, and are listed for tables of all
+//! combinations ([`behaviours::ALL`], [`behaviours::VALIDATORS`]).
 
 mod behaving_connection;
 pub mod behaviour;

@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use super::{
     Challenge, Credential, Credentials, Secret,
     challenge::{challenges, parameter},
-    response::Session,
+    digest_response::Session,
 };
 use crate::Origin;
 

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     Cause, Chunks, Options, ResponseInfo,
-    messages::{Job, JobId, Sent},
+    connection_messages::{Job, JobId, Sent},
     streams::{
         Answer, Count, End, Fate, JobParts, Outcome, both, conclude, connection::Common, stall_timer::StallTimer,
     },

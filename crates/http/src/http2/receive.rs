@@ -18,7 +18,7 @@ use tokio::sync::mpsc;
 use crate::{
     Incoming,
     body::Piece,
-    messages::MAX_INTERIM,
+    connection_messages::MAX_INTERIM,
     streams::{
         self,
         stall_timer::{Receiving, StallTimer},

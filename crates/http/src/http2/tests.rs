@@ -1,10 +1,10 @@
-//! The connection against `h2`'s own server side, hyper's, and frames by hand.
+//! The HTTP/2 connection against the servers of `h2` and `hyper`, and against single frames.
 
 mod bodies;
-mod ends;
 mod model;
+mod shutdown_and_reset;
 
-mod waits;
+mod timeouts;
 
 use std::{
     convert::Infallible,
@@ -29,7 +29,7 @@ use tokio::{
 use super::*;
 use crate::{
     Body, Incoming, ResponseInfo,
-    messages::{JobId, Sent},
+    connection_messages::{JobId, Sent},
 };
 
 type Reply = oneshot::Receiver<Result<Response<Incoming>, Error>>;
@@ -50,7 +50,7 @@ impl Client {
         Self { jobs: Some(jobs), events, task, next: 0 }
     }
 
-    /// A connection to a server that does this with each request.
+    /// A connection to a server that handles each request with this function.
     fn to<F: Future<Output = ()> + Send + 'static>(
         server: &h2::server::Builder,
         handler: impl Fn(Request<RecvStream>, SendResponse<Bytes>) -> F + Clone + Send + 'static,
@@ -68,7 +68,7 @@ impl Client {
         answer
     }
 
-    /// Asks for no more, and gives all events to the end.
+    /// Sends no more requests, and returns all events until the end.
     async fn finish(mut self) -> Vec<ConnectionEvent> {
         self.jobs = None;
         let mut events = Vec::new();
@@ -79,7 +79,7 @@ impl Client {
         events
     }
 
-    /// The next report that this sees something in.
+    /// The next event for which this returns something.
     async fn report<T>(&mut self, see: impl Fn(ConnectionEvent) -> Option<T>) -> T {
         loop {
             if let Some(seen) = see(self.events.recv().await.expect("the connection ended before it")) {
@@ -119,13 +119,13 @@ async fn text(answer: Result<Response<Incoming>, Error>) -> Bytes {
     answer.unwrap().into_body().collect().await.unwrap().to_bytes()
 }
 
-/// Ends a test that would never end: nothing here waits for a day, and none of that in earnest.
+/// Fails a test that hangs: the clock is paused, so a day passes at once.
 async fn bounded(test: impl Future<Output = ()>) {
     tokio::time::pause();
     timeout(Duration::from_hours(24), test).await.expect("this waits for ever");
 }
 
-/// All that a server gets of a request's body, and how it ends.
+/// The received request body, and how it ended.
 async fn all(mut body: RecvStream) -> (Vec<u8>, Result<(), h2::Error>) {
     let mut all = Vec::new();
     while let Some(data) = body.data().await {
@@ -139,7 +139,7 @@ async fn all(mut body: RecvStream) -> (Vec<u8>, Result<(), h2::Error>) {
     (all, Ok(()))
 }
 
-/// Sends an answer's head and, as the window allows, its body.
+/// Sends a response header and, as the window allows, the body.
 async fn answer(mut respond: SendResponse<Bytes>, status: u16, body: impl Into<Bytes>) {
     let body = body.into();
     let head = Response::builder().status(status).body(()).unwrap();
@@ -148,7 +148,7 @@ async fn answer(mut respond: SendResponse<Bytes>, status: u16, body: impl Into<B
     }
 }
 
-/// Sends as the window allows; gives how much of it went before the stream was reset.
+/// Sends as the window allows. Returns the number of bytes sent before the stream was reset.
 async fn pour(stream: &mut h2::SendStream<Bytes>, mut body: Bytes, last: bool) -> usize {
     let whole = body.len();
     while !body.is_empty() {

@@ -15,14 +15,14 @@ use http::{Method, Request, Response, StatusCode, Version};
 use tokio::sync::mpsc;
 use transport::{
     content_length,
-    frame_guard::{self, TooLong},
+    h3_frame_limit::{self, TooLong},
 };
 
 use super::Sender;
 use crate::{
     Body, Cause, Chunks, Error, Incoming, Options, RequestLine, ResponseInfo, Step,
     body::Piece,
-    messages::{Job, JobId, MAX_INTERIM, Sent},
+    connection_messages::{Job, JobId, MAX_INTERIM, Sent},
     streams::{
         self, Answer, Count, End, Fate, JobParts, Outcome, Unreceived, Unsent, both, conclude,
         connection::Common,
@@ -40,7 +40,7 @@ const TURN: usize = 64 * 1024;
 const GOING_AWAY: &str = "the server accepts no more requests on the connection";
 
 type Upstream = RequestStream<h3_quinn::SendStream<Bytes>, Bytes>;
-type Downstream = RequestStream<frame_guard::RecvStream<h3_quinn::RecvStream>, Bytes>;
+type Downstream = RequestStream<h3_frame_limit::RecvStream<h3_quinn::RecvStream>, Bytes>;
 
 /// A request to send.
 pub(super) struct Begun {

@@ -19,7 +19,7 @@ use std::{
 use super::{Scheduler, Shape, connection::Connection};
 use crate::{
     Class,
-    messages::ConnectionId,
+    connection_messages::ConnectionId,
     pool::{INITIAL_WINDOW, Window},
 };
 

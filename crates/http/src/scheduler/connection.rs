@@ -8,7 +8,7 @@ use std::{
 use super::Shape;
 use crate::{
     Class,
-    messages::JobId,
+    connection_messages::JobId,
     pool::{History, INITIAL_WINDOW},
 };
 

@@ -19,7 +19,7 @@ use super::{
     Action, Moment, Scheduler, Shape, Shared,
     connection::{Connection, State, Waiting},
 };
-use crate::{Cause, Class, messages::ConnectionId, pool::History};
+use crate::{Cause, Class, connection_messages::ConnectionId, pool::History};
 
 /// How far to look into the queue for a request that can go now.
 const LOOK_AHEAD: usize = 64;

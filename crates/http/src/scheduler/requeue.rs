@@ -13,7 +13,7 @@ use http::StatusCode;
 use super::{Action, Moment, Scheduler, Shared, connection::Waiting};
 use crate::{
     Cause, Class, Step,
-    messages::{ConnectionId, JobId, Sent},
+    connection_messages::{ConnectionId, JobId, Sent},
     pipelining_history::Fault,
 };
 

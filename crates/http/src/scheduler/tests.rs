@@ -1,9 +1,9 @@
-//! Rules of the scheduler, one by one. What random faults make of them together is tested in `model`.
+//! The rules of the scheduler, one by one. `tests/model` tests them together, with random faults.
 
 mod connections;
-mod ends;
 mod parts;
-mod slow;
+mod recall;
+mod requeue;
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ use http::Request;
 use super::*;
 use crate::{
     Expected, Options, Step,
-    messages::{KeepAlive, Sent},
+    connection_messages::{KeepAlive, Sent},
 };
 
 struct Play {
@@ -56,7 +56,7 @@ impl Play {
         (0..count).map(|_| self.ask(|_| ())).collect()
     }
 
-    /// Opens what is to be opened; what is sent, on which connection.
+    /// Opens the connections that the scheduler asks for. Returns what it sends, and where.
     fn run(&mut self) -> Vec<(u64, JobId)> {
         let mut sent = Vec::new();
         loop {
@@ -89,13 +89,13 @@ fn non_idempotent_request_is_not_pipelined() {
     let post = play.ask(|shape| (shape.repeatable, shape.pipelinable) = (false, false));
     let behind = play.asks(1);
     let sent: Vec<JobId> = play.run().into_iter().map(|(_, job)| job).collect();
-    assert_eq!(sent, [&first[..], &behind].concat(), "others do not wait for it");
+    assert_eq!(sent, [&first[..], &behind].concat(), "others are not queued behind it");
     for job in sent {
         play.answer(1, job, None);
     }
     assert_eq!(play.run(), [(1, post)]);
     play.asks(1);
-    assert_eq!(play.run(), [], "nothing stands behind it");
+    assert_eq!(play.run(), [], "nothing is pipelined behind it");
 }
 
 #[test]
@@ -114,19 +114,19 @@ fn part_queues_behind_a_part_but_not_before_older_requests() {
     let parts = [(); 6].map(|()| part(&mut play));
     let sent = play.run();
     assert_eq!(sent, [(1, parts[0]), (2, parts[1]), (1, parts[2]), (2, parts[3])]);
-    // It is as large as was expected: those behind it stay.
+    // A part of the expected size: those behind it are not recalled.
     let told = ResponseHead { version: Version::HTTP_11, length: Some(1 << 20), keep: None, last: false };
     play.scheduler.head(ConnectionId(1), parts[0], &told, play.now);
     assert_eq!(play.scheduler.actions(), []);
-    assert!(play.scheduler.pipelining_history() == PipeliningHistory::default(), "no fault");
+    assert!(play.scheduler.pipelining_history() == PipeliningHistory::default(), "no fault is recorded");
     let small = play.asks(1)[0];
     play.scheduler.done(ConnectionId(1), parts[0], (100, 1 << 20), None, play.now);
-    assert_eq!(play.run(), [(1, parts[4])], "it came before");
+    assert_eq!(play.run(), [(1, parts[4])], "it is older");
     play.scheduler.done(ConnectionId(1), parts[2], (100, 1 << 20), None, play.now);
     assert_eq!(play.run(), [(1, parts[5])]);
     let later = part(&mut play);
     play.scheduler.done(ConnectionId(2), parts[1], (100, 1 << 20), None, play.now);
-    assert_eq!(play.run(), [], "a connection runs empty for what is small");
+    assert_eq!(play.run(), [], "a connection drains for the small request");
     play.scheduler.done(ConnectionId(2), parts[3], (100, 1 << 20), None, play.now);
     assert_eq!(play.run(), [(2, small)]);
     play.scheduler.done(ConnectionId(1), parts[4], (100, 1 << 20), None, play.now);
@@ -151,16 +151,16 @@ fn follow_up_goes_right_behind_its_upload_or_nowhere() {
     let mut play = Play::new(1, Pipelining::Aggressive);
     let large = look(&mut play, Class::Large);
     let small = look(&mut play, Class::Small);
-    assert_eq!(play.run(), [(1, large.0), (1, large.1)], "nothing else shares the connection of a large one");
+    assert_eq!(play.run(), [(1, large.0), (1, large.1)], "only its follow-up shares the connection of a large request");
     play.answer(1, large.0, None);
-    assert_eq!(play.run(), [(1, small.0), (1, small.1)], "its look is in nobody's way");
+    assert_eq!(play.run(), [(1, small.0), (1, small.1)], "its follow-up delays nobody");
     let get = play.asks(1)[0];
     assert_eq!(play.run(), []);
     play.answer(1, large.1, None);
     play.answer(1, small.0, None);
-    assert_eq!(play.run(), [(1, get)], "behind the look that is left");
+    assert_eq!(play.run(), [(1, get)], "behind the remaining follow-up");
 
-    // It is not sent again with its upload.
+    // The follow-up is not sent again with its upload.
     let last = look(&mut play, Class::Small);
     play.answer(1, small.1, None);
     play.answer(1, get, None);
@@ -175,14 +175,14 @@ fn follow_up_goes_right_behind_its_upload_or_nowhere() {
     assert!(actions.iter().any(|action| matches!(action, Action::Fail { job, .. } if *job == last.1)), "{actions:?}");
     assert!(!actions.iter().any(|action| matches!(action, Action::Fail { job, .. } if *job == last.0)), "{actions:?}");
 
-    // While a server is tested by a pipeline elsewhere, too.
+    // Also while another pipeline tests the server.
     let mut play = Play::new(2, Pipelining::Safe);
     let gets = play.asks(2);
     assert_eq!(play.run(), [(1, gets[0]), (1, gets[1])]);
     let (put, follower) = look(&mut play, Class::Large);
     assert_eq!(play.run(), [(2, put), (2, follower)]);
 
-    // Where nothing may stand behind another it fails at once.
+    // Without pipelining it fails at once.
     let mut play = Play::new(1, Pipelining::Off);
     let (put, follower) = look(&mut play, Class::Small);
     let Some(Action::Open(id, _)) = play.scheduler.actions().pop() else { panic!("no connection is opened") };
@@ -199,13 +199,13 @@ fn keep_alive_max_limits_the_requests_of_a_connection() {
     play.run();
     let others = play.asks(2);
     play.run();
-    // "Three more after this one": two are under way.
+    // `max=3`: three more after this one, and two are in flight.
     play.answer(1, first, Some(KeepAlive { idle: None, requests: Some(3) }));
     let more = play.asks(4);
     let sent = play.run();
     assert_eq!(sent.iter().filter(|(connection, _)| *connection == 1).count(), 1, "{sent:?}");
-    assert_eq!(sent.len(), more.len(), "the rest goes to a successor, though one connection is the limit");
-    // The farewell is no fault.
+    assert_eq!(sent.len(), more.len(), "the rest goes to a new connection, although the limit is one");
+    // The announced end is no fault.
     play.answer(1, others[0], None);
     play.scheduler.closed(
         ConnectionId(1),
@@ -244,7 +244,7 @@ fn queued_request_does_not_starve_behind_a_full_pipeline() {
         play.asks(1);
         under_way.extend(play.run().into_iter().map(|(_, job)| job));
         if under_way.contains(&put) {
-            assert!(answered >= plan::MOST_PASSED, "it does not push in");
+            assert!(answered >= plan::MOST_PASSED, "it is not served before its turn");
             return;
         }
     }
@@ -261,11 +261,11 @@ fn reserved_connection_is_released_if_its_request_went_elsewhere() {
         play.scheduler.queue.front_mut().unwrap().passed += 1;
     }
     play.asks(1);
-    assert!(play.scheduler.connections[&ConnectionId(1)].reserved == Some(put), "the test needs it to be kept");
+    assert!(play.scheduler.connections[&ConnectionId(1)].reserved == Some(put), "the test needs a reservation");
     play.answer(2, posts[1], None);
     let went = play.run();
     assert_eq!(went[0], (2, put));
     play.answer(1, posts[0], None);
-    assert_eq!(play.run().len(), 2 - went.len(), "the other one goes where there is room");
+    assert_eq!(play.run().len(), 2 - went.len(), "the other one goes to the free connection");
     assert!(play.scheduler.connections.values().all(|conn| conn.reserved.is_none()));
 }

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::{Outcome, stall_timer::Traffic};
 use crate::{
     Cause, Timeouts,
-    messages::{ConnectionEvent, ConnectionId, Job, JobId, Sent},
+    connection_messages::{ConnectionEvent, ConnectionId, Job, JobId, Sent},
 };
 
 /// What the exchanges of a connection have in common.

@@ -18,7 +18,7 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::{Step, Timeouts, messages::PROGRESS};
+use crate::{Step, Timeouts, connection_messages::PROGRESS};
 
 /// How many timeouts a stream may stall while others on its connection move.
 const PATIENCE: u32 = 5;

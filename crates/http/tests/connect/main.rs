@@ -1,7 +1,7 @@
-//! The client over loopback: requests that are given up, and credentials that stay where they belong.
+//! The client over loopback: cancellation and credentials.
 
-#[path = "../../../transport/tests/connect/doubles.rs"]
+mod cancellation;
+mod credential_leaks;
+#[path = "../../../transport/tests/connect/test_servers.rs"]
 #[expect(dead_code, reason = "the rest is for the tests of `transport`")]
-mod doubles;
-mod given_up;
-mod leaks;
+mod test_servers;

@@ -1,7 +1,7 @@
-//! Data in SYNs between real kernels, past every middlebox that has been met: no request fails, and what a way that
-//! does not bear it costs is one bounded wait.
+//! TCP Fast Open between real kernels, through middleboxes as they exist on the Internet: no request fails, and a path
+//! that does not support it costs one limited wait.
 //!
-//! Their harness is libtest-mimic's, because the sandbox must be entered before any thread starts.
+//! The harness is libtest-mimic, because the sandbox must be entered before any thread starts.
 
 use std::{
     io::{self, Read, Write},
@@ -30,14 +30,14 @@ type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T, E = Error> = std::result::Result<T, E>;
 type Test = fn() -> Result<(), Failed>;
 
-/// After so long the kernel itself sends a SYN again (RFC 6298 §2.1); whoever waits for that has lost a second.
-const KERNEL: Duration = Duration::from_secs(1);
+/// The kernel's initial retransmission timeout (RFC 6298 §2.1).
+const INITIAL_RTO: Duration = Duration::from_secs(1);
 const RTT: &str = "40ms";
 const REQUESTS: usize = 6;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // They wait for cables, not for processors.
+    // They wait for cables, not for processors, so more may run at once.
     arguments.test_threads.get_or_insert(8);
     let ready = sandbox::enter().map_err(|error| error.to_string()).and_then(|sandbox| {
         let hosts = Host::new("a").and_then(|a| Ok((a, Host::new("b")?))).map_err(|error| error.to_string())?;
@@ -58,29 +58,29 @@ fn main() {
         ("silent_path_costs_one_wait", silent_path_costs_one_wait),
         ("cookie_is_not_sent_in_another_network", cookie_is_not_sent_in_another_network),
     ];
-    // What a busy machine does to one play it does not do to three.
-    let played = |f: Test| move || f().or_else(|_| f()).or_else(|_| f());
-    let trials = tests.iter().map(|&(name, f)| Trial::test(name, played(f)).with_ignored_flag(ready.is_err()));
+    // Up to three attempts, because a busy machine can delay one.
+    let retried = |f: Test| move || f().or_else(|_| f()).or_else(|_| f());
+    let trials = tests.iter().map(|&(name, f)| Trial::test(name, retried(f)).with_ignored_flag(ready.is_err()));
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }
 
-/// A client's host and a server's, with something between them.
-struct World {
+/// Two hosts, and a cable with middleboxes between them.
+struct Testbed {
     client: Host,
     server: SocketAddr,
     requests: Arc<AtomicU32>,
     _cable: Cable,
 }
 
-/// How the requests fared, one after the other, each on a connection of its own.
-struct Fared {
+/// The outcome of several requests, each on a new connection.
+struct Outcome {
     took: Vec<Duration>,
     tally: Tally,
-    /// How many the server answered.
+    /// The number of requests that the server received.
     served: u32,
 }
 
-impl World {
+impl Testbed {
     fn new(middlebox: &[&str]) -> Result<Self> {
         let spec: LinkSpec = toml::from_str(&format!("rtt = {RTT:?}\nmiddlebox = {middlebox:?}"))?;
         let (client, host) = (Host::new("client")?, Host::new("server")?);
@@ -103,13 +103,13 @@ impl World {
         Ok(Self { client, server: (ip, 80).into(), requests, _cable: cable })
     }
 
-    /// Asks some times, each time on a new connection.
-    fn ask(&self, fast_open: FastOpen, method: Method) -> Result<Fared> {
-        self.ask_with(client(fast_open)?, method)
+    /// Sends some requests, each on a new connection.
+    fn request(&self, fast_open: FastOpen, method: Method) -> Result<Outcome> {
+        self.request_with(client(fast_open)?, method)
     }
 
-    /// The same, with a client that may know something already.
-    fn ask_with(&self, client: Client, method: Method) -> Result<Fared> {
+    /// The same, with a client that may have a history of the path.
+    fn request_with(&self, client: Client, method: Method) -> Result<Outcome> {
         let before = self.requests.load(Ordering::Relaxed);
         let url = format!("http://{}/", self.server);
         let (took, tally) = self.client.run(move || -> Result<_> {
@@ -126,7 +126,7 @@ impl World {
                 Ok((took, client.paths().tally()))
             })
         })??;
-        Ok(Fared { took, tally, served: self.requests.load(Ordering::Relaxed) - before })
+        Ok(Outcome { took, tally, served: self.requests.load(Ordering::Relaxed) - before })
     }
 }
 
@@ -136,7 +136,7 @@ fn client(fast_open: FastOpen) -> Result<Client> {
     Ok(Client::new(settings, Authenticator::default())?)
 }
 
-/// Answers one request, and ends.
+/// Answers one request, and closes.
 fn answer(mut stream: TcpStream, served: &AtomicU32) -> io::Result<()> {
     stream.set_read_timeout(Some(Duration::from_secs(20)))?;
     let (mut head, mut piece) = (Vec::new(), [0; 4096]);
@@ -155,55 +155,55 @@ fn ensure(holds: bool, told: impl std::fmt::Display) -> Result<(), Failed> {
     if holds { Ok(()) } else { Err(told.to_string().into()) }
 }
 
-impl std::fmt::Display for Fared {
+impl std::fmt::Display for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}, {:?}, {} served", self.took, self.tally, self.served)
     }
 }
 
 fn second_request_is_sent_in_the_syn() -> Result<(), Failed> {
-    let fared = World::new(&[])?.ask(FastOpen::On, Method::GET)?;
+    let outcome = Testbed::new(&[])?.request(FastOpen::On, Method::GET)?;
     let all = REQUESTS as u32;
-    ensure(fared.tally == Tally { asked: 1, tried: all - 1, accepted: all - 1, ..Tally::default() }, &fared)?;
-    // A cookie costs no time, and saves a round trip each time: the quickest of each tell it past any noise.
-    let quickest = fared.took[1..].iter().min().copied().unwrap_or_default();
-    ensure(quickest < fared.took[0] && fared.took[0] >= Duration::from_millis(79), &fared)?;
-    ensure(fared.served == all, &fared)
+    ensure(outcome.tally == Tally { asked: 1, tried: all - 1, accepted: all - 1, ..Tally::default() }, &outcome)?;
+    // The first request has no cookie. Each later one saves a round trip; the minimum excludes noise.
+    let quickest = outcome.took[1..].iter().min().copied().unwrap_or_default();
+    ensure(quickest < outcome.took[0] && outcome.took[0] >= Duration::from_millis(79), &outcome)?;
+    ensure(outcome.served == all, &outcome)
 }
 
 fn unsafe_request_is_not_sent_in_a_syn() -> Result<(), Failed> {
-    let fared = World::new(&[])?.ask(FastOpen::On, Method::DELETE)?;
-    ensure(fared.tally.accepted == 0 && fared.tally.tried == REQUESTS as u32 - 1, &fared)?;
-    ensure(fared.served == REQUESTS as u32 && fared.took.iter().all(|took| took.as_millis() >= 79), &fared)
+    let outcome = Testbed::new(&[])?.request(FastOpen::On, Method::DELETE)?;
+    ensure(outcome.tally.accepted == 0 && outcome.tally.tried == REQUESTS as u32 - 1, &outcome)?;
+    ensure(outcome.served == REQUESTS as u32 && outcome.took.iter().all(|took| took.as_millis() >= 79), &outcome)
 }
 
 fn other_option_gets_through() -> Result<(), Failed> {
-    let fared = World::new(&["strip-option:kind=34"])?.ask(FastOpen::On, Method::GET)?;
-    ensure(fared.tally.asked == 2 && fared.tally.accepted == REQUESTS as u32 - 2, &fared)
+    let outcome = Testbed::new(&["strip-option:kind=34"])?.request(FastOpen::On, Method::GET)?;
+    ensure(outcome.tally.asked == 2 && outcome.tally.accepted == REQUESTS as u32 - 2, &outcome)
 }
 
 fn no_cookie_costs_nothing() -> Result<(), Failed> {
-    let fared = World::new(&["strip-tfo"])?.ask(FastOpen::On, Method::GET)?;
-    ensure(fared.tally == Tally { asked: 2, ..Tally::default() } && fared.served == REQUESTS as u32, &fared)
+    let outcome = Testbed::new(&["strip-tfo"])?.request(FastOpen::On, Method::GET)?;
+    ensure(outcome.tally == Tally { asked: 2, ..Tally::default() } && outcome.served == REQUESTS as u32, &outcome)
 }
 
 fn ignored_syn_data_costs_nothing() -> Result<(), Failed> {
     for middlebox in ["swallow-syn-data", "nat:renew=connection"] {
-        let fared = World::new(&[middlebox])?.ask(FastOpen::On, Method::GET)?;
-        let Tally { accepted, ignored, unanswered, swallowed, .. } = fared.tally;
-        ensure((accepted, ignored, unanswered, swallowed) == (0, 2, 0, 0), &fared)?;
+        let outcome = Testbed::new(&[middlebox])?.request(FastOpen::On, Method::GET)?;
+        let Tally { accepted, ignored, unanswered, swallowed, .. } = outcome.tally;
+        ensure((accepted, ignored, unanswered, swallowed) == (0, 2, 0, 0), &outcome)?;
     }
     Ok(())
 }
 
 fn costs_one_wait(middlebox: &str, once: (u32, u32)) -> Result<(), Failed> {
-    let world = World::new(&[middlebox])?;
-    let plain = world.ask(FastOpen::Off, Method::GET)?.took;
-    let fared = world.ask(FastOpen::On, Method::GET)?;
-    let Tally { unanswered, swallowed, accepted, .. } = fared.tally;
-    ensure((unanswered, swallowed) == once && accepted == 0, &fared)?;
+    let testbed = Testbed::new(&[middlebox])?;
+    let plain = testbed.request(FastOpen::Off, Method::GET)?.took;
+    let outcome = testbed.request(FastOpen::On, Method::GET)?;
+    let Tally { unanswered, swallowed, accepted, .. } = outcome.tally;
+    ensure((unanswered, swallowed) == once && accepted == 0, &outcome)?;
     let longest = |took: &[Duration]| took.iter().max().copied().unwrap_or_default();
-    ensure(longest(&fared.took) < longest(&plain) + KERNEL, format!("{plain:?}: {fared}"))
+    ensure(longest(&outcome.took) < longest(&plain) + INITIAL_RTO, format!("{plain:?}: {outcome}"))
 }
 
 fn dropped_syn_costs_one_wait() -> Result<(), Failed> {
@@ -216,22 +216,22 @@ fn silent_path_costs_one_wait() -> Result<(), Failed> {
 }
 
 fn reset_syn_is_followed_by_a_plain_one() -> Result<(), Failed> {
-    // The second connection has proved the way; the third is refused, and costs no wait.
-    let fared = World::new(&["reset:syn=3"])?.ask(FastOpen::On, Method::GET)?;
-    let Tally { accepted, unanswered, .. } = fared.tally;
-    ensure((accepted, unanswered, fared.served) == (REQUESTS as u32 - 2, 1, REQUESTS as u32), &fared)
+    // The second connection has proved the path; the third is reset, which costs no wait.
+    let outcome = Testbed::new(&["reset:syn=3"])?.request(FastOpen::On, Method::GET)?;
+    let Tally { accepted, unanswered, .. } = outcome.tally;
+    ensure((accepted, unanswered, outcome.served) == (REQUESTS as u32 - 2, 1, REQUESTS as u32), &outcome)
 }
 
 fn cookie_is_not_sent_in_another_network() -> Result<(), Failed> {
-    let world = World::new(&[])?;
+    let testbed = Testbed::new(&[])?;
     let (before, after) = (client(FastOpen::Private)?, client(FastOpen::Private)?);
-    let here = world.ask_with(before.clone(), Method::GET)?;
+    let here = testbed.request_with(before.clone(), Method::GET)?;
     ensure(here.tally.accepted == REQUESTS as u32 - 1, &here)?;
-    // As far as anybody can see, the machine is somewhere else now: it has lost an address.
-    world.client.sysctl("net.ipv6.conf.eth0.disable_ipv6", "1")?;
+    // Without this address the machine seems to be in another network.
+    testbed.client.sysctl("net.ipv6.conf.eth0.disable_ipv6", "1")?;
     after.paths().remember(before.paths().all());
-    let there = world.ask_with(after, Method::GET)?;
-    // Where the kernel forgets, a new cookie is asked for; where it may not, there is none.
+    let there = testbed.request_with(after, Method::GET)?;
+    // A new cookie is requested if the kernel's could be deleted; otherwise Fast Open is not used.
     let Tally { asked, accepted, .. } = there.tally;
     ensure(there.took[0] >= Duration::from_millis(79), &there)?;
     ensure(accepted == 0 || (asked == 1 && accepted == REQUESTS as u32 - 1), &there)

@@ -1,4 +1,4 @@
-//! HTTP/2 servers that keep a request waiting: each wait has a bound, and an error that says what was waited for.
+//! HTTP/2 servers that keep a request waiting: each wait has a timeout, and its error names what was awaited.
 
 use std::{sync::Arc, time::Duration};
 
@@ -25,7 +25,7 @@ const REFUSED_STREAM: u32 = 7;
 /// Length of the client's preface (RFC 9113 §3.4).
 const PREFACE: usize = 24;
 
-/// What a server says first, and to each request, on its stream.
+/// The frames that a server sends first, and for each request on its stream.
 #[derive(Clone)]
 struct Server {
     settings: Vec<u8>,
@@ -77,7 +77,7 @@ async fn serve(stream: DuplexStream, server: Server) -> std::io::Result<()> {
     }
 }
 
-/// The error of a request, and after how many seconds it came.
+/// The error of a request, and the seconds until it came.
 async fn error(server: Server, method: &str) -> (String, u64) {
     let client = Client::with_dialer(Settings::default(), Authenticator::default(), Arc::new(server));
     let request = Request::builder().method(method).uri("https://model/file").body(Body::empty()).unwrap();

@@ -1,4 +1,4 @@
-//! The same server by HTTP/2.
+//! The model server over HTTP/2.
 
 use std::{
     sync::{Arc, Mutex},
@@ -11,17 +11,15 @@ use h2::{Reason, RecvStream, server::SendResponse};
 use http::{Request, Response};
 use tokio::{io::DuplexStream, time::Instant};
 
-use super::server::{Fault, Model, take_effect};
+use super::server::{Fault, Model, process};
 
-/// What becomes of the connection after a request.
+/// What happens to the connection after a request.
 enum Then {
-    GoesOn,
-    /// It takes no more.
-    Ends,
-    /// It is cut.
-    Cut,
-    /// It is given up for HTTP/1.1.
-    Changes,
+    Continue,
+    GracefulShutdown,
+    Close,
+    /// GOAWAY with HTTP_1_1_REQUIRED.
+    RequireHttp1,
 }
 
 pub(crate) async fn serve(stream: DuplexStream, model: Arc<Mutex<Model>>) {
@@ -34,10 +32,10 @@ pub(crate) async fn serve(stream: DuplexStream, model: Arc<Mutex<Model>>) {
                 _ => return,
             },
             Some(then) = handlers.next() => match then {
-                Then::GoesOn => {}
-                Then::Ends => connection.graceful_shutdown(),
-                Then::Cut => return,
-                Then::Changes => connection.abrupt_shutdown(Reason::HTTP_1_1_REQUIRED),
+                Then::Continue => {}
+                Then::GracefulShutdown => connection.graceful_shutdown(),
+                Then::Close => return,
+                Then::RequireHttp1 => connection.abrupt_shutdown(Reason::HTTP_1_1_REQUIRED),
             },
         }
     }
@@ -50,54 +48,54 @@ async fn answer(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, 
         let (fault, delay) = model.draw();
         let serves = model.requests <= model.http2_until;
         if !serves {
-            model.said_so.get_or_insert_with(Instant::now);
+            model.http1_required_at.get_or_insert_with(Instant::now);
         }
         (fault, delay, serves)
     };
     if !serves {
-        // What is cut off with the others is a fault as well.
+        // A GOAWAY in place of a reset is the fault.
         if fault.is_some() {
-            return Then::Changes;
+            return Then::RequireHttp1;
         }
         respond.send_reset(Reason::HTTP_1_1_REQUIRED);
-        return Then::GoesOn;
+        return Then::Continue;
     }
     let mut body = request.into_body();
     let mut all = Vec::new();
     while let Some(chunk) = body.data().await {
-        let Ok(chunk) = chunk else { return Then::GoesOn };
+        let Ok(chunk) = chunk else { return Then::Continue };
         all.extend_from_slice(&chunk);
         let _ = body.flow_control().release_capacity(chunk.len());
     }
     tokio::time::sleep(delay).await;
     match fault {
-        Some(Fault::Cut) => return Then::Cut,
-        Some(Fault::TimeOut) => {
+        Some(Fault::Close) => return Then::Close,
+        Some(Fault::RequestTimeout) => {
             respond.send_reset(Reason::REFUSED_STREAM);
-            return Then::GoesOn;
+            return Then::Continue;
         }
-        Some(Fault::Noise) => {
+        Some(Fault::Garbage) => {
             respond.send_reset(Reason::INTERNAL_ERROR);
-            return Then::GoesOn;
+            return Then::Continue;
         }
         Some(Fault::Slow) => tokio::time::sleep(Duration::from_secs(5)).await,
         _ => {}
     }
-    let (status, content) = take_effect(&mut model.lock().unwrap(), &method, &path, all);
+    let (status, content) = process(&mut model.lock().unwrap(), &method, &path, all);
     match fault {
-        Some(Fault::CutAfter) => return Then::Cut,
+        Some(Fault::CloseAfterProcessing) => return Then::Close,
         Some(Fault::Silence) => {
             tokio::time::sleep(Duration::from_hours(1)).await;
-            return Then::GoesOn;
+            return Then::Continue;
         }
         _ => {}
     }
     let head = Response::builder().status(status).header("etag", format!("\"{path}\"")).body(()).unwrap();
-    let Ok(mut stream) = respond.send_response(head, false) else { return Then::GoesOn };
-    if fault == Some(Fault::CutAmid) {
+    let Ok(mut stream) = respond.send_response(head, false) else { return Then::Continue };
+    if fault == Some(Fault::TruncateResponse) {
         let _ = stream.send_data(content[..content.len() / 2].to_vec().into(), false);
-        return Then::Cut;
+        return Then::Close;
     }
     let _ = stream.send_data(content.into(), true);
-    if fault == Some(Fault::Farewell) { Then::Ends } else { Then::GoesOn }
+    if fault == Some(Fault::LastResponse) { Then::GracefulShutdown } else { Then::Continue }
 }

@@ -1,7 +1,8 @@
-//! The engine against a model server with faults: nothing is lost, mixed or done twice, and all of it ends.
+//! The client against a model server with random faults: no request is lost, mixed up with another or done twice, and
+//! every wait ends.
 //!
-//! The whole client is driven, over pipes in memory and on a clock that jumps to the next thing to happen. The
-//! server's faults are drawn from a seed; what it did is compared with what the client was told.
+//! The whole client runs, over pipes in memory and with a paused clock. Faults come from a seed. What the server did is
+//! compared with what the client reported.
 
 mod adversarial_http2;
 mod adversarial_servers;
@@ -25,57 +26,58 @@ use haul_http::{
     Versions, auth::Authenticator,
 };
 
-/// What a file holds: nothing like any other.
+/// The content of a file, different for each path.
 fn content(path: &str, length: usize) -> Vec<u8> {
     let mut bytes = path.as_bytes().repeat(length.div_ceil(path.len()));
     bytes.truncate(length);
     bytes
 }
 
+/// A request of the test.
 #[derive(Debug, Clone)]
 struct Ask {
     method: Method,
     length: usize,
     large: bool,
-    /// Whether an upload is looked at right behind it.
-    looks: bool,
-    /// When it is asked, in ms.
+    /// Whether an upload has a follow-up.
+    has_follow_up: bool,
+    /// When it is sent, in ms.
     at: u64,
-    /// When its caller loses patience.
+    /// When it is cancelled, in ms after that.
     cancel: Option<u64>,
-    /// How long its caller takes over the answer's head before it reads on, in ms.
-    dawdles: u64,
+    /// The caller's pause between header and body, in ms.
+    read_delay: u64,
 }
 
 fn asks() -> impl Strategy<Value = Vec<Ask>> {
     let method = prop_oneof![6 => Just(Method::PUT), 6 => Just(Method::GET), 1 => Just(Method::POST)];
     let cancel = prop_oneof![9 => Just(None), 1 => (0u64..400).prop_map(Some)];
-    // One in some turns out large, whatever was said of it.
+    // Some are large, whatever their class says.
     let length = prop_oneof![40 => 0usize..6000, 1 => 300_000usize..400_000];
-    let dawdles = prop_oneof![9 => Just(0), 1 => 0u64..4000];
-    let ask = (method, length, prop::bool::weighted(0.1), any::<bool>(), 0u64..600, cancel, dawdles);
-    let ask = ask.prop_map(|(method, length, large, looks, at, cancel, dawdles)| {
-        let looks = looks && method == Method::PUT;
-        Ask { method, length, large, looks, at, cancel, dawdles }
+    let read_delay = prop_oneof![9 => Just(0), 1 => 0u64..4000];
+    let ask = (method, length, prop::bool::weighted(0.1), any::<bool>(), 0u64..600, cancel, read_delay);
+    let ask = ask.prop_map(|(method, length, large, has_follow_up, at, cancel, read_delay)| {
+        let has_follow_up = has_follow_up && method == Method::PUT;
+        Ask { method, length, large, has_follow_up, at, cancel, read_delay }
     });
     prop::collection::vec(ask, 1..60)
 }
 
-/// How the client and the server are set.
+/// The settings of the client and the server.
 #[derive(Debug, Clone)]
 struct Setting {
     pipelining: Pipelining,
     connections: usize,
     seed: u64,
-    /// One request in so many goes wrong.
+    /// One request in so many has a fault.
     one_in: u32,
-    /// So many requests are served by HTTP/2 before the server wants HTTP/1.1; none if that is spoken at once.
+    /// The number of requests over HTTP/2 before the server requires HTTP/1.1; `None` for HTTP/1.1 from the start.
     http2: Option<u64>,
     validators: Validators,
-    /// Whether the caller knows validators that the server does not send.
+    /// Whether the caller expects validators that the server does not send.
     hidden: bool,
     shuffles: bool,
-    /// What lengths of files are multiples of.
+    /// Lengths of files are multiples of this.
     step: usize,
 }
 
@@ -99,7 +101,7 @@ fn settings() -> impl Strategy<Value = Setting> {
     })
 }
 
-/// Asks for all of it, and holds what was told against what was done.
+/// Sends all requests, and compares what was reported with what was done.
 async fn play(mut asks: Vec<Ask>, setting: Setting) {
     let Setting { pipelining, connections, seed, one_in, http2, validators, hidden, shuffles, step } = setting;
     for ask in &mut asks {
@@ -131,34 +133,34 @@ async fn play(mut asks: Vec<Ask>, setting: Setting) {
             }
         }
     }));
-    // An hour on a clock that jumps: every wait has a bound.
-    let told = tokio::time::timeout(Duration::from_hours(1), told).await.expect("some request waits for ever");
+    // An hour of the paused clock: every wait has a timeout.
+    let told = tokio::time::timeout(Duration::from_hours(1), told).await.expect("a request waits forever");
     let model = model.lock().unwrap();
-    assert!(!model.asked_again, "a server that wants HTTP/1.1 is not asked otherwise again");
+    assert!(!model.http2_offered_again, "HTTP/2 is not offered again after HTTP_1_1_REQUIRED");
     for (number, (ask, told)) in asks.iter().zip(&told).enumerate() {
         let path = path(number);
-        assert!(!matches!(told, Some(Err(Error::Shutdown))), "no request is forgotten");
+        assert!(!matches!(told, Some(Err(Error::Shutdown))), "every request gets an outcome");
         let file = model.files.get(&path);
         match (ask.method.as_str(), told) {
             ("PUT", Some(Ok(status))) => {
                 assert!(status.is_success());
-                assert!(file == Some(&content(&path, ask.length)), "{path}: an acknowledged upload is not there");
+                assert!(file == Some(&content(&path, ask.length)), "{path}: an acknowledged upload is missing");
             }
             ("PUT", _) => assert!(file.is_none_or(|file| *file == content(&path, ask.length)), "whole or not at all"),
             ("POST", told) => {
                 let times = model.posts.get(&path).copied().unwrap_or_default();
                 match told {
-                    Some(Ok(_)) => assert_eq!(times, 1, "what may not be repeated was done once"),
-                    // With `Exchange`, its answer was begun, and cut.
+                    Some(Ok(_)) => assert_eq!(times, 1, "a POST is done once"),
+                    // `Exchange`: the response was truncated.
                     Some(Err(Error::OutcomeUnknown { .. } | Error::Exchange { .. })) | None => assert!(times <= 1),
-                    Some(Err(_)) => assert_eq!(times, 0, "a request that failed for certain had no effect"),
+                    Some(Err(_)) => assert_eq!(times, 0, "a request with a definite failure had no effect"),
                 }
             }
-            // What was compared with its content.
+            // GET: `exchange` has compared the content.
             _ => {}
         }
         if one_in == 0 && !shuffles && ask.cancel.is_none() && seed % 3 < 2 {
-            assert!(matches!(told, Some(Ok(_))), "without a fault nothing fails: {told:?}");
+            assert!(matches!(told, Some(Ok(_))), "a request failed without a fault: {told:?}");
         }
     }
 }
@@ -175,7 +177,7 @@ async fn pipelines_deepen_only_as_the_setting_allows() {
             Client::with_dialer(settings, Authenticator::default(), Arc::new(Server(Arc::new(Mutex::new(model)))));
         let answers = join_all((0..200).map(|number| {
             let path = format!("/{number}");
-            let request = Request::get(format!("http://model{path}")).extension(marked(&path));
+            let request = Request::get(format!("http://model{path}")).extension(with_etag(&path));
             client.send(request.body(Body::empty()).unwrap())
         }));
         let behind =
@@ -185,8 +187,8 @@ async fn pipelines_deepen_only_as_the_setting_allows() {
     }
 }
 
-/// What a caller says who knows a file's entity tag.
-fn marked(path: &str) -> Options {
+/// The options of a caller who knows a file's entity tag.
+fn with_etag(path: &str) -> Options {
     let (etag, _) = Validators::ETags.of(path);
     Options { expected: Expected { etag, ..Expected::default() }, ..Options::default() }
 }
@@ -227,7 +229,7 @@ async fn error_status_on_a_pipeline_is_confirmed_alone() {
     let client = Client::with_dialer(settings, Authenticator::default(), server);
     let statuses = join_all((0..20).map(|number| {
         let (client, path) = (client.clone(), format!("/{number}"));
-        let request = Request::get(format!("http://model{path}")).extension(marked(&path));
+        let request = Request::get(format!("http://model{path}")).extension(with_etag(&path));
         async move { client.send(request.body(Body::empty()).unwrap()).await.unwrap().status().as_u16() }
     }));
     for (number, status) in statuses.await.into_iter().enumerate() {
@@ -249,31 +251,34 @@ async fn exchange(client: &Client, ask: &Ask, path: &str, known: Validators) -> 
     let request = Request::builder().method(&ask.method).uri(format!("http://model{path}"));
     let request = request.extension(Options { class, pipeline: true, expected, ..Options::default() });
     let mut request = request.body(body).unwrap();
-    if ask.looks {
+    if ask.has_follow_up {
         let look = Request::builder().method("PROPFIND").uri(request.uri().clone()).body(Bytes::new()).unwrap();
         request.extensions_mut().insert(FollowUp::new(look).unwrap());
     }
     let answer = client.send(request).await?;
     let (status, look) = (answer.status(), answer.extensions().get::<FollowUpResponse>().cloned());
-    assert_eq!(look.is_some(), ask.looks);
-    tokio::time::sleep(Duration::from_millis(ask.dawdles)).await;
+    assert_eq!(look.is_some(), ask.has_follow_up);
+    tokio::time::sleep(Duration::from_millis(ask.read_delay)).await;
     let body = answer.into_body().collect().await?.to_bytes();
     if let Some(look) = look
         && let Some(seen) = look.answer().await
     {
-        assert!(!status.is_success() || seen.status() != StatusCode::NOT_FOUND, "{path} was looked at too early");
+        assert!(
+            !status.is_success() || seen.status() != StatusCode::NOT_FOUND,
+            "{path}: the follow-up was processed before the upload"
+        );
         let whole = seen.status() == StatusCode::MULTI_STATUS;
         if let (true, Ok(seen)) = (whole, seen.into_body().collect().await) {
-            assert!(seen.to_bytes() == content(path, ask.length), "{path} was looked at, and another was seen");
+            assert!(seen.to_bytes() == content(path, ask.length), "{path}: the follow-up's response is another file's");
         }
     }
     if ask.method == Method::GET && status == StatusCode::OK {
-        assert!(body == content(path, ask.length), "{path} has another's content, or not all of its own");
+        assert!(body == content(path, ask.length), "{path} has wrong content");
     }
     Ok(status)
 }
 
-/// How many cases are played, unless `PROPTEST_CASES` wants more.
+/// The number of cases; `PROPTEST_CASES` overrides it.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(100)
 }
@@ -288,7 +293,7 @@ proptest! {
     }
 }
 
-/// Sends a request without options, and gives the answer and its info.
+/// Sends a request, reads the response, and returns its info.
 async fn told(
     client: &Client,
     method: Method,
@@ -315,7 +320,7 @@ async fn http_1_1_required_applies_to_every_method() {
         assert_eq!(info.unwrap().version, Version::HTTP_11);
     }
     let model = model.lock().unwrap();
-    assert_eq!((model.posts["/a"], model.asked_again), (2, false));
+    assert_eq!((model.posts["/a"], model.http2_offered_again), (2, false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -323,7 +328,7 @@ async fn large_upload_with_a_late_response_is_sent_once() {
     let model = Arc::new(Mutex::new(Model { one_in: 1, ..Model::new(1) }));
     for (class, length, sent) in [(Class::Large, 10, 1), (Class::Small, 5 << 20, 1), (Class::Small, 10, 4)] {
         let mut silent = Model::new(1);
-        silent.silent = true;
+        silent.is_silent = true;
         *model.lock().unwrap() = silent;
         let client =
             Client::with_dialer(Settings::default(), Authenticator::default(), Arc::new(Server(model.clone())));
@@ -337,7 +342,7 @@ async fn large_upload_with_a_late_response_is_sent_once() {
 #[tokio::test(start_paused = true)]
 async fn reconnecting_is_retried_only_if_the_server_was_reachable_before() {
     for (was_there, refusals, dials) in [(false, 2, 1), (true, 4, 4), (true, 100, 6)] {
-        let model = Arc::new(Mutex::new(Model { hangs_up: true, ..Model::new(1) }));
+        let model = Arc::new(Mutex::new(Model { closes_each: true, ..Model::new(1) }));
         let settings = Settings { connections: 1, ..Settings::default() };
         let client = Client::with_dialer(settings, Authenticator::default(), Arc::new(Server(model.clone())));
         let ask = || told(&client, Method::PUT, "/a", "x".into(), Options::default());
@@ -370,7 +375,7 @@ async fn requests_behind_a_slow_response_move_to_another_connection() {
     model.lock().unwrap().files = paths.map(|path| (path.to_owned(), Vec::new())).into();
     let settings = Settings { connections: 2, pipelining: Pipelining::Aggressive, ..Settings::default() };
     let client = Client::with_dialer(settings, Authenticator::default(), Arc::new(Server(model.clone())));
-    let ask = |path| told(&client, Method::GET, path, Body::empty(), marked(path));
+    let ask = |path| told(&client, Method::GET, path, Body::empty(), with_etag(path));
     ask("/first").await.unwrap();
     let begun = tokio::time::Instant::now();
     let timed = |path| async move { (ask(path).await.unwrap(), begun.elapsed()) };

@@ -1,4 +1,4 @@
-//! The server of the model: right at heart, and wrong as its dice say.
+//! The model server: correct, except for random faults.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -19,55 +19,55 @@ use transport::{ConnectError, Connected, Dial, Dialed, Facts, Offer, Origin};
 
 use super::http2;
 
-/// Requests that come within this time are worked on together.
-const TOGETHER: Duration = Duration::from_millis(10);
+/// Requests that arrive within this time are processed together.
+const BATCH_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a server may do wrong with a request.
+/// What may go wrong with a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Close before doing anything.
-    Cut,
-    /// Do it, and close without an answer.
-    CutAfter,
-    /// Answer in part, and close.
-    CutAmid,
-    /// Never answer this one or any other.
+    /// Close before processing it.
+    Close,
+    /// Process it, and close without a response.
+    CloseAfterProcessing,
+    /// Close in the middle of the response.
+    TruncateResponse,
+    /// Send nothing on this connection any more.
     Silence,
-    /// Never answer this one, but those behind it.
-    Skip,
-    /// Answer the next one first.
-    Swap,
-    /// Answer with what is not HTTP.
-    Noise,
-    /// Answer twice.
-    Echo,
-    /// Say 408, and close.
-    TimeOut,
-    /// Answer, and say that it was the last.
-    Farewell,
-    /// Take a while.
+    /// Respond to those behind it, but not to this one.
+    OmitResponse,
+    /// Respond to the next one first.
+    SwapResponses,
+    /// Send something that is not HTTP.
+    Garbage,
+    /// Respond twice.
+    RepeatResponse,
+    /// Send 408, and close.
+    RequestTimeout,
+    /// Respond with `Connection: close`.
+    LastResponse,
+    /// Respond after 5 s.
     Slow,
 }
 
 const FAULTS: [Fault; 11] = [
-    Fault::Cut,
-    Fault::CutAfter,
-    Fault::CutAmid,
+    Fault::Close,
+    Fault::CloseAfterProcessing,
+    Fault::TruncateResponse,
     Fault::Silence,
-    Fault::Skip,
-    Fault::Swap,
-    Fault::Noise,
-    Fault::Echo,
-    Fault::TimeOut,
-    Fault::Farewell,
+    Fault::OmitResponse,
+    Fault::SwapResponses,
+    Fault::Garbage,
+    Fault::RepeatResponse,
+    Fault::RequestTimeout,
+    Fault::LastResponse,
     Fault::Slow,
 ];
 
-/// What tells the server's files apart beside their lengths.
+/// Which validators the server sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Validators {
     ETags,
-    /// Times in whole seconds, of which many files have the same.
+    /// `Last-Modified`, the same for many files.
     Times,
     None,
 }
@@ -92,40 +92,40 @@ impl Validators {
     }
 }
 
-/// What the server holds, and how it behaves.
+/// The state and the settings of the server; flat, because every test sets some of them.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a habit of its own")]
 pub(crate) struct Model {
     pub(crate) files: BTreeMap<String, Vec<u8>>,
-    /// How often each POST took effect.
+    /// How often each POST was processed.
     pub(crate) posts: HashMap<String, u32>,
     pub(crate) random: ChaCha8Rng,
-    /// One request in so many goes wrong.
+    /// One request in so many has a fault.
     pub(crate) one_in: u32,
-    /// How many connections are refused.
+    /// The number of connections to refuse.
     pub(crate) refusals: u32,
     pub(crate) requests: u64,
-    /// After so many requests by HTTP/2, it wants HTTP/1.1.
+    /// After so many requests over HTTP/2, it requires HTTP/1.1.
     pub(crate) http2_until: u64,
-    /// When it first said so.
-    pub(crate) said_so: Option<Instant>,
-    /// Whether it was asked by HTTP/2 again after that.
-    pub(crate) asked_again: bool,
-    /// It never answers.
-    pub(crate) silent: bool,
-    /// It ends each connection after its first answer.
-    pub(crate) hangs_up: bool,
-    /// What it takes seconds for.
+    /// When it first required HTTP/1.1.
+    pub(crate) http1_required_at: Option<Instant>,
+    /// Whether HTTP/2 was offered again after that.
+    pub(crate) http2_offered_again: bool,
+    /// It never responds.
+    pub(crate) is_silent: bool,
+    /// It closes each connection after its first response.
+    pub(crate) closes_each: bool,
+    /// The path whose response takes 8 s.
     pub(crate) slow: Option<String>,
     pub(crate) validators: Validators,
-    /// It works on GETs that came together in any order, and answers so.
+    /// It processes GETs that arrive together in random order, and responds in that order.
     pub(crate) shuffles: bool,
-    /// How many connections were begun.
+    /// The number of connection attempts.
     pub(crate) dials: u32,
 }
 
 impl Model {
-    /// A server that does all right, and holds nothing.
+    /// A server without faults and files.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             files: BTreeMap::new(),
@@ -135,10 +135,10 @@ impl Model {
             refusals: 0,
             requests: 0,
             http2_until: u64::MAX,
-            said_so: None,
-            asked_again: false,
-            silent: false,
-            hangs_up: false,
+            http1_required_at: None,
+            http2_offered_again: false,
+            is_silent: false,
+            closes_each: false,
             slow: None,
             validators: Validators::ETags,
             shuffles: false,
@@ -146,7 +146,7 @@ impl Model {
         }
     }
 
-    /// What goes wrong with the next request, and how long it takes at least.
+    /// The fault of the next request, and its minimum duration.
     pub(crate) fn draw(&mut self) -> (Option<Fault>, Duration) {
         self.requests += 1;
         let faulty = self.one_in > 0 && self.random.random_ratio(1, self.one_in);
@@ -171,8 +171,8 @@ impl Dial for Server {
             {
                 let mut model = self.0.lock().unwrap();
                 model.dials += 1;
-                let knows = model.said_so.is_some_and(|said| said.elapsed() > Duration::from_millis(10));
-                model.asked_again |= offer == Offer::Http2 && knows;
+                let knows = model.http1_required_at.is_some_and(|said| said.elapsed() > Duration::from_millis(10));
+                model.http2_offered_again |= offer == Offer::Http2 && knows;
             }
             tokio::time::sleep(Duration::from_millis(40)).await;
             let refused = {
@@ -207,7 +207,7 @@ pub(crate) fn nothing_special() -> Facts {
     Facts { peer, proxy: None, lookup: none, tcp: none, tunnel: None, tls: None, quic: false }
 }
 
-/// Reads a request; none at the end.
+/// Reads a request; `None` at the end.
 async fn read(stream: &mut DuplexStream, buffer: &mut BytesMut) -> Option<(String, String, Vec<u8>)> {
     let (head, method, path, length) = loop {
         let mut slots = [httparse::EMPTY_HEADER; 32];
@@ -230,14 +230,14 @@ async fn read(stream: &mut DuplexStream, buffer: &mut BytesMut) -> Option<(Strin
     Some((method, path, buffer.split_to(length).to_vec()))
 }
 
-/// The server's side of a connection.
+/// The server's side of a connection. Longer than 60 lines: one case per fault.
 async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
     let mut buffer = BytesMut::new();
     let mut held: Option<Vec<u8>> = None;
     let mut mixed = false;
     let mut held_back: Vec<Vec<u8>> = Vec::new();
     loop {
-        let next = timeout(TOGETHER, read(&mut stream, &mut buffer)).await;
+        let next = timeout(BATCH_INTERVAL, read(&mut stream, &mut buffer)).await;
         let shuffles = model.lock().unwrap().shuffles;
         if !held_back.is_empty() && !matches!(&next, Ok(Some((method, ..))) if method == "GET") {
             held_back.shuffle(&mut model.lock().unwrap().random);
@@ -249,58 +249,57 @@ async fn serve(mut stream: DuplexStream, model: Arc<Mutex<Model>>) {
         let Some((method, path, body)) = next else { return };
         let (fault, delay) = model.lock().unwrap().draw();
         tokio::time::sleep(delay).await;
-        // Nobody can tell whether a skipped PUT that others follow took effect: it is not done to them here. Nor
-        // whether an answer is that of the PUT before it or of a look, or which look's it is once two of them have been
-        // mixed up.
+        // No client could detect a missing, swapped or repeated response to a PUT, or two mixed-up follow-ups: these
+        // faults are not applied to them.
         let fault = fault.filter(|fault| match (method.as_str(), fault) {
             ("GET", _) => true,
-            ("PROPFIND", Fault::Skip | Fault::Swap) => !std::mem::replace(&mut mixed, true),
-            (_, fault) => !matches!(fault, Fault::Skip | Fault::Swap | Fault::Echo),
+            ("PROPFIND", Fault::OmitResponse | Fault::SwapResponses) => !std::mem::replace(&mut mixed, true),
+            (_, fault) => !matches!(fault, Fault::OmitResponse | Fault::SwapResponses | Fault::RepeatResponse),
         });
         match fault {
-            Some(Fault::Cut) => return,
-            Some(Fault::TimeOut) => {
+            Some(Fault::Close) => return,
+            Some(Fault::RequestTimeout) => {
                 let _ = stream.write_all(b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n").await;
                 return;
             }
-            _ if model.lock().unwrap().silent => tokio::time::sleep(Duration::from_hours(1)).await,
+            _ if model.lock().unwrap().is_silent => tokio::time::sleep(Duration::from_hours(1)).await,
             _ if model.lock().unwrap().slow.as_ref() == Some(&path) => tokio::time::sleep(Duration::from_secs(8)).await,
             Some(Fault::Slow) => tokio::time::sleep(Duration::from_secs(5)).await,
             _ => {}
         }
-        let answer = apply(&mut model.lock().unwrap(), &method, &path, body, fault == Some(Fault::Farewell));
-        if shuffles && method == "GET" && matches!(fault, None | Some(Fault::Skip | Fault::Slow)) {
-            held_back.extend((fault != Some(Fault::Skip)).then_some(answer));
+        let answer = apply(&mut model.lock().unwrap(), &method, &path, body, fault == Some(Fault::LastResponse));
+        if shuffles && method == "GET" && matches!(fault, None | Some(Fault::OmitResponse | Fault::Slow)) {
+            held_back.extend((fault != Some(Fault::OmitResponse)).then_some(answer));
             continue;
         }
         let out = match fault {
-            Some(Fault::CutAfter) => return,
+            Some(Fault::CloseAfterProcessing) => return,
             Some(Fault::Silence) => {
                 tokio::time::sleep(Duration::from_hours(1)).await;
                 return;
             }
-            Some(Fault::Skip) => Vec::new(),
-            Some(Fault::Noise) => b"\x16\x03\x01 this is no HTTP\r\n\r\n".to_vec(),
-            // One that comes when something else has been asked cannot be told from its answer: this one comes at once.
-            Some(Fault::Echo) if answer.len() < 1000 => [&answer[..], &answer].concat(),
-            Some(Fault::CutAmid) => answer[..answer.len() / 2].to_vec(),
-            Some(Fault::Swap) if held.is_none() => {
+            Some(Fault::OmitResponse) => Vec::new(),
+            Some(Fault::Garbage) => b"\x16\x03\x01 this is no HTTP\r\n\r\n".to_vec(),
+            // Only if it arrives at once: later, it could not be distinguished from the next response.
+            Some(Fault::RepeatResponse) if answer.len() < 1000 => [&answer[..], &answer].concat(),
+            Some(Fault::TruncateResponse) => answer[..answer.len() / 2].to_vec(),
+            Some(Fault::SwapResponses) if held.is_none() => {
                 held = Some(answer);
                 continue;
             }
             _ => [&answer[..], &held.take().unwrap_or_default()].concat(),
         };
         if stream.write_all(&out).await.is_err()
-            || matches!(fault, Some(Fault::CutAmid | Fault::Farewell))
-            || model.lock().unwrap().hangs_up
+            || matches!(fault, Some(Fault::TruncateResponse | Fault::LastResponse))
+            || model.lock().unwrap().closes_each
         {
             return;
         }
     }
 }
 
-/// Does what is asked: the status, and what is there.
-pub(crate) fn take_effect(model: &mut Model, method: &str, path: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
+/// Processes a request. Returns the status and the body.
+pub(crate) fn process(model: &mut Model, method: &str, path: &str, body: Vec<u8>) -> (u16, Vec<u8>) {
     match method {
         "PUT" => {
             let new = model.files.insert(path.to_owned(), body).is_none();
@@ -312,12 +311,12 @@ pub(crate) fn take_effect(model: &mut Model, method: &str, path: &str, body: Vec
         }
         "PROPFIND" => model.files.get(path).map_or((404, Vec::new()), |file| (207, file.clone())),
         "GET" => model.files.get(path).map_or((404, Vec::new()), |file| (200, file.clone())),
-        other => panic!("a method that was not sent: {other}"),
+        other => panic!("an unexpected method: {other}"),
     }
 }
 
 fn apply(model: &mut Model, method: &str, path: &str, body: Vec<u8>, last: bool) -> Vec<u8> {
-    let (status, body) = take_effect(model, method, path, body);
+    let (status, body) = process(model, method, path, body);
     let close = if last { "Connection: close\r\n" } else { "" };
     let etag = if method == "GET" { model.validators.head(path) } else { String::new() };
     let length = if status == 204 { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };

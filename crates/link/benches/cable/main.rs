@@ -1,9 +1,8 @@
-//! `cargo bench -p link`: how true the emulator is, and how much it carries, on this machine.
+//! `cargo bench -p link`: the emulator's accuracy and capacity on this machine.
 //!
-//! Everything is measured side by side: in each round, every rig is set up anew and measured once, so
-//! that whatever else the machine does happens to all of them. A figure is the median of the rounds,
-//! with their range. Bars are what an idle machine with two processors must reach; one that is missed
-//! is said, and fails nothing.
+//! Rigs are measured in turn: each round sets up every rig and measures it once, so that other load on the machine
+//! affects all of them. A figure is the median of the rounds, with their range. A bar is what an idle machine with two
+//! processors must reach; a missed one is reported, and fails nothing.
 
 mod probe;
 mod report;
@@ -37,15 +36,15 @@ const RTT: Duration = Duration::from_millis(18);
 const MEGABIT: u64 = 1_000_000;
 const GIGABIT: u64 = 1000 * MEGABIT;
 
-/// Measures the cable, beside a plain veth pair and, where it is installed, Rattan.
+/// Measures the cable, a plain veth pair and, if installed, Rattan.
 #[derive(Parser)]
 struct Arguments {
     /// What to measure; all by default.
     only: Vec<Measure>,
-    /// How often.
+    /// The number of rounds.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
     rounds: u16,
-    /// Given by cargo.
+    /// Passed by cargo.
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -95,7 +94,7 @@ fn bench(arguments: &Arguments, scratch: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What must be known to compare the figures with others.
+/// The machine's properties that the figures depend on.
 fn describe_machine(rounds: u16) -> Result<()> {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let cpus = read("/proc/cpuinfo");
@@ -110,7 +109,7 @@ fn describe_machine(rounds: u16) -> Result<()> {
     Ok(())
 }
 
-/// The share of the processors' time that nobody uses, over half a second (proc(5), /proc/stat).
+/// The idle share of the processors over half a second (proc(5), /proc/stat).
 fn idle() -> Result<f64> {
     let ticks = || -> Result<[f64; 2]> {
         let text = fs::read_to_string("/proc/stat")?;
@@ -134,7 +133,7 @@ fn rate_alone(rate: u64, queue: usize) -> LinkSpec {
     LinkSpec { rate, queue: Some(QueueSpec::Packets(queue)), ..LinkSpec::default() }
 }
 
-/// What looks at each packet: a rate above what the cable carries, and loss that never hits.
+/// Stages that see each packet without effect: a rate above the cable's capacity, and 0 % loss.
 fn packet_by_packet() -> LinkSpec {
     let rate = Rate::bits_per_second(10 * GIGABIT);
     LinkSpec {
@@ -149,14 +148,14 @@ fn cable(spec: LinkSpec) -> Rig {
     Rig::Cable { spec, tapped: None }
 }
 
-/// How everything is measured.
+/// The settings of a measurement.
 struct Bench<'a> {
     rounds: u16,
     scratch: &'a Path,
 }
 
 impl Bench<'_> {
-    /// Measures those of `rigs` that can be had, in turn; gives the figures of each round.
+    /// Measures the available `rigs` in turn. Returns the figures of each round.
     fn measure<const N: usize>(
         &self,
         rigs: Vec<(String, Rig)>,
@@ -178,14 +177,14 @@ impl Bench<'_> {
     }
 }
 
-/// Says on a terminal what is going on, in place of what was said before.
+/// Shows the progress on a terminal, on one line.
 fn progress(words: &str) {
     if io::stderr().is_terminal() {
         eprint!("\r\x1b[2K{words}");
     }
 }
 
-/// How late the relays of a cable were, in microseconds: at the median, and at the 99th percentile.
+/// The lateness of a cable's relays in microseconds: median and 99th percentile.
 fn lateness(traffic: &[Traffic; 2]) -> [f64; 2] {
     let mut lateness = Lateness::default();
     for way in traffic {
@@ -194,7 +193,7 @@ fn lateness(traffic: &[Traffic; 2]) -> [f64; 2] {
     [0.5, 0.99].map(|q| lateness.quantile(q).as_secs_f64() * 1e6)
 }
 
-/// A figure in a cell; nothing, where there is none.
+/// A figure in a cell; empty if there is none.
 fn cell(figure: f64, decimals: usize) -> String {
     if figure.is_nan() { "–".into() } else { format!("{figure:.decimals$}") }
 }
@@ -251,7 +250,7 @@ fn rate(bench: &Bench<'_>) -> Result<Section> {
     Ok(section)
 }
 
-/// What one TCP flow gets.
+/// The throughput of one TCP flow.
 fn throughput(bench: &Bench<'_>) -> Result<Section> {
     const TIME: Duration = Duration::from_secs(2);
     const WARM_UP: Duration = Duration::from_secs(1);

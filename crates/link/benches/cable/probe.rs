@@ -1,4 +1,4 @@
-//! What is sent over a rig: pings, a flood, a flow.
+//! Traffic over a rig: pings, a UDP flood, a TCP flow.
 
 use std::{
     io::{self, IoSliceMut, Read, Write},
@@ -19,19 +19,19 @@ use nix::sys::{
 
 use crate::{Result, rig::Joined};
 
-/// How long anything is waited for.
+/// The timeout of each wait.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// IP and UDP headers, in bytes.
 const HEADERS: usize = 28;
 
-/// The round trips of `count` pings, one after another with pauses in which everything falls asleep.
+/// The RTTs of `count` pings, with pauses in which the machine becomes idle.
 ///
-/// As with ping(8), each ends when the kernel receives the answer, not when it has woken us.
+/// As with ping(8), each ends when the kernel receives the reply, not when it has woken us.
 pub(crate) fn ping(joined: &Joined, count: u16) -> Result<Vec<Duration>> {
     let address = joined.address;
     joined.client.run(move || {
-        // The kernel fills in the identifier and the checksum, and answers at the other end (icmp(7)).
+        // The kernel fills in the identifier and the checksum, and replies at the other end (icmp(7)).
         let icmp = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, SockProtocol::Icmp)?;
         setsockopt(&icmp, sockopt::ReceiveTimestampns, &true)?;
         let socket = UdpSocket::from(icmp);
@@ -50,7 +50,7 @@ pub(crate) fn ping(joined: &Joined, count: u16) -> Result<Vec<Duration>> {
                 }
             }
         };
-        trip(0)?; // addresses are resolved
+        trip(0)?; // resolves addresses
         (1..=count)
             .map(|number| {
                 thread::sleep(Duration::from_micros(1000 + u64::from(number % 7) * 300));
@@ -60,7 +60,7 @@ pub(crate) fn ping(joined: &Joined, count: u16) -> Result<Vec<Duration>> {
     })
 }
 
-/// The number of the next answer, and when it came, since 1970-01-01 00:00 UTC.
+/// The number of the next reply, and its time since 1970-01-01 00:00 UTC.
 fn receive(socket: &UdpSocket) -> io::Result<(u16, Duration)> {
     let mut buffer = [0; 64];
     let mut room = nix::cmsg_space!(TimeSpec);
@@ -74,8 +74,7 @@ fn receive(socket: &UdpSocket) -> io::Result<(u16, Duration)> {
     Ok((u16::from_be_bytes([buffer[6], buffer[7]]), came))
 }
 
-/// The rate in bits of IP packets per second at which a flood of UDP arrives that is a quarter faster
-/// than the `nominal` one.
+/// The rate at which a UDP flood arrives, in bits of IP packets per second; it is sent a quarter faster than `nominal`.
 pub(crate) fn flood(joined: &Joined, nominal: u64, mtu: u16, time: Duration) -> Result<f64> {
     let address = joined.address;
     let receiver = joined.server.run(move || {
@@ -87,7 +86,7 @@ pub(crate) fn flood(joined: &Joined, nominal: u64, mtu: u16, time: Duration) -> 
     let target = receiver.local_addr()?;
     let size = usize::from(mtu) - HEADERS;
     let receive = joined.server.thread(move || {
-        // What is in the queue when the flood begins and what drains from it at the end is left out.
+        // Without the start, when the queue fills, and the end, when it drains.
         let mut buffer = [0; 2048];
         receiver.recv(&mut buffer)?;
         let begin = Instant::now() + time / 5;
@@ -123,8 +122,7 @@ pub(crate) fn flood(joined: &Joined, nominal: u64, mtu: u16, time: Duration) -> 
     Ok(receive.join().map_err(|_| "the receiver panicked")??)
 }
 
-/// The bits of payload per second that one TCP flow carries in `time`, once it has had as long as
-/// `warm_up` to open its window.
+/// The goodput of one TCP flow in bits per second over `time`, after `warm_up` for its window to open.
 pub(crate) fn flow(joined: &Joined, warm_up: Duration, time: Duration) -> Result<f64> {
     const BLOCK: usize = 256 << 10;
     let address = joined.address;
@@ -144,13 +142,13 @@ pub(crate) fn flow(joined: &Joined, warm_up: Duration, time: Duration) -> Result
             }
             if now >= begin {
                 match first {
-                    None => first = Some(now), // its bytes came before
+                    None => first = Some(now), // its bytes came earlier
                     Some(_) => bytes += length,
                 }
                 last = now;
             }
         }
-        // The sender may have more to say, which nobody measures.
+        // The sender may have more, which is not measured.
         while stream.read(&mut block)? > 0 {}
         Ok(bytes as f64 * 8.0 / last.duration_since(first.unwrap_or(begin)).as_secs_f64())
     })?;

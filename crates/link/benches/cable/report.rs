@@ -1,4 +1,4 @@
-//! What was measured, beside what it should be.
+//! Tables of figures and bars.
 
 use std::{fmt, io::IsTerminal};
 
@@ -12,9 +12,9 @@ use comfy_table::{Attribute, Cell, CellAlignment, Color, Table, presets::NOTHING
 pub(crate) struct Estimate {
     /// The median of the rounds.
     pub(crate) median: f64,
-    /// The least of the rounds.
+    /// The minimum of the rounds.
     pub(crate) least: f64,
-    /// The greatest of the rounds.
+    /// The maximum of the rounds.
     pub(crate) greatest: f64,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn quantile(sorted: &[f64], q: f64) -> f64 {
     sorted.get(rank.max(1) - 1).copied().unwrap_or(f64::NAN)
 }
 
-/// What a figure must reach.
+/// A bar: what a figure must reach.
 pub(crate) struct Bar {
     words: String,
     reached: bool,
@@ -98,7 +98,7 @@ impl Section {
         self.table.add_row(cells.chain([Cell::new(words.join("\n")).fg(colour)]));
     }
 
-    /// Prints it; returns how many bars are reached and how many are not.
+    /// Prints it. Returns the numbers of reached and of missed bars.
     pub(crate) fn print(self) -> [usize; 2] {
         let (bold, plain) = if std::io::stdout().is_terminal() { ("\x1b[1m", "\x1b[0m") } else { ("", "") };
         println!("\n{bold}{}{plain}\n{}", self.title, self.table.trim_fmt());

@@ -1,4 +1,4 @@
-//! Two hosts and what joins them: a plain veth pair, our cable, Rattan.
+//! Two hosts, connected by a plain veth pair, our cable, or Rattan.
 
 use std::{
     fs::{self, File},
@@ -27,19 +27,19 @@ pub(crate) const MTU: u16 = 1500;
 /// What a TCP connection may keep in flight and in its buffers.
 const BUFFERS: &str = "4096 131072 134217728";
 
-/// What joins the hosts.
+/// The connection of the hosts.
 #[derive(Debug, Clone)]
 pub(crate) enum Rig {
-    /// The kernel's own cable. It has no delay, no rate and no loss.
+    /// A veth pair: no delay, no rate limit, no loss.
     Veth,
     /// Ours.
     Cable {
         /// Its stages.
         spec: LinkSpec,
-        /// Where both ends are captured, if they are.
+        /// The folder for captures of both ends, if wanted.
         tapped: Option<PathBuf>,
     },
-    /// Rattan, as far as it can be described by the same words.
+    /// Rattan, with the same parameters as far as it has them.
     Rattan(LinkSpec),
 }
 
@@ -68,7 +68,7 @@ impl Place {
         Ok(self.thread(f)?.join().map_err(|_| "a thread panicked")??)
     }
 
-    /// Lets TCP have large buffers, and everyone ping.
+    /// Allows large TCP buffers, and ping for everybody.
     fn equip(&self) -> Result<()> {
         self.run(|| {
             fs::write("/proc/sys/net/ipv4/tcp_rmem", BUFFERS)?;
@@ -78,17 +78,17 @@ impl Place {
         })
     }
 
-    /// A path by which another process finds the namespace while we live.
+    /// A path of the namespace for other processes, valid while this process lives.
     fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 }
 
-/// A rig that stands. Everything is gone when it is dropped.
+/// A running rig. Dropping it removes everything.
 pub(crate) struct Joined {
-    /// Where the pings and the flow come from.
+    /// The sender of pings and flows.
     pub(crate) client: Place,
-    /// Where they go.
+    /// Their receiver.
     pub(crate) server: Place,
     /// The server's address.
     pub(crate) address: Ipv4Addr,
@@ -99,12 +99,12 @@ pub(crate) struct Joined {
 }
 
 impl Joined {
-    /// Pulls the cable out, if the rig is one of ours, and says what went there and back.
+    /// Disconnects the cable, if the rig is ours, and returns its counters.
     pub(crate) fn disconnect(self) -> Result<Option<[Traffic; 2]>> {
         let traffic = self.cable.map(Cable::disconnect).transpose()?;
         for tap in self.taps.into_iter().flatten() {
             if let Err(error) = Arc::into_inner(tap).ok_or("a relay still holds its tap")?.finish() {
-                eprintln!("{error}"); // on a busy machine it falls behind; the cable goes on
+                eprintln!("{error}"); // a busy machine may fall behind; the cable continues
             }
         }
         Ok(traffic)
@@ -117,7 +117,7 @@ impl Rig {
         if matches!(self, Self::Cable { .. }) { bars.into() } else { Vec::new() }
     }
 
-    /// Why it cannot be had on this machine, if so.
+    /// Why it is not available on this machine, if so.
     pub(crate) fn missing(&self) -> Option<String> {
         let starts = |program: &str, flag: &str| {
             let command = Command::new(program).arg(flag).stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -218,7 +218,7 @@ fn rattan(hosts: [Host; 2], spec: &LinkSpec) -> Result<Joined> {
         }
     }
     command.args(["--", "sh", "-c", "echo $$ $RATTAN_BASE; read end"]);
-    // Its warnings go where the answer comes from.
+    // Its warnings are in the same stream as the reply.
     command.env("RUST_LOG", "error");
     hosts[1].attach(command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()));
     let mut rattan = Rattan(command.spawn()?);

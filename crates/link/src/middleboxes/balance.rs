@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use crate::{
         middleboxes::Middlebox,
-        testing::{Segment, checksums_are_right, segment, tcp},
+        test_packets::{Segment, checksums_are_right, segment, tcp},
     };
 
     #[test]

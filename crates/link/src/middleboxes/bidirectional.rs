@@ -129,7 +129,7 @@ mod tests {
     use crate::{
         middleboxes::tests::{Bench, chains},
         stage::Direction::{Down, Up},
-        testing::{Segment, answer_to, segment, tcp},
+        test_packets::{Segment, answer_to, segment, tcp},
     };
 
     /// What the translator makes of a new connection's packet, and whether its answer finds back.

@@ -71,7 +71,7 @@ impl<F: Fn(&Tcp<'_>) -> bool + Send + 'static> Stage for DropSyns<F> {
 mod tests {
     use crate::{
         middleboxes::tests::pass_up,
-        testing::{Segment, segment, tcp, udp},
+        test_packets::{Segment, segment, tcp, udp},
     };
 
     fn passes(middlebox: &str, syn: bool, options: &[u8], payload: usize) -> bool {

@@ -40,7 +40,7 @@ fn is_udp(packet: &[u8]) -> bool {
 mod tests {
     use crate::{
         middleboxes::tests::pass_up,
-        testing::{segment, tcp, tcp6, udp},
+        test_packets::{segment, tcp, tcp6, udp},
     };
 
     #[test]

@@ -28,7 +28,7 @@ use capture::tcp::options;
 use super::{
     Kind, Parameter, Side,
     bidirectional::{Bidirectional, stages},
-    flows::Flows,
+    connection_table::Flows,
 };
 use crate::{
     headers::{Flow, Tcp, before},

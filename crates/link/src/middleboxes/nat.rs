@@ -32,7 +32,7 @@ use etherparse::ip_number;
 use super::{
     Kind, Parameter, Side,
     bidirectional::{Bidirectional, stages},
-    flows::Flows,
+    connection_table::Flows,
 };
 use crate::{
     headers::{Change, Flow, Fragment, Headers},

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::{
     Kind, Parameter, Side,
     bidirectional::{Bidirectional, stages},
-    flows::Flows,
+    connection_table::Flows,
 };
 use crate::{
     headers::{self, Flow, Tcp, before},
@@ -165,7 +165,7 @@ mod tests {
         headers::Tcp,
         middleboxes::tests::Bench,
         stage::Direction::{self, Down, Up},
-        testing::{CLIENT, SERVER, Segment, checksums_are_right, segment, tcp},
+        test_packets::{CLIENT, SERVER, Segment, checksums_are_right, segment, tcp},
     };
 
     fn syn(port: u16) -> Vec<u8> {

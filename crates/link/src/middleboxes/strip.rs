@@ -96,7 +96,7 @@ impl<F: Fn(&[u8]) -> bool + Send + 'static> Stage for Strip<F> {
 mod tests {
     use crate::{
         middleboxes::tests::pass_up,
-        testing::{Segment, checksums_are_right, segment, tcp, tcp6},
+        test_packets::{Segment, checksums_are_right, segment, tcp, tcp6},
     };
 
     /// The options after the middlebox.

@@ -162,7 +162,7 @@ mod tests {
     use etherparse::{IpSlice, Ipv4Options};
 
     use super::*;
-    use crate::testing::{checksums_are_right, segment, tcp, tcp6, udp};
+    use crate::test_packets::{checksums_are_right, segment, tcp, tcp6, udp};
 
     fn pass(stage: &mut Mtu, bytes: Vec<u8>) -> Out {
         let mut out = Out::default();

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{queue::Queue, start::Start};
+use super::{queue::Queue, start_time::Start};
 use crate::{
     packet::Packet,
     stage::{Out, Stage, same_type},

@@ -1,5 +1,5 @@
-//! What the tests with real kernels share. Their harness is libtest-mimic's, because the sandbox must be
-//! entered before any thread starts.
+//! Shared by the tests with real kernels. The harness is libtest-mimic, because the sandbox must be entered before any
+//! thread starts.
 
 #![allow(dead_code, clippy::type_complexity, reason = "each test file uses a part")]
 
@@ -18,12 +18,12 @@ use link::{
     sandbox,
 };
 
-/// Longer than anything here takes on the busiest machine.
+/// A timeout that no step reaches, even on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(crate) type Result<T, E = Box<dyn std::error::Error>> = std::result::Result<T, E>;
 
-/// Runs the tests in a sandbox; where the machine allows no cable, skips them, aloud.
+/// Runs the tests in a sandbox, or skips them with a message if the machine allows no cable.
 pub(crate) fn run(trials: &[(&'static str, fn() -> Result<(), Failed>)]) {
     let arguments = Arguments::from_args();
     let ready = sandbox::enter().map_err(|error| error.to_string()).and_then(|sandbox| {
@@ -38,7 +38,7 @@ pub(crate) fn run(trials: &[(&'static str, fn() -> Result<(), Failed>)]) {
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }
 
-/// Sends back what comes, as long as its socket is open.
+/// A UDP echo server.
 pub(crate) fn echo(host: &Host, ip: IpAddr) -> Result<SocketAddr> {
     let socket = host.run(move || UdpSocket::bind((ip, 0)))??;
     let address = socket.local_addr()?;
@@ -52,7 +52,7 @@ pub(crate) fn echo(host: &Host, ip: IpAddr) -> Result<SocketAddr> {
     Ok(address)
 }
 
-/// Sends one datagram and waits for its echo; says how long it took.
+/// Sends one datagram, and returns the time until its echo.
 pub(crate) fn ask(host: &Host, address: SocketAddr, patience: Duration) -> Result<Duration> {
     let took = host.run(move || -> std::io::Result<Duration> {
         let any: IpAddr = if address.is_ipv4() { "0.0.0.0".parse().unwrap() } else { "::".parse().unwrap() };
@@ -66,7 +66,7 @@ pub(crate) fn ask(host: &Host, address: SocketAddr, patience: Duration) -> Resul
     Ok(took)
 }
 
-/// Takes one connection, and all the bytes that it brings.
+/// Accepts one connection, and reads to its end.
 pub(crate) fn receive(host: &Host, ip: IpAddr) -> Result<(SocketAddr, JoinHandle<std::io::Result<Vec<u8>>>)> {
     let listener = host.run(move || TcpListener::bind((ip, 0)))??;
     let address = listener.local_addr()?;
@@ -91,7 +91,7 @@ pub(crate) fn transfer(from: &Host, to: &Host, ip: IpAddr, bytes: Vec<u8>) -> Re
     Ok(receiver.join().map_err(|_| "the receiver panicked")??)
 }
 
-/// Bytes in which no two places look alike.
+/// Bytes without repetition, so that misplaced ones show.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     (0..length).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
 }

@@ -4,12 +4,12 @@ use http::Version;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
 use transport::{Cause, ConnectSettings, Connector, Io, Offer, Step};
 
-use crate::doubles::{AMPLE, Authority, FAR, Server, cause, far, hold, mute, outwaited, serve, through, tunnel};
+use crate::test_servers::{AMPLE, Authority, FAR, Server, cause, far, hold, mute, outwaited, serve, through, tunnel};
 
-/// What a proxy was asked, word for word.
+/// The requests of a proxy, verbatim.
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A proxy that opens the tunnels it is asked for.
+/// A proxy that opens tunnels.
 async fn relay(client: impl AsyncRead + AsyncWrite + Unpin, asked: Asked) {
     let mut client = BufReader::new(client);
     let mut request = String::new();
@@ -29,7 +29,7 @@ fn connector(proxy: &str) -> Connector {
     Connector::new(ConnectSettings { proxies: through(proxy), ..ConnectSettings::default() }).unwrap()
 }
 
-/// A connector through a proxy that answers `answer` to whatever it is asked, and then waits.
+/// A connector through a proxy that sends `answer` to any request, and then waits.
 async fn answered(user: &str, answer: impl Into<Vec<u8>>) -> Connector {
     let answer = Arc::new(answer.into());
     let address = serve(move |mut stream| {
@@ -89,7 +89,7 @@ async fn tunnel_works_like_a_direct_connection() {
 #[tokio::test]
 async fn tls_proxy_is_verified_even_if_the_origin_is_not() {
     let (authority, stranger) = (Authority::new(), Authority::named("a stranger"));
-    // Whose certificate has expired, and who shows the way in that the proxy's may not.
+    // The origin's certificate has expired, which `unverified` allows for the origin but not for the proxy.
     let origin = Server { year: 2020, ..Server::new(&stranger) }.start_far().await;
     let proxy = async |vouched: &Authority| {
         let acceptor = Server { alpn: &["http/1.1"], ..Server::new(vouched) }.acceptor();

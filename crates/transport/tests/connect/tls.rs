@@ -3,9 +3,9 @@ use rustls::version::{TLS12, TLS13};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use transport::{Cause, ConnectError, ConnectSettings, Connector, Facts, Io, Offer, Origin, TlsFacts, TlsSettings};
 
-use crate::doubles::{AMPLE, Authority, Server, cause, origin, serve};
+use crate::test_servers::{AMPLE, Authority, Server, cause, origin, serve};
 
-/// Connects, and hears the greeting, before which TLS 1.3 sends its tickets.
+/// Connects, and reads the greeting: the TLS 1.3 tickets come before it.
 async fn meet(connector: &Connector, origin: &Origin, offer: Offer) -> Result<(Version, Facts), ConnectError> {
     let mut connected = connector.connect(origin, offer, AMPLE).await?;
     connected.io.read_exact(&mut [0]).await.unwrap();
@@ -51,7 +51,7 @@ async fn server_selects_a_protocol_of_the_offer() {
         (&["http/1.1", "h2"], Offer::Both, Some((Version::HTTP_11, Some("http/1.1")))),
         (&["h2", "http/1.1"], Offer::Http1, Some((Version::HTTP_11, Some("http/1.1")))),
         (&["h2", "http/1.1"], Offer::Http2, Some((Version::HTTP_2, Some("h2")))),
-        // Servers that never heard of ALPN.
+        // A server without ALPN.
         (&[], Offer::Both, Some((Version::HTTP_11, None))),
         (&[], Offer::Http1, Some((Version::HTTP_11, None))),
         (&[], Offer::Http2, None),
@@ -113,7 +113,7 @@ async fn settings_for_one_host_do_not_apply_to_another() {
         for (only, is_met) in [(None, true), (Some("localhost".to_owned()), false)] {
             let mut settings = authority.settings();
             (settings.tls.unverified, settings.tls.only) = (unverified, only);
-            // No resolver need know the other name.
+            // The other name needs no DNS.
             let reach = async |to: &Origin| {
                 let mut settings = settings.clone();
                 settings.tcp.instead = Some(([127, 0, 0, 1], to.port()).into());
@@ -149,7 +149,7 @@ async fn client_certificate_is_sent_on_demand_or_named_as_missing() {
         for (identity, said) in
             [(None, "requires a client certificate"), (Some(stranger.identity(&origin)), "rejected")]
         {
-            // TLS 1.3 tells its judgement only after the handshake, to whoever reads.
+            // TLS 1.3 reports a rejected client certificate only on the first read.
             let told = match with(identity).connect(&origin, Offer::Both, AMPLE).await {
                 Err(error) => error.to_string(),
                 Ok(mut connected) => Cause::from(connected.io.read_exact(&mut [0]).await.unwrap_err()).to_string(),
@@ -177,7 +177,7 @@ async fn plain_http_server_is_recognized() {
     let address = serve(|mut stream| async move {
         let _ = stream.read(&mut [0; 1024]).await;
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
-        crate::doubles::hold(stream).await;
+        crate::test_servers::hold(stream).await;
     })
     .await;
     let told = sentence(&Authority::new().connector(), &origin("https", address)).await;
@@ -200,7 +200,7 @@ async fn client_certificate_is_sent_only_to_its_origin() {
     for version in [&TLS13, &TLS12] {
         let versions = [version];
         let demanding = || Server { versions: &versions, clients: Some(&authority), ..Server::new(&authority) };
-        // Both have one name, and the certificate is good for both.
+        // Both have the same name, and the certificate is valid for both.
         let (ours, other) = (demanding().start().await, demanding().start().await);
         let mut settings = authority.settings();
         settings.tls.identity = Some(authority.identity(&ours));

@@ -6,7 +6,7 @@
 use std::{str::FromStr, sync::Arc};
 
 use chrono::{Datelike, Local, Timelike, Weekday};
-use haul_http::{Budget, Rates};
+use haul_http::{BandwidthLimit, Rates};
 use serde::{Deserialize, de};
 use units::{Rate, Size};
 
@@ -18,9 +18,9 @@ pub(crate) struct Timetable(Vec<(u32, Rates)>);
 
 impl Timetable {
     /// The bandwidth budget, by the local clock.
-    pub(crate) fn budget(&self) -> Arc<Budget> {
+    pub(crate) fn limit(&self) -> Arc<BandwidthLimit> {
         let table = self.clone();
-        Arc::new(Budget::new(move || {
+        Arc::new(BandwidthLimit::new(move || {
             let now = Local::now();
             table.at(now.weekday().num_days_from_monday() * DAY + now.hour() * 60 + now.minute())
         }))

@@ -239,12 +239,12 @@ impl File {
                 .or(host.connections)
                 .or(all.connections)
                 .map_or(client.connections, usize::from),
-            budget: connection
+            bandwidth_limit: connection
                 .bwlimit
                 .as_ref()
                 .or(host.bwlimit.as_ref())
                 .or(all.bwlimit.as_ref())
-                .map(Timetable::budget),
+                .map(Timetable::limit),
             timeouts: connection
                 .timeout
                 .or(host.timeout)

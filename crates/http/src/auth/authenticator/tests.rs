@@ -124,7 +124,7 @@ fn wrong_password_is_tried_once() {
         }
         let told = exchange.refused(&[&offered.replace("=n", "=other")]).unwrap_err();
         assert!(matches!(told, GiveUp::Refused { .. }), "{told}");
-        // The requests behind do not insist.
+        // Later requests do not try it again.
         exchange.send();
         assert_eq!(exchange.sent(), "");
         assert_eq!(
@@ -135,7 +135,7 @@ fn wrong_password_is_tried_once() {
                 wants: wants(&challenges(&challenge(&[offered]))),
             }
         );
-        // Until there is another.
+        // Until there is another credential.
         exchange.authenticator.set(origin(url), password());
         exchange.send();
         assert_eq!(exchange.sent().is_empty(), !url.starts_with("https"));
@@ -200,7 +200,7 @@ fn nextnonce_is_used() {
     exchange.authenticator.accepted(&exchange.origin, &first, &info);
     exchange.send();
     assert!(exchange.sent().contains("nonce=\"two\", nc=00000001"));
-    // A late answer to an earlier nonce changes nothing.
+    // A late response to an earlier nonce changes nothing.
     exchange.authenticator.accepted(&exchange.origin, &first, &info);
     exchange.send();
     assert!(exchange.sent().contains("nonce=\"two\", nc=00000002"));
@@ -253,11 +253,11 @@ fn nonce_count_grows_with_each_request() {
     };
     again(&mut exchange);
     assert_eq!(count(&exchange), "n 2");
-    // Another request that was told of the same nonce at the same time.
+    // Another request got the same nonce at the same time.
     let first = std::mem::take(&mut exchange.attempt);
     exchange.refused(&offer).unwrap();
     assert_eq!(count(&exchange), "n 3");
-    // The server has named another since: the first takes it, and is not to blame if that is refused as unknown.
+    // The server has announced another nonce since; a rejection of it does not count as a wrong password.
     exchange.authenticator.accepted(
         &origin("http://a"),
         &first,
@@ -269,7 +269,7 @@ fn nonce_count_grows_with_each_request() {
     exchange.attempt = first;
     again(&mut exchange);
     assert_eq!((count(&exchange).as_str(), exchange.attempt.digest.as_ref().unwrap().fresh), ("m 1", false));
-    // Nothing is added to what was not signed by Digest.
+    // A header of the caller's own is left alone.
     let mut open = Exchange::begin("http://b", None);
     again(&mut open);
     assert_eq!(open.sent(), "");
@@ -314,7 +314,7 @@ fn debug_output_has_no_secret() {
 }
 
 proptest! {
-    /// Whatever a server answers, nobody goes round in a circle.
+    /// Whatever the server responds, the number of attempts is limited.
     #[test]
     fn authentication_attempts_are_limited(
         url in proptest::sample::select(vec!["http://a", "https://a", "http://localhost"]),

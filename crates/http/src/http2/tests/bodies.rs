@@ -1,4 +1,4 @@
-//! Bodies both ways: windows, slow readers, wrong lengths.
+//! Request and response bodies: windows, slow readers, wrong lengths.
 
 use futures_util::stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -8,7 +8,7 @@ use crate::Chunks;
 
 type Wrong = (Option<u64>, fn() -> Chunks, &'static str);
 
-/// Chunks that come one after another, not all at once.
+/// Chunks that come one by one.
 fn chunks(chunks: &'static [&'static str]) -> Chunks {
     Box::pin(stream::iter(chunks).then(|chunk| async {
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -64,7 +64,7 @@ async fn slow_reader_stops_only_its_own_stream() {
         for _ in 0..20 {
             assert_eq!(text(client.ask(get("/small")).await.unwrap()).await, "small");
         }
-        assert!(sent.load(Ordering::SeqCst) <= window as usize, "the server was given more than the window");
+        assert!(sent.load(Ordering::SeqCst) <= window as usize, "the server sent more than the window");
         let body = text(Ok(slow)).await;
         assert!(body.iter().enumerate().all(|(at, byte)| *byte == (at / 10_000) as u8) && body.len() == 10_000_000);
     })
@@ -90,7 +90,7 @@ async fn window_is_restored_when_the_reader_has_taken_everything() {
         let settings = Http2Settings { stream_window: window as u32, connection_window: 1 << 20 };
         let mut client = Client::new(near, settings);
         let head = client.ask(get("/")).await.unwrap();
-        // All of it waits in the reader's channel by then.
+        // By then the whole body is in the reader's channel.
         tokio::time::sleep(Duration::from_millis(50)).await;
         assert_eq!(text(head).await.len(), window / 8 * 3);
     })
@@ -177,7 +177,7 @@ async fn malformed_response_fails_only_its_stream() {
             let mut stream = respond.send_response(head.body(()).unwrap(), false).unwrap();
             pour(&mut stream, "12345".into(), true).await;
         });
-        // h2 sees to it.
+        // `h2` checks this.
         let error = client.ask(get("/lengths")).await.unwrap().unwrap_err();
         assert!(matches!(error, Error::Exchange { cause: Cause::Protocol(_), .. }), "{error}");
         let error = client.ask(get("/headers")).await.unwrap().unwrap_err().to_string();
@@ -207,7 +207,7 @@ async fn trailers_are_delivered() {
     .await;
 }
 
-/// The two ends of a link without a bound on its rate, but with half a round trip each way.
+/// A link with a delay of half an RTT each way, and no rate limit.
 fn long_link(round_trip: Duration) -> (DuplexStream, DuplexStream) {
     let ((near, one), (other, far)) = (tokio::io::duplex(1 << 20), tokio::io::duplex(1 << 20));
     let ((one_read, one_write), (other_read, other_write)) = (tokio::io::split(one), tokio::io::split(other));

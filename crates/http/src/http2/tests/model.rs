@@ -1,5 +1,5 @@
-//! Random requests, readers and faults against a server that keeps book: each job is settled once, in a way that
-//! agrees with what its reader and the server saw, and no byte of one is found in another.
+//! Random requests, readers and faults. Each job must have exactly one outcome, which agrees with what its reader and
+//! the server received, and bodies must not be mixed up.
 
 use std::{
     collections::HashMap,
@@ -13,33 +13,33 @@ use tokio::time::sleep;
 
 use super::*;
 
-/// What the server does with a request.
+/// How the server responds to a request.
 #[derive(Debug, Clone, Copy)]
 enum Plan {
-    /// Reads all of it, then answers with so many bytes.
+    /// Reads the request, then sends so many bytes.
     Answer(usize),
-    /// Answers with so many bytes before it reads anything, and then reads.
+    /// Sends a status and so many bytes before it reads the request body.
     Early(u16, usize),
     Refuse,
     /// Resets the stream at once.
     Reset,
-    /// Resets it in the middle of the answer.
+    /// Resets the stream in the middle of the response body.
     Cut(usize),
-    /// Says a length that is not so.
-    Lie(usize),
+    /// Sends a wrong `Content-Length`.
+    WrongLength(usize),
     Silence,
 }
 
-/// What the client does with the answer.
+/// How the client reads the response.
 #[derive(Debug, Clone, Copy)]
 enum Reading {
     All,
-    /// Takes so many milliseconds over each piece.
+    /// Waits so many milliseconds after each piece.
     Slowly(u64),
-    /// Goes away after so many milliseconds.
-    Leave(u64),
-    /// Goes away after so many bytes.
-    LeaveAt(usize),
+    /// Drops the response after so many milliseconds.
+    DropAfter(u64),
+    /// Drops the response after so many bytes.
+    DropAt(usize),
 }
 
 #[derive(Debug, Clone)]
@@ -56,14 +56,14 @@ struct Setting {
     server_window: u32,
     streams: u32,
     pipe: usize,
-    /// Nothing goes wrong on the server's side, so what the client's side does right must succeed.
-    calm: bool,
+    /// The server makes no errors, so every correct request must succeed.
+    is_faultless: bool,
 }
 
-/// What the server saw of a request: its body, and whether it ended as it should.
+/// What the server received of each request: its body, and whether it ended properly.
 type Book = Arc<Mutex<HashMap<u64, (Vec<u8>, bool)>>>;
 
-/// What a reader got.
+/// What a reader received.
 #[derive(Debug)]
 enum Got {
     Whole(Vec<u8>),
@@ -73,9 +73,9 @@ enum Got {
     Left,
 }
 
-/// The bytes of a request's or an answer's body; no two are alike.
+/// The body of a request or its response, different for each id.
 fn content(id: u64, length: usize) -> Vec<u8> {
-    // The formula repeats itself after so many bytes.
+    // The formula has a period of 2048 bytes.
     let period: Vec<u8> = (0..2048).map(|at: u64| (at.wrapping_mul(id * 2 + 1) >> 3) as u8 ^ id as u8).collect();
     let mut bytes = period.repeat(length.div_ceil(period.len()));
     bytes.truncate(length);
@@ -90,7 +90,7 @@ fn plans() -> impl Strategy<Value = Plan> {
         1 => Just(Plan::Refuse),
         1 => Just(Plan::Reset),
         1 => length.clone().prop_map(Plan::Cut),
-        1 => length.prop_map(Plan::Lie),
+        1 => length.prop_map(Plan::WrongLength),
         1 => Just(Plan::Silence),
     ]
 }
@@ -99,8 +99,8 @@ fn readings() -> impl Strategy<Value = Reading> {
     prop_oneof![
         5 => Just(Reading::All),
         1 => (0u64..5000).prop_map(Reading::Slowly),
-        1 => (0u64..3).prop_map(Reading::Leave),
-        1 => (0usize..100_000).prop_map(Reading::LeaveAt),
+        1 => (0u64..3).prop_map(Reading::DropAfter),
+        1 => (0usize..100_000).prop_map(Reading::DropAt),
     ]
 }
 
@@ -119,12 +119,19 @@ fn steps() -> impl Strategy<Value = Step> {
 
 fn settings() -> impl Strategy<Value = Setting> {
     let pipe = prop_oneof![100usize..1000, 1000usize..100_000];
-    (1_000u32..200_000, 100u32..200_000, 1u32..20, pipe, any::<bool>())
-        .prop_map(|(window, server_window, streams, pipe, calm)| Setting { window, server_window, streams, pipe, calm })
+    (1_000u32..200_000, 100u32..200_000, 1u32..20, pipe, any::<bool>()).prop_map(
+        |(window, server_window, streams, pipe, is_faultless)| Setting {
+            window,
+            server_window,
+            streams,
+            pipe,
+            is_faultless,
+        },
+    )
 }
 
 impl Step {
-    fn calmed(self) -> Option<Self> {
+    fn without_faults(self) -> Option<Self> {
         match self {
             Self::Ask { upload, told, wrong, reading, .. } => {
                 Some(Self::Ask { upload, told, wrong, plan: Plan::Answer(upload / 3 * 2), reading })
@@ -166,7 +173,7 @@ async fn handle(request: Request<RecvStream>, mut respond: SendResponse<Bytes>, 
                 stream.send_reset(h2::Reason::CANCEL);
             }
         }
-        Plan::Lie(length) => {
+        Plan::WrongLength(length) => {
             let head = Response::builder().header("content-length", length + 1).body(()).unwrap();
             if let Ok(mut stream) = respond.send_response(head, false) {
                 pour(&mut stream, content(id, length).into(), true).await;
@@ -188,7 +195,7 @@ impl<T> With<T> for Arc<Mutex<T>> {
     }
 }
 
-/// Serves until it is told to cut the connection.
+/// Serves until the test ends the connection.
 async fn server(io: DuplexStream, setting: Setting, book: Book, plans: Plans, mut told: mpsc::UnboundedReceiver<Step>) {
     let mut builder = h2::server::Builder::new();
     builder.initial_window_size(setting.server_window).max_concurrent_streams(setting.streams);
@@ -211,7 +218,7 @@ async fn server(io: DuplexStream, setting: Setting, book: Book, plans: Plans, mu
 
 async fn read(reply: Reply, reading: Reading) -> Got {
     let reply = match reading {
-        Reading::Leave(after) => match timeout(Duration::from_millis(after), reply).await {
+        Reading::DropAfter(after) => match timeout(Duration::from_millis(after), reply).await {
             Ok(reply) => reply,
             Err(_) => return Got::Left,
         },
@@ -230,7 +237,7 @@ async fn read(reply: Reply, reading: Reading) -> Got {
         }
         match reading {
             Reading::Slowly(pause) => sleep(Duration::from_millis(pause)).await,
-            Reading::LeaveAt(length) if all.len() > length => return Got::Left,
+            Reading::DropAt(length) if all.len() > length => return Got::Left,
             _ => {}
         }
     }
@@ -254,7 +261,8 @@ async fn play(setting: Setting, steps: Vec<Step>) {
     let windows = Http2Settings { stream_window: setting.window, connection_window: setting.window.max(65_535) };
     let mut client = Client::new(near, windows);
     let mut asked = HashMap::new();
-    let steps = steps.into_iter().filter_map(|step| if setting.calm { step.calmed() } else { Some(step) });
+    let steps =
+        steps.into_iter().filter_map(|step| if setting.is_faultless { step.without_faults() } else { Some(step) });
     for step in steps {
         match step {
             Step::Ask { upload, told, wrong, plan, reading } => {
@@ -280,7 +288,7 @@ async fn play(setting: Setting, steps: Vec<Step>) {
         nothing_sent.extend((sent == Sent::Nothing).then_some(job.id.0));
         job.id.0
     };
-    assert!(matches!(events.last(), Some(ConnectionEvent::Closed { .. })), "closed is the last word");
+    assert!(matches!(events.last(), Some(ConnectionEvent::Closed { .. })), "`Closed` is the last event");
     for report in events {
         let (job, fate) = match report {
             ConnectionEvent::Head { job, .. } => (job.0, "head"),
@@ -301,7 +309,7 @@ async fn play(setting: Setting, steps: Vec<Step>) {
         };
         fates.entry(job).or_default().push(fate);
     }
-    // The server's book is closed once the server is.
+    // The book is complete once the server has ended.
     drop(tell);
     let _ = server.await;
     for (id, (plan, upload, as_told, patient, reader)) in asked {
@@ -313,12 +321,12 @@ async fn play(setting: Setting, steps: Vec<Step>) {
             (["returned"], Got::Nothing | Got::Left)
             | (["abandoned"], Got::Error | Got::Left)
             | (["head", "abandoned"] | ["head"], Got::Broken(_) | Got::Left)
-            // A reader that takes its time may leave when all is over, or come to the end after it.
+            // A slow reader may leave, or reach the end, after the exchange is complete.
             | (["head", "done"], Got::Whole(_) | Got::Left)
             | (["head"], Got::Whole(_)) => {}
             _ => panic!("{}", tale()),
         }
-        if setting.calm && patient {
+        if setting.is_faultless && patient {
             assert!(matches!(got, Got::Whole(_)) == as_told, "{}", tale());
         }
         match (&got, plan) {
@@ -336,9 +344,9 @@ async fn play(setting: Setting, steps: Vec<Step>) {
         if matches!((&got, plan), (Got::Whole(_), Plan::Answer(_))) {
             assert!(seen.as_ref().is_some_and(|(_, whole)| *whole), "{}", tale());
         }
-        assert!(!nothing_sent.contains(&id) || seen.is_none(), "the server began with it: {}", tale());
+        assert!(!nothing_sent.contains(&id) || seen.is_none(), "the server has received it: {}", tale());
     }
-    assert!(fates.is_empty(), "nobody asked for these: {fates:?}");
+    assert!(fates.is_empty(), "events for unknown jobs: {fates:?}");
 }
 
 proptest! {

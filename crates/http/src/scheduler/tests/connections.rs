@@ -1,4 +1,4 @@
-//! How many connections are opened, when, and what those that open get.
+//! How many connections are opened, when, and which requests new ones get.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn refused_connections_lower_the_limit() {
     play.run();
     play.now.instant += Duration::from_secs(31);
     play.asks(1);
-    assert_eq!(play.run().len(), 1, "after a while it is asked again");
+    assert_eq!(play.run().len(), 1, "after a while the limit is tested again");
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn draining_connection_does_not_count_as_open() {
     }
 }
 
-/// What the kernel says of a connection with so many ms of round trip where 200 are the least.
+/// `TCP_INFO` with this smoothed RTT in ms; the minimum is 200 ms.
 fn round_trip(ms: u64) -> Window {
     let rtt = Duration::from_millis(ms);
     Window {
@@ -102,7 +102,7 @@ fn standing_queue_limits_the_connections_to_two() {
         busy.dedup();
         busy.len()
     };
-    // An answer, and one more to ask for, as long as this round trip is measured.
+    // One response, and one more request, at this RTT.
     let go_on = |play: &mut Play, under_way: &mut VecDeque<(u64, JobId)>, ms, times| {
         for _ in 0..times {
             let (connection, job) = under_way.pop_front().unwrap();
@@ -113,11 +113,11 @@ fn standing_queue_limits_the_connections_to_two() {
         }
     };
     go_on(&mut play, &mut under_way, 330, 30);
-    assert_eq!(busy(&under_way), 6, "that may be a burst");
+    assert_eq!(busy(&under_way), 6, "this may be a short burst");
     go_on(&mut play, &mut under_way, 900, 40);
     assert_eq!(busy(&under_way), 2);
 
-    // Something large leaves one of the two to what is small.
+    // Large requests leave one of the two connections to small ones.
     let large = [(); 2].map(|()| play.ask(|shape| shape.class = Class::Large));
     let mut sent = 0;
     for _ in 0..120 {
@@ -126,7 +126,7 @@ fn standing_queue_limits_the_connections_to_two() {
         assert!(now <= 1, "{under_way:?}");
         sent += now;
     }
-    assert!(sent > 0, "nor does it wait for ever");
+    assert!(sent > 0, "large requests do not starve");
     go_on(&mut play, &mut under_way, 210, 60);
     assert!(busy(&under_way) > 2, "the queue is gone");
 }
@@ -144,7 +144,7 @@ fn connection_gets_only_early_data_before_its_handshake_is_done() {
     assert_eq!(play.scheduler.actions(), [Action::Send(connection, put), Action::Send(connection, late)]);
 }
 
-/// So many connections are to be opened.
+/// The connections that the scheduler opens.
 fn opens(play: &mut Play) -> Vec<ConnectionId> {
     let open = |action| match action {
         Action::Open(id, _) => Some(id),
@@ -164,31 +164,31 @@ fn first_connection_decides_whether_others_are_opened() {
         assert!(play.scheduler.wake().is_some());
         (play, first)
     };
-    // It multiplexes, and no other is wanted.
+    // HTTP/2: no other connection is opened.
     let (mut play, first) = shared();
     play.asks(5);
     assert_eq!(opens(&mut play), []);
     assert!(play.scheduler.opened(first, Version::HTTP_2, play.now));
     assert_eq!((play.run().len(), play.scheduler.wake()), (10, None));
-    // The server takes no more on it: again one goes first.
+    // It is draining: again one goes first.
     play.scheduler.draining(first, &Cause::Closed, play.now);
     play.asks(5);
     assert_eq!(opens(&mut play).len(), 1);
 
-    // It does not, and the others follow at once; that is remembered.
+    // HTTP/1.1: the others follow at once, also next time.
     let (mut play, first) = shared();
     assert!(play.scheduler.opened(first, Version::HTTP_11, play.now));
     assert_eq!(opens(&mut play).len(), 4);
     assert_eq!(play.scheduler.wake(), None);
 
-    // It stays away: the others are tried beside it.
+    // It is late: the others are opened too.
     let (mut play, _) = shared();
     play.now.instant = play.scheduler.wake().unwrap();
     play.scheduler.tick(Duration::from_mins(1), play.now);
     assert_eq!(opens(&mut play).len(), 4);
-    assert_eq!(play.scheduler.wake(), None, "nobody is woken for nothing");
+    assert_eq!(play.scheduler.wake(), None, "no timer without a reason");
 
-    // It fails: one more is tried.
+    // It fails: one more is opened.
     let (mut play, first) = shared();
     play.scheduler.opened(first, Version::HTTP_2, play.now);
     play.run();

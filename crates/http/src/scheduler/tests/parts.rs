@@ -1,4 +1,4 @@
-//! Where the parts of something large go.
+//! Which connections get the ranges of a large file.
 
 use super::*;
 use crate::pool::{ByteCounts, Window};
@@ -17,12 +17,12 @@ fn connection_with_more_bytes_per_round_trip_queues_more_parts() {
         Some(Window { bytes: 14_600, rto: 2 * rtt, rtt, min_rtt: Some(rtt), in_flight_target })
     };
     play.scheduler.done(ConnectionId(2), narrow, (100, 40_000), window(80_000), play.now);
-    assert_eq!(play.run(), [(2, others[2])], "one always waits behind another");
+    assert_eq!(play.run(), [(2, others[2])], "one part is always queued behind another");
     play.scheduler.done(ConnectionId(1), wide, (100, 400_000), window(800_000), play.now);
-    assert_eq!(play.run(), [3, 4, 5, 6, 7].map(|next| (1, others[next])), "two round trips bring them all");
+    assert_eq!(play.run(), [3, 4, 5, 6, 7].map(|next| (1, others[next])), "all fit into two round trips");
 }
 
-/// Two connections of six, while a queue stands that their number made: parts take one of them, and as deep as before.
+/// A standing queue lowers six connections to two; parts use one of them, and queue as deep as before.
 #[test]
 fn parts_queue_as_deep_on_fewer_connections() {
     let mut play = Play::new(6, Pipelining::Aggressive);
@@ -50,7 +50,7 @@ fn parts_queue_as_deep_on_fewer_connections() {
         (busy.len(), under_way.len())
     };
     let (busy, deep) = goes_on(&mut play, &mut under_way, window(900, 400_000), 60);
-    assert!(busy == 6 && deep > 60, "windows that have opened make a queue whatever their number: {busy} {deep}");
+    assert!(busy == 6 && deep > 60, "wide windows cause a queue at any number of connections: {busy} {deep}");
     let (busy, deep) = goes_on(&mut play, &mut under_way, window(900, 100_000), 150);
     assert!(busy == 1 && deep == 4, "{busy} {deep}");
 }

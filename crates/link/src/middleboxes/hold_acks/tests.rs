@@ -2,7 +2,7 @@ use crate::{
     headers::Tcp,
     middleboxes::tests::Bench,
     stage::Direction::{Down, Up},
-    testing::{Segment, segment, tcp},
+    test_packets::{Segment, segment, tcp},
 };
 
 const MSS: [u8; 4] = [2, 4, 4, 136]; // 1160, as in the printed trace

@@ -16,7 +16,7 @@ use crate::{
         Out, Stage,
     },
     stages::Mtu,
-    testing::{
+    test_packets::{
         CLIENT, CLIENT6, SERVER, SERVER6, Segment, answer_to, checksums_are_right, icmp_error, ping, segment, tcp,
         tcp6, udp, with_checksums,
     },

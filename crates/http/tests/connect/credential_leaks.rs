@@ -1,4 +1,4 @@
-//! What proves who asks stays with whom it was given for.
+//! Credentials are sent only to the origin or proxy that they are for.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,9 +10,9 @@ use http::{Request, StatusCode};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
 use transport::{ConnectSettings, Connector, Offer, Proxies};
 
-use crate::doubles::{AMPLE, FAR, origin, serve, tunnel};
+use crate::test_servers::{AMPLE, FAR, origin, serve, tunnel};
 
-/// Heads of requests, word for word.
+/// Request headers, verbatim.
 type Heard = Arc<Mutex<Vec<String>>>;
 
 async fn head(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Option<String> {
@@ -25,7 +25,7 @@ async fn head(io: &mut (impl AsyncRead + AsyncWrite + Unpin)) -> Option<String> 
     Some(head)
 }
 
-/// A server that notes what it is asked, and answers what it is told to.
+/// A server that records its requests, and sends a given response.
 async fn server(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> (Origin, Heard) {
     let (noticed, answer) = (Heard::default(), Arc::new(answer));
     let noted = noticed.clone();
@@ -60,11 +60,11 @@ async fn redirect_to_another_origin_carries_no_credentials() {
         ("Basic realm=\"r\"", Some(password.clone()), None),
         (DIGEST, Some(password), None),
         ("Bearer", Some(token), None),
-        // That a netrc gives to every origin of the host that the user names.
+        // A netrc entry applies to every origin of the host that the user names.
         ("Basic realm=\"r\"", None, None),
         ("Basic realm=\"r\"", None, Some("Bearer mine")),
     ] {
-        // It asks for the same, and would get it if it were the first.
+        // It sends the same challenge, and would get the credentials if it were the first origin.
         let (other, overheard) = server(move |_| wants(challenge)).await;
         let there = other.clone();
         let (first, noticed) = server(move |head| {
@@ -90,7 +90,10 @@ async fn redirect_to_another_origin_carries_no_credentials() {
         }
         let error = client.send(request).await.unwrap_err().to_string();
         assert!(error.contains(&other.to_string()) && !error.contains("secret"), "{challenge}: {error}");
-        assert!(noticed.lock().unwrap().iter().any(|head| head.contains("authorization: ")), "the first one got it");
+        assert!(
+            noticed.lock().unwrap().iter().any(|head| head.contains("authorization: ")),
+            "the first origin got the credentials"
+        );
         let overheard = overheard.lock().unwrap();
         assert!(!overheard.is_empty(), "the redirect was followed");
         for head in &*overheard {
@@ -115,7 +118,7 @@ async fn unsafe_request_is_not_redirected_to_another_origin() {
     }
 }
 
-/// A proxy that opens tunnels, and notes what it is asked.
+/// A proxy that opens tunnels, and records its requests.
 async fn proxy() -> (u16, Heard) {
     let noticed = Heard::default();
     let noted = noticed.clone();

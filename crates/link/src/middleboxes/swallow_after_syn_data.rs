@@ -9,7 +9,7 @@ use std::time::Instant;
 use super::{
     Kind, Side,
     bidirectional::{Bidirectional, stages},
-    flows::Flows,
+    connection_table::Flows,
 };
 use crate::{
     headers::Tcp,
@@ -57,7 +57,7 @@ mod tests {
     use crate::{
         middleboxes::tests::Bench,
         stage::Direction::{Down, Up},
-        testing::{Segment, segment, tcp},
+        test_packets::{Segment, segment, tcp},
     };
 
     #[test]

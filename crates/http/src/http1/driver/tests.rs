@@ -9,7 +9,7 @@ use tokio::{
 use transport::TcpInfo;
 
 use super::*;
-use crate::{Body, Chunks, Error, Incoming, Step as Wait, messages::Sent};
+use crate::{Body, Chunks, Error, Incoming, Step as Wait, connection_messages::Sent};
 
 type Reply = oneshot::Receiver<Result<Response<Incoming>, Error>>;
 

@@ -6,7 +6,7 @@ use super::{Driver, InFlight, read::Reader};
 use crate::{
     Cause, Error,
     body::Piece,
-    messages::{ConnectionEvent, Job, Recall, Sent},
+    connection_messages::{ConnectionEvent, Job, Recall, Sent},
     method::is_safe,
 };
 

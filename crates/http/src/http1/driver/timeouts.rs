@@ -9,7 +9,7 @@ use tokio::{sync::mpsc::Sender, time::Instant};
 use transport::TcpInfo;
 
 use super::{Driver, read::Reader};
-use crate::{Cause, Step as Wait, messages::ConnectionEvent, scheduler::LARGE};
+use crate::{Cause, Step as Wait, connection_messages::ConnectionEvent, scheduler::LARGE};
 
 /// How long a response without progress, or a large one, may delay those behind it, as in Firefox; on very long links,
 /// so many round trips.

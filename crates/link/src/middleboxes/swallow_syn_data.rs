@@ -67,7 +67,7 @@ mod tests {
     use crate::{
         headers::Tcp,
         middleboxes::tests::pass_up,
-        testing::{Segment, checksums_are_right, segment, tcp, tcp6},
+        test_packets::{Segment, checksums_are_right, segment, tcp, tcp6},
     };
 
     #[test]

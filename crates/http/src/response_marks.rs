@@ -8,8 +8,8 @@
 //! So the engine does not rely on the order alone. For each request it knows the marks of its response: the entity tag,
 //! length and time from a listing (`Expected`), the requested range, and for a listing the status 207, whose entries
 //! name their paths. The scheduler puts two requests on one connection at a time only if their marks differ, and
-//! `h1::exchange` accepts a response only if it *shows* a mark that none of its neighbours has. Requests that cannot be
-//! distinguished get a connection of their own.
+//! `http1::exchange` accepts a response only if it *shows* a mark that none of its neighbours has. Requests that cannot
+//! be distinguished get a connection of their own.
 //!
 //! Responses to requests that change something have no marks: one `201` equals another. Their callers allow pipelining
 //! (`Options::pipeline`) and verify the outcome themselves.

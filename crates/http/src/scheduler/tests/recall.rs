@@ -1,8 +1,8 @@
-//! What stands behind an answer that is slow.
+//! Requests behind a slow response.
 
 use super::*;
 
-/// One connection with so many requests on it, and one answer that is slow.
+/// A connection with five requests, the first of which has a slow response: large, or stalled.
 fn behind_a_slow_one(connections: usize, told: Option<u64>) -> (Play, Vec<JobId>) {
     let mut play = Play::new(connections, Pipelining::Aggressive);
     let first = play.asks(1)[0];
@@ -24,7 +24,7 @@ fn requests_behind_a_slow_response_are_recalled_if_another_connection_is_free() 
         let (mut play, jobs) = behind_a_slow_one(2, told);
         let call = Action::Recall { connection: ConnectionId(1), behind: jobs[0], sent };
         assert_eq!(play.scheduler.actions(), [call]);
-        // As the driver does it: the youngest first.
+        // In the driver's order: the youngest first.
         let slow = Cause::Retired("slow");
         for job in jobs[1..].iter().rev() {
             play.scheduler.returned(ConnectionId(1), *job, Sent::Something, &slow, play.now);
@@ -32,10 +32,10 @@ fn requests_behind_a_slow_response_are_recalled_if_another_connection_is_free() 
         let went: Vec<_> = play.run();
         assert_eq!(went.iter().map(|(id, _)| *id).collect::<Vec<_>>(), [2; 4]);
         let next = play.asks(1)[0];
-        assert_eq!(play.run(), [(2, next)], "nothing more goes behind it");
+        assert_eq!(play.run(), [(2, next)], "no more requests go behind it");
         play.answer(1, jobs[0], None);
         let next = play.asks(1)[0];
-        assert_eq!(play.run(), [(1, next)], "and when it is through, it is a connection like others");
+        assert_eq!(play.run(), [(1, next)], "after the slow response the connection is used again");
     }
 }
 
@@ -44,7 +44,7 @@ fn requests_behind_a_slow_response_stay_until_a_connection_is_free() {
     let (mut play, jobs) = behind_a_slow_one(1, None);
     assert_eq!(play.scheduler.actions(), []);
     let later = play.asks(1)[0];
-    assert_eq!(play.run(), [], "and nothing more goes there");
+    assert_eq!(play.run(), [], "and no more requests go there");
     play.answer(1, jobs[0], None);
     assert_eq!(play.run(), [(1, later)]);
 

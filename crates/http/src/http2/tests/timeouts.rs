@@ -1,4 +1,4 @@
-//! Every wait ends, and ends for the right reason.
+//! Every wait has a timeout, and its error names the right cause.
 
 use std::pin::Pin;
 use std::sync::atomic::AtomicBool;
@@ -115,13 +115,13 @@ async fn ping_detects_a_dead_link_before_streams_time_out() {
         assert!(
             unanswered.len() == 3 && unanswered.iter().all(|(job, sent)| *sent == Sent::Something && job.sendings == 1)
         );
-        assert!(aborted.load(Ordering::Relaxed), "what its kernel holds may arrive late");
+        assert!(aborted.load(Ordering::Relaxed), "the kernel could still send its buffer");
         drop(far);
     })
     .await;
 }
 
-/// A connection that says whether it was to end by a reset.
+/// A connection that records whether it was aborted.
 struct Abortable {
     io: DuplexStream,
     aborted: Arc<AtomicBool>,

@@ -41,7 +41,7 @@ use super::{
 };
 use crate::{
     Cause, RequestLine, Timeouts,
-    messages::{ConnectionEvent, ConnectionId, Job, JobId, PROGRESS, Recall},
+    connection_messages::{ConnectionEvent, ConnectionId, Job, JobId, PROGRESS, Recall},
     method::is_safe,
 };
 

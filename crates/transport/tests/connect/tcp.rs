@@ -4,7 +4,7 @@ use http::Version;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use transport::{Cause, ConnectSettings, Connector, Io, Offer, Step};
 
-use crate::doubles::{AMPLE, BRIEF, cause, mute, origin, outwaited, serve};
+use crate::test_servers::{AMPLE, BRIEF, cause, mute, origin, outwaited, serve};
 
 #[tokio::test]
 async fn plain_connection_has_its_version_and_tcp_info() {
@@ -31,7 +31,7 @@ async fn plain_connection_has_its_version_and_tcp_info() {
 
 #[tokio::test]
 async fn refused_connection_error_names_the_address() {
-    // Bound and not listening: refused, and taken by nobody else.
+    // Bound but not listening: connections are refused, and no other process can take the port.
     let closed = tokio::net::TcpSocket::new_v4().unwrap();
     closed.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = closed.local_addr().unwrap();
@@ -47,7 +47,7 @@ async fn unknown_host_error_names_the_host() {
     let connector = Connector::new(ConnectSettings::default()).unwrap();
     match cause(connector.connect(&nowhere, Offer::Http1, AMPLE).await) {
         Cause::Io(error) => assert!(error.to_string().contains("nowhere.invalid"), "{error}"),
-        // A resolver that waits for a network that is not there.
+        // A resolver without a network.
         other => assert!(matches!(other, Cause::TimedOut(Step::Resolve, _)), "{other:?}"),
     }
 }
@@ -59,7 +59,7 @@ async fn timeout_error_names_the_step() {
         Cause::TimedOut(step, after) => (step, after),
         other => panic!("{other:?}"),
     };
-    // A listener whose queue is full answers no SYN.
+    // A listener with a full accept queue ignores SYNs.
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     full.bind(&std::net::SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
     full.listen(0).unwrap();

@@ -1,4 +1,4 @@
-//! What is given up does not arrive late.
+//! Cancelled requests do not arrive late.
 
 use std::{
     io::ErrorKind,
@@ -20,10 +20,10 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use transport::ConnectSettings;
 
-use crate::doubles::{AMPLE, Authority, Server, hold, origin, outwaited, serve};
+use crate::test_servers::{AMPLE, Authority, Server, hold, origin, outwaited, serve};
 
-/// The server reads nothing until the client has given its upload up, and then finds a reset rather than what the
-/// kernels held of it and a good end.
+/// The server starts to read after the client has cancelled its upload. It must find a reset, not the bytes buffered in
+/// the kernels and a FIN.
 #[tokio::test]
 async fn cancelled_upload_is_removed_from_the_send_buffer() {
     let (tell, mut told) = mpsc::unbounded_channel();
@@ -56,7 +56,7 @@ async fn cancelled_upload_is_removed_from_the_send_buffer() {
     assert_eq!(end, Some(ErrorKind::ConnectionReset));
 }
 
-/// What resumes a session waits for no handshake; what changes something waits for it all the same, and not for ever.
+/// With early data, an unsafe request still waits for the handshake, but with a timeout.
 #[tokio::test]
 async fn endless_handshake_behind_early_data_times_out() {
     let authority = Authority::new();
@@ -87,7 +87,7 @@ async fn endless_handshake_behind_early_data_times_out() {
     let send = |request: http::request::Builder| client.send(request.body(Body::from("")).unwrap());
     let url = format!("{}/file", origin("https", address));
     send(Request::get(&url)).await.unwrap();
-    // It is idle, not slow: without a bound of the handshake's own it would take as long as a connection is kept.
+    // The connection is idle: only a timeout of the handshake itself ends it before the idle timeout.
     let outcome = outwaited(told, timeout(50 * bound, send(Request::put(&url)))).await;
-    assert!(outcome.expect("it is not waited for like an idle connection").is_err());
+    assert!(outcome.expect("the handshake has its own timeout").is_err());
 }

@@ -15,8 +15,8 @@ use super::{Driver, head};
 use crate::{
     Cause, Incoming, ResponseInfo,
     body::Piece,
-    h1::exchange::Event,
-    messages::{ConnectionEvent, ConnectionId, Job, JobId, PROGRESS, ResponseHead, Sent},
+    connection_messages::{ConnectionEvent, ConnectionId, Job, JobId, PROGRESS, ResponseHead, Sent},
+    http1::exchange::Event,
     pool::{ByteCounts, Window},
 };
 

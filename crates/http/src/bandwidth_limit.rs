@@ -33,7 +33,7 @@ pub struct Rates {
 }
 
 /// A bandwidth limit.
-pub struct Budget {
+pub struct BandwidthLimit {
     rates: Box<dyn Fn() -> Rates + Send + Sync>,
     begin: Instant,
     up: Mutex<Bucket>,
@@ -60,7 +60,7 @@ impl Bucket {
     }
 }
 
-impl Budget {
+impl BandwidthLimit {
     /// A limit that calls `rates` for each piece.
     pub fn new(rates: impl Fn() -> Rates + Send + Sync + 'static) -> Self {
         Self { rates: Box::new(rates), begin: Instant::now(), up: Mutex::default(), down: Mutex::default() }
@@ -81,8 +81,8 @@ impl Budget {
 
     /// The body, limited.
     pub(crate) fn body(self: &Arc<Self>, body: Body) -> Body {
-        let budget = self.clone();
-        body.wrapped(move |chunks| budget.clone().chunks(chunks))
+        let bandwidth_limit = self.clone();
+        body.wrapped(move |chunks| bandwidth_limit.clone().chunks(chunks))
     }
 
     fn chunks(self: Arc<Self>, chunks: Chunks) -> Chunks {
@@ -112,9 +112,9 @@ fn pieces(chunk: io::Result<Bytes>) -> Vec<io::Result<Bytes>> {
     }
 }
 
-impl fmt::Debug for Budget {
+impl fmt::Debug for BandwidthLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Budget").finish_non_exhaustive()
+        f.debug_struct("BandwidthLimit").finish_non_exhaustive()
     }
 }
 
@@ -152,10 +152,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn all_bodies_of_a_direction_share_its_rate() {
-        let budget = Arc::new(Budget::new(|| Rates { up: Some(100_000), down: Some(50_000) }));
+        let bandwidth_limit = Arc::new(BandwidthLimit::new(|| Rates { up: Some(100_000), down: Some(50_000) }));
         let begin = Instant::now();
         let send = async |bytes: usize| {
-            let mut body = budget.body(vec![7_u8; bytes].into());
+            let mut body = bandwidth_limit.body(vec![7_u8; bytes].into());
             assert_eq!(body.length(), Some(bytes as u64));
             assert!(body.again().is_some());
             body.open().unwrap().fold(0, |sum, piece| async move { sum + piece.unwrap().len() }).await
@@ -166,7 +166,7 @@ mod tests {
 
         let begin = Instant::now();
         let (sender, mut incoming) = Incoming::channel(None, 200);
-        incoming.limit(budget.clone());
+        incoming.limit(bandwidth_limit.clone());
         for _ in 0..100 {
             sender.try_send(Piece::Data(vec![7; 10_000].into())).unwrap();
         }

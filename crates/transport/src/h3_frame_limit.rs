@@ -5,7 +5,7 @@
 //! parses the frame headers as they pass (RFC 9114 §7.1), and ends a stream whose next frame is too long with
 //! H3_EXCESSIVE_LOAD, before it reads the payload. DATA frames pass unchanged and may have any length.
 //!
-//! [`Guarded`] replaces `h3_quinn::Connection`, in a server as in a client.
+//! [`FrameLimited`] replaces `h3_quinn::Connection`, in a server as in a client.
 
 use std::{
     fmt::{self, Display},
@@ -180,9 +180,9 @@ impl<B: Buf> quic::BidiStream<B> for BidiStream<B> {
 
 /// A connection, or its stream opener, with a limit on frames.
 #[derive(Clone)]
-pub struct Guarded<C>(C);
+pub struct FrameLimited<C>(C);
 
-impl Guarded<h3_quinn::Connection> {
+impl FrameLimited<h3_quinn::Connection> {
     /// Wraps a QUIC connection.
     pub fn new(connection: quinn::Connection) -> Self {
         Self(h3_quinn::Connection::new(connection))
@@ -193,9 +193,9 @@ fn requests<S>(inner: S) -> RecvStream<S> {
     RecvStream { inner, place: Place::Type(Number::default()) }
 }
 
-impl<B: Buf> quic::Connection<B> for Guarded<h3_quinn::Connection> {
+impl<B: Buf> quic::Connection<B> for FrameLimited<h3_quinn::Connection> {
     type RecvStream = RecvStream<h3_quinn::RecvStream>;
-    type OpenStreams = Guarded<h3_quinn::OpenStreams>;
+    type OpenStreams = FrameLimited<h3_quinn::OpenStreams>;
 
     fn poll_accept_recv(
         &mut self,
@@ -213,11 +213,11 @@ impl<B: Buf> quic::Connection<B> for Guarded<h3_quinn::Connection> {
     }
 
     fn opener(&self) -> Self::OpenStreams {
-        Guarded(quic::Connection::<B>::opener(&self.0))
+        FrameLimited(quic::Connection::<B>::opener(&self.0))
     }
 }
 
-impl<B, C> quic::OpenStreams<B> for Guarded<C>
+impl<B, C> quic::OpenStreams<B> for FrameLimited<C>
 where
     B: Buf,
     C: quic::OpenStreams<B, BidiStream = h3_quinn::BidiStream<B>, SendStream = h3_quinn::SendStream<B>>,

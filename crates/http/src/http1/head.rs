@@ -13,7 +13,7 @@ use http::{
 };
 use transport::content_length;
 
-use crate::{Origin, messages::KeepAlive};
+use crate::{Origin, connection_messages::KeepAlive};
 
 /// The maximum size of a response header. Browsers accept 256 KiB, curl 300 KiB; WebDAV servers send a few hundred
 /// bytes.

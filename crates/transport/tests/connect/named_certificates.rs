@@ -1,4 +1,4 @@
-//! Servers whose own certificate the user has named, which no authority vouches for.
+//! Servers whose own certificate the user has named (`--ca`), without a trusted authority.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use tempfile::TempDir;
 use tokio_rustls::TlsAcceptor;
 use transport::{ConnectSettings, Connector, Offer, Origin, TlsSettings};
 
-use crate::doubles::{AMPLE, Authority, hold, origin, pem, serve};
+use crate::test_servers::{AMPLE, Authority, hold, origin, pem, serve};
 
 type Shown = (CertificateDer<'static>, KeyPair);
 
-/// A certificate that vouches for itself, as `openssl req -x509` makes it.
+/// A self-signed certificate, as from `openssl req -x509`.
 fn self_signed(name: &str, year: i32, is_ca: IsCa) -> Shown {
     let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
     (params.not_before, params.not_after) = (date_time_ymd(2001, 1, 1), date_time_ymd(year, 12, 31));
@@ -45,7 +45,7 @@ async fn start((shown, key): (&CertificateDer<'static>, &KeyPair)) -> Origin {
     origin("https", address.await)
 }
 
-/// What becomes of a connection to who shows one certificate, where another is named.
+/// Connects to a server with certificate `shown`, while `named` is trusted.
 async fn meets((shown, key): (&CertificateDer<'static>, &KeyPair), named: &str) -> Result<(), String> {
     let folder = TempDir::new().unwrap();
     let file = folder.path().join("named.pem");

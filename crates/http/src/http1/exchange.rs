@@ -7,7 +7,7 @@
 //! mismatch is an error of the connection, and the request is sent again, alone.
 //!
 //! For requests that share the connection this is not enough: a response is accepted only if it shows that it is none
-//! of the others' (`identity`). A refusal shows nothing, so its request is sent again, alone.
+//! of the others' (`response_marks`). A refusal shows nothing, so its request is sent again, alone.
 
 use std::collections::VecDeque;
 
@@ -23,8 +23,8 @@ use super::{
 };
 use crate::{
     Cause, Expected, Options,
-    identity::{Marks, Shown, first_byte, opaque},
-    messages::{ENDLESS_INTERIM, JobId, MAX_INTERIM},
+    connection_messages::{ENDLESS_INTERIM, JobId, MAX_INTERIM},
+    response_marks::{Marks, Shown, first_byte, opaque},
 };
 
 /// The cause after `Connection: close`.

@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use super::{Driver, InFlight, WRITE_BUFFER, head};
 use crate::{
     Cause, Chunks, Class, Error, Options, RequestLine,
-    messages::{ConnectionEvent, Job},
+    connection_messages::{ConnectionEvent, Job},
     method::is_safe,
 };
 

@@ -1,4 +1,4 @@
-//! The other side: authorities, TLS servers, proxies. All end with the test's runtime.
+//! Certificate authorities, TLS servers and proxies for tests. All end with the test's runtime.
 
 use std::{net::SocketAddr, path::PathBuf, pin::pin, sync::Arc};
 
@@ -20,12 +20,12 @@ use tokio::{
 use tokio_rustls::TlsAcceptor;
 use transport::{Cause, ConnectError, ConnectSettings, Connector, Identity, Origin, Proxies, TlsSettings};
 
-/// More than any step over loopback takes, on the slowest of machines.
+/// A timeout that no step over loopback reaches, even on a slow machine.
 pub(crate) const AMPLE: std::time::Duration = std::time::Duration::from_mins(1);
-/// Enough to give up what nobody answers.
+/// A short timeout, for peers that do not respond.
 pub(crate) const BRIEF: std::time::Duration = std::time::Duration::from_millis(300);
 
-/// A listener that reads what comes, tells of the first of it, and says nothing.
+/// A listener that reports its first bytes and never responds.
 pub(crate) async fn mute() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     let (tell, told) = mpsc::unbounded_channel();
     let address = serve(move |mut stream| {
@@ -40,12 +40,12 @@ pub(crate) async fn mute() -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
     (address.await, told)
 }
 
-/// What comes of something that a mute listener keeps waiting: it hears of it in a time that the machine chooses, and
-/// from then on the clock runs as quickly as it can.
+/// The outcome of a future that such a listener keeps waiting: in real time until the listener has received something,
+/// then with a paused clock.
 pub(crate) async fn outwaited<T>(mut told: mpsc::UnboundedReceiver<()>, waiting: impl Future<Output = T>) -> T {
     let mut waiting = pin!(waiting);
     tokio::select! {
-        _ = &mut waiting => panic!("it does not wait"),
+        _ = &mut waiting => panic!("it did not wait"),
         heard = told.recv() => assert!(heard.is_some()),
     }
     tokio::time::pause();
@@ -54,7 +54,7 @@ pub(crate) async fn outwaited<T>(mut told: mpsc::UnboundedReceiver<()>, waiting:
     outcome
 }
 
-/// An authority of a test's own, and the folder of its files.
+/// A certificate authority, and the folder of its files.
 pub(crate) struct Authority {
     pub(crate) folder: TempDir,
     issuer: CertifiedIssuer<'static, KeyPair>,
@@ -65,7 +65,7 @@ impl Authority {
         Self::named("the test's authority")
     }
 
-    /// Two that have one name are not told apart by it.
+    /// Authorities may have the same name.
     pub(crate) fn named(name: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -119,18 +119,18 @@ pub(crate) fn pem(certificate: &CertificateDer<'_>) -> String {
     format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n"))
 }
 
-/// A name that only the tests' proxies know, for loopback: by its own name this machine is reached without a proxy.
+/// A name for loopback that only the tests' proxies resolve: `localhost` itself is reached without a proxy.
 pub(crate) const FAR: &str = "far.test";
 
-/// A TLS server that greets with a full stop and waits.
+/// A TLS server that sends one byte, `.`, and waits.
 pub(crate) struct Server<'a> {
     pub(crate) authority: &'a Authority,
     pub(crate) name: &'a str,
-    /// The year at whose end its certificate expires.
+    /// The last year in which its certificate is valid.
     pub(crate) year: i32,
     pub(crate) versions: &'a [&'static SupportedProtocolVersion],
     pub(crate) alpn: &'a [&'a str],
-    /// Whose clients it demands.
+    /// The authority of the client certificates that it requires.
     pub(crate) clients: Option<&'a Authority>,
 }
 
@@ -161,12 +161,12 @@ impl<'a> Server<'a> {
         TlsAcceptor::from(Arc::new(config))
     }
 
-    /// Starts it, and gives its origin: at `localhost`, whatever its certificate says.
+    /// Starts it. Returns its origin, at `localhost`, whatever its certificate says.
     pub(crate) async fn start(self) -> Origin {
         origin("https", self.listen().await)
     }
 
-    /// Starts it, and gives its origin behind a proxy.
+    /// Starts it. Returns its origin as seen through a proxy.
     pub(crate) async fn start_far(self) -> Origin {
         far("https", self.listen().await)
     }
@@ -185,7 +185,7 @@ impl<'a> Server<'a> {
     }
 }
 
-/// Serves every connection with `each` until the runtime ends, on an address of IPv4's loopback.
+/// Serves every connection on IPv4 loopback with `each`, until the runtime ends.
 pub(crate) async fn serve<F: Future<Output = ()> + Send + 'static>(
     each: impl Fn(TcpStream) -> F + Send + 'static,
 ) -> SocketAddr {
@@ -199,7 +199,7 @@ pub(crate) async fn serve<F: Future<Output = ()> + Send + 'static>(
     address
 }
 
-/// Keeps a connection open, saying nothing, until the other side closes it.
+/// Keeps a connection open without sending, until the peer closes it.
 pub(crate) async fn hold(mut io: impl AsyncRead + AsyncWrite + Unpin) {
     let _ = tokio::io::copy(&mut io, &mut tokio::io::sink()).await;
 }
@@ -208,7 +208,7 @@ pub(crate) fn origin(scheme: &str, address: SocketAddr) -> Origin {
     at(scheme, "localhost", address)
 }
 
-/// The same, as it is called behind a proxy.
+/// The same, as seen through a proxy.
 pub(crate) fn far(scheme: &str, address: SocketAddr) -> Origin {
     at(scheme, FAR, address)
 }
@@ -217,12 +217,12 @@ fn at(scheme: &str, host: &str, address: SocketAddr) -> Origin {
     Origin::of(&format!("{scheme}://{host}:{}/", address.port()).parse().unwrap()).unwrap()
 }
 
-/// Where a proxy's tunnel leads to.
+/// The target of a proxy's tunnel.
 pub(crate) async fn tunnel(target: &str) -> std::io::Result<TcpStream> {
     TcpStream::connect(target.replace(FAR, "127.0.0.1")).await
 }
 
-/// Through this proxy, whatever the origin.
+/// This proxy for every origin.
 pub(crate) fn through(url: &str) -> Proxies {
     Proxies::from_environment(|name| (name == "ALL_PROXY").then(|| url.to_owned())).unwrap()
 }

@@ -65,7 +65,7 @@ fn response_longer_than_its_content_length_is_refused() {
         let too_long = matches!(&found, Err(Cause::Protocol(why)) if why.contains("longer than its Content-Length"));
         assert_eq!(too_long, !fits, "{behind:?}: {found:?}");
     }
-    // Another answer is nobody's, and the first one stands.
+    // An unsolicited second response does not spoil the first.
     let mut exchanges = Exchanges::default();
     ask(&mut exchanges, 1, |request| request);
     exchanges.buffer().extend_from_slice(format!("{head}abcHTTP/1.1 408 Late\r\n\r\n").as_bytes());

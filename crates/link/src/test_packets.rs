@@ -1,4 +1,4 @@
-//! Packets for tests.
+//! Packets for tests: TCP, UDP, ICMP, with correct checksums.
 
 #![allow(dead_code, reason = "shared by several test programs, each of which uses a part")]
 #![allow(clippy::needless_pass_by_value, clippy::struct_excessive_bools, reason = "so that tests read well")]
@@ -16,7 +16,7 @@ pub(crate) const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 pub(crate) const CLIENT6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1));
 pub(crate) const SERVER6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
 
-/// A TCP segment to be built.
+/// The fields of a TCP segment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Segment {
     pub(crate) down: bool,
@@ -31,7 +31,7 @@ pub(crate) struct Segment {
     pub(crate) payload: usize,
 }
 
-/// A segment with so many bytes, from the client to the server.
+/// A segment with this payload length, from the client to the server.
 pub(crate) fn segment(payload: usize) -> Segment {
     Segment { port: 40_000, seq: 1000, ack: Some(5000), window: 500, payload, ..Segment::default() }
 }
@@ -64,7 +64,7 @@ fn built(v6: bool, segment: &Segment) -> Vec<u8> {
     bytes
 }
 
-/// The IPv4 packet of a segment, which may not be fragmented.
+/// The IPv4 packet of a segment, with "don't fragment".
 pub(crate) fn tcp(segment: Segment) -> Vec<u8> {
     built(false, &segment)
 }
@@ -74,7 +74,7 @@ pub(crate) fn tcp6(segment: Segment) -> Vec<u8> {
     built(true, &segment)
 }
 
-/// An IPv4 packet with UDP from the client, which may be fragmented.
+/// An IPv4 packet with UDP from the client, without "don't fragment".
 pub(crate) fn udp(payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     start(false, false).udp(40_000, 53).write(&mut bytes, payload).unwrap();
@@ -99,8 +99,7 @@ pub(crate) fn ping(v6: bool, down: bool, reply: bool, id: u16) -> Vec<u8> {
     bytes
 }
 
-/// The ICMP error "port unreachable" about a packet, of which the end may be missing, from where it
-/// went to.
+/// The ICMP error "port unreachable" from a packet's destination; the quoted packet may be truncated.
 pub(crate) fn icmp_error(quoted: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     if quoted[0] >> 4 == 4 {
@@ -115,7 +114,7 @@ pub(crate) fn icmp_error(quoted: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// What the receiver of a packet sends back: the same with its ends exchanged, a reply for a request.
+/// A response to a packet: the same with addresses and ports exchanged; for an echo request, the reply.
 pub(crate) fn answer_to(bytes: &[u8]) -> Vec<u8> {
     let mut answer = bytes.to_vec();
     let (address, len, payload) = if bytes[0] >> 4 == 4 { (12, 4, 20) } else { (8, 16, 40) };
@@ -128,7 +127,7 @@ pub(crate) fn answer_to(bytes: &[u8]) -> Vec<u8> {
     with_checksums(answer)
 }
 
-/// The packet with its checksums, of IP without options or extensions and of TCP, UDP or ICMP, computed anew.
+/// The packet with recomputed checksums (IP without options, and TCP, UDP or ICMP).
 pub(crate) fn with_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     let payload = if bytes[0] >> 4 == 4 {
         let mut header = Ipv4Header::from_slice(&bytes).unwrap().0;
@@ -151,8 +150,7 @@ pub(crate) fn with_checksums(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The complement of the sum over the payload of IP, and the pseudo header where there is one; zero
-/// where the checksum among it is right.
+/// The checksum over the IP payload and the pseudo header, if there is one; zero if the contained checksum is correct.
 fn sum(bytes: &[u8]) -> u16 {
     let ip = IpSlice::from_slice(bytes).expect("an IP packet");
     let (protocol, payload) = (ip.payload_ip_number(), ip.payload().payload);
@@ -169,7 +167,7 @@ fn sum(bytes: &[u8]) -> u16 {
     sum.ones_complement()
 }
 
-/// Whether the checksums of IP and of TCP, UDP or ICMP in a packet are right, computed anew.
+/// Whether the checksums of IP and of TCP, UDP or ICMP are correct.
 pub(crate) fn checksums_are_right(bytes: &[u8]) -> bool {
     let ip = IpSlice::from_slice(bytes).expect("an IP packet");
     if let Some(ip) = ip.ipv4() {

@@ -1,4 +1,4 @@
-//! What becomes of requests that come back without an answer.
+//! Requests that come back without a response.
 
 use super::*;
 
@@ -38,7 +38,7 @@ fn suspect_request_is_retried_alone_and_fails_after_four_attempts() {
             let failed = Action::Fail { job: jobs[0], cause: Shared(Cause::Closed), outcome_unknown: false };
             let actions = play.scheduler.actions();
             assert_eq!(actions[0], failed);
-            assert!(matches!(actions[1..], [Action::Open(..)]), "the other one never had the chance: {actions:?}");
+            assert!(matches!(actions[1..], [Action::Open(..)]), "the other request was not to blame: {actions:?}");
         } else {
             assert_eq!(play.run(), [(life + 1, jobs[0])]);
         }
@@ -53,7 +53,7 @@ fn reused_connection_does_not_count_against_its_request() {
         play.answer(connection, job, None);
     }
     play.asks(1);
-    // Two that were used, and four of its own.
+    // Two reused connections, and four of its own.
     for _ in 0..6 {
         let [(connection, job)] = play.run()[..] else { panic!("it is not sent") };
         play.scheduler.closed(ConnectionId(connection), &Cause::Closed, &[(job, Sent::Something)], play.now);
@@ -105,7 +105,7 @@ fn http_1_1_required_switches_the_origin_to_http_1() {
             assert_eq!(play.scheduler.actions(), [Action::Retire(ConnectionId(1)), open]);
         }
         assert!(play.scheduler.is_serial_only());
-        assert!(!play.scheduler.opened(ConnectionId(2), Version::HTTP_2, play.now), "it was begun before that");
+        assert!(!play.scheduler.opened(ConnectionId(2), Version::HTTP_2, play.now), "it was dialled before the switch");
         assert_eq!(play.run(), [(3, job)]);
     }
 }

@@ -1,4 +1,4 @@
-//! How streams and connections end early, and what becomes of the jobs on them.
+//! Early ends of streams and connections, and the fate of their jobs.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
@@ -21,7 +21,7 @@ fn goaway(last: u32, code: u32) -> Vec<u8> {
     frame(GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat())
 }
 
-/// A server of which the test writes each frame, and that reads on and forgets.
+/// A server whose frames the test writes; it discards what it reads.
 fn by_hand() -> (Client, tokio::io::WriteHalf<DuplexStream>, JoinHandle<()>) {
     let (near, far) = tokio::io::duplex(1 << 16);
     let (mut read, write) = tokio::io::split(far);
@@ -55,7 +55,7 @@ async fn goaway_returns_later_streams_and_finishes_earlier_ones() {
         }
         back.sort_unstable();
         assert_eq!((back, draining), (vec![3, 4, 5], 1));
-        assert!(client.jobs.as_ref().unwrap().is_closed(), "no more jobs can be given to it");
+        assert!(client.jobs.as_ref().unwrap().is_closed(), "it takes no more jobs");
         server.write_all(&[frame(HEADERS, WHOLE, 1, OK), frame(HEADERS, WHOLE, 3, OK)].concat()).await.unwrap();
         for reply in replies.drain(..2) {
             assert_eq!(text(reply.await.unwrap()).await, "");

@@ -12,8 +12,8 @@ use transport::TlsFacts;
 
 use crate::{
     Body, Cause, Error, Incoming, Windows,
-    identity::{Marks, Shown},
     pool::Window,
+    response_marks::{Marks, Shown},
 };
 
 /// The maximum number of interim responses (1xx) to one request.
