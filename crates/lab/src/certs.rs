@@ -16,13 +16,13 @@ use rcgen::{
 };
 use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, pki_types::CertificateDer};
 
-/// What can go wrong with the certificates.
+/// Why the certificates cannot be made or used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertError {
     /// They could not be made.
     #[error("cannot make the run's certificates: {0}")]
     Make(#[from] rcgen::Error),
-    /// TLS would not take them.
+    /// TLS rejected them.
     #[error("cannot set up TLS with the run's certificates: {0}")]
     Use(#[from] rustls::Error),
     /// They could not be stored.
@@ -35,18 +35,17 @@ pub enum CertError {
     },
 }
 
-/// A run's authority and its server certificate.
+/// A run's certificate authority and server certificate.
 #[derive(Debug)]
 pub struct Certificates {
-    /// The authority's certificate, PEM: what a client program is told to trust.
+    /// The authority's certificate as PEM, for clients to trust.
     pub ca_file: PathBuf,
     /// The server's certificate, PEM.
     pub server_pem: String,
     /// The server's private key, PKCS #8 PEM; each server stores its own copy, readable
     /// by the user it runs as.
     pub key_pem: String,
-    /// The SHA-256 of the server's public key, as its certificate has it, in base64: how Chromium is told to
-    /// trust it.
+    /// The SHA-256 of the server's public key (SubjectPublicKeyInfo) in base64, for Chromium to trust.
     pub server_key_hash: String,
     ca: CertificateDer<'static>,
 }
@@ -87,8 +86,8 @@ impl Certificates {
         })
     }
 
-    /// TLS for a client that trusts this authority alone, offers these versions of TLS and,
-    /// by ALPN (RFC 7301), this protocol.
+    /// The TLS configuration of a client that trusts only this authority and offers these versions of TLS and, by ALPN
+    /// (RFC 7301), this protocol.
     pub fn client(
         &self,
         versions: &[&'static SupportedProtocolVersion],
@@ -109,7 +108,7 @@ impl Certificates {
 fn named(name: &str) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::new(Vec::new())?;
     params.distinguished_name.push(DnType::CommonName, name);
-    // rcgen's own end, the year 4096, is more than some TLS libraries' clocks can hold.
+    // Some TLS libraries cannot represent rcgen's default, the year 4096.
     params.not_before = date_time_ymd(2020, 1, 1);
     params.not_after = date_time_ymd(2049, 12, 31);
     Ok(params)
@@ -126,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// A server with the certificate and key as they are stored, offering HTTP/2 and 1.1.
+    /// A server with the stored certificate and key, offering HTTP/2 and 1.1.
     fn server(certificates: &Certificates) -> ServerConnection {
         let certificate = CertificateDer::from_pem_slice(certificates.server_pem.as_bytes()).unwrap();
         let key = PrivateKeyDer::from_pem_slice(certificates.key_pem.as_bytes()).unwrap();
@@ -137,7 +136,7 @@ mod tests {
         ServerConnection::new(Arc::new(config)).unwrap()
     }
 
-    /// Shakes hands in memory.
+    /// Does the TLS handshake in memory.
     fn shake(client: &mut ClientConnection, server: &mut ServerConnection) -> Result<(), rustls::Error> {
         let mut wire = Vec::new();
         while client.is_handshaking() || server.is_handshaking() {

@@ -24,13 +24,12 @@ use units::Span;
 
 pub use judge::judge;
 
-/// A sentence of a source and what it says about cells.
+/// A sentence of a source, and its check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {
     /// A short name.
     pub id: String,
-    /// The sentence, word for word, or the part of it that is checked; `…` where words are
-    /// left out.
+    /// The sentence verbatim, or the part of it that is checked; `…` stands for omitted words.
     pub said: String,
     /// The workload whose cells are compared.
     pub workload: String,
@@ -50,7 +49,7 @@ pub enum Check<N> {
         what: Vec<N>,
         /// The faster contenders.
         than: Vec<N>,
-        /// The least factor; 1 unless given.
+        /// The minimum factor; 1 by default.
         #[serde(default = "one")]
         by: f64,
     },
@@ -60,123 +59,120 @@ pub enum Check<N> {
         what: N,
         /// The others.
         among: Vec<N>,
-        /// The least factor; 1 unless given.
+        /// The minimum factor; 1 by default.
         #[serde(default = "one")]
         by: f64,
     },
-    /// `of` takes at least, or at most, so many times as long as `to`.
+    /// The ratio of the times of `of` and `to` is within bounds.
     Ratio {
-        /// The time above the line.
+        /// The numerator.
         of: N,
-        /// The time below it.
+        /// The denominator.
         to: N,
-        /// The least ratio.
+        /// The minimum ratio.
         at_least: Option<f64>,
-        /// The greatest ratio.
+        /// The maximum ratio.
         at_most: Option<f64>,
-        /// Of what; of times unless given.
+        /// What is compared; the time by default.
         #[serde(default)]
         measure: Measure,
     },
-    /// What `what` takes here beyond what its page's dependencies, computations and handshakes ask for is at most so
-    /// many times what it takes on the network `on`.
+    /// The time of `what` in excess of its page's dependencies, computations and handshakes is at most so many times
+    /// the excess on the network `on`.
     Overhead {
-        /// Who takes it.
+        /// The contender.
         what: N,
         /// The other network.
         on: N,
-        /// The greatest ratio.
+        /// The maximum ratio.
         at_most: f64,
     },
-    /// The first connection of each sample has no data in its SYN, and every later one has, or is a plain one beside
-    /// one that was not answered.
+    /// The first connection of each sample has no data in its SYN. Every later one has, or is a plain one that was
+    /// started beside an unanswered one.
     SynData {
-        /// Whose SYNs.
+        /// The contender.
         what: N,
     },
-    /// Of the time that the page's dependencies, handshakes and slow start allow `to` to be quicker than `of`, at
-    /// least, or at most, this share is saved.
+    /// The saving of `to` over `of`, as a share of the saving that the page's dependencies, handshakes and slow start
+    /// allow, is within bounds.
     Saves {
-        /// The slower one.
+        /// The slower contender.
         of: N,
-        /// The quicker one.
+        /// The faster contender.
         to: N,
-        /// The least share.
+        /// The minimum share.
         at_least: Option<f64>,
-        /// The greatest share.
+        /// The maximum share.
         at_most: Option<f64>,
     },
-    /// `what` takes at most so much longer than `than`, whatever both take.
+    /// `what` takes at most this much longer than `than`, in seconds.
     Loses {
-        /// Who may lose something.
+        /// The contender that may be slower.
         what: N,
-        /// Its rival.
+        /// The contender that it is compared with.
         than: N,
-        /// The most it may lose.
+        /// The maximum difference.
         at_most: Span,
     },
-    /// `what` takes at least, or at most, so many of a unit.
+    /// The median time of `what`, or a count, is within bounds.
     Takes {
-        /// Who takes them.
+        /// The contender.
         what: N,
-        /// Of what.
+        /// The unit.
         unit: Unit,
-        /// The least number.
+        /// The minimum.
         at_least: Option<f64>,
-        /// The greatest number.
+        /// The maximum.
         at_most: Option<f64>,
     },
     /// `what` needs more requests or connections than each of `than`.
     More {
         /// What is counted.
         count: Count,
-        /// Who needs more.
+        /// The contender that needs more.
         what: N,
-        /// Who needs fewer.
+        /// The contenders that need fewer.
         than: Vec<N>,
     },
-    /// `what` needs more requests or connections than `than`, and takes less time: the claim
-    /// that it is fast because of them.
+    /// `what` needs more requests or connections than `than`, and takes less time: they pay off.
     Pays {
         /// What is counted.
         count: Count,
-        /// Who needs more.
+        /// The contender that needs more.
         what: N,
-        /// Who needs fewer.
+        /// The contenders that need fewer.
         than: N,
     },
-    /// `what` sends at least, or at most, so many requests of each of these methods for each
-    /// file, listing or save.
+    /// The number of requests with each of these methods per file, listing or save is within bounds.
     PerStep {
-        /// Who sends them.
+        /// The contender.
         what: N,
         /// The HTTP methods.
         methods: Vec<String>,
-        /// The least number of each.
+        /// The minimum for each method.
         at_least: Option<f64>,
-        /// The greatest number of each.
+        /// The maximum for each method.
         at_most: Option<f64>,
     },
-    /// `of` takes longer than `to`, and the ratio is smaller on the network `on`: it is `by`
-    /// times as large here.
+    /// `of` takes longer than `to`, and the ratio is at least `by` times the ratio on the network `on`.
     Shrinks {
-        /// The time above the line.
+        /// The numerator.
         of: N,
-        /// The time below it.
+        /// The denominator.
         to: N,
         /// The network where the ratio is smaller.
         on: N,
-        /// The least factor between the two ratios; 1 unless given.
+        /// The minimum factor between the two ratios; 1 by default.
         #[serde(default = "one")]
         by: f64,
     },
 }
 
-/// What a ratio is one of.
+/// The quantity of a ratio.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Measure {
-    /// How long it took.
+    /// The time of the work.
     #[default]
     Time,
     /// The server's processor time.
@@ -187,7 +183,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// What a contender's work is measured in.
+/// The unit of a bound.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Unit {
@@ -195,19 +191,19 @@ pub enum Unit {
     RoundTrips,
     /// The cell's [`floor`](crate::floor).
     Floors,
-    /// TCP connections, as the tap saw them.
+    /// TCP connections, counted by the tap.
     Connections,
-    /// HTTP requests, as the server logged them.
+    /// HTTP requests, counted in the server's log.
     Requests,
 }
 
-/// What is counted in a cell.
+/// A count of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Count {
-    /// TCP connections, as the tap saw them.
+    /// TCP connections, counted by the tap.
     Connections,
-    /// HTTP requests, as the server logged them.
+    /// HTTP requests, counted in the server's log.
     Requests,
 }
 
@@ -255,7 +251,7 @@ impl<N> Check<N> {
         })
     }
 
-    /// The contenders whose cells it looks at.
+    /// The contenders whose cells it compares.
     pub fn contenders(&self) -> Vec<&N> {
         match self {
             Self::Slower { what, than, .. } => what.iter().chain(than).collect(),

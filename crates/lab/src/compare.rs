@@ -38,11 +38,11 @@ pub struct Compared {
 /// A cell in the baseline and in later runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CellChange {
-    /// What was done.
+    /// The workload.
     pub workload: String,
-    /// Over what.
+    /// The network.
     pub network: String,
-    /// By whom.
+    /// The contender, with its settings.
     pub contender: String,
     /// Whether the contender is a model.
     pub model: bool,
@@ -95,7 +95,7 @@ impl Tally {
 }
 
 impl CellChange {
-    /// The contender's name, told apart where it is a model.
+    /// The contender's name, marked if it is a model.
     pub fn label(&self) -> String {
         if self.model { format!("{} (model)", self.contender) } else { self.contender.clone() }
     }
@@ -114,7 +114,7 @@ impl Later {
 }
 
 impl Change {
-    /// What became of the cells in each run after the baseline.
+    /// How many cells changed in each run after the baseline.
     pub fn tallies(&self) -> Vec<Tally> {
         let later = 0..self.runs.len().saturating_sub(1);
         let count = |run: usize, trend| self.cells.iter().filter(|cell| cell.later[run].trend() == trend).count();
@@ -188,7 +188,7 @@ fn change(baseline: &RunResult, later: &[(usize, &RunResult)], cell: &CellResult
     }
 }
 
-/// A cell that was measured, or what became of it instead.
+/// A measured cell, or why there is none.
 fn present(run: usize, cell: Option<&CellResult>) -> Result<&CellResult, String> {
     match cell {
         None => Err(format!("not in run {run}")),
@@ -200,7 +200,7 @@ fn present(run: usize, cell: Option<&CellResult>) -> Result<&CellResult, String>
     }
 }
 
-/// Why cells of the same name are not the same.
+/// Why cells of the same name are not comparable.
 fn unlike(then: &RunResult, now: &RunResult, cell: &CellResult) -> Option<&'static str> {
     let network = |run: &RunResult| run.networks.iter().find(|n| n.name == cell.network).map(|n| n.link.clone());
     let workload =

@@ -92,13 +92,13 @@ pub enum Failure {
     /// A program failed.
     #[error(transparent)]
     Process(#[from] ProcessError),
-    /// The work is not right.
+    /// The result of the work is wrong.
     #[error(transparent)]
     Work(#[from] WorkError),
     /// TLS could not be set up.
     #[error(transparent)]
     Certificates(#[from] CertError),
-    /// Something of ours was ended because its time was up or the run was interrupted.
+    /// Something was stopped at its deadline or by an interruption.
     #[error("{what} {stop}")]
     Stopped {
         /// What was ended.
@@ -106,20 +106,20 @@ pub enum Failure {
         /// Why.
         stop: Stop,
     },
-    /// A thread could not be started or ended in disorder.
+    /// A thread could not be started, or panicked.
     #[error("cannot run on a thread of the client host: {0}")]
     Thread(io::Error),
-    /// No file of the client's or of its file system could be used.
+    /// A file operation failed.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On what.
+        /// Its file.
         path: PathBuf,
         /// Why not.
         source: io::Error,
     },
-    /// A URL or path is not one a model can ask for.
+    /// A URL or path is invalid for a model.
     #[error("`{0}` is not a URL whose host is an address and a port")]
     Url(String),
     /// No connection.
@@ -130,7 +130,7 @@ pub enum Failure {
         /// Why not.
         source: io::Error,
     },
-    /// HTTP broke.
+    /// An HTTP exchange failed.
     #[error("{method} {path}: no response: {source}")]
     Http {
         /// The request's method.
@@ -140,17 +140,17 @@ pub enum Failure {
         /// Why.
         source: hyper::Error,
     },
-    /// A request was answered otherwise than the model's client could use.
+    /// A response has an unexpected status.
     #[error("{method} {path}: unexpected status {status}")]
     Status {
         /// The request's method.
         method: String,
         /// Its path.
         path: String,
-        /// What came back.
+        /// The response's status.
         status: u16,
     },
-    /// An answer that makes no sense.
+    /// A response is invalid.
     #[error("the response to {method} {path} {why}")]
     Answer {
         /// The request's method.
@@ -160,7 +160,7 @@ pub enum Failure {
         /// What is wrong with it.
         why: String,
     },
-    /// Our own engine could not be made, or a request of it failed.
+    /// Longhaul's engine failed.
     #[error("{0}")]
     Engine(String),
     /// It needs a third host and has none.
@@ -196,7 +196,7 @@ pub trait Contender: Send + Sync {
         &[]
     }
 
-    /// What it speaks, with TLS or without: the server is started to offer that.
+    /// The version of HTTP that it uses, with or without TLS; the server is started with it.
     fn http(&self, tls: bool) -> Http;
 
     /// Why it cannot do this work with this server, if so.
@@ -227,8 +227,7 @@ pub trait Contender: Send + Sync {
         false
     }
 
-    /// Options and facts about it to be recorded; versions of its programs come from
-    /// [`needs`](Self::needs).
+    /// Its options and other facts for the record, besides the versions of the programs in [`needs`](Self::needs).
     fn settings(&self) -> Vec<(String, String)> {
         Vec::new()
     }
@@ -263,7 +262,7 @@ impl Prepared for HostTask<Done> {
     }
 }
 
-/// The values of a contender's parameters that are not to be the defaults.
+/// The values of a contender's parameters that differ from their defaults.
 pub type Parameters = BTreeMap<String, u32>;
 
 /// A contender as it is registered.
@@ -406,7 +405,7 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
         .or_else(|| contender.unable(work, server, tls))
 }
 
-/// The reason of skipping HTTP/3 with this server.
+/// Why HTTP/3 is skipped with this server.
 fn without_http3(server: &dyn Server) -> String {
     let version = server.settings().into_iter().find(|(name, _)| name == "version");
     let version = version.map_or_else(String::new, |(_, version)| format!(" ({version})"));
@@ -448,7 +447,7 @@ mod tests {
         for file in files {
             let experiment = Experiment::read(&file, known).unwrap_or_else(|mistake| panic!("{mistake}"));
             let plan = experiment.plan(&Selection::default()).unwrap();
-            // No claim asks for a cell that is never run.
+            // Every cell of a claim is in the plan.
             for claim in &experiment.claims {
                 for contender in claim.check.contenders() {
                     let is = |cell: &Cell| {

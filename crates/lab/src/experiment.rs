@@ -58,11 +58,11 @@ pub struct KnownContender<'a> {
 pub struct Experiment {
     /// The file's name without its ending: `webdav-race`.
     pub name: String,
-    /// What a reader calls it.
+    /// Its title.
     pub title: String,
-    /// What is being asked.
+    /// Its question.
     pub question: String,
-    /// Who asked first.
+    /// The source of the question.
     pub source: Source,
     /// The networks, in the file's order.
     pub networks: Vec<Network>,
@@ -70,15 +70,15 @@ pub struct Experiment {
     pub workloads: Vec<Workload>,
     /// The contenders, a swept one once per value.
     pub contenders: Vec<Row>,
-    /// The servers it may run against; the first is the one to use unless told otherwise.
+    /// The servers that it may use; the first that is installed is the default.
     pub servers: Vec<String>,
-    /// Whether the work is done over TLS.
+    /// Whether to use TLS.
     pub tls: bool,
-    /// How often each cell is run.
+    /// Samples per cell.
     pub samples: u32,
-    /// The same, smaller.
+    /// The quick part.
     pub quick: Option<Quick>,
-    /// What the source says, as checks.
+    /// The claims of the source.
     pub claims: Vec<Claim>,
 }
 
@@ -90,7 +90,7 @@ impl Experiment {
         Ok(Self::parse(&text, path, known)?)
     }
 
-    /// Reads an experiment from its text; `path` names it, and stands in its mistakes.
+    /// Reads an experiment from its text; `path` gives its name and appears in error messages.
     pub fn parse(text: &str, path: &Path, known: Known<'_>) -> Result<Self, Mistake> {
         let name = path.file_stem().map_or_else(|| "experiment".into(), |stem| stem.to_string_lossy().into_owned());
         file::File::parse(text)
@@ -120,12 +120,12 @@ pub enum ReadError {
     /// The file cannot be read.
     #[error("cannot read experiment {path}: {source}; `haul lab list` lists the built-in ones")]
     File {
-        /// Which file.
+        /// The file.
         path: String,
         /// What the system says.
         source: std::io::Error,
     },
-    /// The file says something that cannot be meant.
+    /// The file has a mistake.
     #[error(transparent)]
     Mistake(#[from] Mistake),
 }
@@ -151,16 +151,16 @@ impl fmt::Display for Source {
     }
 }
 
-/// What the work is done over.
+/// A network of an experiment.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Network {
     /// Its name in the file.
     pub name: String,
     /// What to emulate.
     pub link: LinkSpec,
-    /// Whose network it is like.
+    /// A note on what it stands for.
     pub note: Option<String>,
-    /// What is set at the server's end.
+    /// The TCP settings of the server.
     pub server: Stack,
 }
 
@@ -180,13 +180,13 @@ impl Network {
         self.link.rate.map(|rate| rate.down)
     }
 
-    /// `18ms RTT, 100mbit, queue 150p, loss 0.1%; server: initial window 3`: all that it is.
+    /// Its description: `18ms RTT, 100mbit, queue 150p, loss 0.1%; server: initial window 3`.
     pub fn describe(&self) -> String {
         let link = self.link.to_string();
         if self.server.is_default() { link } else { format!("{link}; server: {}", self.server) }
     }
 
-    /// All that it is, as in the experiment.
+    /// Its parameters, as in the experiment file.
     pub fn record(&self) -> serde_json::Value {
         let mut record = serde_json::to_value(&self.link).unwrap_or_default();
         if let Some(record) = record.as_object_mut().filter(|_| !self.server.is_default()) {
@@ -196,21 +196,21 @@ impl Network {
     }
 }
 
-/// What is done, under the name the file gives it.
+/// A workload of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Workload {
     /// Its name in the file.
     pub name: String,
-    /// What it is.
+    /// Its work.
     pub work: Work,
-    /// The networks it is done over; all, if there is none.
+    /// Its networks; all if empty.
     pub networks: Vec<String>,
-    /// The contenders that do it, or rows of theirs; all, if there is none.
+    /// Its contenders, or rows of them; all if empty.
     pub contenders: Vec<String>,
 }
 
 impl Workload {
-    /// Whether this row does it over this network.
+    /// Whether it has a cell for this row and network.
     fn meets(&self, network: &Network, row: &Row) -> bool {
         let one_of = |list: &[String], names: [&str; 2]| {
             list.is_empty() || list.iter().any(|kept| names.contains(&kept.as_str()))
@@ -219,26 +219,25 @@ impl Workload {
     }
 }
 
-/// A contender as it runs: a name, and the settings that this experiment gives it.
+/// A contender with the settings of this experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Row {
     /// The contender's name: `rclone`.
     pub contender: String,
-    /// What is set, and to what.
+    /// Its settings and their values.
     pub settings: Parameters,
     /// Whether it is a model.
     pub model: bool,
 }
 
 impl Row {
-    /// The name of the row: `rclone transfers=16`. Whatever is set stands in it, so that no
-    /// table hides a knob.
+    /// The name of the row, with all its settings: `rclone transfers=16`.
     pub fn name(&self) -> String {
         self.settings.iter().fold(self.contender.clone(), |name, (key, value)| format!("{name} {key}={value}"))
     }
 }
 
-/// The experiment that ends soon.
+/// The quick part of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quick {
     /// The networks it keeps.
@@ -247,7 +246,7 @@ pub struct Quick {
     pub workloads: Vec<Workload>,
     /// The rows it keeps.
     pub contenders: Vec<String>,
-    /// How often each cell is run.
+    /// Samples per cell.
     pub samples: u32,
 }
 

@@ -32,7 +32,7 @@ const SYSCTLS: [&str; 9] = [
     "net.ipv4.tcp_wmem",
 ];
 
-/// What the machine is, what its hosts are set to, and which programs take part in `plan`.
+/// The machine, the settings of its hosts, and the programs of `plan`.
 pub fn record(plan: &Plan, server: &dyn Server) -> Result<results::Host, TestbedError> {
     let host = Host::new("probe")?;
     let _ = host.sysctl(CONGESTION_CONTROL, testbed::CONGESTION_CONTROL);
@@ -56,7 +56,7 @@ fn processor(cpuinfo: &str) -> String {
     format!("{} × {}", cores, models.first().unwrap_or(&"unknown processor"))
 }
 
-/// Every program's version, and what server and contenders are set to other than by default.
+/// The versions of all programs, and the settings of server and contenders that differ from the defaults.
 fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
     let mut tools = BTreeMap::new();
     let mut add = |owner: &str, settings: Vec<(String, String)>| {
@@ -73,29 +73,29 @@ fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
         let versions = versions.map(|program| (program.name.to_owned(), program.version()));
         add(&contender.name(), versions.chain(contender.settings()).collect());
     }
-    // Not to be read anywhere: the kernel's constant (TCP_INIT_CWND, RFC 6928), which only a route can
-    // change. Of our hosts only a network's server may have such a route, and then its description says so.
+    // The kernel's constant (TCP_INIT_CWND, RFC 6928), which cannot be read. Only a route can change it, and only a
+    // network's server may have such a route; then its description says so.
     tools.insert("initial window".to_owned(), "10 segments".to_owned());
     tools.insert("haul".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     tools
 }
 
-/// A setting with its name, unless the value names it; what programs print of their version does, in several ways.
+/// A setting with its name, unless the value contains the name, as many version texts do.
 fn setting(name: &str, value: &str) -> String {
     let value = value.split_once("version: ").map_or(value, |(_, version)| version);
     let first = value.split([' ', '/']).next().unwrap_or_default();
     if first.eq_ignore_ascii_case(name) { value.to_owned() } else { format!("{name} {value}") }
 }
 
-/// How often each byte of the work is held at once: in memory, in the client's files and the server's,
-/// in a cache or a temporary file of either, and in the capture.
+/// The number of copies of each byte: in memory, in the client's and the server's files, in their caches or temporary
+/// files, and in the capture.
 const COPIES: u64 = 6;
 
-/// What a file takes beside its content, in bytes: its inode and name, and its name in our memory.
+/// The bytes that a file needs besides its content: its inode and name, and its name in our memory.
 const FILE: u64 = 2048;
 
-/// Complains of the first workload that the machine cannot hold: all that a sample needs is kept in
-/// memory, `scratch` included.
+/// Fails for the first workload that does not fit into memory, where everything of a sample is kept, `scratch`
+/// included.
 pub fn check_memory(plan: &Plan, scratch: &Path) -> Result<(), NotEnoughMemory> {
     let memory = available_memory(&fs::read_to_string("/proc/meminfo").unwrap_or_default());
     let folder = statvfs(scratch).map_or(u64::MAX, |stat| stat.blocks_available() * stat.fragment_size());
@@ -112,7 +112,7 @@ pub fn check_memory(plan: &Plan, scratch: &Path) -> Result<(), NotEnoughMemory> 
 /// The bytes of memory that a sample of `work` takes.
 fn needed(work: &Work) -> u64 {
     let bytes = match work {
-        // Not to be counted one by one: what is refused may be any number.
+        // Computed without listing them, since the number may be huge.
         Work::Upload { files, size } | Work::Tree { files, size, .. } | Work::Edit { times: files, size } => {
             u64::from(*files).saturating_mul(size.as_bytes())
         }
@@ -132,7 +132,7 @@ fn needed(work: &Work) -> u64 {
     bytes.saturating_add(files.saturating_mul(FILE)).saturating_mul(COPIES)
 }
 
-/// What /proc/meminfo calls available, in bytes; no limit where it says nothing.
+/// `MemAvailable` in /proc/meminfo, in bytes; no limit if it is missing.
 fn available_memory(meminfo: &str) -> u64 {
     let kib = meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.trim().strip_suffix(" kB"));
     kib.and_then(|kib| kib.trim().parse::<u64>().ok()).map_or(u64::MAX, |kib| kib.saturating_mul(1024))

@@ -37,11 +37,11 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// A program and the Debian package that brings it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program {
-    /// Its file's name.
+    /// The name of its file.
     pub name: &'static str,
     /// The package to install.
     pub package: &'static str,
-    /// What makes it print its version.
+    /// The argument that makes it print its version.
     pub version: &'static str,
 }
 
@@ -73,7 +73,7 @@ pub enum ProcessError {
         program: String,
         /// How it ended.
         status: ExitStatus,
-        /// What it complained of, as a rule the last line it printed.
+        /// Its error message, usually the last line of its output.
         said: String,
     },
     /// It exited too early.
@@ -99,7 +99,7 @@ fn quote(said: &str) -> String {
 }
 
 impl Program {
-    /// Where it is; administrators' folders are searched too.
+    /// Its path, searched for in `sbin` folders too.
     pub fn find(&self) -> Result<PathBuf, Missing> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
@@ -114,13 +114,12 @@ impl Program {
         Ok(command(&self.find()?, scratch))
     }
 
-    /// The first line of what it prints about its version, empty when it says nothing.
+    /// The first line of its version text; empty if it prints none.
     pub fn version(&self) -> String {
         self.says(self.version).lines().next().unwrap_or_default().to_owned()
     }
 
-    /// What it prints when it is given this argument alone, empty when that is nothing. Some print it to standard
-    /// error.
+    /// Its output for this argument alone, on standard output or error.
     pub fn says(&self, argument: &str) -> String {
         let said = self
             .command(Path::new("/"))
@@ -130,9 +129,8 @@ impl Program {
     }
 }
 
-/// A command that runs a program with `scratch` as its home and for its temporary files, and
-/// with nothing else of our environment: no proxy and no personal setting of whoever
-/// runs the race may show in a result.
+/// A command with `scratch` as home and temporary folder, and with nothing else of our environment: no proxy and no
+/// personal setting of the user may affect a result.
 pub fn command(program: &Path, scratch: &Path) -> Command {
     let mut command = Command::new(program);
     command.env_clear().current_dir(scratch).env("HOME", scratch).env("TMPDIR", scratch).env("LC_ALL", "C");
@@ -140,12 +138,12 @@ pub fn command(program: &Path, scratch: &Path) -> Command {
     command
 }
 
-/// What a program printed.
+/// A program's output.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Output {
     /// Its standard output, whole.
     pub stdout: String,
-    /// The last of its standard error.
+    /// The end of its standard error.
     pub stderr: String,
 }
 
@@ -197,7 +195,7 @@ fn collect(host: &dyn Spawn, command: &mut Command, deadline: &Deadline) -> Resu
     }
 }
 
-/// One of a program's output streams, and what came of it: all or the last `keep` bytes.
+/// One of a program's output streams, with all it printed, or the last `keep` bytes.
 struct Pipe {
     file: Option<File>,
     bytes: Vec<u8>,
@@ -213,7 +211,7 @@ impl Pipe {
         self.file.is_some()
     }
 
-    /// Takes what is there without waiting for more.
+    /// Reads what is available, without waiting.
     fn read(&mut self) {
         let mut buffer = [0; 16 * 1024];
         match self.file.as_mut().map(|file| file.read(&mut buffer)) {
@@ -245,7 +243,7 @@ fn wait_for_output(pipes: &mut [Pipe], time: Duration) {
     }
 }
 
-/// Kills a program with all that it started, and takes its status.
+/// Kills a program with all its children, and reaps it.
 fn end(child: &mut Child) {
     signal(child, Signal::SIGKILL);
     let _ = child.wait();
@@ -262,12 +260,12 @@ fn name(command: &Command) -> String {
     program.file_name().unwrap_or(program.as_os_str()).to_string_lossy().into_owned()
 }
 
-/// The last line that says something.
+/// The last non-empty line.
 fn last_line(text: &str) -> String {
     text.lines().rev().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default().to_owned()
 }
 
-/// The first line that says something, with the next if it only announces that.
+/// The first non-empty line, and the next one if the first ends with a colon.
 fn first_line(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
@@ -296,16 +294,15 @@ impl Daemon {
         Ok(Self { child, program, log: log.to_owned() })
     }
 
-    /// An error that quotes what it printed first, if it has exited: a program that gives
-    /// up says what is wrong, and after that what follows from it.
+    /// An error if it has exited. It quotes the first line of the output, which usually names the reason; later lines
+    /// are consequences.
     pub fn check(&mut self) -> Result<(), ProcessError> {
         let Ok(Some(status)) = self.child.try_wait() else { return Ok(()) };
         let printed = std::fs::read_to_string(&self.log).unwrap_or_default();
         Err(ProcessError::Failed { program: self.program.clone(), status, said: first_line(&printed) })
     }
 
-    /// The processor time that it has used, with all that it started: those that still run, and those that
-    /// ended and were waited for.
+    /// The processor time of its process group, and of its children that have ended and were waited for.
     pub fn processor_time(&self) -> Option<Duration> {
         let group = self.child.id().to_string();
         let ticks = std::fs::read_dir("/proc").ok()?.flatten().filter_map(|process| {
@@ -320,7 +317,7 @@ impl Daemon {
         Some(Duration::from_secs_f64(ticks.sum::<u64>() as f64 / per_second))
     }
 
-    /// Asks it to end, waits a bounded time, then kills it with all that it started.
+    /// Sends SIGTERM, waits a bounded time, then kills it with all its children.
     pub fn stop(&mut self) {
         signal(&self.child, Signal::SIGTERM);
         let deadline = Deadline::for_cleanup(EXIT_TIMEOUT);
@@ -340,8 +337,8 @@ impl Drop for Daemon {
     }
 }
 
-/// The ordinary user a server runs as when we are root, because it refuses root or gives
-/// root up. `None` when we are an ordinary user ourselves.
+/// The user that a server runs as if we are root, since it refuses root or drops its privileges; `None` if we are an
+/// ordinary user.
 pub fn ordinary_user() -> Option<(Uid, Gid)> {
     const NOBODY: u32 = 65534;
     nix::unistd::geteuid().is_root().then(|| {
@@ -398,7 +395,7 @@ mod tests {
         let child = Pid::from_raw(std::fs::read_to_string(file).unwrap().trim().parse().unwrap());
         let state = format!("/proc/{child}/stat");
         let deadline = Deadline::for_cleanup(LONG);
-        // Dead, or a zombie until whoever adopted it has taken its status.
+        // Dead, or a zombie until it is reaped.
         while std::fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z ")) {
             deadline.check().unwrap();
             thread::sleep(Duration::from_millis(5));
@@ -419,7 +416,7 @@ mod tests {
     fn processor_time_of_daemon_includes_children() {
         let folder = tempfile::tempdir().unwrap();
         let mut command = SH.command(Path::new("/")).unwrap();
-        // A shell that rests, and one below it that works.
+        // A shell that sleeps, and a child that works.
         command.args(["-c", "sh -c 'while :; do :; done' & sleep 600"]);
         let daemon = Daemon::start(&Local, &mut command, &folder.path().join("log")).unwrap();
         let deadline = Deadline::for_cleanup(LONG);

@@ -105,15 +105,14 @@ pub struct Host {
 pub struct Calibration {
     /// The median error of a packet's delay, in microseconds, at 1000 packets a second.
     pub delay_error_p50_us: f64,
-    /// What 99 % of the errors stay below, in microseconds, at 1000 packets a second.
+    /// The 99th percentile of the error, in microseconds, at 1000 packets a second.
     pub delay_error_p99_us: f64,
-    /// How many packets it carries in a second.
+    /// The maximum packet rate, in packets a second.
     pub packets_per_s: f64,
-    /// How far a rate of 100 Mbit/s is off, as a fraction; positive is too fast.
+    /// The error of a rate of 100 Mbit/s, as a fraction; positive is too fast.
     #[serde(default)]
     pub rate_error: f64,
-    /// Whether the relays ran in real time, so that no other program could keep them waiting; none in runs
-    /// that did not say.
+    /// Whether the relays had real-time priority; none in older runs.
     #[serde(default)]
     pub real_time: Option<bool>,
     /// The error of a packet's delay at several packet rates.
@@ -128,9 +127,9 @@ pub struct DelayError {
     pub packets_per_s: u32,
     /// The median, in microseconds.
     pub p50_us: f64,
-    /// What 99 % stay below, in microseconds.
+    /// The 99th percentile, in microseconds.
     pub p99_us: f64,
-    /// The worst, in microseconds.
+    /// The maximum, in microseconds.
     pub max_us: f64,
 }
 
@@ -159,12 +158,12 @@ impl From<&link::calibrate::Calibration> for Calibration {
     }
 }
 
-/// A network as it was.
+/// A network of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkRecord {
     /// Its name.
     pub name: String,
-    /// What it is, for people: `18ms RTT, 100mbit`.
+    /// Its description in words: `18ms RTT, 100mbit`.
     pub description: String,
     /// Its round-trip time in seconds.
     pub rtt_s: f64,
@@ -172,16 +171,16 @@ pub struct NetworkRecord {
     pub link: serde_json::Value,
 }
 
-/// A workload as it was.
+/// A workload of the run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkloadRecord {
     /// Its name.
     pub name: String,
-    /// What it is, for people: `upload 200 files of 10KiB`.
+    /// Its description in words: `upload 200 files of 10KiB`.
     pub description: String,
-    /// How many things are done one by one: files, listings, saves.
+    /// The number of steps: files, listings, saves.
     pub steps: u32,
-    /// What one of them is called: file, listing, save.
+    /// The word for a step: file, listing, save.
     pub step: String,
 }
 
@@ -201,44 +200,43 @@ pub enum Status {
 // One field for each field of the schema.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CellResult {
-    /// What was done.
+    /// The workload.
     pub workload: String,
-    /// Over what.
+    /// The network.
     pub network: String,
-    /// By whom, settings included: `rclone transfers=16`.
+    /// The contender, with its settings: `rclone transfers=16`.
     pub contender: String,
     /// Whether the contender is a model of a client that cannot run here.
     pub model: bool,
-    /// What became of it.
+    /// Its status.
     pub status: Status,
     /// Why it was skipped (and how to get it) or how it failed.
     pub reason: Option<String>,
-    /// The times, in the order in which they were taken; of a cell that failed, those before it did, of
-    /// which nothing else is made.
+    /// The times in order; of a failed cell, those before the failure, which are not evaluated.
     pub samples_s: Vec<f64>,
-    /// Their median.
+    /// The median.
     pub median_s: Option<f64>,
     /// Its bootstrap interval; none of fewer than two samples.
     pub ci95_s: Option<Interval>,
-    /// Bytes that crossed the link in both directions, median of the samples.
+    /// Bytes over the link in both directions, median of the samples.
     pub bytes: Option<u64>,
     /// HTTP requests, median of the samples.
     pub requests: Option<u64>,
-    /// HTTP requests by method, medians of the samples; none where they were not logged.
+    /// HTTP requests by method, medians of the samples; none if not logged.
     #[serde(default)]
     pub methods: Option<BTreeMap<String, u64>>,
-    /// What the requests came over, in any sample; none where they were not logged.
+    /// The protocols of the requests of all samples; none if not logged.
     #[serde(default)]
     pub protocols: Option<Vec<Protocol>>,
     /// TCP connections, median of the samples.
     pub connections: Option<u64>,
-    /// What the SYNs of all samples carried; none where no tap saw them.
+    /// Counts of SYNs in all samples; none if there was no tap.
     #[serde(default)]
     pub syns: Option<Syns>,
-    /// The processor time that the server used, in seconds, median of the samples; none where it was not measured.
+    /// The server's processor time in seconds, median of the samples; none if not measured.
     #[serde(default)]
     pub server_cpu_s: Option<f64>,
-    /// The same of each sample, in the order in which they were taken; empty where it was not measured.
+    /// The same for each sample, in order; empty if not measured.
     #[serde(default)]
     pub server_cpu_samples_s: Vec<f64>,
     /// The ideal time of a page: its dependencies, handshakes and slow start alone, without loss or computation; none
@@ -259,7 +257,7 @@ pub struct CellResult {
 /// The attribution of a sample's time to causes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Why {
-    /// Which sample: its round.
+    /// The round of the sample.
     pub round: u32,
     /// Seconds by cause: those of `explain`, and `idle`. They add up to the sample's time. Empty if its capture could not
     /// be explained.
@@ -269,7 +267,7 @@ pub struct Why {
 }
 
 impl CellResult {
-    /// Whether it is the cell of that name.
+    /// Whether this is the cell of these names.
     pub fn is(&self, workload: &str, network: &str, contender: &str) -> bool {
         self.workload == workload && self.network == network && self.contender == contender
     }
@@ -293,11 +291,11 @@ impl CellResult {
 /// Two cells of the same workload and network.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// The one with the smaller median, as workload/network/contender.
+    /// The cell with the smaller median, as workload/network/contender.
     pub a: String,
-    /// The other.
+    /// The other cell.
     pub b: String,
-    /// How many times as long b takes: the Hodges–Lehmann estimate of the factor.
+    /// The ratio of b to a: the Hodges–Lehmann estimate.
     pub ratio: f64,
     /// Its interval.
     pub ci95: Interval,
@@ -312,7 +310,7 @@ pub struct Comparison {
 pub struct ClaimResult {
     /// The claim's short name.
     pub id: String,
-    /// Where the sentence stands.
+    /// The source of the sentence.
     pub source: String,
     /// The sentence, or the part of it that is checked.
     pub said: String,

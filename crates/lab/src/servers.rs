@@ -34,10 +34,10 @@ use crate::{
     work::Page,
 };
 
-/// The zone that is known to servers that look names up.
+/// The zone of the DNS servers.
 pub const ZONE: &str = "example.test";
 
-/// Which HTTP is spoken.
+/// A version of HTTP.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Http {
     /// HTTP/1.1, and the server offers nothing else.
@@ -46,7 +46,7 @@ pub enum Http {
     Two,
 }
 
-/// What a server is started with.
+/// The parameters of a server.
 pub struct Setup<'a> {
     /// Its host.
     pub host: &'a dyn Spawn,
@@ -58,8 +58,8 @@ pub struct Setup<'a> {
     pub http: Http,
     /// The recorded page to serve, if the work is to load one.
     pub page: Option<&'a Page>,
-    /// A folder for all it writes. When we are root it is opened to the ordinary user the
-    /// server runs as; the folders above it must let that user through.
+    /// A folder for all its files. If we are root, it is given to the user that the server runs as, who must be able to
+    /// enter the folders above.
     pub scratch: &'a Path,
     /// The deadline of the start.
     pub deadline: Deadline,
@@ -79,12 +79,12 @@ pub enum ServerError {
         /// Why not.
         why: &'static str,
     },
-    /// It would not start, or ended at once.
+    /// It did not start, or exited at once.
     #[error("{server} did not start on {address}: {why}")]
     Start {
         /// The server.
         server: &'static str,
-        /// Where it was to listen.
+        /// Its address.
         address: SocketAddr,
         /// The reason, with what the server said.
         why: String,
@@ -112,10 +112,10 @@ pub trait Server: Send + Sync {
     /// What it is, in one line.
     fn describe(&self) -> &'static str;
 
-    /// What has to be installed and is not.
+    /// A missing program or module, if any.
     fn missing(&self) -> Option<Missing>;
 
-    /// Whether it knows PROPPATCH, without which Windows does not write.
+    /// Whether it supports PROPPATCH, which Windows needs for writing.
     fn proppatch(&self) -> bool {
         true
     }
@@ -135,16 +135,16 @@ pub trait Server: Send + Sync {
         false
     }
 
-    /// Its version and what is set other than by default, to be recorded.
+    /// Its version, and settings that differ from the defaults, for the record.
     fn settings(&self) -> Vec<(String, String)>;
 
-    /// Starts it and waits until it answers.
+    /// Starts it, and waits until it is ready.
     fn start(&self, setup: &Setup) -> Result<Running, ServerError>;
 }
 
-/// All servers; the first that is not missing is the race's default. nginx comes after the
-/// others: it knows no PROPPATCH, so Windows could not take part. The last three serve no files of ours: two answer for
-/// recorded pages, one for names.
+/// All servers; the first that is installed is the race's default. nginx comes after the others because it lacks
+/// PROPPATCH, which the model of Windows needs. The last three serve no files: two serve recorded pages, one is a DNS
+/// server.
 pub fn all() -> Vec<Box<dyn Server>> {
     vec![
         Box::new(apache::Apache),
@@ -273,7 +273,7 @@ struct Folder<'a> {
 }
 
 impl<'a> Folder<'a> {
-    /// Makes the scratch folder, passable for the server's user.
+    /// Creates the scratch folder, which the server's user can enter.
     fn new(server: &'static str, path: &'a Path) -> Result<Self, ServerError> {
         let this = Self { server, path, owner: ordinary_user() };
         fs::create_dir_all(path).map_err(|source| this.error(path, source))?;
@@ -281,7 +281,7 @@ impl<'a> Folder<'a> {
         Ok(this)
     }
 
-    /// Makes a folder in it.
+    /// Creates a folder in it.
     fn folder(&self, name: &str) -> Result<PathBuf, ServerError> {
         let path = self.path.join(name);
         fs::create_dir_all(&path).map_err(|source| self.error(&path, source))?;

@@ -12,7 +12,7 @@ pub trait Spawn: Send + Sync {
     fn thread(&self, name: &str, f: Box<dyn FnOnce() + Send>) -> io::Result<thread::JoinHandle<()>>;
 }
 
-/// This machine as it is, without a network of its own.
+/// This machine, without an emulated network.
 #[derive(Debug, Clone, Copy)]
 pub struct Local;
 

@@ -53,7 +53,7 @@ impl From<Interval> for [f64; 2] {
     }
 }
 
-/// The middle value, or the mean of the two middle ones; none of nothing.
+/// The middle value, or the mean of the two middle ones; none for no values.
 pub fn median(samples: &[f64]) -> Option<f64> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -65,8 +65,8 @@ fn median_of_sorted(sorted: &[f64]) -> Option<f64> {
     Some(if sorted.len().is_multiple_of(2) { f64::midpoint(sorted[sorted.len() / 2 - 1], upper) } else { upper })
 }
 
-/// How often the range of so many samples holds the true median: 1 − 2^(1−n), the most that
-/// any interval made of them can promise.
+/// The probability that the range of so many samples contains the true median: 1 − 2^(1−n). No interval of them can
+/// have more.
 pub fn range_coverage(samples: usize) -> f64 {
     if samples == 0 { 0.0 } else { 1.0 - 2f64.powi(1 - i32::try_from(samples).unwrap_or(i32::MAX)) }
 }

@@ -44,10 +44,10 @@ pub(crate) fn race() -> Experiment {
     Experiment::parse(RACE, "webdav-race.toml".as_ref(), known).unwrap()
 }
 
-/// What needs davfs2.
+/// The contenders that need davfs2.
 pub(crate) const DAVFS2: [&str; 4] = ["davfs2", "davfs2-nolocks", "samba-davfs2", "samba-davfs2-nolocks"];
 
-/// The quick race as it might have gone, every time `factor` times as long.
+/// An invented quick race, with all times multiplied by `factor`.
 pub(crate) fn run(samples: u32, factor: f64, missing: &[&str]) -> RunResult {
     let (race, plan) = (race(), plan(samples));
     summarize(&race, &plan, &outcomes(&plan, factor, missing), circumstances())
@@ -58,7 +58,7 @@ pub(crate) fn plan(samples: u32) -> Plan {
     race().plan(&Selection { quick: true, samples: Some(samples), ..Selection::default() }).unwrap()
 }
 
-/// What became of each cell.
+/// The outcome of each cell.
 pub(crate) fn outcomes(plan: &Plan, factor: f64, missing: &[&str]) -> Vec<Outcome> {
     plan.cells.iter().map(|cell| outcome(cell, plan.samples, factor, missing)).collect()
 }
@@ -78,7 +78,7 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         round,
         start_s: f64::from(round),
         began: None,
-        // A little noise that is the same every time.
+        // A little reproducible noise.
         seconds: factor * ((3.0 + trips * 16.0) * trip + 0.0007 * f64::from((round * 7 + 3) % 5)),
         bytes: Some(180_000),
         methods: Some(methods(requests)),

@@ -39,15 +39,15 @@ const PROPERTIES: &str = ".DAV";
 /// another change may follow within the same second.
 const AGE: Duration = Duration::from_mins(1);
 
-/// What can go wrong with a task's files.
+/// Why a task's files cannot be prepared or are wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
     /// A file could not be written or read.
     #[error("cannot {what} {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         what: &'static str,
-        /// On what.
+        /// Its file.
         path: PathBuf,
         /// Why not.
         source: io::Error,
@@ -60,12 +60,12 @@ pub enum WorkError {
     Unfinished {
         /// What ended the wait.
         stop: Stop,
-        /// What was still wrong.
+        /// What is still wrong.
         wrong: String,
     },
 }
 
-/// The outcome that a client reports.
+/// What a client reports about its work.
 #[derive(Debug, Default)]
 pub struct Done {
     /// The names it found, if the work is a listing.
@@ -77,11 +77,11 @@ pub struct Done {
     pub writes_behind: bool,
 }
 
-/// A workload's bytes.
+/// The files of a workload.
 #[derive(Debug)]
 pub struct Payload {
     work: Work,
-    /// By file; for an edit, by version, the first being the one on the server.
+    /// Content by file; for an edit, by version, the first being the one on the server.
     contents: Vec<Vec<u8>>,
 }
 
@@ -153,7 +153,7 @@ pub struct Listed {
     pub name: String,
     /// In bytes.
     pub length: u64,
-    /// In whole seconds another for each file, as files that people have rarely come of one second.
+    /// A different whole second for each file, since real files rarely have equal times.
     pub modified: SystemTime,
 }
 
@@ -180,7 +180,7 @@ impl Task {
         }
     }
 
-    /// The name of the file with this number on the server; an edit has but one.
+    /// The name of the file with this number on the server; an edit has only one.
     fn name(&self, index: usize) -> String {
         match self.work() {
             Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
@@ -204,7 +204,7 @@ impl Task {
         }
     }
 
-    /// What to fetch, in order.
+    /// The files to download, in order.
     pub fn reads(&self) -> impl Iterator<Item = Listed> {
         let count = if self.work().reads() { self.payload.contents.len() } else { 0 };
         (0..count).map(|index| Listed {
@@ -219,8 +219,7 @@ impl Task {
         self.began - AGE - Duration::from_secs(index as u64)
     }
 
-    /// What to write, in order: for each upload or save the client's file, its content and
-    /// its name on the server.
+    /// The uploads or saves, in order: the client's file, its content, and its name on the server.
     pub fn writes(&self) -> impl Iterator<Item = (PathBuf, &[u8], String)> {
         let skip = match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => 0,
@@ -231,8 +230,8 @@ impl Task {
         contents.map(|(index, content)| (self.local(index), content.as_slice(), self.name(index)))
     }
 
-    /// Makes the task's folder below the server's document root, with what must be there
-    /// before the sample, owned by the user that the server runs as.
+    /// Creates the task's folder below the server's document root, with the files that must exist before the sample,
+    /// owned by the server's user.
     pub fn prepare_server(&self, root: &Path, owner: Option<(Uid, Gid)>) -> Result<(), WorkError> {
         let folder = root.join(&self.folder);
         fs::create_dir_all(&folder).map_err(io_error("create", &folder))?;
@@ -260,23 +259,21 @@ impl Task {
         Ok(())
     }
 
-    /// Waits until the work is complete below the document root `root` and in the local
-    /// target folder, and returns when it was: the time at which the look that found it
-    /// complete began. Looks once unless the client may still be writing.
+    /// Waits until the work is complete below the document root `root` and in the local target folder. Returns the time
+    /// at which the successful check began. Checks only once unless the client may still be writing.
     pub fn wait_done(&self, root: &Path, done: &Done, deadline: &Deadline) -> Result<Instant, WorkError> {
         until_right(Duration::from_millis(1), done.writes_behind.then_some(deadline), || self.verify(root, done))
     }
 
-    /// Waits until the server's file `name` is `content`: for a client that is not told when what it has
-    /// written has arrived. Looks more often than [`wait_done`](Self::wait_done), since a sample may have many
-    /// such waits.
+    /// Waits until the server's file `name` is `content`, for a client without confirmation of its writes. Polls more
+    /// often than [`wait_done`](Self::wait_done), since a sample may have many such waits.
     pub fn wait_arrived(&self, root: &Path, name: &str, content: &[u8], deadline: &Deadline) -> Result<(), WorkError> {
         let file = root.join(&self.folder).join(name);
         until_right(Duration::from_micros(200), Some(deadline), || same_content(&file, content)).map(drop)
     }
 
-    /// Whether the server was asked for every write one by one. The files cannot tell: of saves
-    /// that a client merges only the last is seen in them.
+    /// Checks that every save was a request of its own. The files cannot show it, since merged saves leave only the
+    /// last version.
     pub fn verify_requests(&self, requests: &Requests) -> Result<(), WorkError> {
         let (puts, steps) = (requests.of("PUT"), u64::from(self.work().steps()));
         if let Work::Load { page } = self.work() {
@@ -296,7 +293,7 @@ impl Task {
         let contents = &self.payload.contents;
         match self.work() {
             Work::Upload { .. } | Work::Tree { .. } => same_files(&folder, &self.names(), contents),
-            // Each answer's status and length were checked as it came.
+            // The status and length of each response were checked on arrival.
             Work::Load { .. } => Ok(()),
             Work::Download { .. } | Work::Page { .. } => same_files(&self.target, &self.names(), contents),
             Work::Edit { .. } => same_files(&folder, &self.names(), contents.last().map_or(&[], std::slice::from_ref)),

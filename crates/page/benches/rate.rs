@@ -18,7 +18,7 @@ use page::replay::{PageHandler, visits};
 
 const BYTES: u64 = 5000;
 const ROUNDS: usize = 5;
-/// Two threads with 32 connections each, for two seconds.
+/// The load: two threads with 32 connections each, for two seconds.
 const LOAD: [&str; 3] = ["-t2", "-c64", "-d2s"];
 
 fn main() -> ExitCode {
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
     if pages >= nginx { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Requests a second, by wrk; every answer must have been a good one.
+/// Requests a second, measured by wrk; every response must be successful.
 fn load(server: SocketAddr) -> f64 {
     let url = format!("http://{server}/0");
     let output = Command::new("wrk").args(LOAD).args(["-H", "Host: www.example.org", &url]).output().expect("wrk");
@@ -76,7 +76,7 @@ fn pages() -> SocketAddr {
     address
 }
 
-/// nginx as one would set it for this: no log, files kept open.
+/// nginx, tuned: no log, open files cached.
 struct Nginx {
     address: SocketAddr,
     process: Child,
@@ -95,7 +95,7 @@ impl Nginx {
         );
         fs::write(folder.join("nginx.conf"), configuration).expect("a configuration");
         fs::write(folder.join("0"), vec![b'x'; BYTES as usize]).expect("a file");
-        // Started by root, it reads as somebody else.
+        // Started by root, it reads as another user.
         fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("a passable folder");
         let mut command = Command::new("nginx");
         command.args(["-e", "error.log", "-p"]).arg(folder).args(["-c", "nginx.conf"]);
@@ -111,7 +111,7 @@ impl Nginx {
 
 impl Drop for Nginx {
     fn drop(&mut self) {
-        // Its workers end with it only if it is asked to.
+        // Its workers exit only with SIGTERM.
         let _ = Command::new("kill").arg(self.process.id().to_string()).status();
         let _ = self.process.wait();
     }

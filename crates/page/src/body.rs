@@ -9,9 +9,9 @@ use bytes::{Bytes, BytesMut};
 /// The body of a request or a response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Body {
-    /// As it was.
+    /// The recorded bytes.
     Kept(Bytes),
-    /// Of the right length only.
+    /// Synthetic bytes of the right length.
     Synthetic {
         /// Bytes.
         len: u64,
@@ -29,7 +29,7 @@ impl Body {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

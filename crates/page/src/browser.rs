@@ -29,16 +29,16 @@ const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stable"
 /// The package that brings it.
 pub const PACKAGE: &str = "chromium";
 
-/// How long Chromium may take for one answer.
+/// Time limit for one response.
 const ANSWER_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// How long it may take to end when asked.
+/// Time limit for exiting after a request.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The largest message that is taken, in bytes; bodies come whole.
+/// The maximum size of a message in bytes; a body is one message.
 const LARGEST: u64 = 512 << 20;
 
-/// Why the browser did not do as it was told.
+/// Why the browser failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BrowserError {
     /// It is not installed.
@@ -47,69 +47,69 @@ pub enum BrowserError {
     /// It cannot be started.
     #[error("cannot start {program}: {source}")]
     Start {
-        /// What was to be started.
+        /// The program.
         program: String,
         /// What the system says.
         source: io::Error,
     },
-    /// It ended, or closed its pipe.
+    /// It exited, or closed its pipe.
     #[error("Chromium ended during {asked}{said}")]
     Ended {
-        /// What it was asked for.
+        /// The request.
         asked: String,
-        /// What it had said last, if anything, after a colon.
+        /// Its last line on standard error, if any, after a colon.
         said: String,
     },
     /// It did not answer in time.
     #[error("Chromium did not answer {asked} within {waited:?}")]
     Silent {
-        /// What it was asked for.
+        /// The request.
         asked: String,
-        /// How long.
+        /// The time limit.
         waited: Duration,
     },
-    /// It refused.
+    /// It rejected a request.
     #[error("Chromium rejected {asked}: {said}")]
     Refused {
-        /// What it was asked for.
+        /// The request.
         asked: String,
-        /// What it says.
+        /// Its reason.
         said: String,
     },
     /// The page did not load.
     #[error("cannot load {url}: {said}")]
     Load {
-        /// Which page.
+        /// The URL.
         url: String,
-        /// What Chromium says.
+        /// Chromium's error.
         said: String,
     },
 }
 
-/// How a browser is to be started.
+/// The options of a browser.
 #[derive(Debug, Clone, Default)]
 pub struct Options {
-    /// Flags besides those that every one has.
+    /// Flags in addition to the usual ones.
     pub flags: Vec<String>,
-    /// Leave Chromium's own sandbox out, which cannot be set up by root, nor everywhere inside namespaces. Only for
-    /// pages that are our own.
+    /// Disable Chromium's own sandbox, which does not work for root, nor always inside namespaces. Only for our own
+    /// pages.
     pub without_sandbox: bool,
-    /// Where its folder is made; none: where temporary files are.
+    /// The parent of its folder; none: the folder for temporary files.
     pub folder: Option<PathBuf>,
 }
 
-/// A message that was not asked for.
+/// An event of the browser.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// The session it belongs to; empty: the browser's.
+    /// Its session; empty: the browser's.
     pub session: String,
-    /// What happened.
+    /// Its method.
     pub method: String,
-    /// How.
+    /// Its parameters.
     pub params: Value,
 }
 
-/// A running browser; it ends when this is dropped.
+/// A running browser; dropping it ends the browser.
 #[derive(Debug)]
 pub struct Browser {
     child: Child,
@@ -129,7 +129,7 @@ pub fn find() -> Result<PathBuf, BrowserError> {
 }
 
 impl Browser {
-    /// Starts Chromium with an empty profile. `place` may still change the command: put it on another host.
+    /// Starts Chromium with an empty profile. `place` may change the command, to run it on another host.
     pub fn start(options: &Options, place: impl FnOnce(&mut Command)) -> Result<Self, BrowserError> {
         let program = find()?;
         let failed = |source| BrowserError::Start { program: program.display().to_string(), source };
@@ -138,7 +138,7 @@ impl Browser {
         let errors = profile.path().join("stderr");
         let mut command = Command::new("/bin/sh");
         command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null"]).arg(&program);
-        // Nothing of its own account: no updates, no reports, no guesses at what will be wanted.
+        // No traffic of its own: no updates, reports or prefetching.
         command.args([
             "--headless",
             "--remote-debugging-pipe",
@@ -174,7 +174,7 @@ impl Browser {
         Ok(Self { child, messages, events: VecDeque::new(), next: 0, errors, _profile: profile })
     }
 
-    /// Opens a page without an address; its session.
+    /// Opens an empty page, and returns its session.
     pub fn page(&mut self) -> Result<String, BrowserError> {
         let target = self.call("", "Target.createTarget", &json!({ "url": "about:blank" }))?;
         let attached =
@@ -182,7 +182,7 @@ impl Browser {
         Ok(attached["sessionId"].as_str().unwrap_or_default().to_owned())
     }
 
-    /// Asks for something and waits for the answer; what happens meanwhile is kept for [`Self::event`].
+    /// Sends a request and waits for the response. Events in between are kept for [`Self::event`].
     pub fn call(&mut self, session: &str, method: &str, params: &Value) -> Result<Value, BrowserError> {
         let id = self.send(session, method, params)?;
         let until = Instant::now() + ANSWER_TIMEOUT;
@@ -201,12 +201,12 @@ impl Browser {
         }
     }
 
-    /// Asks for something whose answer does not matter.
+    /// Sends a request whose response does not matter.
     pub fn tell(&mut self, session: &str, method: &str, params: &Value) -> Result<(), BrowserError> {
         self.send(session, method, params).map(drop)
     }
 
-    /// The next event; none, if there is none until then.
+    /// The next event; none if there is none by `until`.
     pub fn event(&mut self, until: Instant) -> Result<Option<Event>, BrowserError> {
         while self.events.is_empty() {
             let Some(message) = self.next(until, "events")? else { return Ok(None) };
@@ -228,7 +228,7 @@ impl Browser {
         Ok(self.next)
     }
 
-    /// The next message; none, if there is none until then.
+    /// The next message; none if there is none by `until`.
     fn next(&mut self, until: Instant, asked: &str) -> Result<Option<Value>, BrowserError> {
         match self.messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(message) => Ok(Some(message)),
@@ -255,7 +255,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         let _ = self.send("", "Browser.close", &json!({}));
-        // It ends at the latest when its pipe does; whoever does not is made to.
+        // It should exit when its pipe closes, and is killed if it does not.
         self.child.stdin.take();
         let until = Instant::now() + EXIT_TIMEOUT;
         while Instant::now() < until {
@@ -269,7 +269,7 @@ impl Drop for Browser {
     }
 }
 
-/// Reads messages until the pipe ends or nobody wants them.
+/// Reads messages until the pipe or the receiver closes.
 fn read(from: ChildStdout, to: &SyncSender<Value>) {
     let mut from = BufReader::with_capacity(1 << 16, from);
     loop {

@@ -11,7 +11,7 @@ use crate::{
     body::{scramble, seed},
 };
 
-/// The field that fills a head up to the recorded size.
+/// The field that pads a head to the recorded size.
 pub const PAD: HeaderName = HeaderName::from_static("x-pad");
 
 impl Request {
@@ -34,7 +34,7 @@ impl Request {
         self.method.as_str().len() + self.path.len() + " ".len() + " HTTP/1.1\r\n".len()
     }
 
-    /// The smallest head that holds what must stand in it.
+    /// The size of the smallest possible head.
     pub(crate) fn least_head(&self) -> usize {
         size(&Self { head: 0, ..self.clone() }.fields(), self.line())
     }
@@ -48,7 +48,7 @@ impl Response {
         if let Some(kind) = self.content_type.as_deref().and_then(|kind| HeaderValue::from_str(kind).ok()) {
             fields.insert(header::CONTENT_TYPE, kind);
         }
-        // RFC 9110, section 8.6: none with 204; with 304 it would speak of another body.
+        // RFC 9110, section 8.6: none with 204; with 304 it would mean another body.
         if !matches!(self.status.as_u16(), 204 | 304) {
             fields.insert(header::CONTENT_LENGTH, self.body.len().into());
         }
@@ -61,7 +61,7 @@ impl Response {
         "HTTP/1.1 200 \r\n".len() + self.status.canonical_reason().unwrap_or_default().len()
     }
 
-    /// The smallest head that holds what must stand in it.
+    /// The size of the smallest possible head.
     pub(crate) fn least_head(&self) -> usize {
         size(&Self { head: 0, ..self.clone() }.fields(""), self.line())
     }
@@ -72,7 +72,7 @@ fn size(fields: &HeaderMap, line: usize) -> usize {
     line + fields.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum::<usize>() + 2
 }
 
-/// What the filling is made of: none of it has a meaning in any field.
+/// The characters of the padding; none has a meaning in a header field.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 fn fill(fields: &mut HeaderMap, line: usize, wanted: u32, host: &str) {

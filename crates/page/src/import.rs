@@ -17,12 +17,12 @@ use std::{fs, io::Read as _, path::Path};
 
 use crate::Spec;
 
-/// A page load that was imported.
+/// An imported page load.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Imported {
-    /// The load.
+    /// The spec.
     pub spec: Spec,
-    /// What had to be assumed or left out, a sentence for each.
+    /// Assumptions and omissions, one sentence each.
     pub notes: Vec<String>,
 }
 
@@ -32,17 +32,17 @@ pub enum ImportError {
     /// A file cannot be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// Which.
+        /// The file.
         path: String,
         /// What the system says.
         source: std::io::Error,
     },
-    /// An entry is not what it should be.
+    /// An entry is invalid.
     #[error("{file}: {message}")]
     Mistake {
         /// The file.
         file: String,
-        /// Which entry, and what is wrong with it.
+        /// The entry, and what is wrong with it.
         message: String,
     },
     /// A capture cannot be read.
@@ -53,7 +53,7 @@ pub enum ImportError {
 /// The largest file that is read as a whole, in bytes.
 const LARGEST: u64 = 512 << 20;
 
-/// Imports whatever `path` is: a folder or a `.reqs` file with manifests of 2013, a HAR, or else a capture.
+/// Imports manifests of 2013 (a folder or a `.reqs` file), a HAR, or a capture.
 pub fn import(path: &Path) -> Result<Imported, ImportError> {
     let ending = path.extension().map(std::ffi::OsStr::to_ascii_lowercase);
     if path.is_dir() || ending.as_deref().is_some_and(|ending| ending == "reqs") {
@@ -65,7 +65,7 @@ pub fn import(path: &Path) -> Result<Imported, ImportError> {
     capture::read(path)
 }
 
-/// A whole file of bounded size; what is no UTF-8 in it is replaced.
+/// The text of a file of bounded size; invalid UTF-8 is replaced.
 fn text(path: &Path) -> Result<String, ImportError> {
     let mut bytes = Vec::new();
     let read = fs::File::open(path).and_then(|file| file.take(LARGEST + 1).read_to_end(&mut bytes));
@@ -86,7 +86,7 @@ fn name(path: &Path) -> String {
     path.file_stem().map_or_else(|| "page".into(), |stem| stem.to_string_lossy().into_owned())
 }
 
-/// As much of an address as fits into a sentence.
+/// A text, shortened to fit into a sentence.
 fn short(address: &str) -> String {
     let cut = address.char_indices().nth(120).map_or(address.len(), |(at, _)| at);
     if cut < address.len() { format!("{}…", &address[..cut]) } else { address.to_owned() }

@@ -4,18 +4,18 @@ use std::path::Path;
 
 use crate::{Spec, SpecError};
 
-/// The names of the pages that come with the program, and their specs.
+/// The shipped pages: their names and specs.
 pub const SHIPPED: [(&str, &str); 2] =
     [("wikipedia", include_str!("../specs/wikipedia.toml")), ("amazon", include_str!("../specs/amazon.toml"))];
 
 impl Spec {
-    /// The page that comes with the program under this name.
+    /// The shipped page of this name.
     pub fn shipped(name: &str) -> Option<Self> {
         let (name, text) = SHIPPED.into_iter().find(|(shipped, _)| *shipped == name)?;
         Self::parse(text, Path::new(&format!("{name}.toml"))).ok()
     }
 
-    /// The page that comes with the program under this name, else the one in the file of this name.
+    /// The shipped page of this name, or the one in this file.
     pub fn find(name: &str) -> Result<Self, SpecError> {
         match Self::shipped(name) {
             Some(spec) => Ok(spec),
@@ -34,8 +34,8 @@ mod tests {
     use crate::{Connections, IdealNetwork};
     use std::time::Duration;
 
-    /// What the seed says of them: requests, connections, bytes; and what follows from its description: Wikipedia in
-    /// six stages, of which the styles and scripts of the second are both waited for; Amazon in two.
+    /// The paper gives requests, connections and bytes. The depth follows from its description: six stages for
+    /// Wikipedia, two for Amazon.
     #[test]
     fn shipped_pages_have_the_published_sizes() {
         for (name, requests, connections, bytes, depth) in
@@ -46,7 +46,7 @@ mod tests {
             assert_eq!((spec.response_bytes(), spec.depth()), (bytes, depth), "{name}");
             let mean = (2 * spec.request_bytes() / requests as u64).div_ceil(2);
             assert_eq!(mean, if name == "wikipedia" { 556 } else { 623 });
-            // A host has no more connections than browsers opened to one: the hosts are believable.
+            // The hosts are plausible: none has more connections than browsers open.
             for host in spec.hosts() {
                 let mut numbers: Vec<_> = spec
                     .requests

@@ -48,62 +48,62 @@ use crate::body::Body;
 pub(crate) use check::{host as checked_host, is_ours, path as checked_path};
 pub use error::SpecError;
 
-/// What a file of this kind says it is.
+/// The schema.
 pub const SCHEMA: &str = "longhaul.page/1";
 
-/// How many requests a page may have.
+/// The maximum number of requests of a page.
 pub const MAX_REQUESTS: usize = 20_000;
 
-/// How large a head may be, in bytes.
+/// The maximum size of a head, in bytes.
 pub const MAX_HEAD: u32 = 256 << 10;
 
-/// How large a body may be, in bytes.
+/// The maximum size of a body, in bytes.
 pub const MAX_BODY: u64 = 1 << 40;
 
-/// How large the text of a spec may be, and how large all bodies together that are kept, in bytes.
+/// The maximum size of a spec's text, and of all kept bodies together, in bytes.
 pub const MAX_KEPT: u64 = 1 << 30;
 
-/// What "the head of a response" is, unless a spec says otherwise: the seed's 4000 bytes.
+/// The default number of bytes in a dependency on a head, as in the manifests of 2013.
 pub const HEAD_BYTES: u64 = 4000;
 
-/// One page load. What can be had has been checked: whatever a request is after is another request of the same spec,
-/// and no request waits for itself, by its dependencies or by the order on its connection.
+/// One page load. It has been checked: dependencies refer to requests of the spec, and no request waits for itself,
+/// through dependencies or the order on its connection.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Spec {
     /// The file's name without its ending.
     pub name: String,
-    /// What a reader calls it.
+    /// Its title.
     pub title: String,
-    /// Where it comes from, and what was assumed.
+    /// Its source, and assumptions.
     pub source: Option<String>,
-    /// The requests, in the order in which they stand in the file.
+    /// The requests, in the order of the file.
     pub requests: Vec<Request>,
 }
 
 /// A request of a page load, with its response.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Request {
-    /// Its name, which no other request of the spec has.
+    /// Its unique id.
     pub id: String,
     /// The method.
     pub method: Method,
     /// Whether it was `https`.
     pub secure: bool,
-    /// Whom it was sent to: a name or an address, with a port if that is not the scheme's.
+    /// The host: a name or an address, with a port if it is not the scheme's.
     pub host: String,
     /// The path and query; begins with `/`.
     pub path: String,
-    /// The connection it went over; none: any will do.
+    /// Its connection; none: any.
     pub connection: Option<u32>,
     /// The size of its head as HTTP/1.1 in bytes, the empty line included.
     pub head: u32,
-    /// The header fields that are known; [`Request::fields`] gives all that are sent.
+    /// The known header fields; [`Request::fields`] adds the others.
     pub headers: HeaderMap,
     /// Its body.
     pub body: Body,
-    /// What it waits for: all of these.
+    /// Its dependencies, all of them.
     pub after: Vec<After>,
-    /// What has to pass then, before it is sent.
+    /// The computation time after them.
     pub compute: Duration,
     /// The response.
     pub response: Response,
@@ -118,7 +118,7 @@ pub struct Response {
     pub content_type: Option<String>,
     /// The size of its head as HTTP/1.1 in bytes, the empty line included.
     pub head: u32,
-    /// The other header fields that are known; [`Response::fields`] gives all that are sent.
+    /// The other known header fields; [`Response::fields`] adds the rest.
     pub headers: HeaderMap,
     /// Its body.
     pub body: Body,
@@ -134,24 +134,24 @@ impl Response {
 /// A request that another one waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct After {
-    /// Its place in [`Spec::requests`].
+    /// Its index in [`Spec::requests`].
     pub request: usize,
-    /// How much of its response.
+    /// The part of its response.
     pub until: Until,
 }
 
-/// How much of a response has to come.
+/// The part of a response to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// So many bytes of its head and body; no more than it has.
+    /// This many bytes of head and body; at most its size.
     Head(u64),
-    /// All of it.
+    /// The whole response.
     End,
 }
 
 impl Until {
-    /// How many bytes of the body have to come: what a client counts that does not see the head as HTTP/1.1. Zero:
-    /// the head is enough.
+    /// The number of body bytes to wait for, for a client that does not see the head as HTTP/1.1. Zero: the head is
+    /// enough.
     pub fn body_bytes(self, response: &Response) -> u64 {
         match self {
             Self::Head(bytes) => bytes.saturating_sub(response.head.into()),
@@ -161,14 +161,13 @@ impl Until {
 }
 
 impl Spec {
-    /// Reads a spec, as JSON if the file is called `….json`, else as TOML.
+    /// Reads a spec: JSON if the file's name ends in `.json`, else TOML.
     pub fn read(path: &Path) -> Result<Self, SpecError> {
         let text = file::text(path)?;
         Self::parse(&text, path)
     }
 
-    /// Reads a spec from its text; `path` names it, in what is said about it too, and the files of its bodies stand
-    /// beside it.
+    /// Reads a spec from its text; `path` gives its name and the folder of its body files.
     pub fn parse(text: &str, path: &Path) -> Result<Self, SpecError> {
         let mistake = |fault: error::Fault| fault.at(text, path);
         let file = file::File::parse(text, path).map_err(mistake)?;
@@ -177,23 +176,23 @@ impl Spec {
         check::spec(file, name, &beside).map_err(mistake)
     }
 
-    /// Checks a spec that was made by hand as one that is read, and enlarges heads that do not hold what stands in
-    /// them. The error is a sentence that names the request.
+    /// Checks a spec that was not read from a file, and enlarges heads that are too small for their fields. The error
+    /// is a sentence that names the request.
     pub fn checked(self) -> Result<Self, String> {
         check::made(self)
     }
 
-    /// Writes it as TOML. Bodies that were kept are written beside it, into a folder of the same name without `.toml`.
+    /// Writes it as TOML. Kept bodies go into a folder beside it, of the same name without `.toml`.
     pub fn write(&self, path: &Path) -> Result<(), SpecError> {
         write::write(self, path)
     }
 
-    /// The spec as TOML. Every body that was kept stands in it as a text where it is one, else only by its size.
+    /// The spec as TOML. Kept bodies are included if they are text; of others only the size.
     pub fn to_toml(&self) -> String {
         write::toml(self, |_, _| None)
     }
 
-    /// How many connections were recorded.
+    /// The number of recorded connections.
     pub fn connections(&self) -> usize {
         let mut numbers: Vec<u32> = self.requests.iter().filter_map(|request| request.connection).collect();
         numbers.sort_unstable();
@@ -201,7 +200,7 @@ impl Spec {
         numbers.len()
     }
 
-    /// The hosts that are asked, in the order in which they first are.
+    /// The hosts, in the order of their first requests.
     pub fn hosts(&self) -> Vec<&str> {
         let mut hosts: Vec<&str> = Vec::new();
         for request in &self.requests {

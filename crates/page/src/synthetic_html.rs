@@ -12,8 +12,7 @@ use http::Method;
 use crate::{Body, Request, Spec};
 
 impl Spec {
-    /// The body of a response, as a server sends it: what was kept, else bytes of the right length; for the page
-    /// itself, if it is HTML, HTML of that length.
+    /// The body of a response: the kept one, or synthetic bytes; for the page itself, synthetic HTML.
     pub fn body(&self, index: usize) -> Bytes {
         let body = &self.requests[index].response.body;
         match body {
@@ -22,7 +21,7 @@ impl Spec {
         }
     }
 
-    /// HTML of this length that asks for all other requests, or for as many as there is room for.
+    /// HTML of this length that references all other requests, or as many as fit.
     fn document(&self, len: u64) -> String {
         const HEAD: &str = "<!doctype html><title>Page</title>\n";
         const BODY: &str = "<body>\n";
@@ -57,7 +56,7 @@ impl Spec {
     }
 }
 
-/// Whether HTML, or a script without leave of its host, can ask for it.
+/// Whether HTML, or a script without CORS, can request it.
 fn can_be_asked_for(request: &Request) -> bool {
     matches!(request.method, Method::GET | Method::POST)
 }
@@ -66,7 +65,7 @@ fn is(request: &Request, kind: &str) -> bool {
     request.response.content_type.as_deref().is_some_and(|told| told.contains(kind))
 }
 
-/// Whether it belongs into the head.
+/// Whether its element belongs into the HTML head.
 fn is_style(request: &Request) -> bool {
     request.method == Method::GET && is(request, "css")
 }

@@ -101,7 +101,7 @@ fn waterfall(spec: &Spec, schedule: &Schedule, look: Look, paint: &dyn Fn(&str, 
     let mut text = String::new();
     let widest = spec.requests.iter().map(|request| display_width(&shown(&request.id))).max().unwrap_or(0);
     let name_width = widest.clamp(4, (look.width / 4).clamp(8, 40));
-    // Two for the mark, five and eleven for the numbers, two before the bar.
+    // Two columns for the mark, five and eleven for the numbers, two before the bar.
     let bar = look.width.saturating_sub(name_width + 20).max(10);
     let scale = |time: Duration| {
         let share = time.as_secs_f64() / schedule.load.as_secs_f64().max(1e-9);
@@ -116,7 +116,7 @@ fn waterfall(spec: &Spec, schedule: &Schedule, look: Look, paint: &dyn Fn(&str, 
             (scale(schedule.sent[index]), scale(schedule.first[index]), scale(schedule.end[index]));
         let ready = scale(schedule.ready[index]);
         let opened = schedule.opened[index].map_or(sent, scale);
-        // What takes any time at all is seen.
+        // Every phase gets at least one column.
         let end = end.max(first + usize::from(schedule.end[index] > schedule.first[index])).min(bar);
         let first = first.min(end);
         let mut line = " ".repeat(ready);
@@ -139,12 +139,12 @@ fn waterfall(spec: &Spec, schedule: &Schedule, look: Look, paint: &dyn Fn(&str, 
     text
 }
 
-/// A name with nothing in it that a terminal would obey.
+/// A name without control characters.
 fn shown(name: &str) -> String {
     name.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
-/// The name within so many columns; of a long one the beginning and the end stay.
+/// The name in at most so many columns; a long one keeps its beginning and end.
 fn cut(name: &str, width: usize) -> String {
     if display_width(name) <= width {
         return name.to_owned();

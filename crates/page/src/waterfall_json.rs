@@ -7,7 +7,7 @@ use units::Rate;
 
 use crate::{Spec, waterfall::recorded};
 
-/// A page and what it takes at several round-trip times.
+/// A page, and its times at several RTTs.
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
     schema: &'static str,
@@ -22,7 +22,7 @@ pub struct Document<'a> {
     at: Vec<At<'a>>,
 }
 
-/// The page at one round-trip time.
+/// The page at one RTT.
 #[derive(Debug, Serialize)]
 struct At<'a> {
     rtt_ms: f64,
@@ -34,7 +34,7 @@ struct At<'a> {
     requests: Vec<Request<'a>>,
 }
 
-/// When a request goes over the recorded connections.
+/// The times of a request over the recorded connections.
 #[derive(Debug, Serialize)]
 struct Request<'a> {
     id: &'a str,
@@ -49,7 +49,7 @@ struct Request<'a> {
     end_s: f64,
 }
 
-/// All that `haul page show` says, at each of `rtts`.
+/// The data of `haul page show`, for each of `rtts`.
 pub fn document<'a>(spec: &'a Spec, rtts: &[Duration], rate: Option<Rate>) -> Document<'a> {
     let ids = |indices: &[usize]| indices.iter().map(|index| spec.requests[*index].id.as_str()).collect();
     let at = rtts.iter().map(|rtt| {

@@ -9,7 +9,7 @@ use page::{Body, Until, import};
 const CLIENT: [u8; 4] = [10, 0, 0, 1];
 const SERVER: [u8; 4] = [10, 0, 0, 2];
 
-/// A segment at so many milliseconds: from the client or not, its port, its place in the stream (from 0), its data.
+/// A segment: whether the client sent it, the client's port, the offset in the stream, whether it is a SYN, its data.
 fn segment(client: bool, port: u16, place: u32, syn: bool, data: &[u8]) -> Vec<u8> {
     let ((from, source), (to, target)) =
         if client { ((CLIENT, port), (SERVER, 80)) } else { ((SERVER, 80), (CLIENT, port)) };
@@ -42,7 +42,7 @@ fn page_is_imported_from_packets() {
         (20, segment(true, 5000, 0, false, first.as_bytes())),
         (60, segment(false, 5000, 0, false, &page[..1000])),
         (70, segment(true, 5001, 0, true, b"")),
-        // The third piece before the second, and the first one again.
+        // The third segment before the second, and the first one repeated.
         (72, segment(false, 5000, 2000, false, &page[2000..])),
         (74, segment(false, 5000, 0, false, &page[..1000])),
         (80, segment(false, 5000, 1000, false, &page[1000..2000])),
@@ -78,7 +78,7 @@ fn page_is_imported_from_packets() {
     assert_eq!(page_.response.body, Body::Kept("p".repeat(3000).into()));
     assert_eq!((page_.response.head as usize, style.response.body.clone()), (head, Body::Kept("abcdefg".into())));
     assert_eq!((page_.connection, style.connection, same.connection), (Some(0), Some(1), Some(0)));
-    // Wanted at 70 ms: of the page there was half of the time from its first byte, at 60 ms, to its last, at 80 ms.
+    // Sent at 70 ms, in the middle between the page's first byte, at 60 ms, and its last, at 80 ms.
     assert_eq!(style.after[0].until, Until::Head((head + 1500) as u64));
     assert_eq!((same.response.status.as_u16(), same.response.body.len()), (304, 0));
     assert_eq!((same.after[0].until, same.compute.as_millis()), (Until::End, 60));

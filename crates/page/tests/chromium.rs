@@ -22,11 +22,11 @@ use page::{
 };
 use rcgen::PublicKeyData as _;
 
-/// What is no picture, though its type says so.
+/// Not an image, in spite of its type.
 const BROKEN: &str = "this is no picture";
 
-/// Path, type, body. The picture stands 3000 bytes and more after the style sheet; the script fetches data and then
-/// what they name; the style sheet has a background.
+/// Path, type, body. The picture's reference is at least 3000 bytes after the style sheet's; the script fetches data
+/// and then what they name; the style sheet has a background.
 const SITE: [(&str, &str, &str); 6] = [
     ("/style.css", "text/css", "body { background: url(/back.svg) }"),
     ("/script.js", "text/javascript", "fetch('/data.json').then(r => r.json()).then(d => fetch(d.show))"),

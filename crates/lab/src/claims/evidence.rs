@@ -21,26 +21,26 @@ pub(super) struct Evidence<'a> {
     pub(super) seed: u64,
 }
 
-/// Why nothing can be said.
+/// Why a claim cannot be judged.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Gap {
-    /// The run was not to have the cell.
+    /// The cell is not part of the run.
     NotInRun,
-    /// The cell gives nothing to judge by, and why.
+    /// The cell has no usable result, and why.
     Unusable(String),
 }
 
-/// What one comparison of a claim came to.
+/// The result of one comparison of a claim.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Finding {
     pub(super) verdict: Verdict,
-    /// What was measured, without an end to the sentence.
+    /// What was measured: the beginning of a sentence.
     pub(super) measured: String,
-    /// What would have to be so; none where nothing was measured.
+    /// The requirement: the end of the sentence; none if nothing was measured.
     pub(super) needs: Option<String>,
-    /// What the verdict rests on, and how often it holds.
+    /// The interval that decides, and its confidence.
     pub(super) interval: Option<(Interval, f64)>,
-    /// How far inside the bound it lies; the smallest is a claim's weakest pair.
+    /// The distance to the bound; the pair with the smallest is the weakest.
     pub(super) margin: f64,
     /// Whether the run had the cells.
     pub(super) in_run: bool,
@@ -76,7 +76,7 @@ impl<'a> Evidence<'a> {
         self.find(contender).is_some_and(|cell| cell.model)
     }
 
-    /// A cell that was measured, or why there is none. The run itself tells the reason.
+    /// A measured cell, or why there is none.
     pub(super) fn cell(&self, contender: &str) -> Result<&'a CellResult, Gap> {
         let cell = self.find(contender).ok_or(Gap::NotInRun)?;
         match cell.status {
@@ -87,20 +87,19 @@ impl<'a> Evidence<'a> {
         }
     }
 
-    /// How many times as long as `to` `of` takes, or why that cannot be said.
+    /// The ratio of `of` to `to`, or why there is none.
     pub(super) fn ratio(&self, of: &str, to: &str) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
         ratio_of(Measure::Time, self.cell(of)?, self.cell(to)?)
     }
 
-    /// How much longer than `than` `what` takes, in seconds, or why that cannot be said.
+    /// How much longer `what` takes than `than`, in seconds, or why that is unknown.
     pub(super) fn difference(&self, what: &str, than: &str) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
         let (_, what, than) = self.ratio(what, than)?;
         let shift = hodges_lehmann(&than.samples_s, &what.samples_s).ok_or_else(|| unusable("there are no samples"))?;
         Ok((shift, what, than))
     }
 
-    /// How many round trips, or floors, a contender's median takes, or why that cannot be said. How surely is what
-    /// so few samples allow.
+    /// A contender's median in round trips or floors, or why there is none. Its confidence is what the samples allow.
     pub(super) fn multiple(&self, contender: &str, unit: Unit) -> Result<(f64, Interval, f64, &'a CellResult), Gap> {
         let cell = self.cell(contender)?;
         let (median, interval) =
@@ -120,7 +119,7 @@ impl<'a> Evidence<'a> {
         Ok((median / one, interval, confidence, cell))
     }
 
-    /// What a contender needed, or why that is not known.
+    /// A count of a contender, or why it is unknown.
     pub(super) fn count(&self, count: Count, contender: &str) -> Result<(u64, &'a CellResult), Gap> {
         let cell = self.cell(contender)?;
         let number = match count {
@@ -131,21 +130,21 @@ impl<'a> Evidence<'a> {
         Ok((number.ok_or_else(uncounted)?, cell))
     }
 
-    /// What a contender sent, by method, or why that is not known.
+    /// A contender's requests by method, or why they are unknown.
     pub(super) fn methods(&self, contender: &str) -> Result<(&'a BTreeMap<String, u64>, &'a CellResult), Gap> {
         let cell = self.cell(contender)?;
         let uncounted = || unusable(format!("the requests of {} were not counted by method", cell.label()));
         Ok((cell.methods.as_ref().ok_or_else(uncounted)?, cell))
     }
 
-    /// How many things the workload does one by one, and what one is called.
+    /// The number of the workload's steps, and the word for one.
     pub(super) fn steps(&self) -> (u32, &'a str) {
         let record = self.workloads.iter().find(|record| record.name == self.workload);
         record.map_or((1, "step"), |record| (record.steps.max(1), &record.step))
     }
 }
 
-/// How many times as much of a measure the one cell takes as the other, or why that cannot be said.
+/// The ratio of a measure of two cells, or why there is none.
 pub(super) fn ratio_of<'a>(
     measure: Measure,
     of: &'a CellResult,

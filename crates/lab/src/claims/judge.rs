@@ -16,8 +16,8 @@ use crate::{
     },
 };
 
-/// Judges a claim by the cells of a run. `source` names the article; `seed` is that of the
-/// run, so that the same run always gets the same verdict.
+/// Judges a claim by the cells of a run. `source` names the article. `seed` is that of the run, so that the verdict is
+/// reproducible.
 pub fn judge(
     claim: &Claim,
     source: &str,
@@ -75,7 +75,7 @@ pub fn judge(
     }
 }
 
-/// Where a number must lie.
+/// The bounds of a number.
 #[derive(Debug, Clone, Copy)]
 struct Bound {
     at_least: Option<f64>,
@@ -98,7 +98,7 @@ impl Bound {
         }
     }
 
-    /// How far inside the bound the estimate lies, as a factor on a logarithmic scale.
+    /// The distance of the estimate to the bound, as the logarithm of a factor.
     fn margin(self, value: f64) -> f64 {
         let above = self.at_least.map_or(f64::INFINITY, |least| (value / least).ln());
         let below = self.at_most.map_or(f64::INFINITY, |most| (most / value).ln());
@@ -133,8 +133,8 @@ fn rank(finding: &Finding) -> u8 {
     }
 }
 
-/// Of several findings that must all hold: a refuted one decides, then one that is open,
-/// then the one with the least margin.
+/// Of several findings that must all hold, a refuted one decides; otherwise an open one; otherwise the one with the
+/// smallest margin.
 fn weakest(findings: impl IntoIterator<Item = Result<Finding, Gap>>) -> Result<Finding, Gap> {
     findings
         .into_iter()
@@ -143,7 +143,7 @@ fn weakest(findings: impl IntoIterator<Item = Result<Finding, Gap>>) -> Result<F
         .ok_or(Gap::NotInRun)
 }
 
-/// Each of the one with each of the other; pairs of two models only where there are no others.
+/// All pairs; those of two models only if there are no others.
 fn telling<'a>(evidence: &Evidence<'_>, left: &'a [String], right: &'a [String]) -> Vec<(&'a str, &'a str)> {
     let pairs = left.iter().flat_map(|a| right.iter().map(move |b| (a.as_str(), b.as_str())));
     let (models, real): (Vec<_>, Vec<_>) = pairs.partition(|(a, b)| evidence.is_model(a) && evidence.is_model(b));
@@ -176,7 +176,7 @@ fn ratio(evidence: &Evidence<'_>, measure: Measure, of: &str, to: &str, bound: B
     })
 }
 
-/// Of each time goes what its page asks for between ideal ends: its computations, at no distance.
+/// Subtracts the page's computations from each time.
 fn overhead(here: &Evidence<'_>, what: &str, on: &str, at_most: f64) -> Result<Finding, Gap> {
     let (cell, there) = (here.cell(what)?, Evidence { network: on, ..*here }.cell(what)?);
     let asked = cell.ideal_s.ok_or_else(|| Gap::Unusable("the minimum time of its page is unknown".to_owned()))?;
@@ -222,7 +222,7 @@ fn syn_data(evidence: &Evidence<'_>, what: &str) -> Result<Finding, Gap> {
     })
 }
 
-/// The interval is that of a difference of medians whose errors add up as badly as they can.
+/// The interval assumes that the errors of both medians add up.
 fn saves(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Finding, Gap> {
     let (of, to) = (evidence.cell(of)?, evidence.cell(to)?);
     let allowed = of.ideal_s.zip(to.ideal_s).map(|(of, to)| of - to).filter(|allowed| *allowed > 0.0);
@@ -255,7 +255,7 @@ fn loses(evidence: &Evidence<'_>, what: &str, than: &str, at_most: Duration) -> 
     let (lost, what, than) = evidence.difference(what, than)?;
     let [lo, value, hi] = [lost.interval.lo, lost.value, lost.interval.hi].map(|s| s * 1000.0);
     let most = at_most.as_secs_f64();
-    // Whoever gains loses nothing.
+    // A gain is no loss.
     let bound = Bound { at_least: None, at_most: Some(most) };
     let sure = if lost.confidence < CONFIDENCE {
         format!(", {:.0} % confidence", 100.0 * lost.confidence)
@@ -276,7 +276,7 @@ fn loses(evidence: &Evidence<'_>, what: &str, than: &str, at_most: Duration) -> 
     })
 }
 
-/// A ratio with what bounds it, and how surely where that is not the usual.
+/// A ratio with its interval, and the confidence if it is not the usual one.
 fn said(ratio: &Shift) -> String {
     bounded(ratio.value, ratio.interval, ratio.confidence)
 }
@@ -371,7 +371,7 @@ fn per_step(evidence: &Evidence<'_>, what: &str, methods: &[String], bound: Boun
     })
 }
 
-/// Two things must hold: that there is a benefit here, and that it is the greater one.
+/// There must be a benefit here, and it must be the greater one.
 fn shrinks(here: &Evidence<'_>, of: &str, to: &str, on: &str, by: f64) -> Result<Finding, Gap> {
     let there = Evidence { network: on, ..*here };
     let (far, far_of, far_to) = here.ratio(of, to)?;

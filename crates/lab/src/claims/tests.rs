@@ -29,7 +29,7 @@ fn ratio<'a>(of: &'a str, to: &'a str, at_least: f64) -> Check<&'a str> {
     Check::Ratio { of, to, at_least: Some(at_least), at_most: None, measure: Measure::Time }
 }
 
-/// The cell of a contender, to be changed.
+/// A contender's cell.
 fn cell<'a>(run: &'a mut RunResult, contender: &str) -> &'a mut CellResult {
     run.cells.iter_mut().find(|cell| cell.is("upload-small", "article", contender)).unwrap()
 }
@@ -145,7 +145,7 @@ fn counts_need_no_interval() {
     let run = run(1, 1.0, &[]);
     let more = |what, than| judged(&run, Check::More { count: Count::Connections, what, than: vec![than] });
     assert_eq!(more("davfs2", "webdrive").verdict, Verdict::Reproduced);
-    // As many is not more.
+    // Equal is not more.
     assert_eq!(more("rclone", "webdrive").verdict, Verdict::Refuted);
 }
 
@@ -198,7 +198,7 @@ fn pairs_of_models_are_inconclusive() {
     let methods = vec!["LOCK".to_owned()];
     let sends = Check::PerStep { what: "redirector-h1", methods, at_least: Some(1.0), at_most: None };
     assert_eq!(judged(&run, sends).verdict, Verdict::Inconclusive);
-    // Beside a real client it is judged, and the pair of models is passed over.
+    // A pair with a real client is judged, and the pair of models is skipped.
     let slower = |than, by| judged(&run, Check::Slower { what: vec!["redirector-h1"], than, by });
     assert_eq!(slower(vec!["redirector-h2", "davfs2"], 1.1).verdict, Verdict::Reproduced);
     assert_eq!(slower(vec!["webdrive", "redirector-h2"], 1.1).verdict, Verdict::Inconclusive);
@@ -225,7 +225,7 @@ fn shrinking_requires_a_benefit() {
         let cell = run.cells.iter_mut().find(named).unwrap();
         (cell.status, cell.samples_s) = (Status::Ok, (0..5).map(|i| time * (1.0 + 0.001 * f64::from(i))).collect());
     };
-    // 0.98 here and 0.74 nearby: the one is greater than the other, and neither is a benefit.
+    // 0.98 here and 0.74 nearby: the first is greater, but neither is a benefit.
     for (network, curl) in [("article", 0.98), ("lan", 0.74)] {
         set(network, "curl", curl);
         set(network, "rclone", 1.0);
@@ -233,7 +233,7 @@ fn shrinking_requires_a_benefit() {
     let result = judged(&run, shrinks());
     assert_eq!(result.verdict, Verdict::Refuted);
     insta::assert_snapshot!(result.measured, @"curl takes 0.98× (0.98–0.98) as long as rclone, so there is no benefit here; the claim requires more than 1×.");
-    // Equal here: no benefit that could be result from chance.
+    // Equal here: whether there is a benefit is open.
     cell(&mut run, "curl").samples_s = cell(&mut run, "rclone").samples_s.clone();
     assert_eq!(judged(&run, shrinks()).verdict, Verdict::Inconclusive);
 }
@@ -255,7 +255,7 @@ static BASE: LazyLock<RunResult> = LazyLock::new(|| run(1, 1.0, &[]));
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// Who claims less is refuted by less.
+    /// A claim with a lower bound is judged at least as well.
     #[test]
     fn weaker_claim_is_never_judged_worse(
         of in prop::collection::vec(0.5..2.0f64, 3..7),

@@ -39,10 +39,10 @@ pub(super) const REGISTERED: Registered = Registered {
     make: |values| Box::new(ChunkedUpload::new(values)),
 };
 
-/// Between two looks at what has been acknowledged: far below a round trip that matters.
+/// The interval of polling acknowledgements: much less than a relevant RTT.
 const GLANCE: Duration = Duration::from_micros(200);
 
-/// The longest head of an answer.
+/// The maximum size of a response's head.
 const LONGEST_HEAD: usize = 64 * 1024;
 
 #[derive(Clone)]
@@ -143,7 +143,7 @@ impl ChunkedUpload {
         for write in std::iter::once(head).chain(content.chunks(self.chunk as usize)) {
             while ends.len() >= self.in_flight as usize {
                 sleep(GLANCE);
-                // To whoever wants this to end.
+                // Lets the runtime check the deadline.
                 yield_now().await;
                 let arrived = acknowledged(stream)?.saturating_sub(before);
                 while ends.pop_front_if(|end| *end <= arrived).is_some() {}
@@ -158,13 +158,13 @@ impl ChunkedUpload {
     }
 }
 
-/// How many bytes of ours the other end has acknowledged.
+/// The number of bytes that the peer has acknowledged.
 fn acknowledged(stream: &TcpStream) -> io::Result<u64> {
     let old = || io::Error::other("this kernel does not report acknowledged bytes; Linux 4.1 or later is required");
     TcpInfo::of(stream)?.bytes_acked.ok_or_else(old)
 }
 
-/// The status of the answer.
+/// Reads the status of the response.
 async fn status(stream: &mut TcpStream) -> io::Result<u16> {
     let mut head = Vec::new();
     while !head.windows(4).any(|end| end == b"\r\n\r\n") {

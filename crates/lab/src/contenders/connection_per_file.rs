@@ -20,10 +20,10 @@ use crate::{
     work::{Done, Work},
 };
 
-/// curl's bound on each file, in seconds.
+/// curl's time limit for each file, in seconds.
 const PATIENCE: &str = "20";
 
-/// The engine's bound on a handshake; the sample has another, on all of it.
+/// The engine's time limit for a handshake; the sample has its own deadline.
 const HANDSHAKE: Duration = Duration::from_secs(20);
 
 macro_rules! registered {
@@ -44,7 +44,7 @@ pub(super) const CURL_TFO: Registered = registered!("curl-tfo", Client::Curl(&["
 #[derive(Clone, Copy)]
 enum Client {
     Engine(FastOpen),
-    /// With these options.
+    /// curl with these options.
     Curl(&'static [&'static str]),
 }
 
@@ -115,9 +115,8 @@ fn engine<'a>(sample: &'a Sample<'a>, fast_open: FastOpen) -> Result<Box<dyn Pre
     Ok(Box::new(start(sample.client, &sample.deadline, open, work)?))
 }
 
-/// Fetches a file over a connection of its own. Its end is known by its length: a server's FIN waits for the end of the
-/// handshake also where the answer does not (Linux sends none in SYN-RECEIVED), so that whoever reads to the end of the
-/// connection gains nothing.
+/// Downloads a file over a connection of its own, up to its `Content-Length`. It does not wait for the FIN: Linux sends
+/// none in SYN-RECEIVED, even after the response, so a client that does would gain nothing from TCP Fast Open.
 async fn fetch(connector: &Connector, url: &str) -> Result<Vec<u8>, Failure> {
     let uri = url.parse().map_err(|_| Failure::Url(url.to_owned()))?;
     let failed = |why: String| Failure::Engine(format!("{url}: {why}"));
@@ -146,7 +145,7 @@ async fn fetch(connector: &Connector, url: &str) -> Result<Vec<u8>, Failure> {
     }
 }
 
-/// Where the content of an answer begins, once all of it is there.
+/// The offset of the content in a complete response.
 fn whole(answer: &[u8]) -> Option<usize> {
     let end = answer.windows(4).position(|four| four == b"\r\n\r\n")? + 4;
     let head = std::str::from_utf8(&answer[..end]).ok().filter(|head| head.starts_with("HTTP/1.1 200 "))?;

@@ -35,7 +35,7 @@ impl CurlParallel {
         Self { name: values.name(), http, parallel: values.get("parallel") }
     }
 
-    /// Which HTTP, said in curl's way.
+    /// curl's option for the version of HTTP.
     fn version(&self) -> &'static str {
         match self.http {
             Http::One => "--http1.1",
@@ -86,7 +86,7 @@ impl Contender for CurlParallel {
     }
 
     fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
-        // The files to transfer; as arguments they could be too many.
+        // A file, because a command line has a maximum length.
         let list = sample.scratch.join("curl.conf");
         fs::write(&list, transfers(sample)).map_err(io_failure("write", &list))?;
         let version = self.version();

@@ -117,22 +117,21 @@ pub(super) fn settings(locks: bool) -> Vec<(String, String)> {
     .into()
 }
 
-/// A mount and who works on it; what comes first is dropped first.
+/// A mount, and the thread that works on it; fields are dropped in order.
 struct Mounted<'a> {
     worker: Worker,
     mount: Mount,
     sample: &'a Sample<'a>,
 }
 
-/// A thread that is done, or that has lost the file system it worked on; joined when dropped,
-/// which is after the clock.
+/// A thread, joined when dropped, after the clock. By then it has ended or its file system is gone.
 struct Worker(Option<JoinHandle<()>>);
 
 impl Prepared for Mounted<'_> {
     fn run(&mut self) -> Result<Done, Failure> {
         let (task, folder) = (self.sample.task.clone(), self.mount.folder.clone());
         let (root, deadline) = (self.sample.root.to_owned(), self.sample.deadline.clone());
-        // A thread, because a file system whose server is gone blocks whoever calls it.
+        // A thread of its own, because a file system whose server is gone blocks its users.
         let (answer, result) = mpsc::channel();
         let work = Box::new(move || drop(answer.send(work(&task, &folder, &root, &deadline))));
         self.worker.0 = Some(self.sample.client.thread("cp", work).map_err(Failure::Thread)?);
@@ -239,7 +238,7 @@ impl Mount {
         }
         // davfs2 names its files after the mount point as the kernel shows it.
         let point = point.canonicalize().map_err(io_failure("find", &point))?;
-        // Looked at as root and used as the daemon's user.
+        // root checks it, and the daemon's user writes into it.
         let group = Group::from_name("davfs2").ok().flatten().map_or(Gid::from_raw(0), |group| group.gid);
         chown(&cache, Some(Uid::from_raw(0)), Some(group))
             .map_err(|errno| io_failure("give away", &cache)(errno.into()))?;
@@ -276,7 +275,7 @@ impl Mount {
         }
     }
 
-    /// Ends the file system under whoever uses it, and its daemon.
+    /// Kills the daemon and removes the mount, even if it is in use.
     fn abort(&mut self) {
         let daemon = self.daemon();
         if self.mounted {
@@ -293,7 +292,7 @@ impl Mount {
 
     fn daemon(&self) -> Option<Pid> {
         let id = fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()?;
-        // An id in a file may be another's by now.
+        // The kernel may have reused the id.
         let name = fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
         (name.trim() == MOUNT.name).then(|| Pid::from_raw(id))
     }
@@ -314,7 +313,7 @@ impl Drop for Mount {
 /// Waits for the end of a process that is not our child.
 fn wait_ended(process: Pid, deadline: &Deadline) -> Result<(), Stop> {
     let state = format!("/proc/{process}/stat");
-    // One that has ended stays a zombie until its parent, often pid 1, has seen it.
+    // It stays a zombie until its parent, often PID 1, reaps it.
     while fs::read_to_string(&state).is_ok_and(|state| !state.contains(") Z ")) {
         deadline.check()?;
         thread::sleep(PAUSE);

@@ -80,7 +80,7 @@ impl Contender for Haul {
         self.describe
     }
 
-    /// The server offers both; without TLS there is no choice, and only who insists speaks HTTP/2.
+    /// Over TLS it chooses HTTP/2 by ALPN. Without TLS it uses HTTP/2 only if told to.
     fn http(&self, tls: bool) -> Http {
         if tls || self.has("--http") { Http::Two } else { Http::One }
     }
@@ -104,7 +104,7 @@ impl Contender for Haul {
         let this = self.clone();
         let program = program().map_err(Failure::Engine)?;
         if let Work::Download { files: 2.., .. } = sample.task.work() {
-            // So that the folder becomes the copy, and does not get one.
+            // Otherwise `haul cp -r` would copy into it.
             let target = &sample.task.target;
             std::fs::remove_dir(target).map_err(io_failure("remove", target))?;
         }
@@ -152,7 +152,7 @@ impl Haul {
     fn command(&self, program: &Path, sample: &Sample, verb: &str) -> Command {
         let mut command = command(program, sample.scratch);
         command.arg(verb);
-        // A listing neither locks nor is there anything to pipeline.
+        // A listing has no options for locks and pipelining.
         command.args(self.options.iter().filter(|_| verb == "cp" || self.has("--http")));
         if let Some(certificates) = sample.certificates {
             command.arg("--ca").arg(&certificates.ca_file);
@@ -161,7 +161,7 @@ impl Haul {
     }
 }
 
-/// What failed, and how much: each failure is a line, and the last one counts them.
+/// The last failure and the count of failures: each failure is a line, and the last line counts them.
 fn complaint(stderr: &str) -> String {
     let mut lines = stderr.lines().map(|line| line.strip_prefix("haul: ").unwrap_or(line).trim());
     let last = lines.next_back().unwrap_or_default();
@@ -171,7 +171,7 @@ fn complaint(stderr: &str) -> String {
     }
 }
 
-/// The program: ourselves, or where a test runs, what was built beside it.
+/// The program: this one, or in a test, the one built beside it.
 fn program() -> Result<PathBuf, String> {
     let ourselves = std::env::current_exe().map_err(|error| format!("cannot tell which program this is: {error}"))?;
     if ourselves.file_stem().is_some_and(|name| name == "haul") {

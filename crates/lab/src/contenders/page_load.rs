@@ -15,7 +15,7 @@ use crate::{
     work::{Done, Work},
 };
 
-/// All ways.
+/// All protocols.
 pub(super) fn registered() -> impl Iterator<Item = Registered> {
     let make = |values: &Values| -> Box<dyn Contender> {
         let over = values.registered.name.parse().unwrap_or(Protocol::PLAIN);

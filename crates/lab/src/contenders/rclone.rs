@@ -45,7 +45,7 @@ impl Contender for Rclone {
         &[RCLONE]
     }
 
-    /// Over TLS it takes HTTP/2 where that is offered; it knows no HTTP/2 without.
+    /// It supports HTTP/2 only over TLS.
     fn http(&self, tls: bool) -> Http {
         if tls { Http::Two } else { Http::One }
     }
@@ -93,7 +93,7 @@ impl Rclone {
         Ok(done)
     }
 
-    /// rclone with its remote in the environment, where a password would go unseen too.
+    /// rclone with its remote in the environment, where other users could not see a password.
     fn command(&self, sample: &Sample) -> Result<Command, Failure> {
         let mut command = RCLONE.command(sample.scratch)?;
         command.env("RCLONE_WEBDAV_URL", &sample.url).env("RCLONE_WEBDAV_VENDOR", "other");

@@ -94,7 +94,7 @@ impl Contender for Samba {
     }
 }
 
-/// A mount and the Samba in front of it; what comes first is dropped first.
+/// A mount, and the Samba in front of it; fields are dropped in order.
 struct Shared<'a> {
     smbd: Daemon,
     mount: Mount,
@@ -157,8 +157,7 @@ impl Prepared for Shared<'_> {
     }
 }
 
-/// The files in what smbclient's `ls` printed: a line with two spaces, the name, and
-/// attributes, size and date after more.
+/// The files in the output of smbclient's `ls`: lines of two spaces, the name, and attributes, size and date.
 fn names(printed: &str) -> Vec<String> {
     let entries = printed.lines().filter_map(|line| line.strip_prefix("  "));
     let names = entries.filter(|line| !line.starts_with(' ')).filter_map(|line| line.split_whitespace().next());

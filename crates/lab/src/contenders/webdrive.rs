@@ -75,7 +75,7 @@ impl Contender for WebDrive {
         let workers = match sample.task.work() {
             Work::Upload { .. } | Work::Tree { .. } => self.uploads.min(self.connections),
             Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => self.connections,
-            // One file or one folder: nothing to share out.
+            // One file or one folder: nothing to do in parallel.
             Work::List { .. } | Work::LookUp { .. } | Work::Edit { .. } => 1,
         };
         let task = Arc::new(sample.task.clone());
@@ -121,7 +121,7 @@ async fn work(first: Connection, endpoint: Endpoint, task: Arc<Task>, workers: u
     Ok(done)
 }
 
-/// One connection at work until no job is left.
+/// Works on one connection until no job is left.
 async fn worker(
     mut connection: Connection,
     task: Arc<Task>,

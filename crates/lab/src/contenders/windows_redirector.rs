@@ -31,7 +31,7 @@ pub(super) const HTTP1: Registered =
 pub(super) const HTTP2: Registered =
     Registered { name: "redirector-h2", parameters: &[], make: |_| Box::new(WindowsRedirector { http: Http::Two }) };
 
-/// What it sends with every request.
+/// The header fields of every request.
 const COMMON: [(&str, &str); 4] = [
     ("Cache-Control", "no-cache"),
     ("Pragma", "no-cache"),
@@ -138,7 +138,7 @@ impl Session {
         self.write(path, &token, content).await
     }
 
-    /// What closing a written file sends: the content, its time, and the lock's release.
+    /// The requests when a written file is closed: its content, its time, and UNLOCK.
     async fn write(&mut self, path: &str, token: &str, content: &[u8]) -> Result<(), Failure> {
         self.request("HEAD", path, &[], &[], &[200]).await?;
         self.request("PUT", path, &[("If", &format!("({token})"))], content, &[200, 201, 204]).await?;

@@ -19,7 +19,7 @@ use crate::{
 /// The kind of a name that must be one of the experiment's `contenders`.
 const LISTED: [&str; 2] = ["contender", " in this experiment"];
 
-/// More than enough to see any difference, and what [`stats`](crate::stats) is written for.
+/// The maximum that [`stats`](crate::stats) is written for; more than enough to detect any difference.
 pub(super) const MOST_SAMPLES: u32 = 100;
 
 pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Result<Experiment, Fault> {
@@ -64,7 +64,7 @@ pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Resu
     })
 }
 
-/// The names that other parts of the file may use.
+/// The names that other parts of the file may refer to.
 struct Names {
     networks: Vec<String>,
     workloads: Vec<String>,
@@ -180,7 +180,7 @@ impl Sweep {
     }
 }
 
-/// Every combination of the settings' values; without settings, the one that sets nothing.
+/// Every combination of the settings' values; without settings, one empty combination.
 fn swept(settings: &Named<Sweep>) -> Vec<Parameters> {
     in_order(settings).fold(vec![Parameters::new()], |combinations, (key, sweep)| {
         combinations

@@ -2,8 +2,7 @@
 
 use strsim::damerau_levenshtein;
 
-/// The name most like `wrong`, if one is like it: at most a third of its letters, and at
-/// least two, may be wrong.
+/// The name nearest to `wrong`, if any: up to a third of its letters, but at least two, may differ.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let bound = (wrong.chars().count() / 3).max(2);
     let wrong = wrong.to_lowercase();
@@ -15,7 +14,7 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
         .map(|(_, name)| name)
 }
 
-/// The end of a sentence about a wrong name: what was meant, or what there is.
+/// The end of an error message about an unknown name: the nearest name, or all names.
 pub(crate) fn advice<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str> + Clone) -> String {
     match nearest(wrong, names.clone()) {
         Some(name) => format!("did you mean `{name}`?"),

@@ -12,7 +12,7 @@ use units::{Size, Span};
 use super::{LinkSpec, Stack, mistake::Fault};
 use crate::claims::Check;
 
-/// Entries under names, where a name knows its place.
+/// Entries by name; each name has its position.
 pub(super) type Named<T> = BTreeMap<Spanned<String>, T>;
 
 // One field for each key of the file.
@@ -30,7 +30,7 @@ pub(super) struct File {
     #[serde(default)]
     pub(super) contender: Named<Named<Sweep>>,
     pub(super) network: Named<LinkSpec>,
-    /// Taken out of the text before a network is read: what is no description of a link.
+    /// The keys of a network that do not describe its link; removed before the link is parsed.
     #[serde(skip)]
     pub(super) ends: BTreeMap<String, Ends>,
     pub(super) workload: Named<Spanned<Workload>>,
@@ -75,7 +75,7 @@ impl Workload {
     }
 }
 
-/// One size, or those that files take in turn.
+/// One size, or several, which the files take in turn.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, expecting = "expected a size like \"10KiB\", or a list of sizes")]
 pub(super) enum Sizes {
@@ -108,7 +108,7 @@ pub(super) enum Kind {
     Edit,
 }
 
-/// How much there is to do; the quick race may give less.
+/// The amounts of a workload; the quick part may change them.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Amounts {
@@ -145,7 +145,7 @@ pub(super) struct Claim {
     pub(super) check: Spanned<Check<Spanned<String>>>,
 }
 
-/// One value of a setting, or all that it shall take in turn.
+/// One value of a setting, or several to sweep over.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(untagged, expecting = "expected a number or a list of numbers")]
 pub(super) enum Sweep {

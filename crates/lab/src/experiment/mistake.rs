@@ -4,7 +4,7 @@ use std::{ops::Range, path::Path};
 
 use super::did_you_mean::advice;
 
-/// What is wrong with an experiment file, and where: one sentence for the person who wrote it.
+/// A mistake in an experiment file, with its position: one sentence.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}:{line}:{column}: {message}")]
 pub struct Mistake {
@@ -18,7 +18,7 @@ pub struct Mistake {
     pub message: String,
 }
 
-/// A mistake that knows only its bytes in the text.
+/// A mistake at a range of bytes in the text.
 #[derive(Debug)]
 pub(super) struct Fault {
     span: Range<usize>,
@@ -27,7 +27,7 @@ pub(super) struct Fault {
 
 impl Fault {
     pub(super) fn new(span: Range<usize>, message: impl Into<String>) -> Self {
-        // A name may hold a line's end, and what is said of it shall be one line.
+        // Names may contain line breaks, and the message must be one line.
         Self { span, message: message.into().replace(char::is_control, " ") }
     }
 
@@ -44,7 +44,7 @@ impl Fault {
     }
 }
 
-/// What the TOML reader or serde found, in words that say what to write.
+/// Converts a message of the TOML parser or of serde to advice.
 impl From<toml::de::Error> for Fault {
     fn from(error: toml::de::Error) -> Self {
         let said = error.message().split_whitespace().collect::<Vec<_>>().join(" ");
@@ -52,8 +52,7 @@ impl From<toml::de::Error> for Fault {
     }
 }
 
-/// Both libraries name the wrong word first and the right ones after it: from these comes
-/// the advice. A message of another form stays as it is.
+/// Both libraries name the wrong word first, then the right ones. A message of another form is kept.
 fn reworded(said: &str) -> Option<String> {
     let quoted: Vec<&str> = said.split('`').skip(1).step_by(2).collect();
     match (said, quoted.as_slice()) {

@@ -12,14 +12,14 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{Experiment, Network, Quick, Row, Workload, check::MOST_SAMPLES, did_you_mean::advice};
 
-/// How many orders are drawn for a round.
+/// The number of orders that are drawn for a round.
 const DRAWS: usize = 200;
 
-/// Which part of an experiment to run. An empty list means all that the experiment, or its
-/// quick form, has; a name that the quick form leaves out may be asked for all the same.
+/// The part of an experiment to run. An empty list selects everything in the experiment, or in its quick part; names
+/// outside the quick part may be selected too.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// The quick form.
+    /// Only the quick part.
     pub quick: bool,
     /// Only these networks.
     pub networks: Vec<String>,
@@ -27,7 +27,7 @@ pub struct Selection {
     pub workloads: Vec<String>,
     /// Only these contenders: `rclone` means all its rows, `rclone transfers=16` that one.
     pub contenders: Vec<String>,
-    /// How often each cell is run, if not as often as the file says.
+    /// Samples per cell, if not as in the file.
     pub samples: Option<u32>,
 }
 
@@ -39,12 +39,12 @@ pub enum PlanError {
     Unknown {
         /// Network, workload or contender.
         what: &'static str,
-        /// What was asked for.
+        /// The name.
         name: String,
-        /// What may have been meant.
+        /// Advice: the nearest name, or all names.
         advice: String,
     },
-    /// No quick form.
+    /// The experiment has no quick part.
     #[error(
         "the experiment has no `quick` part; leave out --quick, or select with --network, --workload and --contender"
     )]
@@ -52,7 +52,7 @@ pub enum PlanError {
     /// No cell is left.
     #[error("the selection has no cells; a workload may be limited to certain networks and contenders")]
     Nothing,
-    /// None, or more than anybody waits for.
+    /// The number of samples is out of range.
     #[error("a cell takes 1 to {MOST_SAMPLES} samples, not {0}")]
     Samples(u32),
 }
@@ -60,24 +60,24 @@ pub enum PlanError {
 /// The cells to run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
-    /// How often each cell is run.
+    /// Samples per cell.
     pub samples: u32,
     /// The cells: network by network, workload by workload, contender by contender.
     pub cells: Vec<Cell>,
 }
 
-/// One combination.
+/// A workload, a network and a contender.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell {
-    /// What is done.
+    /// The workload.
     pub workload: Workload,
-    /// Over what.
+    /// The network.
     pub network: Network,
-    /// By whom.
+    /// The contender, with its settings.
     pub row: Row,
 }
 
-/// The rivals on one network and workload, in the order in which they run.
+/// The contenders on one network and workload, in the order in which they run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
     /// Each round runs every cell of the block once; a cell is its index in [`Plan::cells`].
@@ -130,7 +130,7 @@ impl Experiment {
         self.contenders.iter().filter(kept).cloned().collect()
     }
 
-    /// Complains about the first name of a selection that the experiment does not have.
+    /// Fails for the first selected name that the experiment does not have.
     fn known(&self, selection: &Selection) -> Result<(), PlanError> {
         let rows = self.contenders.iter().flat_map(|row| [row.contender.clone(), row.name()]).collect();
         let networks = self.networks.iter().map(|network| network.name.clone()).collect();
@@ -151,7 +151,7 @@ impl Experiment {
 }
 
 impl Plan {
-    /// The order of everything, drawn from `seed`: block after block, round after round.
+    /// The blocks with their rounds, in an order drawn from `seed`.
     pub fn blocks(&self, seed: u64) -> Vec<Block> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let together = |a: &usize, b: &usize| {
@@ -163,14 +163,13 @@ impl Plan {
     }
 }
 
-/// Whether something of these names runs: what was asked for decides, else the quick form,
-/// else everything runs.
+/// Whether a name runs: the selection decides, else the quick part; else everything runs.
 fn kept(asked: &[String], quick: Option<&[String]>, names: &[&str]) -> bool {
     let list = if asked.is_empty() { quick } else { Some(asked) };
     list.is_none_or(|list| list.iter().any(|kept| names.contains(&kept.as_str())))
 }
 
-/// As many orders of the cells as there are samples, repeating as few neighbours as may be.
+/// One order of the cells per sample, with as few repeated neighbours as possible.
 fn rounds(cells: &[usize], samples: u32, rng: &mut ChaCha8Rng) -> Vec<Vec<usize>> {
     let mut followed = BTreeSet::new();
     let neighbours = |order: &[usize]| order.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>();

@@ -9,11 +9,11 @@ use std::{collections::BTreeMap, fmt};
 use link::host::{Host, HostError};
 use serde::{Deserialize, Serialize};
 
-/// What is set on the server's host other than by default.
+/// The settings of a server's host that differ from the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stack {
-    /// The segments with which its connections begin: `initcwnd` of its routes. Ten if left out (RFC 6928).
+    /// The initial window in segments: `initcwnd` of its routes; 10 by default (RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
     /// Its sysctls, such as `net.ipv4.tcp_slow_start_after_idle`.
@@ -27,7 +27,7 @@ impl Stack {
         *self == Self::default()
     }
 
-    /// Sets a host so. Its cables must have been laid.
+    /// Applies the settings to a host, whose cables must exist.
     pub fn apply(&self, host: &Host) -> Result<(), HostError> {
         for (name, value) in &self.sysctls {
             host.sysctl(name, value)?;
@@ -35,7 +35,7 @@ impl Stack {
         self.initial_window.map_or(Ok(()), |segments| host.initial_window(segments))
     }
 
-    /// What no host can be set to, if anything.
+    /// A setting that no host accepts, if any.
     pub(super) fn complaint(&self) -> Option<String> {
         if self.initial_window.is_some_and(|segments| !(1..=1000).contains(&segments)) {
             return Some("`initial_window` must be 1 to 1000 segments".to_owned());

@@ -7,7 +7,7 @@ use crate::claims::Check;
 
 const RACE: &str = include_str!("../../../../experiments/webdav-race.toml");
 
-/// The rows that the quick race leaves out.
+/// The number of rows that the quick race leaves out.
 const TRICKS: usize = 4;
 
 const NAMES: [&str; 16] = [

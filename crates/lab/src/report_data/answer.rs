@@ -100,7 +100,7 @@ const NEAR: f64 = 1.05;
 /// The number of contenders that are named.
 const NAMED: usize = 3;
 
-/// Who is among the fastest most often.
+/// The contenders that are most often among the fastest.
 fn most_often_fastest(blocks: &[Ranking<'_>]) -> String {
     let races =
         |name: &str| blocks.iter().filter(|ranking| ranking.ranked.iter().any(|cell| cell.label() == name)).count();
@@ -128,7 +128,7 @@ fn tally<'a>(cells: impl Iterator<Item = &'a CellResult>) -> Vec<(String, usize)
     counts
 }
 
-/// Who had the shortest times, if there are too few samples to detect differences.
+/// The contenders with the shortest times, if there are too few samples to detect differences.
 fn shortest(blocks: &[Ranking<'_>]) -> String {
     let firsts = tally(blocks.iter().filter(|ranking| ranking.ranked.len() > 1).map(|ranking| ranking.ranked[0]));
     let parts: Vec<String> = firsts.iter().map(|(name, count)| format!("{name} in {count}")).collect();

@@ -11,14 +11,13 @@ use time::{OffsetDateTime, format_description::well_known::Rfc3339, macros::form
 use super::{ResultsError, RunResult, read};
 use crate::experiment::nearest;
 
-/// A moment as `started` has it: RFC 3339, UTC, whole seconds.
+/// A time as in `started`: RFC 3339, UTC, whole seconds.
 pub(crate) fn timestamp(at: SystemTime) -> String {
     let at = OffsetDateTime::from(at);
     at.replace_nanosecond(0).unwrap_or(at).format(&Rfc3339).unwrap_or_default()
 }
 
-/// Makes the folder of a new run, `YYYYMMDD-HHMMSS-NAME` in `runs`; a number is added where
-/// another run began in the same second.
+/// Creates the folder of a new run, `YYYYMMDD-HHMMSS-NAME` in `runs`, with a number at the end if the name exists.
 pub fn create_folder(runs: &Path, name: &str, at: SystemTime) -> Result<PathBuf, ResultsError> {
     let stamp = OffsetDateTime::from(at)
         .format(format_description!("[year][month][day]-[hour][minute][second]"))
@@ -36,12 +35,12 @@ pub fn create_folder(runs: &Path, name: &str, at: SystemTime) -> Result<PathBuf,
     Err(ResultsError::write(runs, "a hundred runs started in the same second"))
 }
 
-/// A run among others.
+/// A run in a list.
 #[derive(Debug)]
 pub struct Listed {
     /// The name of its folder.
     pub id: String,
-    /// What it found, or why there is nothing: it is still going on, or was stopped.
+    /// Its results, or why there are none: it is in progress, or was stopped.
     pub run: Result<RunResult, ResultsError>,
 }
 
@@ -51,13 +50,12 @@ pub fn list(runs: &Path) -> Result<Vec<Listed>, ResultsError> {
     Ok(ids(runs)?.into_iter().map(listed).collect())
 }
 
-/// The results of a run: by its id, by its folder or file, or, without either, of the newest
-/// run that has any.
+/// The results of a run, given by its id, folder or file; without one, of the newest run with results.
 pub fn find(runs: &Path, id: Option<&str>) -> Result<RunResult, ResultsError> {
     read(&locate(runs, id)?)
 }
 
-/// The file that has them.
+/// The path of these results.
 pub fn locate(runs: &Path, id: Option<&str>) -> Result<PathBuf, ResultsError> {
     let Some(id) = id else {
         let newest = list(runs)?.into_iter().find(|listed| listed.run.is_ok());

@@ -20,28 +20,28 @@ use crate::{experiment::Cell, servers::Protocol};
 pub struct Sample {
     /// The round, counted from 0.
     pub round: u32,
-    /// When it began, in seconds since the run began: what drifts, drifts along this.
+    /// When it began, in seconds since the run began, to detect drift.
     pub start_s: f64,
-    /// The same since 1970-01-01 00:00 UTC, as its packets' times are; none if it was not noted.
+    /// The same since 1970-01-01 00:00 UTC, like the times of its packets; none if unknown.
     pub began: Option<Duration>,
     /// How long the work took.
     pub seconds: f64,
-    /// Bytes that crossed the link in both directions, if a tap saw them.
+    /// Bytes over the link in both directions, if a tap counted them.
     pub bytes: Option<u64>,
-    /// HTTP requests by method, if a log saw them.
+    /// HTTP requests by method, if the server logged them.
     pub methods: Option<BTreeMap<String, u64>>,
-    /// What the requests came over, if a log saw them.
+    /// The protocols of the requests, if the server logged them.
     pub protocols: Option<BTreeSet<Protocol>>,
-    /// TCP connections, if a tap saw them.
+    /// TCP connections, if a tap counted them.
     pub connections: Option<u64>,
-    /// What the SYNs carried, if a tap saw them.
+    /// Counts of SYNs, if a tap saw them.
     pub syns: Option<Syns>,
-    /// The processor time that the server used meanwhile, in seconds; of a server that is a program, in steps of the
-    /// kernel's clock (10 ms).
+    /// The server's processor time during the work, in seconds; of a server program, in steps of the kernel's clock (10
+    /// ms).
     pub server_cpu_s: Option<f64>,
 }
 
-/// Whether SYNs carried data (TCP Fast Open): those of connections that were opened before the clock started too.
+/// Counts of SYNs with data (TCP Fast Open), including connections from before the clock started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Syns {
     /// Samples with a connection.
@@ -52,13 +52,13 @@ pub struct Syns {
     pub later: u64,
     /// Of these, those whose SYN carried data.
     pub later_with_data: u64,
-    /// Of these, those with a plain SYN that was sent beside one with data, or with a request for a cookie, which had
-    /// brought nothing back for long: our client's own way out (one for each at most).
+    /// Of these, those with a plain SYN that was sent because one with data, or with a cookie request, had long been
+    /// unanswered: the engine's fallback, at most one for each.
     #[serde(default)]
     pub later_beside: u64,
 }
 
-/// What our client waits for an answer to a SYN that carries more than a plain one, at least.
+/// The engine's minimum wait for the answer to a SYN with data or a cookie request.
 const WAIT: Duration = Duration::from_millis(50);
 
 impl Syns {
@@ -86,7 +86,7 @@ impl Syns {
     }
 }
 
-/// How many plain connections were begun beside one of another kind, each beside another.
+/// The number of plain connections that were started beside a different unanswered one each.
 fn beside(connections: &[Connection]) -> u64 {
     let mut alone: Vec<&Connection> = Vec::new();
     let mut count = 0;
@@ -108,24 +108,24 @@ fn beside(connections: &[Connection]) -> u64 {
 }
 
 impl Sample {
-    /// HTTP requests of all methods, if a log saw them.
+    /// HTTP requests of all methods, if the server logged them.
     pub fn requests(&self) -> Option<u64> {
         self.methods.as_ref().map(|methods| methods.values().sum())
     }
 }
 
-/// What became of a cell of the plan.
+/// The outcome of a cell of the plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
     /// Its samples; none when the run was stopped before it.
     Done(Vec<Sample>),
     /// Why it could not run here, and how to get what it needs.
     Skipped(String),
-    /// It went wrong.
+    /// It failed.
     Failed {
-        /// How.
+        /// Why.
         why: String,
-        /// The samples that it had until then: each was right.
+        /// The samples before the failure.
         samples: Vec<Sample>,
     },
 }
@@ -174,7 +174,7 @@ impl SampleLog {
         Self { path: path.to_owned(), file, len: 0 }
     }
 
-    /// Writes a sample of a cell. What did not fit whole is taken away again.
+    /// Writes a sample of a cell. An incomplete line is removed again.
     pub fn append(&mut self, cell: &Cell, sample: &Sample) -> Result<(), ResultsError> {
         let line = Line {
             workload: &cell.workload.name,

@@ -7,13 +7,13 @@ use serde::Serialize;
 use super::{RunResult, SCHEMA};
 use crate::testbed::RUN;
 
-/// Why results cannot be had.
+/// Why results cannot be written, read or found.
 #[derive(Debug, thiserror::Error)]
 pub enum ResultsError {
     /// The results cannot be written.
     #[error("cannot write the results to {path}: {why}; free some space or choose another folder")]
     Write {
-        /// Which file or folder.
+        /// The file or folder.
         path: String,
         /// What the system says.
         why: String,
@@ -23,33 +23,33 @@ pub enum ResultsError {
         "cannot write the results to {path}: runs of root mount a tmpfs on {RUN}, where they would be lost; choose another folder"
     )]
     Volatile {
-        /// Which file.
+        /// The file.
         path: String,
     },
     /// The results cannot be read.
     #[error("cannot read the results in {path}: {why}")]
     Read {
-        /// Which file or folder.
+        /// The file or folder.
         path: String,
         /// What the system says, or where the JSON is wrong.
         why: String,
     },
-    /// It is another kind of JSON.
+    /// The JSON has another schema.
     #[error("{path} has schema `{found}`, but this version of haul reads `{SCHEMA}`; use the version that wrote it")]
     Schema {
-        /// Which file.
+        /// The file.
         path: String,
-        /// What it says it is.
+        /// Its schema.
         found: String,
     },
     /// No such run.
     #[error("unknown run `{id}` in {folder}; {advice}")]
     Unknown {
-        /// What was asked for.
+        /// The name.
         id: String,
-        /// Where it was looked for.
+        /// The folder that was searched.
         folder: String,
-        /// What may have been meant.
+        /// Advice: the nearest name, or all names.
         advice: String,
     },
 }
@@ -64,7 +64,7 @@ impl ResultsError {
     }
 }
 
-/// Writes a run, or what runs come to, as JSON, by the rules of [`output::write`].
+/// Writes results as JSON with [`output::write`].
 pub fn write(path: &Path, results: &impl Serialize) -> Result<(), ResultsError> {
     output::write(path, |to| {
         serde_json::to_writer_pretty(&mut *to, results)?;

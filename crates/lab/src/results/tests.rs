@@ -17,7 +17,7 @@ fn later(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_289_880 + seconds)
 }
 
-/// The name of what a run was written into.
+/// The name of a run's folder.
 fn name(path: &Path) -> &str {
     path.file_name().unwrap().to_str().unwrap()
 }
@@ -146,7 +146,7 @@ fn each_sample_is_written_at_once() {
 
 #[test]
 fn full_disk_is_reported() {
-    // Every write to it fails so.
+    // Every write to it fails.
     let full = Path::new("/dev/full");
     let plan = plan(1);
     let mut log = SampleLog::on(full, fs::OpenOptions::new().write(true).open(full).unwrap());

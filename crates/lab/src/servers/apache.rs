@@ -27,7 +27,7 @@ use crate::{
 
 const APACHE: Program = Program { name: "apache2", package: "apache2-bin", version: "-v" };
 const FOLDER: &str = "/usr/lib/apache2/modules";
-/// Needed in any case; all of them come with the program on Debian.
+/// The modules that are always needed; on Debian all of them come with the program.
 const MODULES: [&str; 5] = ["mpm_event", "authz_core", "dav", "dav_fs", "http2"];
 const TLS_MODULE: &str = "ssl";
 
@@ -89,7 +89,7 @@ fn module_file(name: &str) -> PathBuf {
     Path::new(FOLDER).join(format!("mod_{name}.so"))
 }
 
-/// Has the server write a file, which is removed again.
+/// Makes the server write a file, and removes it again.
 fn make_lock_database(setup: &Setup, running: &Running) -> Result<(), Failure> {
     const FILE: &str = "first-write";
     let endpoint = Endpoint::new(running.url(), setup.certificates, rustls::DEFAULT_VERSIONS, Http::One)?;
@@ -110,7 +110,7 @@ fn configuration(setup: &Setup, root: &Path, owner: Option<(Uid, Gid)>, tls: Opt
         .map(|module| format!("LoadModule {module}_module {}", module_file(module).display()))
         .collect();
     let modules = modules.join("\n");
-    // Started by root, it works as an ordinary user.
+    // Started by root, it switches to an ordinary user.
     let user = owner.map_or(String::new(), |(uid, gid)| format!("User #{uid}\nGroup #{gid}\n"));
     let protocols = match (setup.http, tls) {
         (Http::One, _) => "http/1.1",

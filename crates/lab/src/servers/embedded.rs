@@ -26,7 +26,7 @@ pub(super) struct Handle {
     threads: Threads,
 }
 
-/// The threads of a server, by their numbers in the kernel.
+/// The kernel ids of a server's threads.
 #[derive(Debug, Clone, Default)]
 struct Threads(Arc<Mutex<Vec<i32>>>);
 
@@ -68,7 +68,7 @@ impl Server for Embedded {
     }
 }
 
-/// Starts a server of ours with a folder, a log and, over TLS, a certificate of its own.
+/// Starts an embedded server with its folder, log and, for TLS, certificate.
 pub(super) fn start(
     name: &'static str,
     setup: &Setup,
@@ -76,7 +76,7 @@ pub(super) fn start(
 ) -> Result<Running, ServerError> {
     let address = setup.address;
     let mut folder = Folder::new(name, setup.scratch)?;
-    // It runs as we do.
+    // It runs as our own user.
     folder.owner = None;
     let root = folder.folder("root")?;
     let log = setup.scratch.join("access.log");
@@ -148,7 +148,7 @@ impl Handle {
 }
 
 impl Handle {
-    /// The time that its threads have been on a processor, as /proc/PID/task/TID/schedstat has it in nanoseconds.
+    /// The processor time of its threads, from /proc/PID/task/TID/schedstat, in nanoseconds.
     pub(super) fn processor_time(&self) -> Option<Duration> {
         let of = |thread: &i32| {
             let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;

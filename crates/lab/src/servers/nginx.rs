@@ -75,16 +75,16 @@ impl Server for Nginx {
     }
 }
 
-/// What a `server` block says of TLS.
+/// The TLS part of a `server` block.
 pub(super) struct Tls {
-    /// Of its socket.
+    /// The parameter of `listen`.
     pub(super) listen: &'static str,
-    /// Of certificates and versions, in lines of their own.
+    /// The directives for certificates and versions.
     pub(super) lines: String,
 }
 
 impl Tls {
-    /// As a server is to be set up, with these versions of TLS.
+    /// The part for this setup, with these versions of TLS.
     pub(super) fn of(setup: &Setup, folder: &Folder, versions: &str) -> Result<Self, ServerError> {
         let Some(certificates) = setup.certificates else { return Ok(Self { listen: "", lines: String::new() }) };
         let (certificate, key) = folder.certificates(certificates)?;
@@ -98,7 +98,7 @@ impl Tls {
     }
 }
 
-/// Runs nginx with this in its `http` block, and this before it.
+/// Runs nginx with `http` in its `http` block, and `before` at the top.
 pub(super) fn run(
     name: &'static str,
     setup: &Setup,
@@ -114,7 +114,7 @@ pub(super) fn run(
         .map(|kind| format!("    {kind}_temp_path \"{scratch}/temp/{kind}\";"))
         .collect();
     let temporary = temporary.join("\n");
-    // Started by root, it works as an ordinary user, whom it wants by name.
+    // Started by root, it switches to an ordinary user, given by name.
     let user = folder.owner.and_then(|(uid, gid)| {
         let (user, group) = (User::from_uid(uid).ok()??, Group::from_gid(gid).ok()??);
         Some(format!("user {} {};\n", user.name, group.name))

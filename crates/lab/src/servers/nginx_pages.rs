@@ -25,13 +25,13 @@ use crate::process::Missing;
 
 const NAME: &str = "nginx-pages";
 
-/// nginx reads its configuration 4096 bytes at a time, and no word may be longer.
+/// The maximum length of a word; nginx reads its configuration 4096 bytes at a time, and fails for longer words.
 const WORD: usize = 3000;
 
 /// The largest TLS record.
 const RECORD: &str = "4k";
 
-/// `server: nginx` and `connection: keep-alive`, which it adds by itself.
+/// The length of the fields that nginx adds by itself.
 const OWN: usize = "server: nginx\r\nconnection: keep-alive\r\n".len();
 
 pub(super) struct NginxPages;
@@ -127,16 +127,16 @@ impl Server for NginxPages {
     }
 }
 
-/// A page in nginx's words.
+/// A page as nginx configuration.
 #[derive(Debug, Default)]
 struct Site {
-    /// The files of its answers, by their names.
+    /// The names and contents of its response files.
     bodies: Vec<(String, bytes::Bytes)>,
-    /// From questions to answers, and from answers to their types, status and fields.
+    /// Maps from requests to responses, and from responses to type, status and fields.
     maps: String,
     /// The lines that add the fields.
     fields: String,
-    /// The lines that answer otherwise than with 200.
+    /// The lines for statuses other than 200.
     statuses: String,
 }
 
@@ -146,7 +146,7 @@ impl Site {
         let mut questions = BTreeMap::new();
         let mut types = BTreeMap::new();
         let mut statuses = BTreeMap::new();
-        // By name, and by how many of that name came before it in the answer.
+        // By name, and by its index among the fields of that name.
         let mut fields: BTreeMap<(String, usize), Vec<(String, String)>> = BTreeMap::new();
         for (index, (request, response)) in answers(page).enumerate() {
             let kind = field(response.headers(), &header::CONTENT_TYPE).to_owned();
@@ -157,7 +157,7 @@ impl Site {
                 if question.len() > WORD {
                     return Err("a URL of the page is longer than nginx accepts");
                 }
-                // Its maps are blind to case; of two answers to one question the first is given.
+                // nginx's maps ignore case. Of several responses to equal requests, the first is used.
                 questions.entry(question.to_ascii_lowercase()).or_insert((question, file.clone()));
             }
             if response.status() != StatusCode::OK {
@@ -178,7 +178,7 @@ impl Site {
         for (kind, number) in types.iter().filter(|(kind, _)| !kind.is_empty()) {
             let _ = writeln!(site.maps, "        {} type{number};", quoted(kind));
         }
-        // A dollar begins a variable, and nothing makes it a dollar again.
+        // A dollar sign begins a variable and cannot be escaped.
         site.maps += "    }\n    geo $dollar {\n        default \"$\";\n    }\n";
         let which = WHICH.as_str().replace('-', "_");
         let question = format!("\"$request_method $host$request_uri $http_{which}\"");
@@ -188,7 +188,7 @@ impl Site {
         site.map("$answer", "status_of_answer", "200", said);
         for status in different {
             let _ = writeln!(site.statuses, "            if ($status_of_answer = {status}) {{ return {status}; }}");
-            // Those two have no body.
+            // These two have no body.
             if !matches!(status, 204 | 304) {
                 let _ = writeln!(site.statuses, "            error_page {status} /answers/$answer;");
             }
@@ -210,7 +210,7 @@ impl Site {
     }
 }
 
-/// A question as the map's source has it, but for what tells it from others that are alike.
+/// A request as the key of the map, without the field that distinguishes equal requests.
 fn asked(request: &Request) -> String {
     let host = match request.host.rsplit_once(':') {
         Some((name, _port)) if !request.host.ends_with(']') => name,
@@ -219,7 +219,7 @@ fn asked(request: &Request) -> String {
     format!("{} {}{} ", request.method, host.to_ascii_lowercase(), request.path)
 }
 
-/// The fields that nginx has to be told to add, such that the head is as long as the recorded one, if that is possible.
+/// The fields for nginx to add, so that the head has the recorded length, if possible.
 fn added<T>(response: &Response<T>) -> Vec<(String, String)> {
     let fields = response.headers();
     let line = |name: &str, value: &str| name.len() + value.len() + ": \r\n".len();
@@ -229,7 +229,7 @@ fn added<T>(response: &Response<T>) -> Vec<(String, String)> {
         let name = name.as_str();
         let text = value.to_str().unwrap_or_default();
         match name {
-            // Its own: as long as the recorded ones.
+            // nginx's own fields have the length of the recorded ones.
             "content-type" | "content-length" | "date" => {}
             "server" | "connection" | "keep-alive" | "last-modified" | "etag" | "accept-ranges"
             | "transfer-encoding" => {

@@ -15,33 +15,33 @@ use serde::{Deserialize, Serialize};
 
 use crate::deadline::Deadline;
 
-/// What requests came over.
+/// The protocol of a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Protocol {
     /// The version of HTTP: `HTTP/1.1`, `HTTP/2.0`.
     pub http: String,
-    /// The version of TLS, `TLSv1.3`; none without TLS, and where the server does not log it.
+    /// The version of TLS, `TLSv1.3`; none without TLS, or if the server does not log it.
     pub tls: Option<String>,
     /// TLS's cipher suite, as OpenSSL calls it; none likewise.
     pub cipher: Option<String>,
 }
 
-/// The requests that a server was sent.
+/// The requests that a server received.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Requests {
     /// How many, by method.
     pub methods: BTreeMap<String, u64>,
-    /// All that they came over.
+    /// The protocols of all of them.
     pub protocols: BTreeSet<Protocol>,
 }
 
 impl Requests {
-    /// All of them.
+    /// The total number.
     pub fn total(&self) -> u64 {
         self.methods.values().sum()
     }
 
-    /// Those of one method.
+    /// The number of requests with one method.
     pub fn of(&self, method: &str) -> u64 {
         self.methods.get(method).copied().unwrap_or(0)
     }
@@ -76,7 +76,7 @@ impl fmt::Display for Requests {
     }
 }
 
-/// An access log and the place in it from which requests are counted.
+/// An access log, and the offset from which requests are counted.
 #[derive(Debug)]
 pub(super) struct RequestLog {
     path: PathBuf,
@@ -100,12 +100,12 @@ impl RequestLog {
             file.seek(SeekFrom::Start(self.mark))?;
             file.read_to_string(&mut text)
         });
-        // A server that was never asked anything may not have made its log.
+        // Without requests, a server may not have created its log.
         if read.is_ok() { Requests::parse(&text) } else { Requests::default() }
     }
 
-    /// A request is logged just after it is answered, by a thread that may have to wait for a
-    /// processor: waits until the log stands still.
+    /// Waits until the log stops growing: a request is logged after its response, by a thread that may have to wait for
+    /// a processor.
     fn settle(&self) {
         const STILL: Duration = Duration::from_millis(200);
         let deadline = Deadline::for_cleanup(Duration::from_secs(2));

@@ -13,15 +13,15 @@ use rand_chacha::ChaCha8Rng;
 
 use super::{Interval, median};
 
-/// How often a statistic is resampled.
+/// The number of resamples.
 pub const RESAMPLES: usize = 4000;
 
-/// A value with the 95 % interval of its bootstrap.
+/// A statistic with its 95 % bootstrap interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// The statistic of the samples as they are.
+    /// The statistic of the samples.
     pub value: f64,
-    /// Where 95 % of the resampled statistics lie.
+    /// The middle 95 % of the resampled statistics.
     pub interval: Interval,
 }
 
@@ -30,8 +30,7 @@ pub fn of_median(samples: &[f64], seed: u64) -> Option<Estimate> {
     resample([samples], |[median]| median, seed)
 }
 
-/// (a ÷ b) ÷ (c ÷ d), all medians: by how much one ratio exceeds another. None if
-/// one of them has fewer than two samples or one that is not a positive time.
+/// (a ÷ b) ÷ (c ÷ d) of medians. None if a cell has fewer than two samples, or one that is not a positive time.
 pub fn ratio_of_ratios([a, b]: [&[f64]; 2], [c, d]: [&[f64]; 2], seed: u64) -> Option<Estimate> {
     let positive = [a, b, c, d].into_iter().flatten().all(|time| *time > 0.0);
     positive.then(|| resample([a, b, c, d], |[a, b, c, d]| (a / b) / (c / d), seed))?
@@ -51,7 +50,7 @@ fn resample<const N: usize>(samples: [&[f64]; N], statistic: impl Fn([f64; N]) -
     Some(Estimate { value, interval: Interval { lo: values[tail], hi: values[RESAMPLES - 1 - tail] } })
 }
 
-/// A sample whose medians are counted instead of sorted, which takes most of the time.
+/// A sample whose resampled medians are counted instead of sorted; sorting would take most of the time.
 struct Ranked {
     sorted: Vec<f64>,
     /// Where each value of the sample is in `sorted`.
@@ -81,7 +80,7 @@ impl Ranked {
         f64::midpoint(self.drawn_at((count - 1) / 2), self.drawn_at(count / 2))
     }
 
-    /// The value at a place among those drawn, in order.
+    /// The value at an index of the drawn ones, in order.
     fn drawn_at(&self, place: usize) -> f64 {
         let mut passed = 0;
         for (value, times) in self.sorted.iter().zip(&self.drawn) {

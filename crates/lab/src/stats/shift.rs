@@ -13,30 +13,27 @@
 
 use super::{Interval, median_of_sorted};
 
-/// What a comparison should hold, and holds from four samples against four.
+/// The confidence of a comparison, which needs four samples against four.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The least confidence at which two cells may be said to differ: that of three samples
-/// against three.
+/// The minimum confidence for calling two cells different: that of three samples against three.
 pub const LEAST_CONFIDENCE: f64 = 0.90;
 
-/// How far a second sample lies from a first: added to it, or as a factor of it.
+/// The shift from one sample to another, as a difference or as a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shift {
     /// The estimate.
     pub value: f64,
     /// The distribution-free interval around it.
     pub interval: Interval,
-    /// How often such an interval holds the truth: at least [`CONFIDENCE`] where the samples
-    /// are enough, else what the widest interval can promise.
+    /// The confidence of the interval: at least [`CONFIDENCE`], or with too few samples, that of the widest interval.
     pub confidence: f64,
     /// The value that means "the same": 0 for a difference, 1 for a factor.
     same: f64,
 }
 
 impl Shift {
-    /// Whether the samples show a difference: the interval spans none, at a confidence of
-    /// at least [`LEAST_CONFIDENCE`].
+    /// Whether the samples show a difference: the interval excludes equality, with at least [`LEAST_CONFIDENCE`].
     pub fn differs(&self) -> bool {
         self.confidence > LEAST_CONFIDENCE - 1e-9 && !self.interval.contains(self.same)
     }
@@ -52,8 +49,7 @@ pub fn hodges_lehmann(a: &[f64], b: &[f64]) -> Option<Shift> {
     Some(Shift { value, interval, confidence, same: 0.0 })
 }
 
-/// The factor from `a` to `b` ("b takes 2.4 times as long"); none if either is empty or a
-/// value is not a positive time.
+/// The ratio of `b` to `a` ("b takes 2.4 times as long"); none if either is empty or a value is not a positive time.
 pub fn ratio(a: &[f64], b: &[f64]) -> Option<Shift> {
     let logarithms =
         |times: &[f64]| -> Option<Vec<f64>> { times.iter().map(|time| (*time > 0.0).then(|| time.ln())).collect() };
@@ -62,8 +58,8 @@ pub fn ratio(a: &[f64], b: &[f64]) -> Option<Shift> {
     Some(Shift { value: shift.value.exp(), interval, same: 1.0, ..shift })
 }
 
-/// Which difference from either end bounds the shift, counted from 1, and the confidence of
-/// that interval.
+/// The rank k of the differences that bound the shift, from either end and counted from 1, and the confidence of the
+/// interval.
 fn bound(m: usize, n: usize) -> (usize, f64) {
     if m + n > 50 {
         let (m, n) = (m as f64, n as f64);
@@ -147,7 +143,7 @@ mod tests {
     #[test]
     fn interval_covers_true_ratio_as_often_as_promised() {
         let mut rng = ChaCha8Rng::seed_from_u64(11);
-        // A skewed distribution, as times are: a floor and a long tail.
+        // A skewed distribution like that of times: a floor and a long tail.
         let mut draw = |n: usize, factor: f64| -> Vec<f64> {
             (0..n).map(|_| factor * (1.0 - 0.3 * rng.random_range(1e-9..1.0f64).ln())).collect()
         };

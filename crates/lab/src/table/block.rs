@@ -17,7 +17,7 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
     let cells: Vec<&CellResult> =
         run.cells.iter().filter(|cell| cell.workload == workload.name && cell.network == network.name).collect();
     let Some(first) = cells.first() else { return String::new() };
-    // A block that a stopped run did not come to; some of its cells could not have run anyway.
+    // The run was stopped before this block, some of whose cells would have been skipped anyway.
     if cells.iter().all(|cell| cell.status == Status::Skipped) && cells.iter().any(|cell| !cell.was_reached()) {
         return String::new();
     }
@@ -90,7 +90,7 @@ fn table(ranking: &Ranking<'_>, look: Look) -> String {
     draw(columns, &shares, &faint, look)
 }
 
-/// What each one's time was spent on, in the order of the table.
+/// The attribution of each contender's time, in the order of the table.
 fn reasons(ranked: &[&CellResult], look: Look) -> String {
     let answers: Vec<(String, &str)> =
         ranked.iter().filter_map(|cell| Some((cell.label(), cell.why.as_ref()?.answer.as_str()))).collect();
@@ -103,7 +103,7 @@ fn reasons(ranked: &[&CellResult], look: Look) -> String {
     let beside = 2 * indent <= look.width();
     let heading = look.paragraph("  ", 4, "Where the time went, from the capture of each contender's typical sample:");
     answers.iter().fold(format!("\n{heading}"), |text, (name, answer)| {
-        // A number is not parted from its sign.
+        // No line break between a number and its per cent sign.
         let answer = answer.replace(" %", "\u{a0}%");
         let line = if beside {
             look.paragraph(&format!("    {name:<names$}  "), indent, &answer)

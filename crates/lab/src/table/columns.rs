@@ -8,7 +8,7 @@ use super::Look;
 pub(super) struct Column {
     /// Its heading, at most two lines.
     pub(super) heading: String,
-    /// Words stand left, numbers right.
+    /// The alignment: left for words, right for numbers.
     pub(super) side: CellAlignment,
     /// Columns of a higher rank go first; rank 0 stays.
     pub(super) rank: u8,
@@ -21,8 +21,8 @@ const BAR: (usize, usize) = (8, 30);
 const INDENT: usize = "  ".len();
 const GAP: u16 = 2;
 
-/// Draws the columns that fit, and after them a bar for each of `shares` (0 to 1), if there
-/// are any. Rows that are `faint` are drawn so where there is colour.
+/// Draws the columns that fit, followed by a bar for each of `shares` (0 to 1), if any. `faint` rows are dimmed if
+/// there is colour.
 pub(super) fn draw(mut columns: Vec<Column>, shares: &[f64], faint: &[bool], look: Look) -> String {
     let room = drop_columns(&mut columns, if shares.is_empty() { 0 } else { BAR.0 }, look);
     let bars: Vec<String> = shares.iter().filter(|_| room >= BAR.0).map(|share| bar(*share, room.min(BAR.1))).collect();
@@ -47,7 +47,7 @@ pub(super) fn draw(mut columns: Vec<Column>, shares: &[f64], faint: &[bool], loo
     table.lines().fold(String::new(), |text, line| text + "  " + line.trim_end() + "\n")
 }
 
-/// Takes away columns until `wanted` is left of the width; returns what is left.
+/// Drops columns until `wanted` columns of the terminal are free; returns how many are.
 fn drop_columns(columns: &mut Vec<Column>, wanted: usize, look: Look) -> usize {
     loop {
         let used = INDENT + columns.iter().map(Column::width).sum::<usize>();
@@ -62,14 +62,14 @@ fn drop_columns(columns: &mut Vec<Column>, wanted: usize, look: Look) -> usize {
 }
 
 impl Column {
-    /// With the gap after it.
+    /// Its width, including the gap after it.
     pub(super) fn width(&self) -> usize {
         let cells = self.cells.iter().map(String::as_str).chain(self.heading.lines());
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0) + usize::from(GAP)
     }
 }
 
-/// A bar of eighths of a column; never none at all.
+/// A bar in eighths of a column; at least one eighth.
 fn bar(share: f64, width: usize) -> String {
     const EIGHTHS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
     let eighths = ((share.clamp(0.0, 1.0) * width as f64 * 8.0).round() as usize).max(1);

@@ -25,7 +25,7 @@ pub fn render_change(change: &Change, look: Look) -> String {
     text + "\n" + &summary(change, look)
 }
 
-/// Which run is which, and what is not as it was.
+/// The numbers of the runs, and their differences from the first.
 fn heading(change: &Change, look: Look) -> String {
     let mut text = look.title("Runs, compared with run 1");
     for (number, run) in (1..).zip(&change.runs) {
@@ -89,7 +89,7 @@ fn verdict(later: &Later) -> String {
     }
 }
 
-/// More than two runs: the baseline's times, and what became of them in each.
+/// More than two runs: the baseline's times, and the ratios of the others.
 fn matrix(block: &[CellChange], look: Look) -> String {
     let scale = Scale::of(block.iter().filter_map(|cell| cell.median_s));
     let baseline = |cell: &CellChange| cell.median_s.map_or_else(|| "–".to_owned(), |median| scale.with_unit(median));
@@ -109,7 +109,7 @@ fn matrix(block: &[CellChange], look: Look) -> String {
     tables.collect::<Vec<_>>().join("\n") + &not_compared(block, look)
 }
 
-/// A factor, and whether it is more than noise.
+/// A ratio, with a sign for its significance.
 fn sign(later: &Later) -> String {
     let Ok(ratio) = &later.ratio else { return "–".to_owned() };
     let sign = match later.trend() {
@@ -121,7 +121,7 @@ fn sign(later: &Later) -> String {
     format!("{sign} {}", times(ratio.value))
 }
 
-/// Why some cells have no factor, each reason once.
+/// Why some cells have no ratio, each reason once.
 fn not_compared(block: &[CellChange], look: Look) -> String {
     let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
     for cell in block {

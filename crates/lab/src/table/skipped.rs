@@ -34,7 +34,7 @@ fn stopped(run: &RunResult, look: Look) -> String {
     look.title("Stopped early") + &look.paragraph("  ", 4, &said) + "\n"
 }
 
-/// Who was skipped for the same reason; where only part of somebody's cells was, which.
+/// The contenders that were skipped, by reason, with the cells if only some were skipped.
 fn by_reason<'a>(run: &RunResult, skipped: &[&'a CellResult]) -> BTreeMap<&'a str, Vec<String>> {
     let mut reasons: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for cell in skipped {

@@ -52,7 +52,7 @@ fn reasons_follow_their_block() {
     );
 }
 
-/// What stands under the table of the first block, with the places of its contenders.
+/// The ranks of the first block's table, and the sentences below it.
 fn below(samples: &[(&str, [f64; 4])]) -> String {
     let mut run = run(4, 1.0, &[]);
     run.cells.retain(|cell| cell.network == "article" && samples.iter().any(|(name, _)| *name == cell.contender));
@@ -78,9 +78,9 @@ fn ranks_are_as_wide_as_samples_allow() {
     let like = |by: f64| a.map(|time| time * by);
     let close = [("curl", a), ("rclone", like(1.01)), ("davfs2", like(1.02)), ("webdrive", like(1.03))];
     let cases = [
-        // Each neighbour is like the next, and the first is not like the last: no grouping says so.
+        // Neighbours do not differ, but the first differs from the last, so no grouping is right.
         below(&[("curl", a), ("rclone", b), ("davfs2", c)]),
-        // One stalled sample leaves the whole order open.
+        // One stalled sample makes the order unknown.
         below(&[("curl", [1.0, 1.0, 1.1, 9.0]), ("rclone", b), ("davfs2", c)]),
         below(&[&close[..], &[("redirector-h1", slow)]].concat()),
         below(&[("curl", a), ("davfs2", slow), ("rclone", c)]),

@@ -14,7 +14,7 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
     text += &look.paragraph("", 0, &first.source);
     let (measured, open): (Vec<&ClaimResult>, Vec<&ClaimResult>) = run.claims.iter().partition(|claim| measured(claim));
     for claims in measured.chunk_by(|a, b| block(a) == block(b)) {
-        // Runs of the first version did not record it.
+        // Runs of the first version have no workload here.
         let known = !claims[0].workload.is_empty();
         text += &if known { heading(look, &block(claims[0])) } else { "\n".to_owned() };
         for claim in claims {
@@ -25,7 +25,7 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
     text + "\n" + &look.paragraph("", 0, &summary(run, open.len()))
 }
 
-/// Whether there is more to tell than that nothing was measured.
+/// Whether anything was measured for the claim.
 fn measured(claim: &ClaimResult) -> bool {
     claim.verdict != Verdict::Inconclusive || claim.ci95.is_some()
 }
@@ -34,7 +34,7 @@ fn block(claim: &ClaimResult) -> String {
     format!("{}, {}", claim.workload, claim.network)
 }
 
-/// A place or a reason, after an empty line.
+/// A block's name or a reason, after an empty line.
 fn heading(look: Look, text: &str) -> String {
     let text = look.paragraph("  ", 2, text);
     format!("\n{}\n", look.paint(Style::Bold, text.trim_end()))
@@ -54,7 +54,7 @@ fn judged(claim: &ClaimResult, look: Look) -> String {
     said.replacen(&label, &look.paint(style, &label), 1) + &look.paragraph(&blanks, indent, &claim.measured)
 }
 
-/// The claims that nothing was measured for, by reason; last what was not part of the run.
+/// The claims without a measurement, by reason; those outside the run come last.
 fn unjudged(claims: &[&ClaimResult], look: Look) -> String {
     let mut reasons: Vec<(bool, &str)> = Vec::new();
     for claim in claims {

@@ -6,62 +6,62 @@ use page::{Spec, SpecError};
 use serde::{Serialize, Serializer};
 use units::{Size, Span};
 
-/// What there is to do.
+/// The work of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
 pub enum Work {
-    /// Bring files to the server that it does not have.
+    /// Upload new files.
     Upload {
-        /// How many.
+        /// The number.
         files: u32,
         /// The size of each.
         size: Size,
     },
-    /// Bring folders full of files to the server, which has neither.
+    /// Upload new folders with files.
     Tree {
-        /// How many folders, beside one another.
+        /// The number of folders, side by side.
         folders: u32,
-        /// How many files, shared out among them.
+        /// The number of files in all folders together.
         files: u32,
         /// The size of each file.
         size: Size,
     },
-    /// Bring files from the server, into an empty folder.
+    /// Download files into an empty folder.
     Download {
-        /// How many.
+        /// The number.
         files: u32,
-        /// The sizes that they take in turn; at least one.
+        /// The sizes, which the files take in turn; at least one.
         size: Vec<Size>,
     },
-    /// Load a page's objects at once, so that each has a connection of its own; rest; and then fetch one object
-    /// more, which alone is timed.
+    /// Load a page's objects in parallel, each over its own connection; wait; then download one more object, which
+    /// alone is timed.
     Page {
         /// The sizes of the page's objects; at least one.
         objects: Vec<Size>,
         /// How long all connections are idle in between.
         idle: Span,
-        /// The size of the object after.
+        /// The size of the timed object.
         size: Size,
     },
-    /// Load a page as it was recorded, from a server that answers for all its hosts. It was loaded once before, and
-    /// all connections have ended since.
+    /// Load a recorded page from a server that answers for all its hosts. It has been loaded once before, and all
+    /// connections have been closed since.
     Load {
         /// The page.
         page: Page,
     },
-    /// Show what is in a folder, with size and time of each entry.
+    /// List a folder, with size and time of each entry.
     List {
-        /// How many entries it has.
+        /// The number of entries.
         entries: u32,
     },
-    /// Look names up by DNS, one after another.
+    /// Look up names by DNS, one after another.
     LookUp {
-        /// How many.
+        /// The number.
         times: u32,
     },
-    /// Save a file in place, again and again; each save begins when the last is confirmed.
+    /// Save a file in place several times; each save begins when the last one is confirmed.
     Edit {
-        /// How often.
+        /// The number of saves.
         times: u32,
         /// The size of the file.
         size: Size,
@@ -72,11 +72,11 @@ pub enum Work {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page(pub Arc<Spec>);
 
-// There is no number in a spec that differs from itself.
+// A spec contains no NaN.
 impl Eq for Page {}
 
 impl Page {
-    /// One that comes with Longhaul, by its name; else from a file.
+    /// A shipped page by its name, or one from a file.
     pub fn find(name: &str) -> Result<Self, SpecError> {
         Spec::find(name).map(|spec| Self(Arc::new(spec)))
     }
@@ -89,7 +89,7 @@ impl Serialize for Page {
 }
 
 impl Work {
-    /// How many things are done one by one: files, listings, saves.
+    /// The number of steps: files, listings, saves.
     pub fn steps(&self) -> u32 {
         match self {
             Self::Upload { files, .. } | Self::Tree { files, .. } | Self::Download { files, .. } => *files,
@@ -99,12 +99,12 @@ impl Work {
         }
     }
 
-    /// Whether it brings files to the server.
+    /// Whether it uploads files.
     pub fn writes(&self) -> bool {
         matches!(self, Self::Upload { .. } | Self::Tree { .. } | Self::Edit { .. })
     }
 
-    /// What one of them is called.
+    /// The word for a step.
     pub fn step(&self) -> &'static str {
         match self {
             Self::Upload { .. } | Self::Tree { .. } | Self::Download { .. } => "file",
@@ -116,7 +116,7 @@ impl Work {
         }
     }
 
-    /// Whether it brings bytes from the server.
+    /// Whether it downloads files.
     pub fn reads(&self) -> bool {
         matches!(self, Self::Download { .. } | Self::Page { .. } | Self::Load { .. })
     }
@@ -131,14 +131,14 @@ impl Work {
         }
     }
 
-    /// The sizes of all files there are to make, in the order of their numbers: the versions of an edit that are
-    /// saved, the objects of a page and the one after.
+    /// The sizes of all files in order, including the saved versions of an edit, the objects of a page and the one
+    /// after it.
     pub fn sizes(&self) -> impl Iterator<Item = Size> {
         let (list, after, count) = match self {
             Self::Upload { files, size } | Self::Tree { files, size, .. } => (std::slice::from_ref(size), None, *files),
             Self::Download { files, size } => (size.as_slice(), None, *files),
             Self::Page { objects, size, .. } => (objects.as_slice(), Some(*size), objects.len() as u32),
-            // Its bodies are the replaying server's.
+            // The replay server has its own bodies.
             Self::Load { .. } => (&[EMPTY][..], None, 0),
             Self::List { entries: count } | Self::LookUp { times: count } => (&[EMPTY][..], None, *count),
             Self::Edit { times, size } => (std::slice::from_ref(size), None, *times),
@@ -151,7 +151,7 @@ impl Work {
         matches!(self, Self::Load { .. })
     }
 
-    /// How long it rests on purpose before the clock starts.
+    /// The deliberate wait before the clock starts.
     pub fn rests(&self) -> Duration {
         if let Self::Page { idle, .. } = self { idle.0 } else { Duration::ZERO }
     }

@@ -29,8 +29,8 @@ pub(super) fn same_names(
     wrong(format!("names {} files {} times", want.len(), found.len()))
 }
 
-/// Whether a folder holds exactly these files, each with the content at its place. The cheap questions come first,
-/// since this may be asked often.
+/// Whether a folder contains exactly these files with the content at the same index. Cheap checks come first, since
+/// this may be polled.
 pub(super) fn same_files(folder: &Path, names: &[String], contents: &[Vec<u8>]) -> Result<(), WorkError> {
     let mut found = Vec::new();
     files_below(folder, "", &mut found)?;
@@ -41,7 +41,7 @@ pub(super) fn same_files(folder: &Path, names: &[String], contents: &[Vec<u8>]) 
     names.iter().zip(contents).try_for_each(|(name, content)| same_content(&folder.join(name), content))
 }
 
-/// The files in a folder and in the folders in it, which count themselves only where they are empty.
+/// The files in a folder and its subfolders, and its empty subfolders.
 fn files_below(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<(), WorkError> {
     let before = found.len();
     for entry in fs::read_dir(folder).map_err(io_error("list", folder))? {
@@ -71,7 +71,7 @@ fn same_length(path: &Path, content: &[u8]) -> Result<(), WorkError> {
     Err(WorkError::Wrong(format!("{} has {len} bytes instead of {}", path.display(), content.len())))
 }
 
-/// Whether a file is `content`. Of one that differs it reads no more than it must.
+/// Whether a file is `content`; stops reading at the first difference.
 pub(super) fn same_content(path: &Path, content: &[u8]) -> Result<(), WorkError> {
     same_length(path, content)?;
     let mut file = File::open(path).map_err(io_error("open", path))?;

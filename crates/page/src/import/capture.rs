@@ -20,7 +20,7 @@ const FIELDS: usize = 128;
 /// The most requests that are read of one connection.
 const MOST: usize = 10_000;
 
-/// Makes a page of the HTTP/1.1 in a capture of any format.
+/// Imports the HTTP/1.1 of a capture of any format.
 pub fn read(path: &Path) -> Result<Imported, ImportError> {
     let mut source = ::capture::open(path, None)?;
     let (pairs, end) = streams::read(&mut *source);
@@ -45,7 +45,7 @@ pub fn read(path: &Path) -> Result<Imported, ImportError> {
     Ok(Imported { notes, ..imported })
 }
 
-/// What was asked and answered on a connection, and what could not be read of it.
+/// The exchanges on a connection, and what could not be read.
 fn connection(pair: &Pair, number: usize) -> (Vec<Observed>, Option<String>) {
     let mut seen = Vec::new();
     let (mut asked, mut answered) = (0, 0);
@@ -66,7 +66,7 @@ fn connection(pair: &Pair, number: usize) -> (Vec<Observed>, Option<String>) {
         };
         let host = field(&request.fields, "host").map_or_else(|| pair.server.to_string(), str::to_owned);
         let (target, _, method) = request.line;
-        // A proxy is asked for the whole address.
+        // A request to a proxy has an absolute URL.
         let url = if target.starts_with('/') { format!("http://{host}{target}") } else { target };
         let Ok(url) = Url::parse(&url) else {
             return (seen, Some(format!("{} is no address", super::short(&url))));

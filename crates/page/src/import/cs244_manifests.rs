@@ -25,7 +25,7 @@ use crate::{
     spec::{HEAD_BYTES, MAX_HEAD, MAX_REQUESTS, checked_host, checked_path},
 };
 
-/// What is taken for the head of a response.
+/// The assumed size of a response's head.
 const RESPONSE_HEAD: u64 = 300;
 
 /// A line of `.reqs`.
@@ -64,7 +64,7 @@ fn only(folder: &Path) -> Result<PathBuf, ImportError> {
     }
 }
 
-/// Makes a page of the texts of its manifests; `path` is the first one's.
+/// Imports manifests from their texts; `path` is that of the `.reqs`.
 pub fn parse(reqs: &str, resp: &str, hosts: Option<&str>, path: &Path) -> Result<Imported, ImportError> {
     let lines = lines(reqs).map_err(|said| mistake(path, said))?;
     let starts = starts(resp);
@@ -82,7 +82,7 @@ pub fn parse(reqs: &str, resp: &str, hosts: Option<&str>, path: &Path) -> Result
             request(line, place == 0, &starts, host).map_err(|said| mistake(path, format!("`{}` {said}", line.id)))?;
         requests.push(request);
     }
-    // All waits of all requests: groups may be large, and each may wait for one.
+    // Limits the number of all dependencies, since each request may wait for a large group.
     let mut waits = 0;
     for (place, line) in lines.iter().enumerate() {
         for (group, head) in [(line.head_of, true), (line.end_of, false)].into_iter().filter(|(group, _)| *group != -1)
@@ -153,7 +153,7 @@ fn lines(reqs: &str) -> Result<Vec<Line>, String> {
     }
 }
 
-/// What each response's line says of its request: the bytes, and how it begins.
+/// The bytes and the beginning of each request, by the file of its response.
 fn starts(responses: &str) -> HashMap<&str, (u64, &str)> {
     responses
         .lines()
@@ -219,7 +219,7 @@ fn request(line: &Line, first: bool, starts: &HashMap<&str, (u64, &str)>, host: 
     })
 }
 
-/// What a target is likely to be answered with.
+/// The likely content type of a target.
 fn content_type(target: &str, first: bool) -> Option<&'static str> {
     let path = target.split('?').next().unwrap_or_default();
     Some(match path.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase()).as_deref() {

@@ -109,7 +109,7 @@ struct Body {
     encoding: Option<String>,
 }
 
-/// In milliseconds; -1: does not apply.
+/// Times in milliseconds; -1: does not apply.
 #[derive(Deserialize, Default)]
 struct Timings {
     blocked: Option<f64>,
@@ -120,7 +120,7 @@ struct Timings {
     receive: Option<f64>,
 }
 
-/// What Chromium says of who caused a request.
+/// A request's initiator, as Chromium reports it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Caller {
@@ -145,7 +145,8 @@ struct Frame {
 }
 
 impl Caller {
-    /// The nearest first: the scripts of the stack, then those that had caused them, then what is named beside.
+    /// The initiators, the nearest first: the scripts of the stack, then those of its parents, then the initiator's
+    /// URL.
     pub(crate) fn initiators(&self) -> Vec<Initiator> {
         let stacks = std::iter::successors(self.stack.as_ref(), |stack| stack.parent.as_deref());
         let frames = stacks.take(100).flat_map(|stack| &stack.call_frames);
@@ -157,7 +158,7 @@ impl Caller {
     }
 }
 
-/// Makes a page of a HAR; `path` names it.
+/// Imports a HAR; `path` names it.
 pub fn parse(text: &str, path: &Path) -> Result<Imported, ImportError> {
     let text = text.trim_start_matches('\u{feff}');
     let har: Har = serde_json::from_str(text).map_err(|error| {
@@ -182,7 +183,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Imported, ImportError> {
         let when = entry.started_date_time.as_deref().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
         let when = when.ok_or_else(|| told("`startedDateTime` is missing, or is no time"))?;
         let begin = *begin.get_or_insert(when);
-        // An hour before the first entry is as good as an hour after: only differences count.
+        // The origin does not matter, since only differences count.
         let started = (when - begin).num_microseconds().unwrap_or(0).saturating_add(HOUR);
         match one(entry, parsed, Duration::from_micros(u64::try_from(started).unwrap_or(0))) {
             Ok(one) => seen.push(one),
@@ -210,7 +211,7 @@ fn one(entry: Entry, url: Url, started: Duration) -> Result<Observed, String> {
     let before = [timings.blocked, timings.dns, timings.connect, timings.send, timings.wait];
     let first = started + before.into_iter().map(millis).sum::<Duration>();
     let end = (started + millis(entry.time)).max(first + millis(timings.receive));
-    // Where several requests share a connection at a time, none waits for another.
+    // Requests that share a connection (HTTP/2) do not wait for one another.
     let shared = [&request.http_version, &response.http_version].into_iter().any(|version| {
         let version = version.to_ascii_lowercase();
         ["h2", "h3", "http/2", "http/3", "quic"].iter().any(|shared| version.starts_with(shared))
@@ -263,12 +264,12 @@ fn fields(fields: Vec<Field>) -> Vec<(String, String)> {
     fields.into_iter().map(|field| (field.name, field.value)).collect()
 }
 
-/// A number of bytes; -1 stands for one that is not known.
+/// A number of bytes; -1 means unknown.
 fn bytes_known(number: Option<f64>) -> Option<u64> {
     number.filter(|number| (0.0..1e18).contains(number)).map(|number| number as u64)
 }
 
-/// A time in milliseconds; what is no time, or longer than an hour, is none.
+/// A time in milliseconds; none if invalid or longer than an hour.
 fn millis(number: Option<f64>) -> Duration {
     Duration::from_secs_f64(number.filter(|ms| (0.0..3.6e6).contains(ms)).unwrap_or(0.0) / 1e3)
 }

@@ -16,10 +16,10 @@ use ::capture::{
     tcp::{Flags, Segment},
 };
 
-/// The most that is kept of all payloads, in bytes, and the most that holes may have together.
+/// The maximum number of payload bytes, and of bytes in holes.
 const ROOM: u64 = 512 << 20;
 
-/// What the keeping of a segment takes besides its bytes.
+/// The memory of a segment besides its bytes.
 const PIECE: u64 = 64;
 
 /// A connection's two streams.
@@ -42,14 +42,14 @@ pub(super) struct Pair {
 pub(super) struct Stream {
     /// The bytes.
     pub(super) bytes: Vec<u8>,
-    /// From which byte on which time is that of arrival; rises.
+    /// Offsets and arrival times from there on, ascending.
     times: Vec<(usize, Duration)>,
-    /// Which bytes the capture lacks.
+    /// The bytes that the capture lacks.
     holes: Vec<Range<usize>>,
 }
 
 impl Stream {
-    /// When this byte, and every one before it, had passed.
+    /// When this byte and all before it had arrived.
     pub(super) fn time(&self, place: usize) -> Duration {
         let after = self.times.partition_point(|(start, _)| *start <= place);
         self.times.get(after.saturating_sub(1)).map_or(Duration::ZERO, |(_, time)| *time)
@@ -61,10 +61,10 @@ impl Stream {
     }
 }
 
-/// A direction while it is read.
+/// A direction while its segments are collected.
 #[derive(Debug, Default)]
 struct Half {
-    /// The sequence number of the first byte, and the place and number of the latest one.
+    /// The sequence number of the first byte, and the offset and sequence number of the latest one.
     latest: Option<(u64, u32)>,
     pieces: BTreeMap<u64, Piece>,
 }
@@ -76,11 +76,11 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// Where streams begin: in the middle, because what comes first in a capture need not be first in the stream.
+/// The offset of a stream's first captured byte: in the middle, because earlier bytes may be captured later.
 const BEGIN: u64 = 1 << 40;
 
 impl Half {
-    /// Takes in a segment's data; the bytes that this takes.
+    /// Stores a segment's data, and returns the memory that it takes.
     fn add(&mut self, segment: &Segment) -> u64 {
         let first = segment.sequence.wrapping_add(u32::from(segment.flags.has(Flags::SYN)));
         let (place, number) = *self.latest.get_or_insert((BEGIN, first));
@@ -98,7 +98,7 @@ impl Half {
         taken
     }
 
-    /// The stream, holes and all; they may have so many bytes.
+    /// The stream, with at most this many bytes in holes.
     fn join(self, room: &mut u64) -> Stream {
         let mut stream = Stream::default();
         let Some(begin) = self.pieces.keys().next().copied() else { return stream };
@@ -141,7 +141,8 @@ struct Open {
     halves: [Half; 2],
 }
 
-/// Reads all connections of a capture in the order in which they began. With an error comes what was whole before it.
+/// Reads all connections of a capture in the order of their beginning. After an error, it returns what was complete
+/// before it.
 pub(super) fn read(source: &mut dyn Source) -> (Vec<Pair>, Option<String>) {
     let mut open: Vec<Open> = Vec::new();
     let mut latest: HashMap<(SocketAddr, SocketAddr), usize> = HashMap::new();
@@ -159,7 +160,7 @@ pub(super) fn read(source: &mut dyn Source) -> (Vec<Pair>, Option<String>) {
         let answers = segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
         let ends = (segment.from.min(segment.to), segment.from.max(segment.to));
         let known = latest.get(&ends).copied();
-        // The same ports serve another connection after a SYN with another number.
+        // A SYN with another sequence number begins a new connection on the same ports.
         let known = known.filter(|at| !asks || open[*at].syn == Some(segment.sequence));
         let at = known.unwrap_or_else(|| {
             let (client, server) = if answers { (segment.to, segment.from) } else { (segment.from, segment.to) };

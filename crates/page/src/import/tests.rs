@@ -59,7 +59,7 @@ fn har_is_imported() {
     let [page, script, x] = spec.requests.as_slice() else { panic!("three requests") };
     assert_eq!((spec.title.as_str(), page.path.as_str(), page.head, page.response.head), ("A page", "/?q=1", 300, 200));
     assert_eq!((page.connection, script.connection, page.response.body.len()), (Some(0), None, 900));
-    // The page came from 50 ms to 100 ms; at 80 ms three fifths of its body were there.
+    // The page arrived from 50 ms to 100 ms; at 80 ms three fifths of its body had arrived.
     assert_eq!(script.after[0].until, Until::Head(200 + 540));
     assert_eq!(script.response.body, Body::Kept("let a".into()));
     assert_eq!((x.after[0].request, x.after[0].until, x.compute.as_millis()), (1, Until::End, 20));

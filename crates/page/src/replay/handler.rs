@@ -11,18 +11,18 @@ use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, reques
 
 use crate::{Request, Spec};
 
-/// The most bytes of bodies that are kept ready.
+/// The maximum number of body bytes in memory.
 const MAX_READY: u64 = 1 << 30;
 
-/// The request's field that says which of several answers to the same question is meant: its index in the spec. Only
-/// where there are several.
+/// A request's header field with its index in the spec, to distinguish otherwise equal requests. Other requests do not
+/// have it.
 pub const WHICH: HeaderName = HeaderName::from_static("x-which");
 
-/// Every answer of a page, in the order of the spec, with the request that it answers.
+/// All requests of a page with their responses, in the order of the spec.
 pub fn answers(spec: &Spec) -> impl Iterator<Item = (&Request, Response<Bytes>)> {
     spec.requests.iter().enumerate().map(|(index, request)| {
         let mut recorded = request.response.clone();
-        // Part of the recorded head, or a server would add its own to it.
+        // Otherwise a server would add its own.
         recorded.headers.entry(header::DATE).or_insert(HeaderValue::from_static("Mon, 18 Feb 2013 12:00:00 GMT"));
         let mut response = Response::new(spec.body(index));
         *response.status_mut() = recorded.status;
@@ -31,21 +31,21 @@ pub fn answers(spec: &Spec) -> impl Iterator<Item = (&Request, Response<Bytes>)>
     })
 }
 
-/// The page's hosts with all they answer.
+/// The responses of all hosts of a page.
 #[derive(Debug)]
 pub struct PageHandler {
     /// By host, in lower case, then by path.
     hosts: HashMap<String, HashMap<String, Vec<(Method, Known)>>>,
 }
 
-/// The answers to one question, in the order of the spec.
+/// The responses to equal requests, in the order of the spec.
 #[derive(Debug, Default)]
 struct Known {
     answers: Vec<Answer>,
     turn: AtomicUsize,
 }
 
-/// An answer, as any version of HTTP takes it and as HTTP/1.1 sends it.
+/// A response, as a value and as HTTP/1.1 bytes.
 #[derive(Debug)]
 struct Answer {
     /// Its index in the spec.
@@ -63,7 +63,7 @@ pub struct TooLarge {
 }
 
 impl PageHandler {
-    /// Makes every answer of a page.
+    /// Prepares all responses of a page.
     pub fn new(spec: &Spec) -> Result<Self, TooLarge> {
         let bytes = spec.requests.iter().map(|request| request.response.body.len()).fold(0, u64::saturating_add);
         if bytes > MAX_READY {
@@ -83,10 +83,10 @@ impl PageHandler {
         Ok(Self { hosts })
     }
 
-    /// The answer to a question; `which` of several, if that was said.
+    /// The response to a request; the one with index `which` if there are several.
     fn find(&self, host: &str, target: &str, method: &str, which: Option<&[u8]>) -> Option<&Answer> {
         let paths = self.hosts.get(host).or_else(|| self.hosts.get(&host.to_ascii_lowercase())).or_else(|| {
-            // A page that was recorded at a port of its scheme's is served at another.
+            // A page recorded at its scheme's port may be served at another one.
             self.hosts.get(&host.rsplit_once(':')?.0.to_ascii_lowercase())
         })?;
         let Known { answers, turn } = &paths.get(target)?.iter().find(|(asked, _)| asked == method)?.1;
@@ -100,7 +100,7 @@ impl PageHandler {
     }
 }
 
-/// An answer as it goes over HTTP/1.1.
+/// A response as HTTP/1.1 bytes.
 fn written(method: &Method, response: &Response<Bytes>) -> serve::PreparedResponse {
     let status = response.status();
     let mut head =
@@ -111,7 +111,7 @@ fn written(method: &Method, response: &Response<Bytes>) -> serve::PreparedRespon
         }
     }
     head.extend_from_slice(b"\r\n");
-    // RFC 9112 §6.3: those never have a body.
+    // RFC 9112 §6.3: these never have a body.
     let bare = method == Method::HEAD || matches!(status.as_u16(), 204 | 304);
     let body = if bare { Bytes::new() } else { response.body().clone() };
     serve::PreparedResponse { status, head: head.into(), body }
@@ -119,7 +119,7 @@ fn written(method: &Method, response: &Response<Bytes>) -> serve::PreparedRespon
 
 impl serve::Responder for PageHandler {
     fn respond(&self, request: &Parts) -> Response<Bytes> {
-        // What an absolute request target says goes before Host (RFC 9112 §3.2.2); HTTP/2 and HTTP/3 have only that.
+        // An absolute request target overrides Host (RFC 9112 §3.2.2); HTTP/2 and HTTP/3 have only the former.
         let host = match request.uri.authority() {
             Some(authority) => authority.as_str(),
             None => request.headers.get(header::HOST).map_or("", |host| host.to_str().unwrap_or_default()),

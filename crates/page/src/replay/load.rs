@@ -21,46 +21,46 @@ use super::{
 };
 use crate::Spec;
 
-/// Browsers' connections to a host over HTTP/1.1.
+/// The number of connections that browsers open to a host over HTTP/1.1.
 const SIX: usize = 6;
 
-/// Loads a page again and again, as its first load did, over one way.
+/// Loads a page several times over one protocol.
 pub struct Replay {
     spec: Arc<Spec>,
     over: Protocol,
     settings: Settings,
     connector: Arc<Connector>,
-    /// Requests that are told apart from others like them by a header.
+    /// Whether a request needs [`WHICH`] because an equal one exists.
     twins: Vec<bool>,
 }
 
-/// A page's load.
+/// A finished load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
-    /// From the first request's being wanted to the last response's last byte.
+    /// From when the first request was wanted to the last byte of the last response.
     pub took: Duration,
     /// The requests, in the order of the spec.
     pub timings: Vec<Timing>,
 }
 
-/// When what happened to a request, counted from the load's beginning.
+/// The times of a request, from the beginning of the load.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timing {
-    /// It could be sent. It may then have waited for a connection, or for others on it.
+    /// When it could be sent. It may then have waited for a connection.
     pub wanted: Duration,
-    /// The head of its response came.
+    /// When the head of its response arrived.
     pub head: Duration,
-    /// The last byte came.
+    /// When the last byte arrived.
     pub end: Duration,
 }
 
 /// Why a page could not be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The engine cannot be set so.
+    /// The engine rejected the settings.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// A request of the spec is none that can be sent.
+    /// A request of the spec cannot be sent.
     #[error("cannot send request `{id}` of the page: {why}")]
     Request {
         /// Its id.
@@ -68,7 +68,7 @@ pub enum ReplayError {
         /// What is wrong with it.
         why: http::Error,
     },
-    /// No answer, or half of one.
+    /// The response is missing or incomplete.
     #[error("request `{id}` of the page failed: {error}")]
     Failed {
         /// Its id.
@@ -76,7 +76,7 @@ pub enum ReplayError {
         /// Why.
         error: haul_http::Error,
     },
-    /// Another answer than the page has.
+    /// The response differs from the page's.
     #[error("request `{id}` of the page: status {status} and {bytes} bytes, expected {expected}")]
     Wrong {
         /// Its id.
@@ -90,7 +90,7 @@ pub enum ReplayError {
     },
 }
 
-/// What became known of a request.
+/// An event of a request.
 enum Event {
     Computed(usize),
     Received(usize, u64),
@@ -99,8 +99,8 @@ enum Event {
 }
 
 impl Replay {
-    /// A page to be loaded from the server at `server`, which answers for all its hosts. Under TLS, whoever
-    /// `authorities` (PEM files) have signed is trusted beside the system's.
+    /// Prepares loads of a page from the server at `server`, which answers for all its hosts. TLS trusts `authorities`
+    /// (PEM files) besides those of the system.
     pub fn new(
         spec: Arc<Spec>,
         over: Protocol,
@@ -169,7 +169,7 @@ impl Replay {
                 let took = timings.iter().map(|timing| timing.end).max().unwrap_or_default();
                 return Ok(Load { took, timings });
             }
-            // We hold a sender ourselves, so there is always another event to wait for, or none will ever come.
+            // We hold a sender ourselves, so the channel never closes.
             let Some(event) = happened.recv().await else { unreachable!("the channel is open") };
             let now = start.elapsed();
             actions = match event {
@@ -189,7 +189,7 @@ impl Replay {
         }
     }
 
-    /// A request as the engine takes it: what frames it, the engine adds.
+    /// A request for the engine, which adds the framing fields.
     fn request(&self, who: usize) -> Result<Request<Body>, ReplayError> {
         let page = &self.spec.requests[who];
         let scheme = if self.over.is_tls() { "https" } else { "http" };
@@ -202,8 +202,8 @@ impl Replay {
         for framing in [header::HOST, header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONNECTION] {
             request.headers_mut().remove(framing);
         }
-        // "Not modified" answers nobody who has not asked whether it was (RFC 9110 §15.4.5), and the engine takes it
-        // for another request's answer; who recorded the page may not have told.
+        // A 304 needs a conditional request (RFC 9110 §15.4.5), or the engine would reject it; the recording may lack
+        // the precondition.
         if page.response.status == StatusCode::NOT_MODIFIED {
             request.headers_mut().entry(header::IF_NONE_MATCH).or_insert(HeaderValue::from_static("\"1\""));
         }
@@ -218,8 +218,8 @@ impl Replay {
     }
 }
 
-/// Lets so much time pass. The runtime's timer counts in milliseconds and rounds up, which many small computations
-/// would add up to something; so the last few are slept through on a thread, to which the kernel is true.
+/// Sleeps precisely. The runtime's timer rounds up to milliseconds, which would add up over many small computations. So
+/// a thread sleeps through the last few milliseconds.
 async fn pass(time: Duration) {
     const ROUGH: Duration = Duration::from_millis(3);
     let until = Instant::now() + time;
@@ -230,7 +230,7 @@ async fn pass(time: Duration) {
     let _ = tokio::task::spawn_blocking(rest).await;
 }
 
-/// Sends a request, and tells of its answer as it comes.
+/// Sends a request, and reports the progress of its response.
 async fn fetch(
     client: &Client,
     request: Request<Body>,
@@ -256,9 +256,9 @@ async fn fetch(
     Err(ReplayError::Wrong { id: page.id.clone(), status, bytes, expected })
 }
 
-/// The clients of a load: one for each connection that was recorded, and one for all requests that may take any.
+/// The clients of a load: one for each recorded connection, and one for requests without a connection.
 struct Clients {
-    /// With the number of requests that it has still to answer for.
+    /// Each with its number of unanswered requests.
     recorded: BTreeMap<u32, (Client, usize)>,
     any: Client,
 }
@@ -280,8 +280,8 @@ impl Clients {
         connection.and_then(|number| self.recorded.get(&number)).map_or(&self.any, |(client, _)| client)
     }
 
-    /// A request has its answer. A connection that nobody will ask again ends, so that thousands of visitors do not
-    /// stay at once.
+    /// A request is answered. A connection without further requests is closed, so that thousands of visits do not stay
+    /// open.
     fn asked(&mut self, connection: Option<u32>) {
         let Some((number, (_, left))) = connection.and_then(|number| Some((number, self.recorded.get_mut(&number)?)))
         else {

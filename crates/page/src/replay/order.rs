@@ -8,10 +8,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use crate::{Spec, Until};
 
-/// What is to be done now.
+/// What to do now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// Let so much time pass, then say that it is [`Order::computed`].
+    /// Wait this long, then call [`Order::computed`].
     Compute(usize, Duration),
     /// Send this request.
     Send(usize),
@@ -19,7 +19,7 @@ pub enum Action {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// For so many others.
+    /// For this many others.
     Waits(usize),
     Computes,
     Ready,
@@ -31,16 +31,16 @@ enum State {
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     who: usize,
-    /// Until so many bytes of the body are here; none: until all is.
+    /// The number of body bytes that it waits for; none: all.
     bytes: Option<u64>,
 }
 
-/// One load of a page, as far as it has come.
+/// The progress of a load.
 #[derive(Debug)]
 pub struct Order {
     states: Vec<State>,
     computes: Vec<Duration>,
-    /// By request, those that still wait for it.
+    /// For each request, those that still wait for it.
     waiting: Vec<Vec<Waiting>>,
     /// The next request on the same connection.
     next: Vec<Option<usize>>,
@@ -50,7 +50,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// The load of a page, and what it begins with. `recorded`: requests keep to their recorded connections.
+    /// A new load, and its first actions. `recorded`: requests keep their recorded connections.
     pub fn new(spec: &Spec, recorded: bool) -> (Self, Vec<Action>) {
         let count = spec.requests.len();
         let mut waiting = vec![Vec::new(); count];
@@ -78,12 +78,12 @@ impl Order {
         (order, actions)
     }
 
-    /// The head of a response is here, and so many bytes of its body.
+    /// The head of a response and so many bytes of its body have arrived.
     pub fn received(&mut self, request: usize, bytes: u64) -> Vec<Action> {
         self.come(request, |waiting| waiting.bytes.is_some_and(|enough| enough <= bytes))
     }
 
-    /// All of a response is here.
+    /// A response is complete.
     pub fn ended(&mut self, request: usize) -> Vec<Action> {
         if std::mem::replace(&mut self.states[request], State::Ended) != State::Ended {
             self.left -= 1;
@@ -91,7 +91,7 @@ impl Order {
         self.come(request, |_| true)
     }
 
-    /// What was to be computed before a request has been.
+    /// The computation before a request is done.
     pub fn computed(&mut self, request: usize) -> Vec<Action> {
         self.states[request] = State::Ready;
         let mut actions = Vec::new();
@@ -104,7 +104,7 @@ impl Order {
         actions
     }
 
-    /// Whether every response is here.
+    /// Whether all responses are complete.
     pub fn is_done(&self) -> bool {
         self.left == 0
     }
@@ -128,7 +128,7 @@ impl Order {
         actions
     }
 
-    /// A request waits for no other one any more.
+    /// A request has no open dependencies left.
     fn free(&mut self, who: usize) -> Vec<Action> {
         self.states[who] = State::Computes;
         match self.computes[who] {
@@ -185,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever waits for whatever before it: everything is sent, once, behind all that it is after.
+        /// For random dependencies, each request is sent once, after all that it waits for.
         #[test]
         fn each_request_is_sent_once_after_its_dependencies(
             waits in prop::collection::vec((0usize..20, any::<bool>(), 0u64..9000, 0u32..4, any::<bool>()), 1..20),

@@ -7,20 +7,20 @@ use std::{fmt, str::FromStr};
 pub struct Protocol {
     /// The version of HTTP, and over which connections.
     pub http: Http,
-    /// How TLS begins; none: in the clear.
+    /// The TLS handshake; none: plain text.
     pub tls: Option<Session>,
-    /// Requests are sent back to back where they may be (HTTP/1.1).
+    /// Whether requests are pipelined if allowed (HTTP/1.1).
     pub pipelining: bool,
-    /// The first bytes go with the SYN (TCP Fast Open, RFC 7413).
+    /// Whether the first bytes are in the SYN (TCP Fast Open, RFC 7413).
     pub fast_open: bool,
 }
 
 /// The version of HTTP, and over which connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Http {
-    /// HTTP/1.1 over the connections as they were recorded; requests that were recorded on none share six to a host.
+    /// HTTP/1.1 over the recorded connections; requests without one share six per host.
     Recorded,
-    /// HTTP/1.1 over as many as six connections to a host, as browsers do; whichever is free.
+    /// HTTP/1.1 over up to six connections per host, as browsers do.
     Six,
     /// HTTP/2 over one connection to a host; without TLS by prior knowledge.
     Two,
@@ -28,14 +28,14 @@ pub enum Http {
     Three,
 }
 
-/// How TLS 1.3 begins.
+/// The handshake of TLS 1.3.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Session {
     /// With a full handshake, as on a first visit.
     Full,
     /// By resuming a session of an earlier visit (RFC 8446 §2.2): no certificate, but the same round trip.
     Resumed,
-    /// The same, with requests that may be repeated as early data (RFC 8446 §2.3, RFC 8470).
+    /// The same, with idempotent requests as early data (RFC 8446 §2.3, RFC 8470).
     Early,
 }
 
@@ -62,18 +62,18 @@ impl Protocol {
         all
     }
 
-    /// HTTP/1.1 in the clear, over the recorded connections: what others are compared with.
+    /// Plain HTTP/1.1 over the recorded connections: the baseline.
     pub const PLAIN: Self = Self { http: Http::Recorded, tls: None, pipelining: false, fast_open: false };
 
-    /// Round trips before the first request on a new one of the recorded connections; none for ways over others, and
-    /// where requests do not wait for one another.
+    /// Round trips before the first request on a recorded connection; none for protocols over other connections, and
+    /// for pipelining.
     pub fn handshakes(self) -> Option<u32> {
         let tcp = u32::from(!self.fast_open);
         let tls = u32::from(matches!(self.tls, Some(Session::Full | Session::Resumed)));
         (self.http == Http::Recorded && !self.pipelining).then_some(tcp + tls)
     }
 
-    /// Whether it goes through TLS.
+    /// Whether it uses TLS.
     pub fn is_tls(self) -> bool {
         self.tls.is_some()
     }
@@ -82,7 +82,7 @@ impl Protocol {
         let serial = matches!(self.http, Http::Recorded | Http::Six);
         match self.http {
             Http::Three if self.fast_open => Some("HTTP/3 runs over QUIC, which has no TCP Fast Open"),
-            // Its preface goes by itself, and no request is in that.
+            // The engine sends the preface alone, without a request.
             Http::Two if self.fast_open && self.tls.is_none() => {
                 Some("HTTP/2 without TLS could only send its preface in the SYN")
             }
@@ -105,7 +105,7 @@ impl fmt::Display for Protocol {
             f.write_str("+pipelining")?;
         }
         match self.tls {
-            // HTTP/3 has no other way to begin.
+            // HTTP/3 always uses TLS.
             Some(Session::Full) if self.http == Http::Three => {}
             Some(Session::Full) => f.write_str("+tls")?,
             Some(Session::Resumed) => f.write_str("+resumed")?,

@@ -9,8 +9,8 @@ use crate::{After, Body, Request, Response, Spec, Until};
 /// The head of a request and of a response, in bytes.
 const HEAD: u32 = 300;
 
-/// `count` requests of `bytes` each, every one on a connection of its own, `at_once` of them at any time: whoever has
-/// an answer makes place for the next. What a server can do is seen in them, and no dependency of a page.
+/// `count` requests for `bytes` each, every one on its own connection, `at_once` of them at any time. They show what a
+/// server can do, without a page's dependencies.
 pub fn visits(count: u32, at_once: u32, bytes: u64) -> Spec {
     let request = |number: u32| Request {
         id: format!("visit{number}"),

@@ -54,7 +54,7 @@ pub(super) fn spec(file: File, name: String, beside: &Path) -> Result<Spec, Faul
     }
 }
 
-/// Checks a spec that was not read but made, and enlarges heads that do not hold what stands in them.
+/// Checks a spec that was not read from a file, and enlarges heads that are too small for their fields.
 pub(super) fn made(mut spec: Spec) -> Result<Spec, String> {
     if spec.requests.is_empty() || spec.requests.len() > MAX_REQUESTS {
         return Err(format!("a page has from one to {MAX_REQUESTS} requests, not {}", spec.requests.len()));
@@ -74,7 +74,7 @@ pub(super) fn made(mut spec: Spec) -> Result<Spec, String> {
     }
 }
 
-/// A request that waits for itself, and what is to be said of it.
+/// The error for a cycle of requests.
 fn circle(spec: &Spec) -> Option<(usize, String)> {
     let circle = spec.order().err()?;
     let names: Vec<String> = circle.iter().map(|index| format!("`{}`", spec.requests[*index].id)).collect();
@@ -156,7 +156,7 @@ pub(crate) fn path(path: &str) -> Result<String, String> {
     Err(format!("`{}` is not a path: it must begin with `/`, and be percent-encoded ASCII", short(path)))
 }
 
-/// A name or an address as RFC 3986 (section 3.2.2) has them, and a port.
+/// A host as in RFC 3986, section 3.2.2, with an optional port.
 pub(crate) fn host(host: &str) -> Result<String, String> {
     let authority = host.parse::<http::uri::Authority>().ok().filter(|authority| {
         !host.contains('@') && {
@@ -223,7 +223,7 @@ fn after(wait: file::After, indices: &HashMap<String, usize>, requests: &[Reques
     Ok(After { request, until })
 }
 
-/// The bodies that are kept: their files stand beside the spec, and all together have a bound.
+/// The kept bodies, from files below the spec's folder, with a limit on their total size.
 struct Kept<'a> {
     beside: &'a Path,
     left: u64,
@@ -267,7 +267,7 @@ impl Kept<'_> {
         let path = self.beside.join(name);
         let mut bytes = Vec::new();
         let read = fs::metadata(&path).and_then(|is| {
-            // Opening a pipe would wait for whoever writes into it.
+            // Opening a pipe would wait for its writer.
             let regular = if is.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) };
             regular.and_then(|()| fs::File::open(&path))?.take(self.left + 1).read_to_end(&mut bytes)
         });
@@ -277,7 +277,7 @@ impl Kept<'_> {
     }
 }
 
-/// As much of a text as fits into a sentence.
+/// A text, shortened to fit into a sentence.
 fn short(text: &str) -> String {
     let cut = text.char_indices().nth(80).map_or(text.len(), |(at, _)| at);
     if cut < text.len() { format!("{}…", &text[..cut]) } else { text.to_owned() }

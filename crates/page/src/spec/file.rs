@@ -99,7 +99,7 @@ impl<'de> Deserialize<'de> for Bytes {
     }
 }
 
-/// Takes either, and says of all else, a number too large for TOML among it, what is wanted.
+/// Accepts both forms, and names them in the error for anything else.
 struct Counted;
 
 impl Visitor<'_> for Counted {
@@ -135,7 +135,7 @@ impl File {
         }
     }
 
-    /// JSON keeps no places, but the text of a value that is read later is a part of the whole text.
+    /// serde_json reports no positions, but a `RawValue` is a slice of the whole text.
     fn json(text: &str) -> Result<Self, Fault> {
         let Whole { schema, title, source, request } =
             serde_json::from_str::<Whole<&RawValue>>(text).map_err(|error| at_line(text, 0, &error))?;
@@ -148,7 +148,7 @@ impl File {
     }
 }
 
-/// The place of an error in `text`, which begins at `start` of the whole.
+/// The position of an error in `text`, which begins at offset `start` of the whole text.
 fn at_line(text: &str, start: usize, error: &serde_json::Error) -> Fault {
     let before: usize = text.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum();
     let said = error.to_string();

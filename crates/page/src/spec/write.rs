@@ -13,7 +13,7 @@ use units::Span;
 use super::{HEAD_BYTES, Request, SCHEMA, Spec, SpecError, Until};
 use crate::body::Body;
 
-/// Writes the spec to `path`, and the bodies that were kept into the folder beside it that has its name.
+/// Writes the spec to `path`, and kept bodies into the folder of the same name beside it.
 pub(super) fn write(spec: &Spec, path: &Path) -> Result<(), SpecError> {
     let failed = |path: &Path, source| SpecError::Write { path: path.display().to_string(), source };
     let folder = path.with_extension("");
@@ -33,8 +33,8 @@ pub(super) fn write(spec: &Spec, path: &Path) -> Result<(), SpecError> {
     output::write(path, |to| to.write_all(text.as_bytes())).map_err(|error| failed(path, error))
 }
 
-/// The spec as TOML. `keep` is given each body that was kept, with the name of a file for it, and says what the spec is
-/// to call it, if it was written.
+/// The spec as TOML. `keep` gets each kept body with a file name, and returns the path for the spec if it has written
+/// the file.
 pub(super) fn toml<'a>(spec: &'a Spec, mut keep: impl FnMut(String, &'a Body) -> Option<String>) -> String {
     let mut text = format!("schema = {}\ntitle = {}\n", quoted(SCHEMA), quoted(&spec.title));
     if let Some(source) = &spec.source {
@@ -124,7 +124,7 @@ fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 
-/// The ending of a file for a body of this type, so that people can open it.
+/// The file extension for a content type.
 fn ending(content_type: &str) -> &'static str {
     let kind = content_type.split(';').next().unwrap_or_default().trim();
     match kind {

@@ -18,16 +18,16 @@ use url::Url;
 use super::{Observed, field};
 use crate::{After, Request, Response, Until};
 
-/// A request that follows the end of another on its connection by less did wait for it.
+/// A request within this time after the end of another one on its connection waited for it.
 const NEAR: Duration = Duration::from_millis(2);
 
-/// What begins no later than this after data came begins because of them, if nothing else is known.
+/// A request without initiator within this time after data arrived was caused by the data.
 const SOON: Duration = Duration::from_millis(50);
 
-/// Data that were asked for before so many others are not looked at.
+/// Only this many of the latest data requests are considered.
 const RECENT: usize = 100;
 
-/// What came before a request.
+/// The requests before a request.
 #[derive(Default)]
 pub(super) struct Past<'a> {
     seen: Vec<&'a Observed>,
@@ -58,7 +58,7 @@ impl<'a> Past<'a> {
         self.places.get(&bare(&url)).copied()
     }
 
-    /// What a request waited for, and what then passed before it began; `requests` are made of what came before it.
+    /// A request's dependencies, and the computation time after them; `requests` are the converted earlier ones.
     pub(super) fn waits(&self, one: &Observed, requests: &[Request]) -> (Vec<After>, Duration) {
         let of = &self.seen;
         let redirect = self.redirects.get(&bare(&one.url)).copied();
@@ -112,29 +112,29 @@ fn bare(url: &Url) -> String {
     url.into()
 }
 
-/// Whether a script that asked for the data asked for the other as well.
+/// Whether a script that requested the data requested the other as well.
 fn shares(data: &Observed, one: &Observed) -> bool {
     let asks = |seen: &Observed, url: &str| seen.initiators.iter().any(|by| by.place.is_none() && by.url == url);
     data.initiators.iter().any(|by| asks(data, &by.url) && asks(one, &by.url))
 }
 
-/// So much of the body, and the head.
+/// The head and this share of the body.
 fn part(response: &Response, share: f64) -> Until {
     let body = (response.body.len() as f64 * share.clamp(0.0, 1.0)).ceil() as u64;
     let bytes = u64::from(response.head) + body;
     if bytes >= response.size() { Until::End } else { Until::Head(bytes.max(1)) }
 }
 
-/// The byte behind this place. Browsers name the end of the tag that asks.
+/// The offset of a position. Browsers report the end of the tag with the reference.
 fn offset(bytes: &[u8], (line, column): (u64, u64)) -> usize {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let skipped = usize::try_from(line).unwrap_or(usize::MAX);
     let start: usize = lines.by_ref().take(skipped).map(<[u8]>::len).sum();
-    // Columns count UTF-16 units: there are at least as many bytes.
+    // Columns are UTF-16 units, each of at least one byte.
     start + usize::try_from(column).unwrap_or(usize::MAX).min(lines.next().map_or(0, <[u8]>::len))
 }
 
-/// A tenth of a millisecond is as much as anybody can know.
+/// Rounds to a tenth of a millisecond; clocks are not more precise.
 fn rounded(time: Duration) -> Duration {
     Duration::from_micros((time.as_secs_f64() * 1e4).round() as u64 * 100)
 }
