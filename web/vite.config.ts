@@ -1,6 +1,5 @@
-// Builds the whole page as one file, dist/index.html: its script and its style stand in it, and its Content Security
-// Policy allows exactly these two, by their hashes, and nothing else: no request, no handler in an attribute, no
-// script that a hostile name smuggles in.
+// Builds the page as one file, dist/index.html, with script and style in it. Its Content Security Policy allows only these
+// two, by their hashes: no requests, no handlers in attributes, no injected scripts.
 
 import { createHash } from "node:crypto";
 import { defineConfig, type Plugin } from "vite";
@@ -26,7 +25,7 @@ function oneFile(): Plugin {
         }
         delete bundle[name];
       }
-      // What would end the element early stands in no string of ours, and none of a library's may bring it in.
+      // An end tag in a string would end the element.
       if (/<\/script|<!--/i.test(script) || /<\/style/i.test(style)) {
         throw new Error("the script or the style contains an end tag or a comment of HTML");
       }
@@ -45,7 +44,7 @@ export default defineConfig({
   plugins: [oneFile()],
   build: {
     target: "es2022",
-    // Browsers that know light-dark(), which the style is made of; older ones would get twice as much of it.
+    // These support light-dark(); for older browsers the build would duplicate the style.
     cssTarget: ["chrome123", "firefox120", "safari17.5"],
     modulePreload: false,
     cssCodeSplit: false,

@@ -1,19 +1,18 @@
-// What time is spent on: how each cause is called and coloured. `explain` knows more of them with every version, so a
-// cause that is not known here keeps its name and gets the colour of nothing in particular.
+// Titles and colours of causes. A cause of a newer `explain` that is unknown here keeps its name and is grey.
 //
-// No palette has twenty colours that everybody can tell apart. So hue (of Okabe and Ito's eight) says the kind of
-// cause, lightness the cause within it, and the name stands beside every bar.
+// Nobody can distinguish twenty colours. So the hue (of Okabe and Ito's eight) shows the kind of a cause, the lightness the
+// cause within its kind, and every bar has names next to it.
 
-interface Known {
+interface CauseStyle {
   title: string;
-  /** The kind's colour and how much of it, as a class: see theme.css. */
+  /** Hue and lightness, as classes in theme.css. */
   kind: Kind;
   step: 1 | 2 | 3 | 4 | 5;
 }
 
 export type Kind = "distance" | "path" | "loss" | "window" | "ack" | "program" | "nothing";
 
-const LISTED: Record<string, Known> = {
+const CAUSES: Record<string, CauseStyle> = {
   propagation: { title: "round trips", kind: "distance", step: 1 },
   connect: { title: "TCP handshakes", kind: "distance", step: 2 },
   tls: { title: "TLS handshakes", kind: "distance", step: 3 },
@@ -37,23 +36,23 @@ const LISTED: Record<string, Known> = {
   idle: { title: "link idle", kind: "nothing", step: 1 },
 };
 
-/** By name; a map, so that a cause called `constructor` is not known. */
-const KNOWN = new Map(Object.entries(LISTED));
+/** By name; a map, so that a cause with the name `constructor` is unknown. */
+const KNOWN = new Map(Object.entries(CAUSES));
 
-/** What people call it. */
+/** A cause's title. */
 export function title(cause: string): string {
   return KNOWN.get(cause)?.title ?? cause.replace(/_/g, " ");
 }
 
-/** The classes that colour its mark, in HTML (`background: var(--cause)`) and SVG (`fill: var(--cause)`) alike. */
+/** The classes with its colour, for HTML (`background: var(--cause)`) and SVG (`fill: var(--cause)`). */
 export function classes(cause: string): string {
   const { kind, step } = KNOWN.get(cause) ?? { kind: "nothing", step: 2 };
   return `cause ${kind} step${step}`;
 }
 
-/** Causes in an order that is the same in every bar: by kind, then as they stand above; unknown ones last. */
+/** Causes in the order of every bar: that of the list above, then unknown ones. */
 export function ordered(causes: Iterable<string>): string[] {
   const names = [...KNOWN.keys()];
-  const place = (cause: string) => (names.includes(cause) ? names.indexOf(cause) : names.length);
-  return [...causes].sort((a, b) => place(a) - place(b) || a.localeCompare(b));
+  const rank = (cause: string) => (names.includes(cause) ? names.indexOf(cause) : names.length);
+  return [...causes].sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
 }

@@ -1,5 +1,5 @@
-// Elements, without a framework: a report is drawn once. All text goes in as text, so no name in it can become markup,
-// and all style goes in through the object model, which the policy allows where it forbids attributes.
+// Creates elements without a framework, since a report is drawn once. Text is inserted as text nodes, so it cannot become
+// markup, and styles through the object model, because the Content Security Policy forbids `style` attributes.
 
 export type Child = Node | string | number | null | undefined | false | Child[];
 type Value = string | number | boolean | null | undefined | ((event: Event) => void);
@@ -7,7 +7,7 @@ export type Props = Record<string, Value>;
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element. `on…` are listeners; of booleans, true is an empty attribute; null and false are left out. */
+/** An HTML element. Functions (`on…`) become listeners; `true` an empty attribute; null and `false` are omitted. */
 export function h<K extends keyof HTMLElementTagNameMap>(tag: K, props: Props = {}, ...children: Child[]): HTMLElementTagNameMap[K] {
   return fill(document.createElement(tag), props, children);
 }
@@ -29,7 +29,7 @@ function fill<E extends Element>(element: E, props: Props, children: Child[]): E
   return element;
 }
 
-/** Appends what there is of them. */
+/** Appends children, without null, undefined and `false`. */
 export function append(element: Element, children: Child[]): void {
   for (const child of children) {
     if (Array.isArray(child)) append(element, child);
@@ -39,13 +39,13 @@ export function append(element: Element, children: Child[]): void {
 
 let ids = 0;
 
-/** An id that no other element has. */
+/** A unique id. */
 export function uid(prefix: string): string {
   ids += 1;
   return `${prefix}-${ids}`;
 }
 
-/** A name as part of an address within the page. */
+/** Names as an id and URL fragment. */
 export function slug(...names: string[]): string {
   return names.map((name) => encodeURIComponent(name).replace(/[%'()*!~.]/g, "_")).join("/");
 }

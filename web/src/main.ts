@@ -1,4 +1,4 @@
-// The page: reads the JSON that it was filled with, and shows it as its schema asks.
+// The entry point: reads the JSON in the page, and shows the view of its schema.
 
 import "./theme.css";
 import * as capture from "./capture/index";
@@ -7,7 +7,7 @@ import { h } from "./dom";
 import * as live from "./live/index";
 import * as run from "./run/index";
 
-// What the JSON holds is what the program wrote into this very file, so its types are taken on trust.
+// The program wrote this JSON into this file, so its types are not checked.
 const views: Record<string, (root: HTMLElement, data: never) => void> = {
   "longhaul.run/1": run.render,
   "longhaul.compare/1": compare.render,

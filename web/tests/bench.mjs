@@ -1,4 +1,4 @@
-// How long a report takes from the request for it to its first paint, in Chromium: the median of several openings.
+// Measures the time from the request for a report to its first paint in Chromium: the median of several page loads.
 
 import { mkdtempSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Browser, program } from "./browser.mjs";
 import { haul, isBuilt, race, report, thousand } from "./haul.mjs";
 
-const TIMES = 9;
+const ROUNDS = 9;
 
 if (!program || !isBuilt) {
   console.log(`SKIPPED: the reports' first paint: ${program ? `${haul} is not built` : "Chromium is not installed"}`);
@@ -19,15 +19,15 @@ try {
   const files = { "a race of 24 cells": report(folder, "race", race()), "a run of 1000 cells": report(folder, "thousand", thousand()) };
   for (const [name, file] of Object.entries(files)) {
     const paints = [];
-    for (let time = 0; time < TIMES; time += 1) {
+    for (let time = 0; time < ROUNDS; time += 1) {
       const { page } = await browser.open(file);
       await page.waitForFunction(() => performance.getEntriesByType("paint").length > 0);
       paints.push(await page.evaluate(() => performance.getEntriesByType("paint")[0]?.startTime ?? Number.NaN));
       await page.close();
     }
     const sorted = paints.toSorted((a, b) => a - b);
-    const said = [sorted[Math.floor(TIMES / 2)], sorted[0], sorted[TIMES - 1]].map((paint) => `${Math.round(paint ?? Number.NaN)} ms`);
-    console.log(`  ${name.padEnd(22)} ${said[0]?.padStart(8)}   (${said[1]} to ${said[2]} of ${TIMES} openings; the file is ${(statSync(file).size / 1e6).toFixed(2)} MB)`);
+    const formatted = [sorted[Math.floor(ROUNDS / 2)], sorted[0], sorted[ROUNDS - 1]].map((paint) => `${Math.round(paint ?? Number.NaN)} ms`);
+    console.log(`  ${name.padEnd(22)} ${formatted[0]?.padStart(8)}   (${formatted[1]} to ${formatted[2]} of ${ROUNDS} openings; the file is ${(statSync(file).size / 1e6).toFixed(2)} MB)`);
   }
 } finally {
   await browser.stop();

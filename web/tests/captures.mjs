@@ -1,11 +1,11 @@
-// Captures that are made up, as pcap: one of very many packets, one of names that nobody means well with.
+// Synthetic pcap captures: one with many packets, one with hostile names.
 
 import { Buffer } from "node:buffer";
 
 const [FIN, SYN, PSH, ACK] = [1, 2, 8, 16];
 const SEGMENT = 1448;
 
-/** A capture file that packets are added to. */
+/** A pcap file in memory. */
 class Pcap {
   /** @type {Buffer[]} */
   #parts = [];
@@ -13,7 +13,7 @@ class Pcap {
 
   constructor() {
     const head = Buffer.alloc(24);
-    [0xa1b2c3d4, 0x00040002, 0, 0, 65535, 101].forEach((word, place) => head.writeUInt32LE(word >>> 0, 4 * place));
+    [0xa1b2c3d4, 0x00040002, 0, 0, 65535, 101].forEach((word, index) => head.writeUInt32LE(word >>> 0, 4 * index));
     this.#parts.push(head);
   }
 
@@ -23,7 +23,7 @@ class Pcap {
   }
 
   /**
-   * A packet between the client, 192.0.2.1:40000 + n, and the server, 192.0.2.2:80; it has passed now.
+   * Adds a packet between the client, 192.0.2.1:40000 + n, and the server, 192.0.2.2:80, at the current time.
    * @param {{ server?: boolean, flags: number, seq: number, ack: number, length?: number, text?: string, sack?: number[], port?: number }} packet
    */
   add({ server = false, flags, seq, ack, length = 0, text = "", sack = [], port = 40000 }) {
@@ -32,7 +32,7 @@ class Pcap {
     const options = flags & SYN ? 8 : sack.length > 0 ? 4 + 4 * sack.length : 0;
     const kept = 40 + options + payload.length;
     const bytes = Buffer.alloc(16 + kept);
-    [Math.floor(this.#micros / 1e6), this.#micros % 1e6, kept, 40 + options + data].forEach((word, place) => bytes.writeUInt32LE(word, 4 * place));
+    [Math.floor(this.#micros / 1e6), this.#micros % 1e6, kept, 40 + options + data].forEach((word, index) => bytes.writeUInt32LE(word, 4 * index));
     const ip = bytes.subarray(16);
     ip[0] = 0x45;
     ip.writeUInt16BE(40 + options + data, 2);
@@ -50,7 +50,7 @@ class Pcap {
     if (flags & SYN) tcp.set([2, 4, SEGMENT >> 8, SEGMENT & 255, 4, 2, 1, 1], 20);
     if (sack.length > 0) {
       tcp.set([1, 1, 5, 2 + 4 * sack.length], 20);
-      sack.forEach((edge, place) => tcp.writeUInt32BE(edge >>> 0, 24 + 4 * place));
+      sack.forEach((edge, index) => tcp.writeUInt32BE(edge >>> 0, 24 + 4 * index));
     }
     payload.copy(tcp, 20 + options);
     this.#parts.push(bytes);
@@ -71,8 +71,8 @@ function handshake(pcap, port) {
 }
 
 /**
- * An upload of about so many packets, seen at its sender's end: rounds of forty segments and the acknowledgements of
- * every second, and now and then one is lost, selectively acknowledged around, and sent again.
+ * An upload with at least this many packets, captured at the sender: rounds of forty segments with an acknowledgement of
+ * every second one; in each ninth round a segment is lost, reported by SACK, and retransmitted.
  * @param {number} packets
  */
 export function large(packets) {
@@ -112,7 +112,7 @@ export function large(packets) {
 }
 
 /**
- * A page's worth of requests, one after another on as many connections as there are names, each asked for by name.
+ * One request for each name, each on a connection of its own, one after another.
  * @param {string[]} names
  */
 export function requests(names) {
@@ -123,12 +123,12 @@ export function requests(names) {
     const request = `GET ${name} HTTP/1.1\r\nHost: example\r\n\r\n`;
     pcap.add({ flags: PSH | ACK, seq: 1000, ack: 5_000_000, text: request, port });
     pcap.wait(20_000 + 15_000 * n);
-    const answer = "HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n";
-    pcap.add({ server: true, flags: PSH | ACK, seq: 5_000_000, ack: 1000 + request.length, text: answer, length: answer.length, port });
-    pcap.add({ server: true, flags: PSH | ACK, seq: 5_000_000 + answer.length, ack: 1000 + request.length, length: 1448, port });
-    pcap.add({ server: true, flags: PSH | FIN | ACK, seq: 5_000_000 + answer.length + 1448, ack: 1000 + request.length, length: 552, port });
+    const head = "HTTP/1.1 200 OK\r\nContent-Length: 2000\r\n\r\n";
+    pcap.add({ server: true, flags: PSH | ACK, seq: 5_000_000, ack: 1000 + request.length, text: head, length: head.length, port });
+    pcap.add({ server: true, flags: PSH | ACK, seq: 5_000_000 + head.length, ack: 1000 + request.length, length: 1448, port });
+    pcap.add({ server: true, flags: PSH | FIN | ACK, seq: 5_000_000 + head.length + 1448, ack: 1000 + request.length, length: 552, port });
     pcap.wait(100);
-    pcap.add({ flags: FIN | ACK, seq: 1000 + request.length, ack: 5_000_000 + answer.length + 2001, port });
+    pcap.add({ flags: FIN | ACK, seq: 1000 + request.length, ack: 5_000_000 + head.length + 2001, port });
   });
   return pcap.bytes();
 }

@@ -1,4 +1,4 @@
-// The program under test, and runs to show with it.
+// The program under test, and the runs that it shows.
 
 import { execFileSync } from "node:child_process";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -8,16 +8,16 @@ import { fileURLToPath } from "node:url";
 /** @typedef {import("../src/run/data").Run} Run */
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-/** The debug build, which `make test` has just made. */
+/** The debug build, which `make test` builds first. */
 export const haul = process.env.HAUL ?? join(process.env.CARGO_TARGET_DIR ?? join(ROOT, "target"), "debug/haul");
 export const isBuilt = existsSync(haul);
 
-/** A race as it was run. @returns {Run} */
+/** A recorded race. @returns {Run} */
 export function race() {
   return JSON.parse(readFileSync(new URL("runs/race.json", import.meta.url), "utf8"));
 }
 
-/** Writes a run into `folder` and has the program make a page of it. @param {string} folder @param {string} name @param {object} run */
+/** Writes a run to `folder` and returns the path of its report. @param {string} folder @param {string} name @param {object} run */
 export function report(folder, name, run) {
   const [json, html] = [join(folder, `${name}.json`), join(folder, `${name}.html`)];
   writeFileSync(json, JSON.stringify(run));
@@ -25,11 +25,11 @@ export function report(folder, name, run) {
   return html;
 }
 
-/** Has the program compare runs. @param {string} folder @param {object[]} runs */
+/** Compares runs with the program. @param {string} folder @param {object[]} runs */
 export function compared(folder, ...runs) {
   const html = join(folder, `compared-${runs.length}.html`);
-  const files = runs.map((run, place) => {
-    const file = join(folder, `compared-${place + 1}-of-${runs.length}.json`);
+  const files = runs.map((run, index) => {
+    const file = join(folder, `compared-${index + 1}-of-${runs.length}.json`);
     writeFileSync(file, JSON.stringify(run));
     return file;
   });
@@ -37,16 +37,16 @@ export function compared(folder, ...runs) {
   return { html, json: JSON.parse(json) };
 }
 
-/** The race without a cell. @returns {Run} */
+/** The race without cells. @returns {Run} */
 export function empty() {
   return { ...race(), cells: [], comparisons: [], claims: [] };
 }
 
-/** A thousand cells: a hundred networks, alike but for the round-trip time, with ten contenders each. @returns {Run} */
+/** A thousand cells: ten contenders on a hundred networks, which differ only in their RTT. @returns {Run} */
 export function thousand() {
   const run = race();
   const cells = run.cells.slice(0, 10);
-  const networks = Array.from({ length: 100 }, (_, place) => ({ name: `rtt-${place + 1}`, description: `${place + 1}ms RTT`, rtt_s: (place + 1) / 1000, link: { rtt: `${place + 1}ms` } }));
+  const networks = Array.from({ length: 100 }, (_, index) => ({ name: `rtt-${index + 1}`, description: `${index + 1}ms RTT`, rtt_s: (index + 1) / 1000, link: { rtt: `${index + 1}ms` } }));
   return {
     ...run,
     networks,
@@ -56,7 +56,7 @@ export function thousand() {
   };
 }
 
-/** What a hostile experiment, server or machine may call itself. */
+/** Names that a hostile experiment, server or machine may have. */
 export const HOSTILE = [
   "</script><script>window.broken=1</script>",
   "<img src=x onerror=window.broken=1>",
@@ -68,19 +68,19 @@ export const HOSTILE = [
   "__proto__",
 ];
 
-/** The race, with such names wherever there is one. @returns {Run} */
+/** The race with hostile names everywhere. @returns {Run} */
 export function hostile() {
   const run = race();
   const [workload, network] = [HOSTILE[0] ?? "", HOSTILE[1] ?? ""];
-  const [work, net] = [run.workloads[0], run.networks[0]];
-  if (!work || !net) throw new Error("the race has lost its networks");
-  const cells = run.cells.slice(0, HOSTILE.length).map((cell, place) => ({
+  const [workloadData, networkData] = [run.workloads[0], run.networks[0]];
+  if (!workloadData || !networkData) throw new Error("the race has no networks");
+  const cells = run.cells.slice(0, HOSTILE.length).map((cell, index) => ({
     ...cell,
     workload,
     network,
-    contender: HOSTILE[place] ?? "",
+    contender: HOSTILE[index] ?? "",
     reason: HOSTILE[2] ?? "",
-    why: { round: 0, seconds: { [HOSTILE[place] ?? ""]: 1, propagation: 2 }, answer: HOSTILE[0] ?? "" },
+    why: { round: 0, seconds: { [HOSTILE[index] ?? ""]: 1, propagation: 2 }, answer: HOSTILE[0] ?? "" },
     methods: Object.fromEntries([[HOSTILE[1] ?? "", 3]]),
   }));
   return {
@@ -90,8 +90,8 @@ export function hostile() {
     command: HOSTILE[3] ?? "",
     settings: Object.fromEntries(HOSTILE.map((name) => [name, name])),
     host: { ...run.host, cpu: HOSTILE[2] ?? "", tools: Object.fromEntries(HOSTILE.map((name) => [name, name])) },
-    workloads: [{ ...work, name: workload, description: HOSTILE[2] ?? "" }],
-    networks: [{ ...net, name: network, description: HOSTILE[3] ?? "" }],
+    workloads: [{ ...workloadData, name: workload, description: HOSTILE[2] ?? "" }],
+    networks: [{ ...networkData, name: network, description: HOSTILE[3] ?? "" }],
     cells,
     comparisons: [],
     claims: run.claims.map((claim) => ({ ...claim, said: HOSTILE[0] ?? "", measured: HOSTILE[1] ?? "", source: HOSTILE[2] ?? "" })),

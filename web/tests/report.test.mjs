@@ -1,5 +1,5 @@
-// Reports in a browser: every view is opened, its numbers are held against run.json, and no page may ask for anything,
-// complain of anything, or be closed to anybody.
+// Reports in a browser: numbers are compared with run.json, and every page is accessible, logs no errors and requests
+// nothing.
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -11,8 +11,8 @@ import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { Browser, program } from "./browser.mjs";
 import { HOSTILE, compared, empty, haul, hostile, isBuilt, race, report, thousand } from "./haul.mjs";
-import { looksAs } from "./look.mjs";
-import { accessible, fits, quiet } from "./rules.mjs";
+import { assertLooksLike } from "./visual-check.mjs";
+import { assertAccessible, assertFits, assertQuiet } from "./page-checks.mjs";
 
 /** @typedef {import("playwright-core").Page} Page */
 
@@ -24,7 +24,7 @@ const EXPERIMENT = fileURLToPath(new URL("runs/watched.toml", import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), "longhaul-report-"));
 /** @type {Browser} */
 let browser;
-/** A small run, made while the other tests go on: how it ended, and what it said. @type {Promise<{ status: number | null, said: string }>} */
+/** A small run, started before the other tests: its exit status and output. @type {Promise<{ status: number | null, said: string }>} */
 let small;
 const SMALL = join(folder, "small");
 before(async () => {
@@ -43,10 +43,10 @@ after(async () => {
   rmSync(folder, { recursive: true, force: true });
 });
 
-/** Everything that opens is opened. @param {Page} page */
+/** Expands everything. @param {Page} page */
 async function openAll(page) {
   await page.evaluate(async () => {
-    // What is drawn when it opens is drawn by an event.
+    // The content of details is drawn by their toggle event.
     const opened = [...document.querySelectorAll("details:not([open])")].map((details) => new Promise((done) => details.addEventListener("toggle", done, { once: true })));
     for (const details of document.querySelectorAll("details")) details.open = true;
     for (const button of document.querySelectorAll("button.opens")) if (button instanceof HTMLElement) button.click();
@@ -62,12 +62,12 @@ function seconds(said) {
   return parts.reduce((sum, [, number, unit]) => sum + Number(number) * (units[/** @type {keyof typeof units} */ (unit)] ?? Number.NaN), 0);
 }
 
-/** As near as three digits tell. @param {number} shown @param {number} is @param {string} what */
-function near(shown, is, what) {
+/** Checks that two numbers have the same first three digits. @param {number} shown @param {number} is @param {string} what */
+function assertNear(shown, is, what) {
   assert.ok(Math.abs(shown - is) <= 0.0051 * Math.abs(is), `${what}: shown as ${shown}, is ${is}`);
 }
 
-test("a race: every number, every view", options, async () => {
+test("race: every number of run.json is shown", options, async () => {
   const run = race();
   const html = report(folder, "race", run);
   assert.ok(statSync(html).size < 1.5e6, "a race's report is small");
@@ -80,7 +80,7 @@ test("a race: every number, every view", options, async () => {
   const rows = await page.evaluate(() =>
     [...document.querySelectorAll("section.block tbody.cell")].map((row) => ({
       place: row.closest("section")?.id,
-      // Of an opening row's head, the first text is the contender's name.
+      // The first text in the head of an expandable row is the contender's name.
       contender: row.querySelector("th .opens")?.firstChild?.textContent,
       texts: [...row.querySelectorAll("tr:first-child td")].map((cell) => cell.textContent ?? ""),
       dots: row.querySelectorAll("circle").length,
@@ -92,8 +92,8 @@ test("a race: every number, every view", options, async () => {
     const what = `${cell.workload}/${cell.network}/${cell.contender}`;
     const row = rows.find(({ place, contender }) => place === `${cell.workload}/${cell.network}` && contender === cell.contender);
     assert.ok(row, what);
-    near(seconds(row.texts[1]), cell.median_s ?? 0, what);
-    near(Number.parseFloat(row.texts.find((text) => text.endsWith("×")) ?? ""), cell.times_floor ?? 0, `${what} × floor`);
+    assertNear(seconds(row.texts[1]), cell.median_s ?? 0, what);
+    assertNear(Number.parseFloat(row.texts.find((text) => text.endsWith("×")) ?? ""), cell.times_floor ?? 0, `${what} × floor`);
     assert.equal(row.dots, cell.samples_s.length, `${what}: a dot for each sample`);
     assert.deepEqual(row.model, cell.model ? [1, 1] : [0, 0], `${what}: a model is called and drawn as one`);
   }
@@ -118,17 +118,17 @@ test("a race: every number, every view", options, async () => {
   for (const what of [run.host.kernel, run.host.cpu, run.command, ...Object.keys(run.host.tools), ...Object.keys(run.host.sysctls)]) {
     assert.ok(text.includes(what), `the page says ${what}`);
   }
-  await accessible(page, "a race, all of it open, light");
+  await assertAccessible(page, "a race, all of it open, light");
   await page.emulateMedia({ colorScheme: "dark" });
-  await accessible(page, "a race, all of it open, dark", "color-contrast");
+  await assertAccessible(page, "a race, all of it open, dark", "color-contrast");
   await page.emulateMedia({ media: "print", colorScheme: "dark" });
   assert.equal(await page.locator("nav").isVisible(), false, "paper has no links to follow");
   assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme), "light", "paper is white");
-  quiet(opened, "a race");
+  assertQuiet(opened, "a race");
   await page.close();
 });
 
-test("a race with the keyboard alone", options, async () => {
+test("race: usable by keyboard", options, async () => {
   const { page } = await browser.open(report(folder, "keys", race()));
   await page.keyboard.press("Tab");
   assert.equal(await page.evaluate(() => document.activeElement?.className), "skip");
@@ -149,7 +149,7 @@ test("a race with the keyboard alone", options, async () => {
   await page.close();
 });
 
-test("a race looks as it should, in light, in dark and on a phone", options, async () => {
+test("race: layout in light, dark, on a phone and on a wall screen", options, async () => {
   const html = report(folder, "looks", race());
   for (const [name, look] of /** @type {const} */ ([
     ["light", { scheme: "light", width: 1280, height: 1600 }],
@@ -157,26 +157,26 @@ test("a race looks as it should, in light, in dark and on a phone", options, asy
     ["phone", { scheme: "light", width: 390, height: 1600 }],
   ])) {
     const { page } = await browser.open(html, look);
-    await fits(page, name);
-    await looksAs(page, name);
+    await assertFits(page, name);
+    await assertLooksLike(page, name);
     await page.close();
   }
   const { page } = await browser.open(html, { width: 3840, height: 2160 });
-  await fits(page, "4K");
+  await assertFits(page, "4K");
   const size = await page.evaluate(() => Number.parseFloat(getComputedStyle(document.documentElement).fontSize));
   assert.ok(size > 20, `letters of ${size} px can be read on a wall`);
   await page.close();
 });
 
-test("a run with nothing in it", options, async () => {
+test("empty run says that nothing was measured", options, async () => {
   const opened = await browser.open(report(folder, "empty", empty()));
   assert.match((await opened.page.textContent(".answer")) ?? "", /^Nothing was measured/);
-  await accessible(opened.page, "an empty run");
-  quiet(opened, "an empty run");
+  await assertAccessible(opened.page, "an empty run");
+  assertQuiet(opened, "an empty run");
   await opened.page.close();
 });
 
-test("cells that were skipped, that failed, and that were never reached", options, async () => {
+test("skipped, failed and unreached cells show their reason", options, async () => {
   const run = race();
   const [skipped, failed, unreached] = run.cells;
   assert.ok(skipped && failed && unreached);
@@ -188,17 +188,17 @@ test("cells that were skipped, that failed, and that were never reached", option
   const opened = await browser.open(report(folder, "gaps", run));
   const text = (await opened.page.textContent("main")) ?? "";
   for (const said of ["it is not installed", "file 7 is not on the server", "1 of 24\u00a0cells were not measured"]) assert.ok(text.includes(said), said);
-  await accessible(opened.page, "cells without a result");
-  quiet(opened, "cells without a result");
+  await assertAccessible(opened.page, "cells without a result");
+  assertQuiet(opened, "cells without a result");
   await opened.page.close();
 });
 
-test("what the SYNs of a cell carried", options, async () => {
+test("data in SYNs is shown for each cell", options, async () => {
   const run = race();
   const [plain, early, raced, once] = run.cells;
   assert.ok(plain && early && raced && once);
   Object.assign(plain, { syns: { firsts: 2, firsts_with_data: 0, later: 9, later_with_data: 0, later_beside: 0 } });
-  // A run of an earlier build, which did not tell them apart.
+  // Earlier versions did not count fallbacks.
   Object.assign(early, { syns: { firsts: 20, firsts_with_data: 0, later: 300, later_with_data: 300 } });
   Object.assign(raced, { syns: { firsts: 20, firsts_with_data: 0, later: 300, later_with_data: 288, later_beside: 12 } });
   Object.assign(once, { syns: { firsts: 20, firsts_with_data: 0, later: 300, later_with_data: 299, later_beside: 1 } });
@@ -212,7 +212,7 @@ test("what the SYNs of a cell carried", options, async () => {
   await page.close();
 });
 
-test("a thousand cells, and how they scale with the round-trip time", options, async () => {
+test("thousand cells: all rows, and a chart by RTT", options, async () => {
   const run = thousand();
   const opened = await browser.open(report(folder, "thousand", run));
   const { page } = opened;
@@ -220,30 +220,30 @@ test("a thousand cells, and how they scale with the round-trip time", options, a
   assert.equal(await page.locator("figure.sweep").count(), 1);
   assert.equal(await page.locator("figure.sweep .line").count(), 11, "ten contenders and the floor");
   assert.equal(await page.locator("figure.sweep tbody").count(), 100, "the numbers stand beneath");
-  await fits(page, "a thousand cells");
-  quiet(opened, "a thousand cells");
+  await assertFits(page, "a thousand cells");
+  assertQuiet(opened, "a thousand cells");
   await page.close();
 });
 
-test("hostile names stay names", options, async () => {
+test("hostile names are shown as text", options, async () => {
   const opened = await browser.open(report(folder, "hostile", hostile()));
   const { page } = opened;
   await openAll(page);
   const text = (await page.textContent("main")) ?? "";
   for (const name of HOSTILE) assert.ok(text.includes(name), `the page shows ${JSON.stringify(name)}`);
-  assert.ok(!text.includes("native code"), "what every object has is taken for nothing that is known");
+  assert.ok(!text.includes("native code"), "properties of Object are no known names");
   assert.equal(await page.locator('[class*="undefined"]').count(), 0);
-  assert.equal(await page.evaluate(() => "broken" in window), false, "nothing of it was run");
+  assert.equal(await page.evaluate(() => "broken" in window), false, "no injected script ran");
   assert.equal(await page.locator("img, main script, main svg[onload]").count(), 0);
   assert.equal(await page.locator('a[href^="javascript"]').count(), 0);
-  quiet(opened, "hostile names");
+  assertQuiet(opened, "hostile names");
   await page.close();
 });
 
-test("the page may fetch nothing, whatever gets into it", options, async () => {
-  let asked = 0;
+test("Content Security Policy blocks requests and injected scripts", options, async () => {
+  let requested = 0;
   const server = createServer((_, answer) => {
-    asked += 1;
+    requested += 1;
     answer.end();
   });
   await new Promise((done) => server.listen(0, "127.0.0.1", () => done(null)));
@@ -259,13 +259,13 @@ test("the page may fetch nothing, whatever gets into it", options, async () => {
     return { fetched: await fetch(url).then(() => true, () => false), blocked: await blocked, ran: "broken" in window };
   }, `http://127.0.0.1:${address && typeof address === "object" ? address.port : 0}/`);
   assert.deepEqual(got, { fetched: false, blocked: true, ran: false });
-  assert.equal(asked, 0, "the policy stops it before it is sent");
+  assert.equal(requested, 0, "the policy stops it before it is sent");
   await page.close();
   server.close();
 });
 
-/** The race again, one of its cells so many times as long. @param {number} factor */
-function again(factor) {
+/** The race with one cell's times multiplied by a factor. @param {number} factor */
+function scaledRace(factor) {
   const run = race();
   const cell = run.cells.find(({ contender, network }) => contender === "curl" && network === "article");
   assert.ok(cell?.median_s);
@@ -274,8 +274,8 @@ function again(factor) {
   return run;
 }
 
-test("two runs: what changed beyond noise", options, async () => {
-  const now = again(0.1);
+test("two runs: detectable differences", options, async () => {
+  const now = scaledRace(0.1);
   now.host.kernel = "7.0.0";
   const opened = await browser.open(compared(folder, race(), now).html);
   const { page } = opened;
@@ -283,19 +283,19 @@ test("two runs: what changed beyond noise", options, async () => {
   const row = page.locator("#changed tbody tr").first();
   assert.equal(await page.locator("#changed tbody").count(), 1);
   const said = (await row.locator("td").last().textContent()) ?? "";
-  near(Number.parseFloat(said.replace("▼ ", "")), 0.1, "a tenth of the time");
+  assertNear(Number.parseFloat(said.replace("▼ ", "")), 0.1, "a tenth of the time");
   assert.match(said, /faster/);
   assert.match((await page.textContent("#unlike")) ?? "", /kernel: .* → 7\.0\.0/);
-  await fits(page, "two runs");
-  await accessible(page, "two runs, light");
+  await assertFits(page, "two runs");
+  await assertAccessible(page, "two runs, light");
   await page.emulateMedia({ colorScheme: "dark" });
-  await accessible(page, "two runs, dark", "color-contrast");
-  quiet(opened, "two runs");
+  await assertAccessible(page, "two runs, dark", "color-contrast");
+  assertQuiet(opened, "two runs");
   await page.close();
 });
 
-test("five runs: each against the first, on a desk and on a phone", options, async () => {
-  const { html, json } = compared(folder, ...[1, 0.5, 1, 3, 2].map(again));
+test("five runs: each is compared with the first", options, async () => {
+  const { html, json } = compared(folder, ...[1, 0.5, 1, 3, 2].map(scaledRace));
   const opened = await browser.open(html);
   const { page } = opened;
   assert.match((await page.textContent(".answer")) ?? "", /^Compared with run 1, the baseline: run 2 is faster in 1 and slower in none of \d+ cells; run 3 shows no detectable/);
@@ -304,27 +304,27 @@ test("five runs: each against the first, on a desk and on a phone", options, asy
   const cell = json.cells.find((/** @type {any} */ one) => one.contender === "curl" && one.network === "article");
   assert.equal(outcomes.length, 4);
   outcomes.forEach((said, place) => {
-    const own = cell.runs[place + 1];
-    near(Number.parseFloat(said.replace(/^\D+/, "")), own.ratio, `run ${place + 2}`);
-    assert.ok(own.trend === "same" ? said.startsWith("=") : said.includes(own.trend), said);
+    const result = cell.runs[place + 1];
+    assertNear(Number.parseFloat(said.replace(/^\D+/, "")), result.ratio, `run ${place + 2}`);
+    assert.ok(result.trend === "same" ? said.startsWith("=") : said.includes(result.trend), said);
   });
   assert.equal(await page.locator("#all tbody").count(), json.cells.length);
-  const dots = json.cells.flatMap((/** @type {any} */ one) => one.runs.flatMap((/** @type {any} */ own) => own.samples_s)).length;
+  const dots = json.cells.flatMap((/** @type {any} */ one) => one.runs.flatMap((/** @type {any} */ result) => result.samples_s)).length;
   assert.equal(await page.locator("#all circle").count(), dots, "a dot for each sample of each run");
-  await fits(page, "five runs");
-  await accessible(page, "five runs");
+  await assertFits(page, "five runs");
+  await assertAccessible(page, "five runs");
   await page.setViewportSize({ width: 390, height: 800 });
-  await fits(page, "five runs on a phone");
-  quiet(opened, "five runs");
+  await assertFits(page, "five runs on a phone");
+  assertQuiet(opened, "five runs");
   await page.close();
 });
 
-test("a run's report leads to its packets", options, async (context) => {
+test("report of a run links to its packet reports", options, async (context) => {
   const { status, said } = await small;
   if (status !== 0) {
-    // Where hosts and cables cannot be made there is no run; that is not the report's to tell.
+    // There is no run if this machine cannot create hosts and cables.
     assert.ok(readdirSync(folder).every((name) => name !== "small"), said);
-    console.log(`SKIPPED: a run of our own: ${said}`);
+    console.log(`SKIPPED: a small run: ${said}`);
     context.skip(said);
     return;
   }
@@ -335,27 +335,27 @@ test("a run's report leads to its packets", options, async (context) => {
   assert.match(run.command, /^haul lab run .*watched\.toml --samples 1 --plain --server embedded --runs /);
   assert.equal(await page.textContent("h1"), run.question);
   await openAll(page);
-  await accessible(page, "a run of one sample");
-  quiet(opened, "a run of one sample");
+  await assertAccessible(page, "a run of one sample");
+  assertQuiet(opened, "a run of one sample");
   const curl = page.locator("tbody.cell").filter({ hasText: "curl" }).first();
   assert.equal(await curl.locator("a", { hasText: "capture of the typical sample" }).getAttribute("href"), "captures/upload-near-curl.pcapng");
   await curl.locator("a", { hasText: "packet report" }).click();
   await page.waitForURL("**/captures/upload-near-curl.html");
   assert.equal(await page.textContent("h1"), "upload-near-curl.pcapng");
-  assert.deepEqual(opened.complaints, []);
+  assert.deepEqual(opened.errors, []);
   await page.close();
 });
 
-test("a run is watched, and ended, from its page", options, async (context) => {
+test("run is watched and stopped from its live report", options, async (context) => {
   const runs = join(folder, "runs");
   const child = spawn(haul, ["lab", "run", EXPERIMENT, "--open", "--plain", "--server", "embedded", "--runs", runs], { stdio: ["ignore", "ignore", "pipe"] });
   let said = "";
   child.stderr.setEncoding("utf8").on("data", (text) => { said += text; });
-  let over = false;
-  const ended = new Promise((done) => child.on("close", done)).then((code) => { over = true; return code; });
+  let hasEnded = false;
+  const ended = new Promise((done) => child.on("close", done)).then((code) => { hasEnded = true; return code; });
   const address = await Promise.race([
     (async () => {
-      while (!over) {
+      while (!hasEnded) {
         const url = /live report: (http\S+)/.exec(said)?.[1];
         if (url) return url;
         await new Promise((done) => setTimeout(done, 50));
@@ -370,10 +370,10 @@ test("a run is watched, and ended, from its page", options, async (context) => {
     return;
   }
   try {
-    const { page, complaints, requests } = await browser.open(address);
+    const { page, errors, requests } = await browser.open(address);
     await page.locator("circle").first().waitFor({ timeout: 60_000 });
-    await accessible(page, "a run that goes on");
-    // Others are sent away: who does not know the token, who comes by another name, who comes from elsewhere.
+    await assertAccessible(page, "a run that goes on");
+    // Requests without the token, with another Host, or from another origin are rejected.
     const { hostname, port, pathname } = new URL(address);
     const status = (/** @type {string} */ path, /** @type {Record<string, string>} */ headers, method = "GET") =>
       new Promise((done) => request({ hostname, port, path, method, headers }, (answer) => { answer.resume(); done(answer.statusCode); }).end());
@@ -389,17 +389,17 @@ test("a run is watched, and ended, from its page", options, async (context) => {
     await page.waitForURL("**/report", { timeout: 60_000 });
     assert.match((await page.textContent("h1")) ?? "", /Is somebody watching/);
     await page.locator("tbody.cell").first().waitFor({ state: "attached" });
-    assert.deepEqual(complaints, []);
+    assert.deepEqual(errors, []);
     assert.ok(requests.every((url) => url.startsWith(address) || url.startsWith("data:")), requests.join(" "));
     await page.close();
-    assert.equal(await ended, 1, "a run that was ended says so");
+    assert.equal(await ended, 1, "a stopped run fails");
     const [id] = readdirSync(runs);
     const files = readdirSync(join(runs, id ?? "")).toSorted();
-    assert.deepEqual(files, ["captures", "report.html", "run.json", "samples.csv"], "nothing of the watching is left");
+    assert.deepEqual(files, ["captures", "report.html", "run.json", "samples.csv"], "no files of the live report are left");
     const kept = await browser.open(join(runs, id ?? "", "report.html"));
     const count = JSON.parse(readFileSync(join(runs, id ?? "", "run.json"), "utf8")).cells.length;
     assert.equal(await kept.page.locator("tbody.cell").count(), count);
-    quiet(kept, "its report");
+    assertQuiet(kept, "its report");
     await kept.page.close();
   } finally {
     child.kill("SIGTERM");

@@ -1,15 +1,15 @@
-// What the views ask of a capture.
+// The captured data, as the views query it.
 
 import { lowerBound } from "./decode";
 import type { CaptureView, Connection, Finding, Transfer } from "./schema";
 import { Trace } from "./trace";
 
-/** A piece of time and its cause. */
-export interface Band {
+/** An interval of time and its cause. */
+export interface CauseInterval {
   from: number;
   to: number;
   cause: string;
-  /** The number of the packet that ended it, where one did. */
+  /** The number of the packet that ended it, if one did. */
   packet?: number;
 }
 
@@ -30,105 +30,105 @@ export class Capture {
 
   connection(transfer: Transfer): Connection {
     const one = this.data.connections[transfer.connection];
-    if (!one) throw new Error("a transfer names a connection that is not there");
+    if (!one) throw new Error("a transfer has an unknown connection");
     return one;
   }
 
-  cause(place: number): string {
-    return this.data.causes[place]?.name ?? "unknown";
+  causeName(index: number): string {
+    return this.data.causes[index]?.name ?? "unknown";
   }
 
-  /** What the time from one moment to another was spent on, in order, neighbours of the same cause joined. */
-  bands(trace: Trace, from: number, to: number): Band[] {
-    const { pieces } = trace.shares;
-    const bands: Band[] = [];
-    // A piece that is shorter than a page's times are exact belongs to its neighbours.
-    for (let i = trace.shares.after(from); i < pieces.count && (pieces.from[i] ?? 0) < to; i++) {
-      const cause = this.cause(pieces.cause[i] ?? 0);
-      const [begin, end] = [Math.max(from, pieces.from[i] ?? 0), Math.min(to, pieces.to[i] ?? 0)];
+  /** The intervals between two times; neighbours with the same cause are merged. */
+  intervals(trace: Trace, from: number, to: number): CauseInterval[] {
+    const { intervals: traced } = trace.causeSums;
+    const intervals: CauseInterval[] = [];
+    // Intervals that are shorter than the precision of the times are skipped.
+    for (let i = trace.causeSums.firstEndingAfter(from); i < traced.count && (traced.from[i] ?? 0) < to; i++) {
+      const cause = this.causeName(traced.cause[i] ?? 0);
+      const [begin, end] = [Math.max(from, traced.from[i] ?? 0), Math.min(to, traced.to[i] ?? 0)];
       if (end <= begin) continue;
-      const last = bands[bands.length - 1];
-      const packet = pieces.number[i] ?? 0;
+      const last = intervals[intervals.length - 1];
+      const packet = traced.number[i] ?? 0;
       if (last?.cause === cause) Object.assign(last, { to: end, packet });
-      else bands.push({ from: begin, to: end, cause, packet });
+      else intervals.push({ from: begin, to: end, cause, packet });
     }
-    return bands;
+    return intervals;
   }
 
-  /** The trace that has all of a transfer's time in order; null if the page has only the sums. */
-  ordered(transfer: Transfer): Trace | null {
+  /** The trace with all intervals of a transfer; null if the page has only the sums. */
+  completeTrace(transfer: Transfer): Trace | null {
     const trace = this.trace(transfer.connection);
-    const pieces = trace?.shares.pieces;
-    if (!trace || !pieces || pieces.count === 0) return null;
-    const [first, last] = [pieces.from[0] ?? 0, pieces.to[pieces.count - 1] ?? 0];
-    const { start_s: start, duration_s: whole } = transfer;
-    return start < first - 2e-6 || start + whole > last + 2e-6 ? null : trace;
+    const traced = trace?.causeSums.intervals;
+    if (!trace || !traced || traced.count === 0) return null;
+    const [first, last] = [traced.from[0] ?? 0, traced.to[traced.count - 1] ?? 0];
+    const { start_s: start, duration_s: duration } = transfer;
+    return start < first - 2e-6 || start + duration > last + 2e-6 ? null : trace;
   }
 
-  /** A transfer's time in order; null if the page has only the sums. */
-  order(transfer: Transfer): Band[] | null {
-    const trace = this.ordered(transfer);
-    return trace && this.bands(trace, transfer.start_s, transfer.start_s + transfer.duration_s);
+  /** A transfer's intervals; null if the page has only the sums. */
+  intervalsOf(transfer: Transfer): CauseInterval[] | null {
+    const trace = this.completeTrace(transfer);
+    return trace && this.intervals(trace, transfer.start_s, transfer.start_s + transfer.duration_s);
   }
 
-  /** The same in at most so many pieces; if there are more, of each stretch only what most of it was spent on. */
-  outline(transfer: Transfer, most: number): { bands: Band[]; exact: boolean } | null {
-    const trace = this.ordered(transfer);
+  /** At most `max` intervals of a transfer; if it has more, equal intervals with the largest cause of each. */
+  outline(transfer: Transfer, max: number): { intervals: CauseInterval[]; exact: boolean } | null {
+    const trace = this.completeTrace(transfer);
     if (!trace) return null;
-    const { shares } = trace;
-    const { start_s: start, duration_s: whole } = transfer;
-    if (shares.after(start + whole) - shares.after(start) <= most) return { bands: this.bands(trace, start, start + whole), exact: true };
-    const drawn: Band[] = [];
-    for (let n = 0; n < most; n++) {
-      const [from, to] = [start + (n * whole) / most, start + ((n + 1) * whole) / most];
-      const found = shares.largest(from, to);
-      const [cause, last] = [this.cause(found), drawn[drawn.length - 1]];
-      if (found >= 0 && last?.cause === cause && last.to === from) last.to = to;
-      else if (found >= 0) drawn.push({ from, to, cause });
+    const { causeSums } = trace;
+    const { start_s: start, duration_s: duration } = transfer;
+    if (causeSums.firstEndingAfter(start + duration) - causeSums.firstEndingAfter(start) <= max) return { intervals: this.intervals(trace, start, start + duration), exact: true };
+    const merged: CauseInterval[] = [];
+    for (let n = 0; n < max; n++) {
+      const [from, to] = [start + (n * duration) / max, start + ((n + 1) * duration) / max];
+      const largest = causeSums.largestCause(from, to);
+      const [cause, last] = [this.causeName(largest), merged[merged.length - 1]];
+      if (largest >= 0 && last?.cause === cause && last.to === from) last.to = to;
+      else if (largest >= 0) merged.push({ from, to, cause });
     }
-    return { bands: drawn, exact: false };
+    return { intervals: merged, exact: false };
   }
 
-  /** What the time between a packet and the one before it was spent on; when all was over, nobody waited. */
-  gap(trace: Trace, packet: number): Band[] {
+  /** The intervals between a packet and the one before it; time after the last transfer is idle. */
+  waitBefore(trace: Trace, packet: number): CauseInterval[] {
     const { time } = trace.packets;
     const before = packet === 0 ? trace.begin : (time[packet - 1] ?? 0);
     const now = time[packet] ?? 0;
-    const bands = this.bands(trace, before, now);
-    const over = bands[bands.length - 1]?.to ?? before;
-    if (now - over > 2e-6) bands.push({ from: over, to: now, cause: "idle" });
-    return bands;
+    const intervals = this.intervals(trace, before, now);
+    const end = intervals[intervals.length - 1]?.to ?? before;
+    if (now - end > 2e-6) intervals.push({ from: end, to: now, cause: "idle" });
+    return intervals;
   }
 
-  /** Which transfer of a connection a moment belongs to. */
+  /** The transfer of a connection at a time. */
   transferAt(connection: number, time: number): Transfer | undefined {
     return this.data.transfers.find((one) => one.connection === connection && one.start_s <= time + 1e-6 && time <= one.start_s + one.duration_s + 1e-6);
   }
 
-  /** The finding that a packet is evidence of, or whose cause the wait before it had. */
-  finding(trace: Trace, packet: number): { transfer: Transfer; finding: Finding; evidence: boolean } | null {
-    const place = this.data.connections.indexOf(trace.connection);
-    const transfer = this.transferAt(place, trace.packets.time[packet] ?? 0);
+  /** The finding with this packet as evidence, or else the one with the largest cause of the wait before it. */
+  findingAt(trace: Trace, packet: number): { transfer: Transfer; finding: Finding; evidence: boolean } | null {
+    const connection = this.data.connections.indexOf(trace.connection);
+    const transfer = this.transferAt(connection, trace.packets.time[packet] ?? 0);
     if (!transfer) return null;
     const shown = transfer.findings.find((one) => one.packets.includes(trace.packets.number[packet] ?? -1));
     if (shown) return { transfer, finding: shown, evidence: true };
-    const longest = this.gap(trace, packet).sort((a, b) => b.to - b.from - (a.to - a.from))[0];
+    const longest = this.waitBefore(trace, packet).sort((a, b) => b.to - b.from - (a.to - a.from))[0];
     const finding = transfer.findings.find((one) => one.cause === longest?.cause);
     return finding ? { transfer, finding, evidence: false } : null;
   }
 
-  /** The place of the packet with a number in its capture; null if it is not in the trace. */
-  place(trace: Trace, number: number): number | null {
-    const place = lowerBound(trace.packets.number, number);
-    if (trace.packets.number[place] === number) return place;
+  /** The index of the packet with this number in the capture; null if it is not in the trace. */
+  packetIndex(trace: Trace, number: number): number | null {
+    const index = lowerBound(trace.packets.number, number);
+    if (trace.packets.number[index] === number) return index;
     // Printed captures may number their packets out of order.
-    const found = trace.packets.number.indexOf(number);
-    return found >= 0 ? found : null;
+    const outOfOrder = trace.packets.number.indexOf(number);
+    return outOfOrder >= 0 ? outOfOrder : null;
   }
 }
 
-/** What a transfer is called. */
-export function nameOf(transfer: Transfer): string {
+/** A transfer's name. */
+export function transferName(transfer: Transfer): string {
   if (transfer.what === "") return transfer.bytes === 0 ? "connect" : transfer.direction;
   return transfer.status === "" ? transfer.what : `${transfer.what} → ${transfer.status}`;
 }

@@ -1,23 +1,23 @@
-// The schema `longhaul.view/1`: what `explain::render::page` writes. Times are in seconds from the first cause of the first
-// connection on.
+// The schema `longhaul.view/1`, which `explain::render::page` writes. Times are in seconds since the first trigger of the
+// first connection.
 
 export interface CaptureView {
   schema: "longhaul.view/1";
-  /** The files it was read from. */
+  /** The files. */
   captures: string[];
-  /** What there is to say, in a sentence. */
+  /** The conclusion, in a sentence or two. */
   answer: string;
-  /** How many packets were read, and of how many stand in a trace. */
+  /** The number of packets that were read, and of those in a trace. */
   packets: number;
   packets_kept: number;
-  /** How many transfers there were; those that lost most are listed. */
+  /** The number of transfers; those with the largest losses are listed. */
   transfers_seen: number;
-  /** A piece of a trace names a cause by its place here. */
+  /** The causes; an interval of a trace has an index into them. */
   causes: CauseName[];
   connections: Connection[];
-  /** Those that lost most first. */
+  /** Largest loss first. */
   transfers: Transfer[];
-  /** What a client did over several connections. */
+  /** Page loads: transfers of a client over several connections. */
   pages: Page[];
 }
 
@@ -27,7 +27,7 @@ export interface Page {
   transfers: number;
   /** Along the critical path. */
   time_s: Record<string, number>;
-  /** The transfers that waited for one another, in order: places in `transfers`. */
+  /** The transfers on the critical path, in order: indexes of `transfers`. */
   path: number[];
 }
 
@@ -51,7 +51,7 @@ export interface Connection {
   trace: TraceText | null;
 }
 
-/** Packets and pieces of time, coded as the Rust module `explain::packet_trace` says. */
+/** Packets and intervals of time, in the encoding of the Rust module `explain::packet_trace`. */
 export interface TraceText {
   begin_s: number;
   count: number;

@@ -1,4 +1,4 @@
-// What is looked at: one transfer, and perhaps one packet of its connection. All views show the same.
+// The selected transfer, and perhaps a packet of its connection. All views share it.
 
 import type { Capture } from "./model";
 import type { Transfer } from "./schema";
@@ -24,21 +24,21 @@ export class Selection {
     this.transfer = transfer;
     this.trace = this.capture.trace(transfer.connection);
     this.packet = null;
-    this.tell(true);
+    this.notify(true);
   }
 
   choosePacket(packet: number | null): void {
     if (packet === this.packet) return;
     this.packet = packet;
-    this.tell(false);
+    this.notify(false);
   }
 
-  /** Goes to the next packet, or the last one before, for which something holds. */
-  step(by: 1 | -1, holds: (packet: number) => boolean = () => true): void {
+  /** Selects the next or previous packet that matches. */
+  step(by: 1 | -1, matches: (packet: number) => boolean = () => true): void {
     const count = this.trace?.count ?? 0;
     const start = this.packet ?? (by > 0 ? this.first() - 1 : this.first());
     for (let next = start + by; next >= 0 && next < count; next += by) {
-      if (holds(next)) {
+      if (matches(next)) {
         this.choosePacket(next);
         return;
       }
@@ -49,11 +49,11 @@ export class Selection {
   private first(): number {
     const time = this.trace?.packets.time;
     const start = this.transfer?.start_s ?? 0;
-    const found = time?.findIndex((each) => each >= start - 1e-6) ?? -1;
-    return Math.max(0, found);
+    const index = time?.findIndex((each) => each >= start - 1e-6) ?? -1;
+    return Math.max(0, index);
   }
 
-  private tell(transfer: boolean): void {
-    for (const each of this.listeners) each({ transfer });
+  private notify(transfer: boolean): void {
+    for (const listener of this.listeners) listener({ transfer });
   }
 }

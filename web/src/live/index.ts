@@ -1,11 +1,11 @@
-// A run while it goes on: how far it is, the samples as they come, and a way to end it. At its end the page becomes the
-// report.
+// The view of `longhaul.live/1`, a run in progress: progress, samples, and a button to stop it. At its end the page loads
+// the report.
 
 import { h, slug, type Child } from "../dom";
-import { strip } from "../run/strip";
+import { stripPlot } from "../run/strip-plot";
 import { axis, linear } from "../scale";
-import { table, wide } from "../table";
-import { counted, moment, share, time } from "../units";
+import { table, scrollable } from "../table";
+import { counted, dateTime, share, time } from "../units";
 
 /** The schema `longhaul.live/1`. */
 export interface Live {
@@ -39,91 +39,91 @@ const STAGES = {
   ended: "The run has ended",
 };
 
-/** How long to wait before asking again where nobody answered. */
-const AGAIN_MS = 1000;
-/** So often nobody answers before the program is taken to be gone. */
-const PATIENCE = 5;
+/** The pause after a failed request, in milliseconds. */
+const RETRY_MS = 1000;
+/** The number of failed requests after which the program counts as gone. */
+const MAX_FAILURES = 5;
 
 export function render(root: HTMLElement, first: Live): void {
   document.title = `${first.title}, in progress · Longhaul`;
   const bar = h("progress", { max: 1, value: 0, "aria-label": "Samples taken" });
   const stage = h("p", { class: "answer", role: "status" });
-  const left = h("p", { class: "soft" });
+  const progress = h("p", { class: "soft" });
   const results = h("div");
   root.append(
-    h("main", {}, h("p", { class: "soft small" }, `${first.title} · started ${moment(first.started)}`), h("h1", {}, first.question || first.title), stage, bar, left, cancel(), h("h2", {}, "Results so far"), results),
+    h("main", {}, h("p", { class: "soft small" }, `${first.title} · started ${dateTime(first.started)}`), h("h1", {}, first.question || first.title), stage, bar, progress, cancel(), h("h2", {}, "Results so far"), results),
   );
-  const shown = new Map<string, { text: string; place: HTMLElement }>();
+  const shown = new Map<string, { text: string; container: HTMLElement }>();
   const show = (live: Live) => {
-    const said = STAGES[live.stage];
-    if (stage.textContent !== said) stage.textContent = said;
+    const stageTitle = STAGES[live.stage];
+    if (stage.textContent !== stageTitle) stage.textContent = stageTitle;
     bar.value = live.planned > 0 ? live.done / live.planned : 0;
-    left.textContent = remaining(live);
+    progress.textContent = remaining(live);
     document.title = `${share(bar.value)} · ${live.title} · Longhaul`;
     for (const cells of blocks(live.cells)) {
       const [cell] = cells;
       if (!cell) continue;
       const key = slug(cell.workload, cell.network);
-      const known = shown.get(key) ?? { text: "", place: results.appendChild(h("section", { id: key })) };
+      const drawn = shown.get(key) ?? { text: "", container: results.appendChild(h("section", { id: key })) };
       const text = JSON.stringify(cells);
-      if (text !== known.text) known.place.replaceChildren(...block(cells));
-      shown.set(key, { text, place: known.place });
+      if (text !== drawn.text) drawn.container.replaceChildren(...block(cells));
+      shown.set(key, { text, container: drawn.container });
     }
   };
   show(first);
-  void follow(show, (lost) => {
-    stage.textContent = lost;
+  void poll(show, (message) => {
+    stage.textContent = message;
     document.querySelector(".cancel")?.remove();
   });
 }
 
-/** Asks for news until there are no more. */
-async function follow(show: (live: Live) => void, lose: (why: string) => void): Promise<void> {
-  for (let version = 0, failures = 0; failures < PATIENCE; ) {
+/** Polls the state until the run has ended. */
+async function poll(show: (live: Live) => void, onLost: (why: string) => void): Promise<void> {
+  for (let version = 0, failures = 0; failures < MAX_FAILURES; ) {
     try {
       const answer = await fetch(`state?after=${version}`, { cache: "no-store" });
       if (!answer.ok) throw new Error(String(answer.status));
-      const news = (await answer.json()) as { version: number; live: Live };
-      version = news.version;
+      const update = (await answer.json()) as { version: number; live: Live };
+      version = update.version;
       failures = 0;
-      show(news.live);
-      if (news.live.stage === "ended") {
+      show(update.live);
+      if (update.live.stage === "ended") {
         location.replace("report");
         return;
       }
     } catch {
       failures += 1;
-      await new Promise((done) => setTimeout(done, AGAIN_MS));
+      await new Promise((done) => setTimeout(done, RETRY_MS));
     }
   }
-  lose("The run no longer responds. Its results so far are in its folder.");
+  onLost("The run no longer responds. Its results so far are in its folder.");
 }
 
 function remaining({ done, planned, elapsed_s, stage }: Live): string {
-  const taken = `${done} of ${counted(planned, "sample")}, ${time(elapsed_s)} elapsed`;
-  if (stage !== "measuring" || done < 3 || done >= planned) return taken;
-  return `${taken}, about ${time((elapsed_s / done) * (planned - done))} left`;
+  const samples = `${done} of ${counted(planned, "sample")}, ${time(elapsed_s)} elapsed`;
+  if (stage !== "measuring" || done < 3 || done >= planned) return samples;
+  return `${samples}, about ${time((elapsed_s / done) * (planned - done))} left`;
 }
 
-/** Ending a run takes two steps, so that no slip of the hand does it. */
+/** Stopping a run takes two clicks, to prevent accidents. */
 function cancel(): HTMLElement {
-  const place = h("div", { class: "cancel" });
+  const container = h("div", { class: "cancel" });
   const button = (text: string, act: () => void) => h("button", { type: "button", class: "button", onclick: act }, text);
   const ask = () => {
     const yes = button("Stop", end);
-    place.replaceChildren("Stop the run? Results so far are kept. ", yes, " ", button("Continue", offer));
+    container.replaceChildren("Stop the run? Results so far are kept. ", yes, " ", button("Continue", offer));
     yes.focus();
   };
-  const offer = () => place.replaceChildren(button("Stop the run…", ask));
+  const offer = () => container.replaceChildren(button("Stop the run…", ask));
   const end = () => {
-    place.replaceChildren("Stopping after the current sample…");
+    container.replaceChildren("Stopping after the current sample…");
     fetch("cancel", { method: "POST" }).then(
       (answer) => { if (!answer.ok) offer(); },
       offer,
     );
   };
   offer();
-  return place;
+  return container;
 }
 
 function blocks(cells: LiveCell[]): LiveCell[][] {
@@ -152,7 +152,7 @@ function block(cells: LiveCell[]): HTMLElement[] {
     `${first.workload} over ${first.network}: times so far`,
     [
       { head: "contender", cell: ({ contender, model }) => [contender, model && [" ", h("span", { class: "tag" }, "model")]] },
-      { head: "time per sample", class: "chart", axis: () => axis(scale), cell: (cell) => (cell.status === "dropped" ? dropped(cell) : strip({ ...cell, median_s: median(cell.samples_s), ci95_s: null }, scale)) },
+      { head: "time per sample", class: "chart", axis: () => axis(scale), cell: (cell) => (cell.status === "dropped" ? dropped(cell) : stripPlot({ ...cell, median_s: median(cell.samples_s), ci95_s: null }, scale)) },
       { head: "median so far", number: true, cell: ({ samples_s }) => { const middle = median(samples_s); return middle === null ? "–" : time(middle); } },
       { head: "samples", number: true, cell: ({ samples_s, planned }) => `${samples_s.length} of ${planned}` },
       { head: "state", class: "state", cell: ({ status }) => h("span", { class: `status ${status}` }, status === "running" ? "● running" : status === "dropped" ? "dropped" : status) },
@@ -160,7 +160,7 @@ function block(cells: LiveCell[]): HTMLElement[] {
     cells,
   );
   view.classList.add("results");
-  return [h("h3", {}, first.workload, h("span", { class: "soft" }, " over "), first.network), wide(`${first.workload} over ${first.network}`, view)];
+  return [h("h3", {}, first.workload, h("span", { class: "soft" }, " over "), first.network), scrollable(`${first.workload} over ${first.network}`, view)];
 }
 
 function dropped({ reason }: LiveCell): Child {

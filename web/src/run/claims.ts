@@ -1,11 +1,11 @@
-// The sentences of the source: what it said, what was measured here, and what became of it.
+// The claims of the source: what it said, what was measured, and the verdict.
 
 import { h, type Child } from "../dom";
 import type { Claim } from "./data";
 
 const MARKS = { reproduced: "✔", refuted: "✘", inconclusive: "?" };
 
-/** Whether there is more to tell than that nothing was measured. */
+/** Whether anything was measured for it. */
 function isJudged(claim: Claim): boolean {
   return claim.verdict !== "inconclusive" || claim.ci95 !== null;
 }
@@ -14,21 +14,21 @@ export function claims(all: Claim[]): HTMLElement | null {
   const [first] = all;
   if (!first) return null;
   const judged = all.filter(isJudged);
-  const open = groups(all.filter((claim) => !isJudged(claim)));
+  const unjudged = byReason(all.filter((claim) => !isJudged(claim)));
   return h(
     "section",
     { id: "claims", "aria-labelledby": "claims-heading" },
     h("h2", { id: "claims-heading" }, "Claims of the source, and what was measured"),
     h("p", { class: "soft" }, first.source),
-    h("ul", { class: "claims" }, judged.map((claim) => h("li", { class: "claim" }, badge(claim), said(claim)))),
-    [...open].map(([reason, claims]) => h("details", {}, h("summary", {}, `${claims.length} not judged: ${reason}`), h("ul", {}, claims.map((claim) => h("li", {}, `“${claim.said}” `, h("span", { class: "soft small" }, place(claim))))))),
+    h("ul", { class: "claims" }, judged.map((claim) => h("li", { class: "claim" }, badge(claim), claimText(claim)))),
+    [...unjudged].map(([reason, claims]) => h("details", {}, h("summary", {}, `${claims.length} not judged: ${reason}`), h("ul", {}, claims.map((claim) => h("li", {}, `“${claim.said}” `, h("span", { class: "soft small" }, where(claim))))))),
   );
 }
 
-function groups(open: Claim[]): Map<string, Claim[]> {
+function byReason(unjudged: Claim[]): Map<string, Claim[]> {
   const grouped = new Map<string, Claim[]>();
-  // What was not part of this run comes last.
-  for (const claim of [...open].sort((a, b) => Number(b.in_run) - Number(a.in_run))) {
+  // Claims that are not part of this run come last.
+  for (const claim of [...unjudged].sort((a, b) => Number(b.in_run) - Number(a.in_run))) {
     const reason = claim.measured.replace(/\.$/, "");
     grouped.set(reason, [...(grouped.get(reason) ?? []), claim]);
   }
@@ -39,10 +39,10 @@ function badge({ verdict }: Claim): HTMLElement {
   return h("span", { class: `badge ${verdict}` }, h("span", { "aria-hidden": "true" }, MARKS[verdict]), ` ${verdict}`);
 }
 
-function place({ workload, network }: Claim): string {
+function where({ workload, network }: Claim): string {
   return workload ? `${workload} over ${network}` : "";
 }
 
-function said(claim: Claim): Child {
-  return h("div", {}, h("p", { class: "said" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, h("span", { class: "soft small" }, place(claim))));
+function claimText(claim: Claim): Child {
+  return h("div", {}, h("p", { class: "claim-text" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, h("span", { class: "soft small" }, where(claim))));
 }

@@ -1,4 +1,5 @@
-// The schema `longhaul.run/1` as docs/src/run-json.md describes it, and what a report adds to it under `page`.
+// The schema `longhaul.run/1` (docs/src/run-json.md), and what a report adds to it under `page`.
+
 import { slug } from "../dom";
 
 export type Interval = [number, number];
@@ -90,36 +91,36 @@ export interface Claim {
   verdict: "reproduced" | "refuted" | "inconclusive";
 }
 
-/** What the program says of the results in words, and what it found beside run.json. */
+/** The conclusions in words, and the files next to run.json. */
 export interface Page {
-  /** What there is to say, and what each part of it answers. */
+  /** The answers, each with its question. */
   answer: { about: string; text: string }[];
-  /** Every workload on every network: who wins and by how much. */
+  /** The conclusions for each workload on each network. */
   blocks: { workload: string; network: string; sentences: string[] }[];
-  /** Of each cell, in the order of `cells`: its place among its rivals, as `2` or `2–4`, and its files. */
-  cells: Beside[];
-  /** What would change a cause. */
+  /** For each of `cells`: its rank, as `2` or `2–4`, and its files. */
+  cells: CellExtras[];
+  /** The remedy for each cause. */
   remedies: Record<string, string>;
 }
 
-export interface Beside {
+export interface CellExtras {
   place: string | null;
   capture: string | null;
   slowest: string | null;
   view: string | null;
 }
 
-/** A contender's name, with the word where it is a model. */
+/** A contender's name, with `(model)` if it is one. */
 export function label(cell: Cell): string {
   return cell.model ? `${cell.contender} (model)` : cell.contender;
 }
 
-/** How a comparison names a cell. */
+/** The name of a cell in comparisons. */
 export function path(cell: Cell): string {
   return `${cell.workload}/${cell.network}/${cell.contender}`;
 }
 
-/** A workload on a network: the cells that are rivals. */
+/** A workload on a network: the cells that are compared. */
 export interface Block {
   id: string;
   workload: Workload;
@@ -129,24 +130,24 @@ export interface Block {
   floor: number;
 }
 
-/** A cell with what the page knows of it. */
+/** A cell with its rank and files. */
 export interface Row {
   cell: Cell;
-  beside: Beside;
+  extras: CellExtras;
 }
 
-/** The blocks of a run, in its order; those of which nothing was to be run left out. */
+/** The blocks of a run, in its order, without empty ones. */
 export function blocks(run: Run): Block[] {
   const rows = new Map<string, Row[]>();
-  run.cells.forEach((cell, place) => {
-    const beside = run.page.cells[place] ?? { place: null, capture: null, slowest: null, view: null };
+  run.cells.forEach((cell, index) => {
+    const extras = run.page.cells[index] ?? { place: null, capture: null, slowest: null, view: null };
     const key = JSON.stringify([cell.workload, cell.network]);
-    rows.set(key, [...(rows.get(key) ?? []), { cell, beside }]);
+    rows.set(key, [...(rows.get(key) ?? []), { cell, extras }]);
   });
   return run.page.blocks.flatMap(({ workload, network, sentences }) => {
-    const own = rows.get(JSON.stringify([workload, network])) ?? [];
+    const group = rows.get(JSON.stringify([workload, network])) ?? [];
     const [work, net] = [run.workloads.find(({ name }) => name === workload), run.networks.find(({ name }) => name === network)];
-    if (own.length === 0 || !work || !net) return [];
-    return [{ id: slug(workload, network), workload: work, network: net, rows: own, sentences, floor: own[0]?.cell.floor_s ?? 0 }];
+    if (group.length === 0 || !work || !net) return [];
+    return [{ id: slug(workload, network), workload: work, network: net, rows: group, sentences, floor: group[0]?.cell.floor_s ?? 0 }];
   });
 }

@@ -1,10 +1,10 @@
-// The matrix: contenders × (workload on network). A shade says how far a time is from the best of its column, and so
-// do the words in it.
+// The matrix of all results: contenders × (workload on network). Shade and text show a time as a multiple of the fastest of
+// its column.
 
 import { h } from "../dom";
-import { table, wide, type Column } from "../table";
+import { table, scrollable, type Column } from "../table";
 import { factor, time } from "../units";
-import { name } from "./block";
+import { contenderName } from "./workload-results";
 import type { Block, Cell } from "./data";
 
 interface Row {
@@ -12,38 +12,38 @@ interface Row {
   any: Cell;
 }
 
-/** Nothing, where one block says it all. */
+/** Null if there is only one block. */
 export function overview(blocks: Block[]): HTMLElement | null {
   if (blocks.length < 2) return null;
   const best = blocks.map(({ rows }) => Math.min(...rows.flatMap(({ cell }) => cell.median_s ?? [])));
   const contenders = new Map<string, Row>();
-  blocks.forEach(({ rows }, place) => {
+  blocks.forEach(({ rows }, index) => {
     for (const { cell } of rows) {
       const row = contenders.get(cell.contender) ?? { cells: [], any: cell };
-      row.cells[place] = cell;
+      row.cells[index] = cell;
       contenders.set(cell.contender, row);
     }
   });
   const columns: Column<Row>[] = [
-    { head: "contender", class: "sticky", key: ({ any }) => any.contender, cell: ({ any }) => name(any) },
-    ...blocks.map((block, place): Column<Row> => ({
+    { head: "contender", class: "sticky", key: ({ any }) => any.contender, cell: ({ any }) => contenderName(any) },
+    ...blocks.map((block, index): Column<Row> => ({
       head: `${block.workload.name}, ${block.network.name}`,
       number: true,
       axis: () => h("a", { href: `#${block.id}`, class: "screen small", "aria-label": `details of ${block.workload.name} over ${block.network.name}` }, "details"),
-      key: ({ cells }) => cells[place]?.median_s,
-      cell: ({ cells }) => entry(cells[place], best[place] ?? 0),
+      key: ({ cells }) => cells[index]?.median_s,
+      cell: ({ cells }) => entry(cells[index], best[index] ?? 0),
     })),
   ];
-  const view = table("Median times, and multiples of the fastest", columns, [...contenders.values()], { shown: true, sort: 1 });
+  const view = table("Median times, and multiples of the fastest", columns, [...contenders.values()], { hasVisibleCaption: true, sort: 1 });
   view.classList.add("matrix");
-  return wide("All results", view);
+  return scrollable("All results", view);
 }
 
 function entry(cell: Cell | undefined, best: number): HTMLElement | string {
   if (!cell) return "";
   if (cell.median_s === null) return h("span", { class: `status ${cell.status}`, title: cell.reason }, cell.status);
-  const times = best > 0 ? cell.median_s / best : 1;
-  const shade = h("span", { class: "shade" }, time(cell.median_s), h("small", {}, times === 1 ? "fastest" : factor(times)));
-  shade.style.setProperty("--far", String(Math.min(1, Math.log10(times) / 1.5)));
+  const multiple = best > 0 ? cell.median_s / best : 1;
+  const shade = h("span", { class: "shade" }, time(cell.median_s), h("small", {}, multiple === 1 ? "fastest" : factor(multiple)));
+  shade.style.setProperty("--far", String(Math.min(1, Math.log10(multiple) / 1.5)));
   return shade;
 }

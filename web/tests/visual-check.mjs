@@ -1,16 +1,16 @@
-// How a page looks, loosely: the grey of a few hundred fields of its picture. Other fonts and another version of the
-// browser move a line by some pixels, and nothing here; a column that vanishes, a bar without colour, or dark on dark
-// does not get by. With UPDATE_LOOKS=1 the pictures of today become those to come: look at them first.
+// A coarse visual check: compares the average grey of 16 × 20 fields of a screenshot with stored values. Other fonts or
+// browser versions do not change it; a missing column, a bar without colour, or dark text on dark do. UPDATE_LOOKS=1 stores
+// new values: look at the page first.
 
 import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 
 const [COLUMNS, ROWS] = [16, 20];
-/** By how much of 255 fields may differ on average. */
-const LOOSELY = 14;
+/** Maximum average difference of the fields, of 255. */
+const MAX_DIFFERENCE = 14;
 
 /** @param {import("playwright-core").Page} page @param {string} name */
-export async function looksAs(page, name) {
+export async function assertLooksLike(page, name) {
   const picture = (await page.screenshot()).toString("base64");
   const fields = await page.evaluate(async ([base64, columns, rows]) => {
     const image = new Image();
@@ -39,7 +39,7 @@ export async function looksAs(page, name) {
     return;
   }
   /** @type {number[]} */
-  const before = JSON.parse(readFileSync(file, "utf8"));
-  const off = fields.reduce((sum, field, place) => sum + Math.abs(field - (before[place] ?? 0)), 0) / fields.length;
-  assert.ok(off < LOOSELY, `${name} looks otherwise than it did, by ${off.toFixed(1)} of 255 on average; if it should, UPDATE_LOOKS=1`);
+  const stored = JSON.parse(readFileSync(file, "utf8"));
+  const difference = fields.reduce((sum, field, index) => sum + Math.abs(field - (stored[index] ?? 0)), 0) / fields.length;
+  assert.ok(difference < MAX_DIFFERENCE, `${name} differs from the stored picture by ${difference.toFixed(1)} of 255 on average; if that is intended, set UPDATE_LOOKS=1`);
 }

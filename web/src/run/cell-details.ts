@@ -1,14 +1,13 @@
-// What there is to know of one cell: where its time went and what would change that, its samples, its requests, its
-// packets.
+// The details of one cell: its time by cause with remedies, its samples, requests and captures.
 
-import { causeBar, causeTable } from "../bar";
+import { causeBar, causeTable } from "../cause-bar";
 import { title } from "../causes";
 import { h, type Child } from "../dom";
-import { bytes, count, counted, share, spoken, time, times } from "../units";
+import { bytes, count, counted, share, listInWords, time, times } from "../units";
 import { label, type Cell, type Row, type Run } from "./data";
 
-export function detail(run: Run, { cell, beside }: Row): Child {
-  return [why(run, cell), facts(cell), files(beside)];
+export function cellDetails(run: Run, { cell, extras }: Row): Child {
+  return [why(run, cell), facts(cell), files(extras)];
 }
 
 function why(run: Run, cell: Cell): Child {
@@ -16,14 +15,14 @@ function why(run: Run, cell: Cell): Child {
   const { seconds, answer, round } = cell.why;
   if (Object.keys(seconds).length === 0) return h("p", {}, answer);
   const largest = Object.entries(seconds).sort(([, a], [, b]) => b - a).slice(0, 3);
-  const whole = Object.values(seconds).reduce((all, part) => all + part, 0);
-  const worth = largest.filter(([cause, part], place) => (place === 0 || part >= 0.1 * whole) && Object.hasOwn(run.page.remedies, cause));
+  const total = Object.values(seconds).reduce((sum, part) => sum + part, 0);
+  const remedied = largest.filter(([cause, part], index) => (index === 0 || part >= 0.1 * total) && Object.hasOwn(run.page.remedies, cause));
   return [
-    h("p", {}, h("strong", {}, "Where the time went"), ` (sample ${round + 1}, ${time(whole)}): ${answer}.`),
+    h("p", {}, h("strong", {}, "Where the time went"), ` (sample ${round + 1}, ${time(total)}): ${answer}.`),
     causeBar(seconds),
-    h("div", { class: "beside" },
+    h("div", { class: "side-by-side" },
       causeTable(`Time of ${label(cell)} by cause`, seconds),
-      worth.length > 0 && h("div", {}, h("p", {}, h("strong", {}, "What to change")), h("ul", {}, worth.map(([cause, part]) => h("li", {}, h("strong", {}, `${title(cause)}, ${share(part / whole)}: `), `${run.page.remedies[cause] ?? ""}.`))))),
+      remedied.length > 0 && h("div", {}, h("p", {}, h("strong", {}, "What to change")), h("ul", {}, remedied.map(([cause, part]) => h("li", {}, h("strong", {}, `${title(cause)}, ${share(part / total)}: `), `${run.page.remedies[cause] ?? ""}.`))))),
   ];
 }
 
@@ -34,30 +33,30 @@ function facts(cell: Cell): Child {
     ["Median", cell.median_s === null ? null : `${time(cell.median_s)}${cell.ci95_s ? `, interval ${times(...cell.ci95_s)}` : ""}`],
     ["Ideal", cell.ideal_s ? `${time(cell.ideal_s)}: handshakes, slow start and dependencies of the page alone` : null],
     ["Samples, in order", cell.samples_s.length > 0 ? cell.samples_s.map(time).join(", ") : null],
-    ["Requests", cell.requests === null ? null : `${counted(cell.requests, "request")}${methods.length > 0 ? `: ${spoken(methods)}` : ""}`],
+    ["Requests", cell.requests === null ? null : `${counted(cell.requests, "request")}${methods.length > 0 ? `: ${listInWords(methods)}` : ""}`],
     ["Protocols", protocols.length > 0 ? protocols.join("; ") : null],
     ["Connections", cell.connections === null ? null : counted(cell.connections, "TCP connection")],
     ["Data in SYNs", fastOpen(cell)],
     ["Bytes on the link", cell.bytes === null ? null : `${bytes(cell.bytes)} in both directions, headers included`],
     ["Server CPU", cell.server_cpu_s === null || cell.server_cpu_s === undefined ? null : `${time(cell.server_cpu_s)}${cell.median_s ? `, ${share(cell.server_cpu_s / cell.median_s)} of one core` : ""}`],
   ];
-  return definitions(rows);
+  return definitionList(rows);
 }
 
-/** How many SYNs carried data, if any did (TCP Fast Open). */
+/** The number of SYNs with data (TCP Fast Open), if there are any. */
 function fastOpen({ syns }: Cell): string | null {
   if (!syns || syns.firsts_with_data + syns.later_with_data === 0) return null;
-  const beside = syns.later_beside ? `; ${syns.later_beside} of these ${syns.later_beside === 1 ? "is a plain fallback" : "are plain fallbacks"} beside an unanswered SYN` : "";
-  return `in ${syns.firsts_with_data} of ${syns.firsts} first connections, and ${syns.later_with_data} of ${syns.later} later ones, of all samples${beside}`;
+  const fallbacks = syns.later_beside ? `; ${syns.later_beside} of these ${syns.later_beside === 1 ? "is a plain fallback" : "are plain fallbacks"} beside an unanswered SYN` : "";
+  return `in ${syns.firsts_with_data} of ${syns.firsts} first connections, and ${syns.later_with_data} of ${syns.later} later ones, of all samples${fallbacks}`;
 }
 
-/** Names and values; those without a value are left out. */
-export function definitions(rows: [string, Child][]): HTMLElement | null {
-  const told = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
-  return told.length === 0 ? null : h("dl", {}, told.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+/** A list of names and values; rows without a value are omitted. */
+export function definitionList(rows: [string, Child][]): HTMLElement | null {
+  const present = rows.filter(([, value]) => value !== null && value !== undefined && value !== "");
+  return present.length === 0 ? null : h("dl", {}, present.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
 }
 
-function files({ capture, slowest, view }: Row["beside"]): Child {
+function files({ capture, slowest, view }: Row["extras"]): Child {
   if (!capture && !view) return null;
   const link = (path: string, text: string) => h("a", { href: path.split("/").map(encodeURIComponent).join("/") }, text);
   const parts: Child[] = [];

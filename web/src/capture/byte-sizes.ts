@@ -1,5 +1,5 @@
-// Quantities as explain's sentences say them, so that a number on the page is found again in the text: sizes in powers of
-// ten, and to the byte as long as somebody may want to count segments.
+// Sizes as in explain's sentences, so that the numbers are the same on the page and in the text: powers of ten, and exact
+// below 10,000 bytes, to count segments.
 
 import { count } from "../units";
 
@@ -16,10 +16,10 @@ export function size(bytes: number): string {
   return `${value < 99.95 && value !== Math.round(value) ? value.toFixed(1) : value.toFixed(0)}\u00a0${units[unit]}`;
 }
 
-/** A size on an axis that ends at `most`: all in the same unit. */
-export function scaled(bytes: number, most: number): string {
-  if (most < 10_000 || bytes === 0) return size(bytes);
-  const power = Math.min(4, Math.floor(Math.log10(most / 10 + 1) / 3) || 1);
+/** A label of an axis that ends at `max`; all its labels have the same unit. */
+export function axisLabel(bytes: number, max: number): string {
+  if (max < 10_000 || bytes === 0) return size(bytes);
+  const power = Math.min(4, Math.floor(Math.log10(max / 10 + 1) / 3) || 1);
   const value = bytes / 1000 ** power;
   return `${Number.isInteger(value) ? count(value) : value.toFixed(value < 10 ? 2 : 1)}\u00a0${["", "KB", "MB", "GB", "TB"][power] ?? ""}`;
 }

@@ -1,5 +1,5 @@
-// A canvas that is as sharp as the screen, is drawn again whenever its size or the colours change, and no more often
-// than the screen shows. Colours come from the style sheet, so that light, dark and paper are decided in one place.
+// A canvas with the resolution of the screen. It is redrawn when its size or the colours change, at most once per frame of
+// the screen. Colours come from the style sheet, which also decides on light, dark and print.
 
 import { classes } from "../causes";
 import { h } from "../dom";
@@ -11,7 +11,7 @@ export interface Colours {
   ink: string;
   soft: string;
   link: string;
-  again: string;
+  retransmission: string;
   ack: string;
   sack: string;
   focus: string;
@@ -26,54 +26,54 @@ export interface Frame {
   colours: Colours;
 }
 
-/** A colour from the style sheet as the canvas understands it: `light-dark()` is resolved only in a real element. */
-class Probe {
+/** Resolves colours of the style sheet for the canvas: `light-dark()` is resolved only in an element. */
+class ColourResolver {
   private readonly element = h("span", { hidden: true });
-  private readonly known = new Map<string, string>();
+  private readonly cache = new Map<string, string>();
   constructor(parent: HTMLElement) {
     parent.append(this.element);
   }
 
-  forget(): void {
-    this.known.clear();
+  clear(): void {
+    this.cache.clear();
   }
 
   colours(): Colours {
     const style = getComputedStyle(this.element);
-    const named = (name: string) => this.of("", `var(--${name})`);
+    const variable = (name: string) => this.resolve("", `var(--${name})`);
     return {
-      paper: named("paper"),
-      raised: named("raised"),
-      line: named("line"),
-      ink: named("ink"),
-      soft: named("soft"),
-      link: named("link"),
-      again: this.of(classes("retransmission_timeout"), "var(--cause)"),
-      ack: this.of(classes("server_think"), "var(--cause)"),
-      sack: this.of(classes("delayed_ack"), "var(--cause)"),
-      focus: named("focus"),
+      paper: variable("paper"),
+      raised: variable("raised"),
+      line: variable("line"),
+      ink: variable("ink"),
+      soft: variable("soft"),
+      link: variable("link"),
+      retransmission: this.resolve(classes("retransmission_timeout"), "var(--cause)"),
+      ack: this.resolve(classes("server_think"), "var(--cause)"),
+      sack: this.resolve(classes("delayed_ack"), "var(--cause)"),
+      focus: variable("focus"),
       font: style.fontFamily,
-      cause: (name) => this.of(classes(name), "var(--cause)"),
+      cause: (name) => this.resolve(classes(name), "var(--cause)"),
     };
   }
 
-  private of(kind: string, colour: string): string {
+  private resolve(kind: string, colour: string): string {
     const key = `${kind} ${colour}`;
-    let known = this.known.get(key);
-    if (known === undefined) {
+    let resolved = this.cache.get(key);
+    if (resolved === undefined) {
       this.element.className = kind;
       this.element.style.color = colour;
-      known = getComputedStyle(this.element).color;
-      this.known.set(key, known);
+      resolved = getComputedStyle(this.element).color;
+      this.cache.set(key, resolved);
     }
-    return known;
+    return resolved;
   }
 }
 
-/** Draws with `draw` when it must; ask for it with `change`. */
-export class Surface {
+/** A canvas that fills `parent` and calls `draw`; `requestDraw` asks for a new frame. */
+export class ChartCanvas {
   readonly canvas: HTMLCanvasElement;
-  private readonly probe: Probe;
+  private readonly resolver: ColourResolver;
   private pending = false;
   private width = 0;
   private height = 0;
@@ -86,11 +86,11 @@ export class Surface {
   ) {
     this.canvas = h("canvas", props);
     parent.append(this.canvas);
-    this.probe = new Probe(parent);
-    new ResizeObserver(() => this.change()).observe(parent);
+    this.resolver = new ColourResolver(parent);
+    new ResizeObserver(() => this.requestDraw()).observe(parent);
     const recolour = () => {
-      this.probe.forget();
-      this.now();
+      this.resolver.clear();
+      this.drawFrame();
     };
     for (const query of ["(prefers-color-scheme: dark)", "print", "(forced-colors: active)"]) {
       matchMedia(query).addEventListener("change", recolour);
@@ -99,16 +99,16 @@ export class Surface {
     addEventListener("afterprint", recolour);
   }
 
-  change(): void {
+  requestDraw(): void {
     if (this.pending) return;
     this.pending = true;
     requestAnimationFrame(() => {
       this.pending = false;
-      this.now();
+      this.drawFrame();
     });
   }
 
-  private now(): void {
+  private drawFrame(): void {
     const { clientWidth: width, clientHeight: height } = this.parent;
     const ratio = Math.min(4, devicePixelRatio || 1);
     if (width === 0 || height === 0) return;
@@ -121,7 +121,7 @@ export class Surface {
     }
     const pen = this.canvas.getContext("2d");
     if (!pen) return;
-    const colours = this.probe.colours();
+    const colours = this.resolver.colours();
     pen.setTransform(ratio, 0, 0, ratio, 0, 0);
     pen.fillStyle = colours.paper;
     pen.fillRect(0, 0, width, height);
@@ -129,24 +129,24 @@ export class Surface {
   }
 }
 
-/** The size of text in a chart, which follows the page's. */
+/** The size of a chart's text, from the page's. */
 export function textSize(): number {
   return 0.75 * parseFloat(getComputedStyle(document.documentElement).fontSize);
 }
 
-/** As much of a text as there is room for. */
-export function fit(pen: CanvasRenderingContext2D, text: string, room: number): string {
-  if (pen.measureText(text).width <= room) return text;
+/** Truncates a text to a width. */
+export function fit(pen: CanvasRenderingContext2D, text: string, width: number): string {
+  if (pen.measureText(text).width <= width) return text;
   let [low, high] = [0, text.length];
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (pen.measureText(`${text.slice(0, middle)}…`).width <= room) low = middle;
+    if (pen.measureText(`${text.slice(0, middle)}…`).width <= width) low = middle;
     else high = middle - 1;
   }
   return low === 0 ? "" : `${text.slice(0, low)}…`;
 }
 
-/** Black or white, whichever can be read on a colour that the canvas was given. */
+/** Black or white, whichever is readable on this colour of a canvas. */
 export function readableOn(colour: string): string {
   const [r = 0, g = 0, b = 0] = (colour.match(/[\d.]+/g) ?? []).map(Number);
   const scale = colour.startsWith("color(") ? 255 : 1;

@@ -1,19 +1,18 @@
-// The part of a time axis that is looked at: zoomed and moved by wheel, drag, pinch, keys and buttons, the same in every
-// chart that has one. A wheel that is not held with Ctrl belongs to the page unless the chart was clicked first: nobody
-// shall be caught in a chart while scrolling past.
+// The visible part of a time axis: zoomed and moved by wheel, drag, pinch, keys and buttons. A wheel without Ctrl scrolls
+// the page, unless the chart was clicked first, so that scrolling does not get stuck in a chart.
 
 import { h } from "../dom";
 
-export class Span {
+export class VisibleTime {
   from: number;
   to: number;
 
   constructor(
     private low: number,
     private high: number,
-    /** The chart's plot, from where to where across, in pixels. */
+    /** The left and right ends of the plot, in pixels. */
     private readonly plot: () => [number, number],
-    private readonly changed: () => void,
+    private readonly onChange: () => void,
   ) {
     this.from = low;
     this.to = high;
@@ -23,23 +22,23 @@ export class Span {
     return this.to - this.from;
   }
 
-  /** Other limits, all of which are shown. */
+  /** Sets new limits and shows all of them. */
   reset(low: number, high: number): void {
     [this.low, this.high] = [low, high];
     this.show(low, high);
   }
 
-  /** Shows from one moment to another, as far as there is anything. */
+  /** Shows a range of time, within the limits. */
   show(from: number, to: number): void {
     const whole = this.high - this.low;
     const length = Math.min(whole, Math.max(to - from, Math.max(whole * 1e-7, 5e-6)));
     const middle = (from + to) / 2;
     this.from = Math.max(this.low, Math.min(this.high - length, middle - length / 2));
     this.to = this.from + length;
-    this.changed();
+    this.onChange();
   }
 
-  all(): void {
+  showAll(): void {
     this.show(this.low, this.high);
   }
 
@@ -49,31 +48,31 @@ export class Span {
     this.show(around - share * length, around + (1 - share) * length);
   }
 
-  /** Moves by a share of what is shown. */
+  /** Moves by a share of the visible time. */
   move(share: number): void {
     const by = share * this.length;
     this.show(this.from + by, this.to + by);
   }
 
-  /** Brings a moment into view. */
-  reveal(moment: number): void {
+  /** Makes a time visible. */
+  reveal(time: number): void {
     const edge = 0.08 * this.length;
-    if (moment < this.from + edge || moment > this.to - edge) this.show(moment - this.length / 2, moment + this.length / 2);
+    if (time < this.from + edge || time > this.to - edge) this.show(time - this.length / 2, time + this.length / 2);
   }
 
-  x(moment: number): number {
+  x(time: number): number {
     const [left, right] = this.plot();
-    return left + ((moment - this.from) / this.length) * (right - left);
+    return left + ((time - this.from) / this.length) * (right - left);
   }
 
-  moment(x: number): number {
+  timeAt(x: number): number {
     const [left, right] = this.plot();
     return this.from + ((x - left) / Math.max(1, right - left)) * this.length;
   }
 }
 
-/** Lets a canvas zoom and move `span` by pointer and wheel; `click` is where it was pressed and let go. */
-export function byPointer(canvas: HTMLCanvasElement, span: Span, click: (x: number, y: number) => void): void {
+/** Zooms and moves by pointer and wheel on a canvas; `click` gets the position of a click. */
+export function zoomByPointer(canvas: HTMLCanvasElement, visible: VisibleTime, click: (x: number, y: number) => void): void {
   const down = new Map<number, { x: number; y: number }>();
   let moved = 0;
   const at = (event: PointerEvent | WheelEvent) => {
@@ -95,20 +94,20 @@ export function byPointer(canvas: HTMLCanvasElement, span: Span, click: (x: numb
     const other = others[0]?.[1];
     if (other) {
       const [was, is] = [Math.abs(before.x - other.x), Math.abs(now.x - other.x)];
-      if (was > 10 && is > 10) span.zoom(is / was, span.moment(other.x));
+      if (was > 10 && is > 10) visible.zoom(is / was, visible.timeAt(other.x));
       moved = Infinity;
     } else {
       moved += Math.abs(now.x - before.x) + Math.abs(now.y - before.y);
       if (moved > 4) {
-        const by = span.moment(before.x) - span.moment(now.x);
-        span.show(span.from + by, span.to + by);
+        const by = visible.timeAt(before.x) - visible.timeAt(now.x);
+        visible.show(visible.from + by, visible.to + by);
       }
     }
     down.set(event.pointerId, now);
   });
-  const up = (event: PointerEvent, pressed: boolean) => {
+  const up = (event: PointerEvent, released: boolean) => {
     const was = down.delete(event.pointerId);
-    if (was && pressed && moved <= 4 && down.size === 0) {
+    if (was && released && moved <= 4 && down.size === 0) {
       const { x, y } = at(event);
       click(x, y);
     }
@@ -121,24 +120,24 @@ export function byPointer(canvas: HTMLCanvasElement, span: Span, click: (x: numb
       if (!event.ctrlKey && !event.metaKey && document.activeElement !== canvas) return;
       event.preventDefault();
       const sideways = Math.abs(event.deltaX) > Math.abs(event.deltaY) || event.shiftKey;
-      if (sideways) span.move((event.deltaX || event.deltaY) / 1000);
-      else span.zoom(Math.exp(-Math.max(-200, Math.min(200, event.deltaY)) / 300), span.moment(at(event).x));
+      if (sideways) visible.move((event.deltaX || event.deltaY) / 1000);
+      else visible.zoom(Math.exp(-Math.max(-200, Math.min(200, event.deltaY)) / 300), visible.timeAt(at(event).x));
     },
     { passive: false },
   );
 }
 
-/** Buttons for whoever has neither wheel nor keys. */
-export function buttons(span: Span): HTMLElement[] {
+/** Buttons to zoom and move without wheel and keys. */
+export function zoomButtons(visible: VisibleTime): HTMLElement[] {
   return [
-    button("−", "Zoom out", () => span.zoom(1 / 2)),
-    button("+", "Zoom in", () => span.zoom(2)),
-    button("◂", "Earlier", () => span.move(-0.5)),
-    button("▸", "Later", () => span.move(0.5)),
+    button("−", "Zoom out", () => visible.zoom(1 / 2)),
+    button("+", "Zoom in", () => visible.zoom(2)),
+    button("◂", "Earlier", () => visible.move(-0.5)),
+    button("▸", "Later", () => visible.move(0.5)),
   ];
 }
 
-/** A small button; `name` is said where the sign on it says too little. */
-export function button(sign: string, name: string | null, pressed: () => void): HTMLButtonElement {
-  return h("button", { type: "button", class: "button", "aria-label": name, title: name, onclick: pressed }, sign);
+/** A small button; `name` is its accessible name, if `sign` is not clear. */
+export function button(sign: string, name: string | null, onClick: () => void): HTMLButtonElement {
+  return h("button", { type: "button", class: "button", "aria-label": name, title: name, onclick: onClick }, sign);
 }
