@@ -9,25 +9,26 @@ use explain::{
 };
 use serde_json::Value;
 
-const SEED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/traces/browser-upload.snoop.txt");
+const UPLOAD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/traces/browser-upload.snoop.txt");
 
-/// What a page draws of a capture.
+/// The page's data of a capture.
 fn document(file: &str) -> Value {
-    let keeper = PacketStore::default();
+    let store = PacketStore::default();
     let mut source = capture::open(Path::new(file), None).expect("it is a capture");
     let (explanation, broken) =
-        explain_keeping(&mut *source, KeepPackets { for_page: Some(&keeper), ..KeepPackets::default() });
+        explain_keeping(&mut *source, KeepPackets { for_page: Some(&store), ..KeepPackets::default() });
     assert!(broken.is_none(), "{broken:?}");
     let packets = explanation.packets;
     let names = [file.to_owned()];
-    let seen = pair_captures([explanation]);
-    serde_json::to_value(page::document(&names, &seen, packets, &PredictionRequest::default())).expect("it is JSON")
+    let connections = pair_captures([explanation]);
+    serde_json::to_value(page::document(&names, &connections, packets, &PredictionRequest::default()))
+        .expect("it is JSON")
 }
 
-/// Reads numbers as `view`'s page on traces says.
-struct Reader(std::vec::IntoIter<u8>);
+/// Reads the numbers of a trace (`explain::packet_trace`).
+struct TraceReader(std::vec::IntoIter<u8>);
 
-impl Reader {
+impl TraceReader {
     fn of(text: &Value) -> Self {
         Self(BASE64_STANDARD.decode(text.as_str().expect("text")).expect("base64").into_iter())
     }
@@ -58,7 +59,7 @@ impl Reader {
 type Row = (u64, u64, u64, i64, u64, i64, i64);
 
 fn packets(trace: &Value) -> Vec<Row> {
-    let mut reader = Reader::of(&trace["packets"]);
+    let mut reader = TraceReader::of(&trace["packets"]);
     let (mut number, mut time, mut sides) = (0, 0, [(0, 0, 0); 2]);
     let mut rows = Vec::new();
     while !reader.is_done() {
@@ -84,11 +85,11 @@ fn packets(trace: &Value) -> Vec<Row> {
 
 #[test]
 fn trace_contains_the_captured_packets() {
-    let document = document(SEED);
+    let document = document(UPLOAD);
     let trace = &document["connections"][0]["trace"];
     let rows = packets(trace);
     assert_eq!((rows.len(), trace["count"].as_u64()), (24, Some(24)));
-    let text = std::fs::read_to_string(SEED).expect("the book has it");
+    let text = std::fs::read_to_string(UPLOAD).expect("the book has it");
     let field = |line: &str, name: &str| -> u64 {
         let from = line.find(name).expect(name) + name.len();
         line[from..].split(|sign: char| !sign.is_ascii_digit()).next().expect("a number").parse().expect("a number")
@@ -102,22 +103,22 @@ fn trace_contains_the_captured_packets() {
         .collect();
     for (number, _, kind, seq, length, ack, window) in &rows {
         let line = printed.iter().find(|line| line.0 == *number).expect("its line");
-        // Relative to the first byte seen of each side.
+        // Relative to the first captured byte of each side.
         let (own, other) = if kind & 64 == 0 { (3_921_643_711, 1_746_871_970) } else { (1_746_871_970, 3_921_643_711) };
-        let said = (own + *seq as u64, *length, other + *ack as u64, *window as u64);
-        assert_eq!(said, (line.1, line.2, line.3, line.4), "packet {number}");
+        let decoded = (own + *seq as u64, *length, other + *ack as u64, *window as u64);
+        assert_eq!(decoded, (line.1, line.2, line.3, line.4), "packet {number}");
     }
-    // Retransmissions there are none; 417 only was printed before 412, whose bytes come first.
-    let again: Vec<u64> = rows.iter().filter(|row| row.2 & 128 != 0).map(|row| row.0).collect();
-    assert_eq!(again, Vec::<u64>::new());
+    // There are no retransmissions: 417 is printed before 412, but is later in the sequence.
+    let retransmissions: Vec<u64> = rows.iter().filter(|row| row.2 & 128 != 0).map(|row| row.0).collect();
+    assert_eq!(retransmissions, Vec::<u64>::new());
 }
 
 #[test]
 fn intervals_add_up_to_their_transfer() {
-    let document = document(SEED);
+    let document = document(UPLOAD);
     let trace = &document["connections"][0]["trace"];
     let causes = document["causes"].as_array().expect("causes");
-    let mut reader = Reader::of(&trace["pieces"]);
+    let mut reader = TraceReader::of(&trace["pieces"]);
     let transfer = &document["transfers"][0];
     let (mut sums, mut number, mut at) = (std::collections::BTreeMap::new(), 0, 0);
     let end = ((transfer["start_s"].as_f64().unwrap() + transfer["duration_s"].as_f64().unwrap()) * 1e6) as u64;
@@ -137,7 +138,7 @@ fn intervals_add_up_to_their_transfer() {
 
 #[test]
 fn predictions_have_before_and_after() {
-    let document = document(SEED);
+    let document = document(UPLOAD);
     let predictions = &document["transfers"][0]["predictions"];
     let changes: Vec<&str> =
         predictions["after"].as_array().unwrap().iter().map(|after| after["change"].as_str().unwrap()).collect();

@@ -1,4 +1,5 @@
-//! What a replay must be, whatever the model; and the printed traces of an upload that was seven times too slow.
+//! Properties of replays for any model; and the replica of the upload in the printed traces, which a fix makes seven times
+//! faster.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +16,10 @@ fn seconds(model: &Model) -> f64 {
     replay(model).unwrap().duration.as_secs_f64()
 }
 
-/// The Internet Explorer of the printed trace. What was read off it: writes of 8217 bytes, each waiting for the one
-/// before; MSS 1160 without timestamps; 0.14 ms from segment to segment, so 70 Mbit/s; 16.5 ms until the first
-/// acknowledgement of a chunk; the deferred one 93 and 97 ms after the one before it, which is 100 ms less a part of
-/// the 10 ms in which that kernel counts; a window of eight segments.
+/// Internet Explorer's upload in the printed trace: writes of 8217 bytes, each waits for the acknowledgement of the one
+/// before; MSS 1160 without timestamps; 0.14 ms between segments, so 70 Mbit/s; 16.5 ms until the first acknowledgement of
+/// a chunk; delayed ACKs 93 and 97 ms after the one before (a timer of 100 ms in a kernel with ticks of 10 ms); a window of
+/// eight segments.
 fn internet_explorer(bytes: u64) -> Model {
     let mut model = Model::new(Size(bytes), Duration::from_micros(16_500));
     (model.path.headers, model.path.rate) = (Size(40), Some(Rate::bits_per_second(70_000_000)));
@@ -45,8 +46,8 @@ fn captured_upload_waits_for_a_delayed_ack_in_each_chunk() {
 #[test]
 fn fixes_make_the_captured_upload_seven_times_faster() {
     let observed = replay(&internet_explorer(8217 * 2)).unwrap().duration;
-    let seen = Prediction::new(internet_explorer(8217 * 2), observed).unwrap().of_bytes(Size(18_000_000));
-    let predicted = |text: &str| seen.with(&text.parse().unwrap()).unwrap().as_secs_f64();
+    let captured = Prediction::new(internet_explorer(8217 * 2), observed).unwrap().of_bytes(Size(18_000_000));
+    let predicted = |text: &str| captured.with(&text.parse().unwrap()).unwrap().as_secs_f64();
     assert!((240.0..258.0).contains(&predicted("")));
     assert!((35.0..45.0).contains(&predicted("deferred-ack=1ms")), "{}", predicted("deferred-ack=1ms"));
     // Eight full segments are acknowledged at once; two chunks in flight let the second release the first.
@@ -86,7 +87,7 @@ fn slow_start_takes_the_expected_round_trips() {
 }
 
 #[test]
-fn windows_and_buffers_limit_a_sender_to_one_of_them_per_round_trip() {
+fn sender_is_limited_to_one_window_or_buffer_per_round_trip() {
     let mut model = Model::new(Size(50 * 14480), ms(50));
     model.receiver.acks.rule = AckRule::Packets(1);
     model.sender.initial_window = 20;
@@ -214,7 +215,7 @@ fn large_transfer_replays_quickly() {
         let start = Instant::now();
         let replay = replay(&model).unwrap();
         println!("{congestion:?}: {:?} for {replay:?}", start.elapsed());
-        // The link is busy nearly all the time, whatever controls it.
+        // The link is busy nearly all the time with any congestion control.
         assert!((1.49..1.8).contains(&replay.duration.as_secs_f64()), "{congestion:?} {replay:?}");
     }
 }
@@ -284,7 +285,7 @@ prop_compose! {
     }
 }
 
-/// One in which nothing but the path and slow start decides: only there does less always take less.
+/// A model that only the path and slow start limit: only there, less delay or data never takes longer.
 fn plain(bytes: u64, rtt: u64, rate: u64) -> Model {
     let mut model = Model::new(Size(bytes), ms(rtt));
     model.path.rate = Some(Rate::bits_per_second(rate));
@@ -296,23 +297,23 @@ fn plain(bytes: u64, rtt: u64, rate: u64) -> Model {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
-    /// Whatever the model, the replay ends, every byte arrives, and no sooner than light and the link allow.
+    /// For any model the replay ends, every byte arrives, and not earlier than RTT and rate allow.
     #[test]
-    fn every_transfer_ends_and_is_whole(model in models()) {
+    fn every_transfer_ends_and_is_complete(model in models()) {
         let result = replay(&model).unwrap();
         prop_assert_eq!(result, replay(&model).unwrap());
         let least = model.bytes.0.div_ceil(model.sender.mss.0);
         prop_assert!(result.packets - result.retransmissions >= least, "{:?}", result);
-        let crossing = model.path.rate.map_or(0.0, |rate| model.bytes.0 as f64 * 8.0 / rate.as_bits_per_second() as f64);
-        let travelling = model.path.rtt.as_secs_f64() / 2.0 * f64::from(model.before.trips + 1);
+        let transmission = model.path.rate.map_or(0.0, |rate| model.bytes.0 as f64 * 8.0 / rate.as_bits_per_second() as f64);
+        let propagation = model.path.rtt.as_secs_f64() / 2.0 * f64::from(model.before.trips + 1);
         if model.bytes.0 > 0 {
-            prop_assert!(result.duration.as_secs_f64() + 1e-6 >= crossing + travelling, "{:?}", result);
+            prop_assert!(result.duration.as_secs_f64() + 1e-6 >= transmission + propagation, "{:?}", result);
         }
         prop_assert!(result.delivered <= result.duration);
     }
 
     #[test]
-    fn a_longer_or_narrower_path_is_never_faster(
+    fn path_with_longer_rtt_or_lower_rate_is_never_faster(
         bytes in 1u64..2_000_000, rtts in (0u64..200, 0u64..200), rates in (100_000u64..100_000_000, 100_000u64..100_000_000),
     ) {
         let (near, far) = (rtts.0.min(rtts.1), rtts.0.max(rtts.1));
@@ -324,7 +325,7 @@ proptest! {
     }
 
     #[test]
-    fn a_longer_timer_of_the_receiver_never_helps_a_program_that_waits(
+    fn longer_delayed_ack_timer_is_never_faster(
         chunk in 1u64..50_000, timers in (0u64..300, 0u64..300),
     ) {
         let with = |timer| {

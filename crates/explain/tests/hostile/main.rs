@@ -8,21 +8,21 @@ use proptest::{collection::vec, prelude::*, sample::Index};
 
 mod packets;
 
-/// The longest that the explanation of a few hundred packets may take, on a machine that is busy.
-const BOUND: Duration = Duration::from_mins(1);
+/// Maximum time to explain a few hundred packets, also on a busy machine.
+const TIME_LIMIT: Duration = Duration::from_mins(1);
 
-fn explained(source: &mut (impl Source + ?Sized)) {
+fn explain_and_check(source: &mut (impl Source + ?Sized)) {
     let began = Instant::now();
     let (explanation, _error) = explain::explain(source);
     check(explanation);
-    assert!(began.elapsed() < BOUND, "took {:?}", began.elapsed());
+    assert!(began.elapsed() < TIME_LIMIT, "took {:?}", began.elapsed());
 }
 
-/// A capture of scripted packets.
-fn captured(script: &[u8]) -> Vec<u8> {
+/// A capture of scripted packets, truncated to `snaplen` bytes.
+fn captured(script: &[u8], snaplen: Option<u32>) -> Vec<u8> {
     let mut script = Script::new(script);
     let mut writer = pcapng::Writer::new(Vec::new()).unwrap();
-    let interface = writer.interface("any", capture::LinkType::RAW, None).unwrap();
+    let interface = writer.interface("any", capture::LinkType::RAW, snaplen).unwrap();
     while let Some(packet) = script.next().unwrap() {
         writer.packet(interface, packet.time, packet.direction, packet.bytes).unwrap();
     }
@@ -30,11 +30,11 @@ fn captured(script: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(16))]
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn arbitrary_packets_are_explained(script in vec(any::<u8>(), 0..100 * STEP)) {
-        explained(&mut Script::new(&script));
+        explain_and_check(&mut Script::new(&script));
     }
 
     #[test]
@@ -42,7 +42,13 @@ proptest! {
         for step in script.chunks_mut(STEP) {
             step[0] &= 4;
         }
-        explained(&mut Script::new(&script));
+        explain_and_check(&mut Script::new(&script));
+    }
+
+    #[test]
+    fn truncated_packets_are_explained(script in vec(any::<u8>(), STEP..100 * STEP), snaplen in 40..200_u32) {
+        let file = captured(&script, Some(snaplen));
+        explain_and_check(&mut pcapng::Reader::new(&file[..], "truncated"));
     }
 
     #[test]
@@ -51,9 +57,9 @@ proptest! {
         flips in vec((any::<Index>(), any::<u8>()), 0..20),
     ) {
         let mut other = script.clone();
-        for (place, bits) in flips {
-            let place = place.index(other.len());
-            other[place] ^= bits;
+        for (index, bits) in flips {
+            let index = index.index(other.len());
+            other[index] ^= bits;
         }
         let store = explain::PacketStore::default();
         let keep = explain::KeepPackets { for_pairing: true, for_page: Some(&store) };
@@ -75,14 +81,14 @@ proptest! {
         flips in vec((any::<Index>(), any::<u8>()), 0..20),
         cut in any::<Index>(),
     ) {
-        let mut file = captured(&script);
-        for (place, bits) in flips {
-            let place = place.index(file.len());
-            file[place] ^= bits;
+        let mut file = captured(&script, None);
+        for (index, bits) in flips {
+            let index = index.index(file.len());
+            file[index] ^= bits;
         }
         file.truncate(cut.index(2 * file.len()));
         if let Ok(mut source) = capture::read(&file[..], "damaged", None) {
-            explained(&mut *source);
+            explain_and_check(&mut *source);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Packets from arbitrary bytes, for the fuzzer and for properties, and the invariants of every explanation.
+//! Packets from arbitrary bytes, for the fuzzer and for property tests, and the invariants of every explanation.
 
 use std::{io, net::Ipv4Addr, time::Duration};
 
@@ -9,11 +9,11 @@ use explain::{
     render::{PredictionRequest, json, text},
 };
 
-/// How many bytes say what a packet is.
+/// The number of bytes that describe a packet.
 pub(crate) const STEP: usize = 10;
 
-/// What data begins with, so that every reader is reached.
-const TEXTS: [&[u8]; 16] = [
+/// Beginnings of data, so that every reader is reached.
+const PREFIXES: [&[u8]; 16] = [
     b"",
     b"GET /a HTTP/1.1\r\nHost: b\r\n\r\n",
     b"PUT /a HTTP/1.1\r\nContent-Length: 9000\r\n\r\n",
@@ -32,12 +32,12 @@ const TEXTS: [&[u8]; 16] = [
     b"\x17\x03\x03\x40\0",
 ];
 
-/// Packets of four connections, as bytes say.
+/// Packets of four connections, described by bytes.
 pub(crate) struct Script<'a> {
     bytes: &'a [u8],
     number: u64,
     now: Duration,
-    /// What each side of each connection sends next.
+    /// The next sequence number of each side of each connection.
     next: [[u32; 2]; 4],
     packet: Vec<u8>,
 }
@@ -60,21 +60,21 @@ impl Source for Script<'_> {
         self.bytes = rest;
         self.number += 1;
         let [kind, flags, time, shift, skip, ack, size, window, option, text] = *step;
-        // Mostly small steps; clocks are set back, too.
+        // Mostly small steps; the clock also goes back.
         let ahead = Duration::from_nanos(u64::from(time) << (shift & 31));
         self.now = if shift & 0xe0 == 0xe0 { self.now.saturating_sub(ahead) } else { self.now + ahead };
-        let (way, from) = (usize::from(kind & 3), usize::from(kind >> 2 & 1));
+        let (connection, from) = (usize::from(kind & 3), usize::from(kind >> 2 & 1));
         let flags = if flags & 0x80 == 0 { 16 } else { flags & 0x3f };
-        let own = self.next[way][from];
-        // Mostly in order; else sent again, or with a gap, or from far away.
+        let in_order = self.next[connection][from];
+        // Mostly in order; otherwise a retransmission, a gap, or outside any window.
         let seq = match skip {
-            0..200 => own,
-            200..250 => own.wrapping_add_signed((i32::from(skip) - 225) * 1448),
-            _ => own.wrapping_add(u32::from(skip - 249) << 28),
+            0..200 => in_order,
+            200..250 => in_order.wrapping_add_signed((i32::from(skip) - 225) * 1448),
+            _ => in_order.wrapping_add(u32::from(skip - 249) << 28),
         };
-        let other = self.next[way][1 - from];
+        let other = self.next[connection][1 - from];
         let ack = if ack < 200 { other } else { other.wrapping_add_signed((i32::from(ack) - 228) * 724) };
-        let payload = TEXTS[usize::from(text & 15)];
+        let payload = PREFIXES[usize::from(text & 15)];
         let claimed = match size {
             0..100 => payload.len(),
             100..200 => 1448,
@@ -94,7 +94,7 @@ impl Source for Script<'_> {
             options.extend(ack.wrapping_add(u32::from(option) << 8).to_be_bytes());
         }
         let ends = [Ipv4Addr::new(10, 0, 0, 1).octets(), Ipv4Addr::new(10, 0, 0, 2).octets()];
-        let ports = [40_000 + way as u16, if way == 3 { 40_000 } else { 80 }];
+        let ports = [40_000 + connection as u16, if connection == 3 { 40_000 } else { 80 }];
         let window = u16::from(window) << (option & 8);
         let builder =
             PacketBuilder::ipv4(ends[from], ends[1 - from], 64).tcp(ports[from], ports[1 - from], seq, window);
@@ -117,7 +117,7 @@ impl Source for Script<'_> {
         let whole = (headers + claimed).min(65_535);
         self.packet[2..4].copy_from_slice(&(whole as u16).to_be_bytes());
         let taken = (whole - headers) as u32 + u32::from(flags & 3 != 0);
-        self.next[way][from] = seq.wrapping_add(taken);
+        self.next[connection][from] = seq.wrapping_add(taken);
         Ok(Some(Packet {
             number: self.number,
             time: self.now,
@@ -134,20 +134,20 @@ impl Source for Script<'_> {
     }
 }
 
-/// What is true of any explanation: the causes add up, no finding costs more than there was, and what was inferred
-/// can be told and predicted from.
+/// Checks what holds for any explanation: the causes add up, no finding costs more than the transfer took, and text, JSON
+/// and predictions can be made.
 pub(crate) fn check(explanation: Explanation) {
     for transfer in explanation.connections.iter().flat_map(|connection| &connection.transfers) {
         assert_eq!(u128::from(transfer.times.sum()), transfer.duration.as_nanos(), "of {transfer:?}");
-        let dearest = transfer.findings.iter().map(|finding| finding.cost).max().unwrap_or_default();
-        assert!(dearest <= transfer.duration, "of {transfer:?}");
+        let largest = transfer.findings.iter().map(|finding| finding.cost).max().unwrap_or_default();
+        assert!(largest <= transfer.duration, "of {transfer:?}");
     }
     let packets = explanation.packets;
-    let seen = pair_captures([explanation]);
+    let connections = pair_captures([explanation]);
     let change = "rtt=20ms,rate=10mbit,deferred-ack=1ms,no-loss".parse().expect("changes");
-    let asked = PredictionRequest { what_if: Some(change), bytes: Some(50_000) };
+    let request = PredictionRequest { what_if: Some(change), bytes: Some(50_000) };
     let names = ["capture".to_owned()];
-    serde_json::to_writer(io::sink(), &json::document(&names, &seen, &asked)).expect("a document");
-    let text = text::render(&seen, packets, &asked, &text::Layout { width: 100, colour: true, top: 5 });
+    serde_json::to_writer(io::sink(), &json::document(&names, &connections, &request)).expect("a document");
+    let text = text::render(&connections, packets, &request, &text::Layout { width: 100, colour: true, top: 5 });
     assert!(!text.is_empty());
 }

@@ -1,4 +1,4 @@
-//! The transfers whose replicas are compared with real ones.
+//! The transfers that are compared with their replicas.
 
 use std::{ops::Range, time::Duration};
 
@@ -13,7 +13,7 @@ pub(crate) struct Case {
     pub(crate) congestion: &'static str,
     pub(crate) rtt: Duration,
     pub(crate) rate: u64,
-    /// In front of the rate, in bytes.
+    /// The queue of the bottleneck, in bytes.
     pub(crate) queue: u64,
     pub(crate) bytes: u64,
     pub(crate) mtu: u16,
@@ -21,12 +21,12 @@ pub(crate) struct Case {
     pub(crate) receive_buffer: Option<usize>,
     pub(crate) nodelay: bool,
     pub(crate) chunk: Option<u64>,
-    /// How many bytes the program lets be unacknowledged: a write that would be more waits.
-    pub(crate) outstanding: Option<u64>,
+    /// Maximum number of unacknowledged bytes; a write beyond it waits.
+    pub(crate) in_flight: Option<u64>,
     pub(crate) pauses: Vec<(u64, Duration)>,
     pub(crate) losses: Vec<(Range<u64>, u32)>,
-    /// A receiver that defers, made by the cable: its rule and its timer.
-    pub(crate) holds: Option<(AckRule, u64)>,
+    /// A receiver with delayed ACKs, emulated by the cable: its rule, and its timer in ms.
+    pub(crate) delayed_acks: Option<(AckRule, u64)>,
     pub(crate) reads: Option<u64>,
 }
 
@@ -44,10 +44,10 @@ impl Case {
             receive_buffer: None,
             nodelay: true,
             chunk: None,
-            outstanding: None,
+            in_flight: None,
             pauses: Vec::new(),
             losses: Vec::new(),
-            holds: None,
+            delayed_acks: None,
             reads: None,
         }
     }
@@ -59,15 +59,15 @@ impl Case {
     }
 
     pub(crate) fn spec(&self) -> String {
-        let holds = self.holds.map_or(String::new(), |(rule, timer)| {
+        let middlebox = self.delayed_acks.map_or(String::new(), |(rule, timer)| {
             let rule = if matches!(rule, AckRule::Packets(_)) { "packets" } else { "mss" };
             format!("middlebox = [\"hold-acks:rule={rule},timer={timer}ms\"]\n")
         });
         let (rtt, rate, queue) = (self.rtt.as_micros(), self.rate, self.queue);
-        format!("rtt = \"{rtt}us\"\nrate = \"{rate}bit\"\nqueue = \"{queue}B\"\n{holds}")
+        format!("rtt = \"{rtt}us\"\nrate = \"{rate}bit\"\nqueue = \"{queue}B\"\n{middlebox}")
     }
 
-    /// What a capture of this run would have told.
+    /// The model that a capture of this run would give.
     pub(crate) fn model(&self, run: &Run) -> Model {
         let mut model = Model::new(Size(self.bytes), self.rtt);
         model.until = Until::Answered(Duration::ZERO);
@@ -84,14 +84,13 @@ impl Case {
         };
         model.sender.nagle = if self.nodelay { Nagle::Off } else { Nagle::Small };
         model.writes.chunk = self.chunk.map(Size);
-        model.writes.in_flight =
-            self.outstanding.map(|most| u32::try_from(most / self.chunk.unwrap_or(1)).unwrap_or(1));
+        model.writes.in_flight = self.in_flight.map(|most| u32::try_from(most / self.chunk.unwrap_or(1)).unwrap_or(1));
         let pauses = self.pauses.iter();
         model.writes.pauses = pauses.map(|(at, time)| Pause { at: *at, time: *time, since: Since::Sent }).collect();
         model.receiver.window = Some(Size(run.windows.first));
         model.receiver.largest_window = Some(Size(run.windows.largest));
         model.receiver.reads = self.reads.map(Rate::bits_per_second);
-        if let Some((rule, timer)) = self.holds {
+        if let Some((rule, timer)) = self.delayed_acks {
             model.receiver.acks.rule = rule;
             model.receiver.acks.timer = Duration::from_millis(timer);
             model.receiver.acks.quick = 0;
@@ -115,41 +114,41 @@ pub(crate) fn all() -> Vec<Case> {
         cases.push(new(20, 20, 200).with("last lost", |case| case.losses = vec![(199_000..200_000, 1)]));
         cases.push(new(40, 20, 600).with("receive buffer 32 KiB", |case| case.receive_buffer = Some(32 << 10)));
         cases.push(new(20, 20, 400).with("one chunk of 32 KiB at a time", |case| {
-            (case.chunk, case.outstanding) = (Some(32 << 10), Some(32 << 10));
+            (case.chunk, case.in_flight) = (Some(32 << 10), Some(32 << 10));
         }));
         cases.push(new(40, 20, 600).with("send buffer 64 KiB", |case| {
-            (case.chunk, case.outstanding) = (Some(4 << 10), Some(64 << 10));
+            (case.chunk, case.in_flight) = (Some(4 << 10), Some(64 << 10));
         }));
     }
     let new = |rtt, mbit, kb| Case::new("cubic", rtt, mbit, kb);
-    let seed = |case: &mut Case| {
-        // Segments of 1160 bytes, as in the printed trace.
-        (case.chunk, case.outstanding, case.mtu) = (Some(8217), Some(8217), 1160 + 52);
+    let as_captured = |case: &mut Case| {
+        // Writes and segments as in the printed trace.
+        (case.chunk, case.in_flight, case.mtu) = (Some(8217), Some(8217), 1160 + 52);
     };
-    cases.push(new(17, 4, 100).with("chunks of 8217", seed));
+    cases.push(new(17, 4, 100).with("chunks of 8217", as_captured));
     for timer in [100, 30, 1] {
         cases.push(new(17, 4, 100).with(&format!("chunks of 8217, ACKs held {timer} ms"), |case| {
-            seed(case);
-            case.holds = Some((AckRule::Segments(2), timer));
+            as_captured(case);
+            case.delayed_acks = Some((AckRule::Segments(2), timer));
         }));
     }
     cases.push(new(17, 4, 100).with("chunks of 8217, two at a time, ACKs held 100 ms", |case| {
-        seed(case);
-        case.outstanding = Some(2 * 8217);
-        case.holds = Some((AckRule::Segments(2), 100));
+        as_captured(case);
+        case.in_flight = Some(2 * 8217);
+        case.delayed_acks = Some((AckRule::Segments(2), 100));
     }));
     cases.push(new(17, 4, 100).with("chunks of eight segments, ACKs held 100 ms", |case| {
-        seed(case);
-        (case.chunk, case.outstanding) = (Some(9280), Some(9280));
-        case.holds = Some((AckRule::Segments(2), 100));
+        as_captured(case);
+        (case.chunk, case.in_flight) = (Some(9280), Some(9280));
+        case.delayed_acks = Some((AckRule::Segments(2), 100));
     }));
     cases.push(new(17, 4, 100).with("chunks of 10000, packets held", |case| {
-        seed(case);
-        (case.chunk, case.outstanding) = (Some(10_000), Some(10_000));
-        case.holds = Some((AckRule::Packets(2), 200));
+        as_captured(case);
+        (case.chunk, case.in_flight) = (Some(10_000), Some(10_000));
+        case.delayed_acks = Some((AckRule::Packets(2), 200));
     }));
     cases.push(new(20, 20, 200).with("chunks of 8217, Nagle", |case| {
-        (case.chunk, case.outstanding, case.nodelay) = (Some(8217), Some(8217), false);
+        (case.chunk, case.in_flight, case.nodelay) = (Some(8217), Some(8217), false);
     }));
     cases.push(new(20, 20, 300).with("writes of 2072, Nagle", |case| {
         (case.chunk, case.nodelay) = (Some(2072), false);

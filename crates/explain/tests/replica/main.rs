@@ -32,22 +32,22 @@ fn main() {
     if let Err(error) = &ready {
         eprintln!("SKIPPED: hosts and cables: {error}");
     }
-    let trial = Trial::test("replays_take_as_long_as_real_transfers", replays_take_as_long_as_real_transfers);
+    let trial = Trial::test("replica_takes_as_long_as_kernel", replica_takes_as_long_as_kernel);
     libtest_mimic::run(&arguments, vec![trial.with_ignored_flag(ready.is_err())]).exit();
 }
 
-/// How many transfers run at once: they wait for their links, not for processors.
-const AT_ONCE: usize = 8;
+/// The number of concurrent transfers. They wait for their links, not for processors.
+const CONCURRENT: usize = 8;
 
-/// What errs by more than this beside other transfers runs again alone.
-const DOUBTFUL: f64 = 0.1;
+/// A transfer with a larger relative error runs again alone.
+const REPEAT_ERROR: f64 = 0.1;
 
-fn replays_take_as_long_as_real_transfers() -> Result<(), Failed> {
+fn replica_takes_as_long_as_kernel() -> Result<(), Failed> {
     let cases = cases::all();
     let queue = Mutex::new(cases.iter().collect::<VecDeque<_>>());
     let results = Mutex::new(Vec::new());
     thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..CONCURRENT {
             scope.spawn(|| {
                 loop {
                     let Some(case) = queue.lock().unwrap().pop_front() else { break };
@@ -63,7 +63,7 @@ fn replays_take_as_long_as_real_transfers() -> Result<(), Failed> {
     for (case, runs) in results {
         let compared = runs.and_then(|mut runs| {
             let first = compare(case, &runs)?;
-            if first.error().abs() < DOUBTFUL {
+            if first.error().abs() < REPEAT_ERROR {
                 return Ok(first);
             }
             runs.extend(uploads(case)?);
@@ -74,7 +74,7 @@ fn replays_take_as_long_as_real_transfers() -> Result<(), Failed> {
                 println!("{:<80} {compared}", case.name);
                 errors.push(compared.error().abs());
             }
-            // A kernel may not offer a congestion control.
+            // The kernel may lack a congestion control.
             Err(error) => println!("{:<80} SKIPPED: {error}", case.name),
         }
     }
@@ -82,23 +82,23 @@ fn replays_take_as_long_as_real_transfers() -> Result<(), Failed> {
     errors.sort_by(f64::total_cmp);
     let (median, p95) = (errors[errors.len() / 2], errors[(errors.len() * 95).div_ceil(100) - 1]);
     println!("{} transfers: median error {:.1} %, p95 {:.1} %", errors.len(), median * 100.0, p95 * 100.0);
-    assert!(median < 0.05 && p95 < 0.15, "the replica errs by {median:.3} at the median and {p95:.3} at p95");
+    assert!(median < 0.05 && p95 < 0.15, "the replica's error is {median:.3} in the median and {p95:.3} at p95");
     Ok(())
 }
 
-struct Compared {
+struct Comparison {
     measured: Duration,
     replayed: Duration,
     note: String,
 }
 
-impl Compared {
+impl Comparison {
     fn error(&self) -> f64 {
         self.replayed.as_secs_f64() / self.measured.as_secs_f64() - 1.0
     }
 }
 
-impl Display for Compared {
+impl Display for Comparison {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { measured, replayed, note } = self;
         write!(f, "{measured:>12.1?} {replayed:>12.1?} {:>+6.1}%  {note}", self.error() * 100.0)
@@ -109,12 +109,12 @@ fn uploads(case: &Case) -> testbed::Result<Vec<Run>> {
     (0..2).map(|_| testbed::upload(case)).collect()
 }
 
-/// Compares with the fastest run: what a busy machine adds is not the transfer's.
-fn compare(case: &Case, runs: &[Run]) -> testbed::Result<Compared> {
+/// Compares the replica with the fastest run, which a busy machine delayed least.
+fn compare(case: &Case, runs: &[Run]) -> testbed::Result<Comparison> {
     let best = runs.iter().min_by_key(|run| run.time).ok_or("no run")?;
     let replay = explain::replica::replay(&case.model(best))?;
     let times: Vec<Duration> = runs.iter().map(|run| run.time).collect();
-    Ok(Compared {
+    Ok(Comparison {
         measured: best.time,
         replayed: replay.duration,
         note: format!("{times:.1?} {:?} {replay:?}", best.windows),

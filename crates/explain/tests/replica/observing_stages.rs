@@ -1,4 +1,4 @@
-//! Stages that read TCP: one loses chosen bytes, one records the windows of acknowledgements.
+//! Stages that read TCP: one drops packets with given bytes, one records the windows of acknowledgements.
 
 use std::{
     ops::Range,
@@ -11,7 +11,7 @@ use link::{
     stage::{Out, Stage},
 };
 
-/// The TCP header of an IPv4 packet without extras, and its payload's length.
+/// The TCP header of an IPv4 packet without options, and the length of its payload.
 fn tcp(packet: &Packet) -> Option<(&[u8], usize)> {
     let bytes = &packet.bytes;
     let tcp = bytes.get(20..).filter(|tcp| bytes[0] == 0x45 && bytes[9] == 6 && tcp.len() >= 20)?;
@@ -22,20 +22,20 @@ fn number(bytes: &[u8]) -> u32 {
     u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
 }
 
-/// Loses the packets that begin in a range of the upload's bytes, so many times each.
-pub(crate) struct Lose {
+/// Drops the first transmissions of packets that begin in a range of the upload's bytes.
+pub(crate) struct DropRanges {
     pub(crate) losses: Vec<(Range<u64>, u32)>,
     first: u32,
     sent: Vec<u32>,
 }
 
-impl Lose {
+impl DropRanges {
     pub(crate) fn new(losses: Vec<(Range<u64>, u32)>) -> Self {
         Self { losses, first: 0, sent: Vec::new() }
     }
 }
 
-impl Stage for Lose {
+impl Stage for DropRanges {
     fn push(&mut self, packet: Packet, _now: Instant, out: &mut Out) {
         let Some((tcp, payload)) = tcp(&packet) else { return out.forward(packet) };
         let at = number(&tcp[4..]);
@@ -53,7 +53,7 @@ impl Stage for Lose {
     }
 }
 
-/// What a receiver let come.
+/// The windows that a receiver advertised.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Windows {
     scale: u8,
@@ -62,9 +62,9 @@ pub(crate) struct Windows {
     pub(crate) acks: u64,
 }
 
-pub(crate) struct Watch(pub(crate) Arc<Mutex<Windows>>);
+pub(crate) struct RecordWindows(pub(crate) Arc<Mutex<Windows>>);
 
-impl Stage for Watch {
+impl Stage for RecordWindows {
     fn push(&mut self, packet: Packet, _now: Instant, out: &mut Out) {
         if let Some((tcp, _)) = tcp(&packet) {
             let mut windows = self.0.lock().unwrap();

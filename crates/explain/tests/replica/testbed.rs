@@ -18,16 +18,16 @@ use transport::TcpInfo;
 
 use crate::{
     cases::Case,
-    observing_stages::{Lose, Watch, Windows},
+    observing_stages::{DropRanges, RecordWindows, Windows},
 };
 
 pub(crate) type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What one run told.
+/// The measurements of one run.
 pub(crate) struct Run {
-    /// From the first write until the answer to the last byte.
+    /// From the first write until the response to the last byte.
     pub(crate) time: Duration,
     pub(crate) windows: Windows,
 }
@@ -38,9 +38,9 @@ pub(crate) fn upload(case: &Case) -> Result<Run> {
     let mut lanes = spec.lanes()?;
     let windows = Arc::new(Mutex::new(Windows::default()));
     lanes.up.back.push(0);
-    lanes.up.stages.push(Box::new(Lose::new(case.losses.clone())));
+    lanes.up.stages.push(Box::new(DropRanges::new(case.losses.clone())));
     lanes.down.back.push(0);
-    lanes.down.stages.push(Box::new(Watch(windows.clone())));
+    lanes.down.stages.push(Box::new(RecordWindows(windows.clone())));
     let cable = Cable::connect(&a, &b, lanes, &Options { mtu: case.mtu, ..Options::default() })?;
     a.initial_window(case.initial_window)?;
     let (receiving, ip) = (case.clone(), cable.addresses()[1].v4);
@@ -61,19 +61,19 @@ pub(crate) fn upload(case: &Case) -> Result<Run> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_tcp_congestion(sending.congestion.as_bytes())?;
         socket.set_tcp_nodelay(sending.nodelay)?;
-        socket.connect_timeout(&address.into(), PATIENCE)?;
+        socket.connect_timeout(&address.into(), TIMEOUT)?;
         send(socket.into(), &sending)
     })?;
     let time = sender.join().map_err(|_| "the sender panicked")??;
     receiver.join().map_err(|_| "the receiver panicked")??;
     cable.disconnect()?;
-    let windows = *windows.lock().map_err(|_| "the watch panicked")?;
+    let windows = *windows.lock().map_err(|_| "the stage panicked")?;
     Ok(Run { time, windows })
 }
 
 fn receive(listener: &TcpListener, case: &Case) -> std::io::Result<()> {
     let (mut stream, _) = listener.accept()?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let mut buffer = vec![0; if case.reads.is_some() { 16 << 10 } else { 256 << 10 }];
     let mut left = case.bytes;
     let mut free = Instant::now();
@@ -94,10 +94,10 @@ fn receive(listener: &TcpListener, case: &Case) -> std::io::Result<()> {
 }
 
 fn send(mut stream: TcpStream, case: &Case) -> Result<Duration> {
-    stream.set_write_timeout(Some(PATIENCE))?;
-    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
     let bytes = vec![7; case.chunk.unwrap_or(case.bytes) as usize];
-    // The handshake's last ACK has its journey behind it.
+    // The last ACK of the handshake has arrived.
     thread::sleep(case.rtt);
     let start = Instant::now();
     let mut sent = 0;
@@ -106,7 +106,7 @@ fn send(mut stream: TcpStream, case: &Case) -> Result<Duration> {
             thread::sleep(*time);
         }
         let chunk = (case.bytes - sent).min(bytes.len() as u64);
-        if let Some(most) = case.outstanding {
+        if let Some(most) = case.in_flight {
             wait_for_acks(&stream, (sent + bytes.len() as u64).saturating_sub(most))?;
         }
         stream.write_all(&bytes[..chunk as usize])?;
@@ -116,11 +116,11 @@ fn send(mut stream: TcpStream, case: &Case) -> Result<Duration> {
     Ok(start.elapsed())
 }
 
-/// Waits until so many bytes are acknowledged, as the kernel says.
+/// Waits until the kernel counts this number of bytes as acknowledged.
 fn wait_for_acks(stream: &TcpStream, bytes: u64) -> Result<()> {
     let start = Instant::now();
-    while start.elapsed() < PATIENCE {
-        // The SYN counts as one; zero is none to wait for.
+    while start.elapsed() < TIMEOUT {
+        // The SYN counts as one byte.
         if TcpInfo::of(stream)?.bytes_acked.is_some_and(|acked| acked > bytes) {
             return Ok(());
         }

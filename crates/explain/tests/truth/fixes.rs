@@ -12,10 +12,10 @@ use link::{
     lanes::Lanes,
 };
 
-/// What is run, by how it begins.
-const RUN: [&str; 3] = ["sysctl -w ", "ip route change ", "nstat "];
+/// The prefixes of commands that are run.
+const COMMANDS: [&str; 3] = ["sysctl -w ", "ip route change ", "nstat "];
 
-/// Runs them, on a host with a route to another.
+/// Runs all fixes on a host with a route to another.
 pub(crate) fn run() -> Result<(), Box<dyn Error>> {
     let hosts = [Host::new("client")?, Host::new("server")?];
     let cable = Cable::connect(&hosts[0], &hosts[1], Lanes::default(), &Options::default())?;
@@ -44,7 +44,7 @@ pub(crate) fn run() -> Result<(), Box<dyn Error>> {
         }
     }
     cable.disconnect()?;
-    // A few settings are not a host's own everywhere; that nearly none is would be another matter.
+    // Some settings are not per namespace in every kernel, but most are.
     if done < 8 { Err(format!("only {done} of the fixes could be run").into()) } else { Ok(()) }
 }
 
@@ -53,28 +53,29 @@ fn commands() -> Vec<String> {
     let fixes = Cause::all().flat_map(Cause::fixes);
     let linux = fixes.filter(|fix| fix.system.contains("Linux") || fix.system == "both ends");
     let parts = linux.flat_map(|fix| fix.how.split(';').map(|part| part.trim().to_owned()).collect::<Vec<_>>());
-    let mut commands: Vec<String> = parts.filter(|part| RUN.iter().any(|run| part.starts_with(run))).collect();
+    let mut commands: Vec<String> =
+        parts.filter(|part| COMMANDS.iter().any(|prefix| part.starts_with(prefix))).collect();
     commands.sort();
     commands.dedup();
     commands
 }
 
-/// Sets what can be set, and looks whether it is; how many settings that were.
+/// Applies settings and reads them back; returns their number.
 fn sysctl(host: &Host, settings: &str) -> Result<u32, Box<dyn Error>> {
     let mut done = 0;
-    // Values with blanks stand in quotes.
+    // Values with spaces are quoted.
     for setting in settings.replace("' ", "'\n").split(if settings.contains('\'') { '\n' } else { ' ' }) {
         let (name, value) = setting.split_once('=').ok_or("a setting needs a value")?;
         let value = value.trim_matches('\'');
-        let place = Path::new("/proc/sys").join(name.replace('.', "/"));
-        let unknown = shell(host, &format!("test -w {}", place.display())).is_err();
+        let file = Path::new("/proc/sys").join(name.replace('.', "/"));
+        let unknown = shell(host, &format!("test -w {}", file.display())).is_err();
         let loaded = host.read_sysctl("net.ipv4.tcp_available_congestion_control")?;
         if unknown || name.ends_with("congestion_control") && !loaded.split_whitespace().any(|known| known == value) {
-            eprintln!("SKIPPED: `sysctl -w {setting}`: a host of ours cannot set it");
+            eprintln!("SKIPPED: `sysctl -w {setting}`: not a setting of network namespaces");
             continue;
         }
         if let Err(error) = shell(host, &format!("sysctl -w {setting}")) {
-            // Those that may use it is for the machine's administrator to say.
+            // The administrator decides which congestion controls are allowed.
             if !name.ends_with("congestion_control") {
                 return Err(error);
             }
@@ -90,7 +91,7 @@ fn sysctl(host: &Host, settings: &str) -> Result<u32, Box<dyn Error>> {
     Ok(done)
 }
 
-/// What a command prints on a host.
+/// The output of a command on a host.
 fn shell(host: &Host, command: &str) -> Result<String, Box<dyn Error>> {
     let mut shell = Command::new("sh");
     shell.args(["-c", command]);

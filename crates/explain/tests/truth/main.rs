@@ -32,19 +32,19 @@ use std::{
 use explain::{Transfer, replica::WhatIf};
 use libtest_mimic::{Arguments, Trial};
 use link::sandbox;
-use runs::{Pair, Play};
+use runs::{RunResult, WhatIfResult};
 use scenario::{After, Scenario};
 use scores::Scores;
 
 /// The number of concurrent scenarios.
-const AT_ONCE: usize = 16;
+const CONCURRENT: usize = 16;
 
 /// The work of a trial: a scenario, or the fixes.
-type Job = Arc<dyn Fn(&Path) -> Result<Play, Box<dyn Error>> + Send + Sync>;
+type Job = Arc<dyn Fn(&Path) -> Result<RunResult, Box<dyn Error>> + Send + Sync>;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(AT_ONCE);
+    arguments.test_threads.get_or_insert(CONCURRENT);
     let sandbox = sandbox::enter();
     if let Err(error) = &sandbox {
         eprintln!("SKIPPED: the scenarios: {error}");
@@ -58,26 +58,26 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let ledger = Arc::new(Mutex::new(Scores::default()));
+    let scores = Arc::new(Mutex::new(Scores::default()));
     let run = |arguments: &Arguments, names: &[String], number: usize| {
         let trials = names.iter().filter_map(|name| {
             let captures = captures.join(number.to_string()).join(name);
-            Some(trial(name, Arc::clone(jobs.get(name)?), captures, &ledger).with_ignored_flag(sandbox.is_err()))
+            Some(trial(name, Arc::clone(jobs.get(name)?), captures, &scores).with_ignored_flag(sandbox.is_err()))
         });
-        // Whether it went well is for the ledger to say, when all plays are over.
+        // The scores decide whether the tests pass, after all runs.
         let _ = libtest_mimic::run(arguments, trials.collect());
-        ledger.lock().expect("nobody panics with it").open()
+        scores.lock().expect("no panic").to_repeat()
     };
     let names: Vec<String> = jobs.keys().cloned().collect();
-    let mut open = run(&arguments, &names, 1);
+    let mut to_repeat = run(&arguments, &names, 1);
     arguments.test_threads = Some(1);
-    for number in 2..=runs::MOST {
-        if !open.is_empty() {
-            open = run(&arguments, &open, number);
+    for number in 2..=runs::MAX_RUNS {
+        if !to_repeat.is_empty() {
+            to_repeat = run(&arguments, &to_repeat, number);
         }
     }
-    let cleared = ledger.lock().expect("nobody panics with it").settle();
-    if cleared { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let is_good = scores.lock().expect("no panic").print_and_check();
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// The scenarios and the fixes, by name.
@@ -90,45 +90,45 @@ fn jobs() -> io::Result<BTreeMap<String, Job>> {
             let name = name.clone();
             move |captures: &Path| {
                 let (scenario, afters) = scenario::read(&file)?;
-                play(&name, &scenario, &afters, captures)
+                run(&name, &scenario, &afters, captures)
             }
         };
         jobs.insert(name, Arc::new(job));
     }
-    jobs.insert("fixes".to_owned(), Arc::new(|_: &Path| fixes::run().map(|()| Play::default())));
+    jobs.insert("fixes".to_owned(), Arc::new(|_: &Path| fixes::run().map(|()| RunResult::default())));
     Ok(jobs)
 }
 
-/// A play as libtest shows it; what it tells goes into the ledger, and so does a panic.
-fn trial(name: &str, job: Job, captures: PathBuf, ledger: &Arc<Mutex<Scores>>) -> Trial {
-    let (label, ledger) = (name.to_owned(), Arc::clone(ledger));
+/// A run as a trial of libtest; its result or panic is added to the scores.
+fn trial(name: &str, job: Job, captures: PathBuf, scores: &Arc<Mutex<Scores>>) -> Trial {
+    let (label, scores) = (name.to_owned(), Arc::clone(scores));
     Trial::test(name, move || {
-        let play = panic::catch_unwind(AssertUnwindSafe(|| job(&captures).map_err(|error| error.to_string())));
-        let play = play.unwrap_or_else(|_| Err("it panicked".to_owned()));
-        let failed = play.as_ref().err().cloned();
-        ledger.lock().expect("nobody panics with it").enter(&label, play);
+        let result = panic::catch_unwind(AssertUnwindSafe(|| job(&captures).map_err(|error| error.to_string())));
+        let result = result.unwrap_or_else(|_| Err("it panicked".to_owned()));
+        let failed = result.as_ref().err().cloned();
+        scores.lock().expect("no panic").add(&label, result);
         failed.map_or(Ok(()), |error| Err(error.into()))
     })
 }
 
-/// Plays a scenario and what comes after it: what is concluded.
-fn play(name: &str, scenario: &Scenario, afters: &[After], captures: &Path) -> Result<Play, Box<dyn Error>> {
-    let played = testbed::play(scenario, captures)?;
-    let (verdicts, clocks) = verdict::judge(name, scenario, &played)?;
-    let before = verdict::explained(&played.captures[0])?;
+/// Runs a scenario and its what-if pairs.
+fn run(name: &str, scenario: &Scenario, afters: &[After], captures: &Path) -> Result<RunResult, Box<dyn Error>> {
+    let recorded = testbed::run(scenario, captures)?;
+    let (verdicts, clocks) = verdict::judge(name, scenario, &recorded)?;
+    let before = verdict::explain_capture(&recorded.captures[0])?;
     let before = verdict::transfer(&before, scenario)?;
-    let mut pairs = Vec::new();
+    let mut what_ifs = Vec::new();
     for (number, After { what_if, scenario }) in afters.iter().enumerate() {
-        let played = testbed::play(scenario, &captures.join(number.to_string()))?;
-        let after = verdict::explained(&played.captures[0])?;
+        let recorded = testbed::run(scenario, &captures.join(number.to_string()))?;
+        let after = verdict::explain_capture(&recorded.captures[0])?;
         let measured = verdict::transfer(&after, scenario)?.duration.as_secs_f64();
         let predicted = predict(before, what_if)?;
-        pairs.push(Pair { scenario: name.to_owned(), what_if: what_if.clone(), predicted, measured });
+        what_ifs.push(WhatIfResult { scenario: name.to_owned(), what_if: what_if.clone(), predicted, measured });
     }
-    Ok(Play { verdicts, clocks, pairs })
+    Ok(RunResult { verdicts, clocks, what_ifs })
 }
 
-/// How long a transfer would take otherwise, in seconds; none where explain declines to say.
+/// The predicted time of a transfer in seconds; `None` if explain declines.
 fn predict(before: &Transfer, what_if: &str) -> Result<Option<f64>, Box<dyn Error>> {
     let what_if: WhatIf = what_if.parse()?;
     let Some(Ok(predicted)) = before.what_if(&what_if, None) else { return Ok(None) };

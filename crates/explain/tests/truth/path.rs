@@ -21,8 +21,8 @@ use crate::scenario::{Lose, Scenario, Way, Which};
 
 /// The lanes of a scenario's cable, with captures at the client's end, in the middle and at the server's end.
 ///
-/// A box that plays a part of a host's own stack (`hold-acks`) belongs to that host, so the captures at the ends
-/// stand in front of the boxes, where those of the cable itself would stand behind.
+/// A middlebox that imitates a host's own stack (`hold-acks`) belongs to that host. So the captures at the ends are on the
+/// cable's side of the middleboxes, while the cable's own taps are on the hosts' side.
 pub(crate) fn lanes(scenario: &Scenario, taps: &[Tap; 3]) -> Result<Lanes, SpecError> {
     let path = &scenario.path;
     let boxes = |side| {
@@ -48,20 +48,22 @@ pub(crate) fn lanes(scenario: &Scenario, taps: &[Tap; 3]) -> Result<Lanes, SpecE
         mtu: None,
         ..path.clone()
     };
-    let loses = |near| {
-        let way = |way| {
+    let drops = |near| {
+        let lane = |way| {
             let here = scenario.lose.iter().filter(|lose| lose.near == near && lose.way == way);
-            here.map(|lose| Box::new(Loses { lose: *lose, isn: None }) as Box<dyn Stage>).collect::<Vec<_>>().into()
+            here.map(|lose| Box::new(DropPackets { lose: *lose, isn: None }) as Box<dyn Stage>)
+                .collect::<Vec<_>>()
+                .into()
         };
-        Lanes { up: way(Way::Up), down: way(Way::Down) }
+        Lanes { up: lane(Way::Up), down: lane(Way::Down) }
     };
     let parts = [
         boxes(Side::Client)?,
         taps[0].lanes(Some(Direction::Outbound)),
         near.lanes()?,
-        loses(true),
+        drops(true),
         taps[1].lanes(None),
-        loses(false),
+        drops(false),
         far.lanes()?,
         taps[2].lanes(Some(Direction::Inbound)),
         boxes(Side::Server)?,
@@ -69,12 +71,12 @@ pub(crate) fn lanes(scenario: &Scenario, taps: &[Tap; 3]) -> Result<Lanes, SpecE
     Ok(parts.into_iter().fold(Lanes::default(), join))
 }
 
-/// Two pieces of cable as one, the client's first.
+/// Joins two parts of a cable, the client's first.
 fn join(mut near: Lanes, mut far: Lanes) -> Lanes {
     let (ups, downs) = (near.up.stages.len(), far.down.stages.len());
-    // What a stage sends back enters the other way just past it.
-    near.up.back.iter_mut().for_each(|place| *place += downs);
-    far.down.back.iter_mut().for_each(|place| *place += ups);
+    // A packet that a stage sends back enters the other direction just after the stage.
+    near.up.back.iter_mut().for_each(|index| *index += downs);
+    far.down.back.iter_mut().for_each(|index| *index += ups);
     let chain = |mut first: Lane, second: Lane| {
         first.stages.extend(second.stages);
         first.back.extend(second.back);
@@ -83,15 +85,15 @@ fn join(mut near: Lanes, mut far: Lanes) -> Lanes {
     Lanes { up: chain(near.up, far.up), down: chain(far.down, near.down) }
 }
 
-/// Loses one packet, the first so many times that it comes.
-struct Loses {
+/// Drops the first transmissions of a packet.
+struct DropPackets {
     lose: Lose,
-    /// The initial sequence number of the connection, once its SYN has come.
+    /// The initial sequence number of the connection, after its SYN.
     isn: Option<u32>,
 }
 
-impl Loses {
-    fn is_it(&mut self, packet: &Packet) -> Option<bool> {
+impl DropPackets {
+    fn matches(&mut self, packet: &Packet) -> Option<bool> {
         let ip = IpSlice::from_slice(&packet.bytes).ok()?;
         let protocol = ip.payload_ip_number();
         if protocol != ip_number::TCP {
@@ -108,9 +110,9 @@ impl Loses {
     }
 }
 
-impl Stage for Loses {
+impl Stage for DropPackets {
     fn push(&mut self, packet: Packet, _now: Instant, out: &mut Out) {
-        if self.is_it(&packet) == Some(true) && self.lose.times > 0 {
+        if self.matches(&packet) == Some(true) && self.lose.times > 0 {
             self.lose.times -= 1;
         } else {
             out.forward(packet);
@@ -118,18 +120,18 @@ impl Stage for Loses {
     }
 }
 
-/// An instant on the monotonic clock, and since the epoch.
-static BEGAN: LazyLock<(Instant, Duration)> = LazyLock::new(|| {
+/// The same time on the monotonic clock and since the epoch.
+static CLOCK_START: LazyLock<(Instant, Duration)> = LazyLock::new(|| {
     let wall = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     (Instant::now(), wall.unwrap_or_default())
 });
 
-/// A capture somewhere along a cable. The cable's own stand at its very ends.
+/// A capture at any point of a cable. The cable's own taps are at its ends.
 pub(crate) struct Tap(Arc<Mutex<Writer<Vec<u8>>>>);
 
 impl Tap {
     pub(crate) fn new(name: &str) -> std::io::Result<Self> {
-        LazyLock::force(&BEGAN);
+        LazyLock::force(&CLOCK_START);
         let mut writer = Writer::new(Vec::new())?;
         writer.interface(name, LinkType::RAW, None)?;
         Ok(Self(Arc::new(Mutex::new(writer))))
@@ -139,29 +141,28 @@ impl Tap {
         std::fs::write(path, self.0.lock().expect("no panic").output())
     }
 
-    /// Records what goes up as of this direction, and what comes down as of the other; in the middle nobody can
-    /// tell.
+    /// Stages that record packets; those to the server have direction `up`, or none in the middle of the cable.
     fn lanes(&self, up: Option<Direction>) -> Lanes {
         let down = up.map(|up| if up == Direction::Inbound { Direction::Outbound } else { Direction::Inbound });
-        let way = |direction| {
-            let stage: Box<dyn Stage> = Box::new(Records { writer: Arc::clone(&self.0), direction });
+        let lane = |direction| {
+            let stage: Box<dyn Stage> = Box::new(RecordPackets { writer: Arc::clone(&self.0), direction });
             Lane::from(vec![stage])
         };
-        Lanes { up: way(up), down: way(down) }
+        Lanes { up: lane(up), down: lane(down) }
     }
 }
 
-struct Records {
+struct RecordPackets {
     writer: Arc<Mutex<Writer<Vec<u8>>>>,
     direction: Option<Direction>,
 }
 
-impl Stage for Records {
+impl Stage for RecordPackets {
     fn push(&mut self, packet: Packet, _now: Instant, out: &mut Out) {
         let mut writer = self.writer.lock().expect("no panic");
-        let time = BEGAN.1 + BEGAN.0.elapsed();
+        let time = CLOCK_START.1 + CLOCK_START.0.elapsed();
         let written = writer.packet(0, time, self.direction, &packet.bytes);
-        written.expect("the interface is described, and memory takes all");
+        written.expect("memory and a known interface");
         out.forward(packet);
     }
 }

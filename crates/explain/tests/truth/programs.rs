@@ -20,87 +20,87 @@ use transport::TcpInfo;
 
 use crate::scenario::{End, Protocol, Scenario};
 
-/// Longer than any scenario takes on the busiest machine.
-const PATIENCE: Duration = Duration::from_secs(40);
+/// Longer than any scenario, also on a busy machine.
+const TIMEOUT: Duration = Duration::from_secs(40);
 
-/// How long after its last byte a program waits for the last acknowledgement.
+/// The maximum wait for the last acknowledgement after the last byte.
 const LINGER: Duration = Duration::from_secs(5);
 
-// nix has no name for it, but the means to give it one.
+// nix does not define this option.
 sockopt_impl!(MaxPacingRate, SetOnly, libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, u32);
 
-/// What a scenario's two programs know of it.
+/// What the two programs measured.
 #[derive(Debug, Clone)]
-pub(crate) struct Told {
+pub(crate) struct Observed {
     /// The client's kernel and the server's, after the last acknowledgement.
     pub(crate) kernels: [TcpInfo; 2],
-    /// Until each response was read, from when the one before it was; what is thought before a request is in it.
+    /// The time of each exchange, from the end of the response before; it includes the client's think time.
     pub(crate) exchanges: Vec<Duration>,
     /// From the beginning to the last byte.
     pub(crate) took: Duration,
 }
 
-/// Lets the two programs talk; the server's address is `at`.
-pub(crate) fn talk(scenario: &Scenario, hosts: &[Host; 2], at: IpAddr) -> io::Result<Told> {
-    let secrets = tls::Secrets::for_server(scenario.protocol)?;
+/// Runs the two programs; the server's address is `at`.
+pub(crate) fn run_programs(scenario: &Scenario, hosts: &[Host; 2], at: IpAddr) -> io::Result<Observed> {
+    let tls = tls::TlsConfigs::for_server(scenario.protocol)?;
     let end = scenario.server.clone();
     let listener = hosts[1].run(move || listen(at, &end))??;
     let address = listener.local_addr()?;
     let lookup = match (scenario.lookup, at) {
         (None, _) => None,
         (Some(lookup), IpAddr::V4(at)) => Some((lookup, at)),
-        (Some(_), IpAddr::V6(_)) => return Err(io::Error::other("the name server knows IPv4 addresses alone")),
+        (Some(_), IpAddr::V6(_)) => return Err(io::Error::other("the name server knows only IPv4 addresses")),
     };
     let names = lookup.map(|(lookup, at)| lookup::Server::start(&hosts[1], at, lookup)).transpose()?;
-    // Neither closes its connection before the other has read its kernel's clocks.
+    // Neither closes the connection before the other has read its kernel's counters.
     let (client_read, server_waits) = mpsc::channel();
     let (server_read, client_waits) = mpsc::channel();
-    let serving: JoinHandle<io::Result<TcpInfo>> = hosts[1].thread("server", {
-        let (scenario, secrets) = (scenario.clone(), secrets.clone());
+    let server: JoinHandle<io::Result<TcpInfo>> = hosts[1].thread("server", {
+        let (scenario, tls) = (scenario.clone(), tls.clone());
         move || {
             let (stream, _) = listener.accept()?;
             set_up(&stream, &scenario.server)?;
             let kernel = stream.try_clone()?;
             match scenario.protocol {
-                Protocol::Http2 | Protocol::Http2Tls => http2::serve(stream, &secrets, &scenario)?,
-                _ => http1::serve(secrets.accept(stream, scenario.handshake_takes.0)?, &scenario)?,
+                Protocol::Http2 | Protocol::Http2Tls => http2::run_server(stream, &tls, &scenario)?,
+                _ => http1::run_server(tls.accept(stream, scenario.handshake_takes.0)?, &scenario)?,
             }
-            let info = settled(&kernel, scenario.sizes()[1])?;
+            let info = info_after_last_ack(&kernel, scenario.sizes()[1])?;
             let _ = server_read.send(());
             let _ = server_waits.recv_timeout(LINGER);
             Ok(info)
         }
     })?;
-    let asking: JoinHandle<io::Result<(TcpInfo, Vec<Duration>, Duration)>> = hosts[0].thread("client", {
+    let client: JoinHandle<io::Result<(TcpInfo, Vec<Duration>, Duration)>> = hosts[0].thread("client", {
         let scenario = scenario.clone();
         move || {
             let began = Instant::now();
             if let Some((lookup, at)) = lookup {
-                lookup::ask(at, lookup.retry.0)?;
+                lookup::resolve(at, lookup.retry.0)?;
             }
             let stream = connect(address, &scenario.client)?;
             let kernel = stream.try_clone()?;
             let exchanges = match scenario.protocol {
-                Protocol::Http2 | Protocol::Http2Tls => http2::ask(stream, &secrets, &scenario)?,
-                _ => http1::ask(secrets.connect(stream)?, &scenario)?,
+                Protocol::Http2 | Protocol::Http2Tls => http2::run_client(stream, &tls, &scenario)?,
+                _ => http1::run_client(tls.connect(stream)?, &scenario)?,
             };
             let took = began.elapsed();
-            let info = settled(&kernel, scenario.sizes()[0])?;
+            let info = info_after_last_ack(&kernel, scenario.sizes()[0])?;
             let _ = client_read.send(());
             let _ = client_waits.recv_timeout(LINGER);
             Ok((info, exchanges, took))
         }
     })?;
     let panicked = |_| io::Error::other("a program of the scenario panicked");
-    let (client, server) = (asking.join().map_err(panicked)?, serving.join().map_err(panicked)?);
+    let (client, server) = (client.join().map_err(panicked)?, server.join().map_err(panicked)?);
     drop(names);
     let (kernel, exchanges, took) = client?;
-    Ok(Told { kernels: [kernel, server?], exchanges, took })
+    Ok(Observed { kernels: [kernel, server?], exchanges, took })
 }
 
 fn socket(at: SocketAddr, end: &End) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, None)?;
-    // Before the SYN, which tells the window's scale.
+    // Before the SYN, which has the window scale.
     if let Some(size) = end.receive_buffer {
         socket.set_recv_buffer_size(size.as_bytes() as usize)?;
     }
@@ -120,7 +120,7 @@ fn listen(ip: IpAddr, end: &End) -> io::Result<TcpListener> {
 
 fn connect(address: SocketAddr, end: &End) -> io::Result<TcpStream> {
     let socket = socket(address, end)?;
-    socket.connect_timeout(&address.into(), PATIENCE)?;
+    socket.connect_timeout(&address.into(), TIMEOUT)?;
     let stream = socket.into();
     set_up(&stream, end)?;
     Ok(stream)
@@ -131,12 +131,12 @@ fn set_up(stream: &TcpStream, end: &End) -> io::Result<()> {
     if let Some(rate) = end.pacing {
         setsockopt(stream, MaxPacingRate, &((rate.as_bits_per_second() / 8) as u32))?;
     }
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))
 }
 
-/// What the kernel knows once all that was sent is acknowledged, which is so many bytes at least.
-fn settled(stream: &TcpStream, bytes: u64) -> io::Result<TcpInfo> {
+/// TCP_INFO after everything is acknowledged, at least this number of bytes.
+fn info_after_last_ack(stream: &TcpStream, bytes: u64) -> io::Result<TcpInfo> {
     let until = Instant::now() + LINGER;
     loop {
         let info = TcpInfo::of(stream)?;

@@ -1,144 +1,142 @@
 //! How often a scenario runs, and the result of its runs.
 //!
-//! A busy machine adds delays whose cause no packet shows. But a hiccup does not come again, and a mistake does. So a
-//! scenario whose first run gives any unexpected result runs again alone after all others, and once more if the two runs
-//! disagree. For each result, the majority of the runs counts.
-//! Nothing is asked of fewer plays or less exactly than otherwise; and what was right the first time can still turn out
-//! wrong in the others.
+//! A busy machine adds delays whose cause no packet shows. Unlike a mistake of `explain`, such a delay does not occur again.
+//! So a scenario whose first run has an unexpected result runs again alone after all others, and once more if the two runs
+//! disagree. For each result, the majority of the runs counts, also for those that were right in the first run.
 
 use std::collections::BTreeMap;
 
-use crate::verdict::{Clock, Verdict};
+use crate::verdict::{ClockCheck, Verdict};
 
-/// How often a scenario is played at most.
-pub(crate) const MOST: usize = 3;
+/// Maximum number of runs of a scenario.
+pub(crate) const MAX_RUNS: usize = 3;
 
-/// One thing that a play tells.
-pub(crate) trait Tells {
-    /// What it is about, within its scenario.
-    fn about(&self) -> &str;
-    /// How far it is from what happened.
-    fn off(&self) -> f64;
-    /// Whether that is near enough.
-    fn holds(&self) -> bool;
+/// One result of a run.
+pub(crate) trait Outcome {
+    /// Identifies it within its scenario.
+    fn subject(&self) -> &str;
+    /// Its error.
+    fn error(&self) -> f64;
+    /// Whether the error is small enough.
+    fn is_right(&self) -> bool;
 }
 
-/// What one play told.
+/// The outcomes of one run.
 #[derive(Debug, Default)]
-pub(crate) struct Play {
+pub(crate) struct RunResult {
     pub(crate) verdicts: Vec<Verdict>,
-    pub(crate) clocks: Vec<Clock>,
-    pub(crate) pairs: Vec<Pair>,
+    pub(crate) clocks: Vec<ClockCheck>,
+    pub(crate) what_ifs: Vec<WhatIfResult>,
 }
 
-/// A prediction, and what came.
+/// A prediction, and the measured time.
 #[derive(Debug, Clone)]
-pub(crate) struct Pair {
+pub(crate) struct WhatIfResult {
     pub(crate) scenario: String,
     pub(crate) what_if: String,
-    /// In seconds; none where explain declines.
+    /// In seconds; `None` if explain declines.
     pub(crate) predicted: Option<f64>,
     pub(crate) measured: f64,
 }
 
-/// How far a prediction may be from what came.
-pub(crate) const FAR: f64 = 0.25;
+/// Maximum relative error of a prediction.
+pub(crate) const MAX_ERROR: f64 = 0.25;
 
-impl Pair {
-    pub(crate) fn error(&self) -> Option<f64> {
+impl WhatIfResult {
+    pub(crate) fn relative_error(&self) -> Option<f64> {
         self.predicted.map(|predicted| (predicted - self.measured).abs() / self.measured)
     }
 }
 
-impl Tells for Pair {
-    fn about(&self) -> &str {
+impl Outcome for WhatIfResult {
+    fn subject(&self) -> &str {
         &self.what_if
     }
 
-    fn off(&self) -> f64 {
-        self.error().unwrap_or(f64::INFINITY)
+    fn error(&self) -> f64 {
+        self.relative_error().unwrap_or(f64::INFINITY)
     }
 
-    fn holds(&self) -> bool {
-        self.off() <= FAR
+    fn is_right(&self) -> bool {
+        self.error() <= MAX_ERROR
     }
 }
 
-/// The plays of one scenario; an error is one that did not happen as the scenario says.
+/// The runs of one scenario. An error is a run that did not happen as described.
 #[derive(Debug, Default)]
-pub(crate) struct Plays(Vec<Result<Play, String>>);
+pub(crate) struct Runs(Vec<Result<RunResult, String>>);
 
-impl Plays {
-    pub(crate) fn enter(&mut self, play: Result<Play, String>) {
-        self.0.push(play);
+impl Runs {
+    pub(crate) fn add(&mut self, result: Result<RunResult, String>) {
+        self.0.push(result);
     }
 
-    fn told(&self) -> impl Iterator<Item = &Play> {
+    fn completed(&self) -> impl Iterator<Item = &RunResult> {
         self.0.iter().flatten()
     }
 
     pub(crate) fn verdicts(&self) -> Vec<&Verdict> {
-        middle(self.told().flat_map(|play| &play.verdicts))
+        medians(self.completed().flat_map(|run| &run.verdicts))
     }
 
-    pub(crate) fn clocks(&self) -> Vec<&Clock> {
-        middle(self.told().flat_map(|play| &play.clocks))
+    pub(crate) fn clocks(&self) -> Vec<&ClockCheck> {
+        medians(self.completed().flat_map(|run| &run.clocks))
     }
 
-    pub(crate) fn pairs(&self) -> Vec<&Pair> {
-        middle(self.told().flat_map(|play| &play.pairs))
+    pub(crate) fn what_ifs(&self) -> Vec<&WhatIfResult> {
+        medians(self.completed().flat_map(|run| &run.what_ifs))
     }
 
-    /// How often each thing was told, and how often it held.
+    /// For each subject, the number of its outcomes and of the right ones.
     fn counts(&self) -> BTreeMap<&str, (usize, usize)> {
-        let happened = self.0.iter().map(|play| ("it happened", play.is_ok()));
-        let told = self.told().flat_map(|play| {
-            let verdicts = play.verdicts.iter().map(|one| (one.about(), one.holds()));
-            let clocks = play.clocks.iter().map(|one| (one.about(), one.holds()));
-            verdicts.chain(clocks).chain(play.pairs.iter().map(|one| (one.about(), one.holds())))
+        let happened = self.0.iter().map(|run| ("it happened", run.is_ok()));
+        let outcomes = self.completed().flat_map(|run| {
+            let verdicts = run.verdicts.iter().map(|one| (one.subject(), one.is_right()));
+            let clocks = run.clocks.iter().map(|one| (one.subject(), one.is_right()));
+            verdicts.chain(clocks).chain(run.what_ifs.iter().map(|one| (one.subject(), one.is_right())))
         });
         let mut counts: BTreeMap<_, (usize, usize)> = BTreeMap::new();
-        for (about, holds) in happened.chain(told) {
-            let (times, held) = counts.entry(about).or_default();
+        for (subject, is_right) in happened.chain(outcomes) {
+            let (times, right) = counts.entry(subject).or_default();
             *times += 1;
-            *held += usize::from(holds);
+            *right += usize::from(is_right);
         }
         counts
     }
 
-    /// Whether another play may change what they come to.
-    pub(crate) fn is_open(&self) -> bool {
-        let open = |(times, held): &(usize, usize)| if *times == 1 { *held == 0 } else { held * 2 == *times };
-        self.0.len() < MOST && self.counts().values().any(open)
+    /// Whether another run may change the result.
+    pub(crate) fn needs_another(&self) -> bool {
+        let is_open = |(times, right): &(usize, usize)| if *times == 1 { *right == 0 } else { right * 2 == *times };
+        self.0.len() < MAX_RUNS && self.counts().values().any(is_open)
     }
 
-    /// Whether it happened as the scenario says.
+    /// Whether most runs happened as the scenario describes.
     pub(crate) fn happened(&self) -> bool {
-        self.told().count() * 2 > self.0.len()
+        self.completed().count() * 2 > self.0.len()
     }
 
-    /// What did not hold each time, if it was played more than once.
-    pub(crate) fn says(&self) -> Option<String> {
+    /// The outcomes that were not right in every run, if there is more than one run.
+    pub(crate) fn summary(&self) -> Option<String> {
         if self.0.len() < 2 {
             return None;
         }
         let counts = self.counts();
-        let shaky = counts.iter().filter(|(_, (times, held))| held < times);
-        let shaky: Vec<_> =
-            shaky.map(|(about, (times, held))| format!("{about} held {held} of {times} times")).collect();
-        Some(format!("played {} times: {}", self.0.len(), shaky.join(", ")))
+        let unstable = counts.iter().filter(|(_, (times, right))| right < times);
+        let unstable: Vec<_> =
+            unstable.map(|(subject, (times, right))| format!("{subject} right in {right} of {times} runs")).collect();
+        Some(format!("ran {} times: {}", self.0.len(), unstable.join(", ")))
     }
 }
 
-/// For each thing what lies in the middle of what the plays told of it; of two the one further off.
-fn middle<'a, T: Tells>(told: impl Iterator<Item = &'a T>) -> Vec<&'a T> {
-    let mut same: BTreeMap<&str, Vec<&T>> = BTreeMap::new();
-    for one in told {
-        same.entry(one.about()).or_default().push(one);
+/// For each subject the outcome with the median error; of two, the one with the larger error.
+fn medians<'a, T: Outcome>(outcomes: impl Iterator<Item = &'a T>) -> Vec<&'a T> {
+    let mut by_subject: BTreeMap<&str, Vec<&T>> = BTreeMap::new();
+    for outcome in outcomes {
+        by_subject.entry(outcome.subject()).or_default().push(outcome);
     }
-    let middle = |mut same: Vec<&'a T>| {
-        same.sort_by(|a, b| a.off().total_cmp(&b.off()));
-        same[same.len() / 2]
+    let median = |mut outcomes: Vec<&'a T>| {
+        outcomes.sort_by(|a, b| a.error().total_cmp(&b.error()));
+        outcomes[outcomes.len() / 2]
     };
-    same.into_values().map(middle).collect()
+    by_subject.into_values().map(median).collect()
 }

@@ -10,32 +10,32 @@ use serde::Deserialize;
 use toml::{Table, Value};
 use units::{Rate, Size, Span};
 
-/// What happens, and what must come out.
+/// What happens, and the expected conclusion.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {
-    /// One sentence for people.
+    /// A description in one sentence.
     pub(crate) says: String,
     /// The cable.
     #[serde(default)]
     pub(crate) path: LinkSpec,
-    /// Whether they speak IPv6.
+    /// Whether the hosts use IPv6.
     #[serde(default)]
     pub(crate) ipv6: bool,
     /// The MTU of both hosts' devices.
     #[serde(default = "ethernet")]
     pub(crate) mtu: u16,
-    /// Which part of the path's delay lies between the client and the capture in the middle.
+    /// The share of the path's delay between the client and the capture in the middle.
     #[serde(default = "half")]
     pub(crate) middle: f64,
-    /// Single packets that are lost.
+    /// Packets that are lost.
     #[serde(default)]
     pub(crate) lose: Vec<Lose>,
-    /// What the client asks for the server's address.
+    /// The DNS lookup of the server's address.
     pub(crate) lookup: Option<Lookup>,
     #[serde(default)]
     pub(crate) protocol: Protocol,
-    /// How long the server takes for its part of the TLS handshake.
+    /// The server's delay in the TLS handshake.
     #[serde(default)]
     pub(crate) handshake_takes: Span,
     /// Whether all requests are sent before the first response is read.
@@ -51,14 +51,14 @@ pub(crate) struct Scenario {
 }
 
 impl Scenario {
-    /// The bytes of all bodies that go up, and that come down.
+    /// The bytes of all request bodies and of all response bodies.
     pub(crate) fn sizes(&self) -> [u64; 2] {
         let sum = |size: fn(&Exchange) -> Size| self.exchange.iter().map(|exchange| size(exchange).as_bytes()).sum();
         [sum(|exchange| exchange.request), sum(|exchange| exchange.response)]
     }
 }
 
-/// A packet that is lost, the first so many times it comes.
+/// A packet whose first transmissions are lost.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Lose {
@@ -66,7 +66,7 @@ pub(crate) struct Lose {
     pub(crate) packet: Which,
     #[serde(default = "once")]
     pub(crate) times: u32,
-    /// Whether it is lost between the client and the capture in the middle, and not behind.
+    /// Whether it is lost between the client and the capture in the middle; otherwise between there and the server.
     #[serde(default)]
     pub(crate) near: bool,
 }
@@ -83,18 +83,18 @@ pub(crate) enum Way {
 pub(crate) enum Which {
     Syn,
     Udp,
-    /// The one that carries the byte this far into the stream.
+    /// The packet with the byte at this offset of the stream.
     At(Size),
 }
 
-/// A question to a name server, on the server's host.
+/// A DNS lookup; the name server is on the server's host.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Lookup {
-    /// How long the name server takes.
+    /// The name server's delay.
     #[serde(default)]
     pub(crate) takes: Span,
-    /// When the client asks again.
+    /// The time after which the client queries again.
     pub(crate) retry: Span,
 }
 
@@ -104,7 +104,7 @@ pub(crate) enum Protocol {
     /// HTTP/1.1 over plain TCP.
     #[default]
     Http,
-    /// The bodies alone.
+    /// Bodies only, without HTTP.
     Raw,
     /// HTTP/1.1 over TLS 1.3.
     Tls13,
@@ -122,14 +122,14 @@ pub(crate) enum Protocol {
 pub(crate) struct End {
     pub(crate) sysctl: BTreeMap<String, String>,
     pub(crate) initial_window: Option<u32>,
-    /// SO_SNDBUF, SO_RCVBUF; the kernel doubles them.
+    /// SO_SNDBUF and SO_RCVBUF; the kernel doubles them.
     pub(crate) send_buffer: Option<Size>,
     pub(crate) receive_buffer: Option<Size>,
-    /// The rate at which the kernel spreads what is sent (SO_MAX_PACING_RATE).
+    /// Maximum pacing rate (SO_MAX_PACING_RATE).
     pub(crate) pacing: Option<Rate>,
     /// Whether the program leaves Nagle's algorithm on.
     pub(crate) nagle: bool,
-    /// HTTP/2's window for a stream, and for the connection (RFC 9113 §6.9).
+    /// HTTP/2's flow-control windows (RFC 9113 §6.9).
     pub(crate) stream_window: Option<Size>,
     pub(crate) connection_window: Option<Size>,
     pub(crate) writes: Writes,
@@ -140,16 +140,16 @@ pub(crate) struct End {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Writes {
-    /// In writes of this size.
+    /// The size of a write.
     pub(crate) chunk: Option<Size>,
-    /// Before each write it waits until fewer than so many are unacknowledged.
+    /// Maximum number of unacknowledged writes.
     pub(crate) in_flight: Option<u32>,
-    /// It rests between two writes.
+    /// A pause between two writes.
     pub(crate) pause: Span,
-    /// It rests once, when so much is written.
+    /// One pause, after this number of bytes.
     pub(crate) rests_at: Option<Size>,
     pub(crate) rests_for: Span,
-    /// The head goes in a write of its own.
+    /// Whether the head is a write of its own.
     pub(crate) head_apart: bool,
 }
 
@@ -157,16 +157,16 @@ pub(crate) struct Writes {
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Reads {
-    /// In reads of this size at most.
+    /// Maximum size of a read.
     pub(crate) chunk: Option<Size>,
-    /// It rests after each read.
+    /// A pause after each read.
     pub(crate) pause: Span,
-    /// It rests once, when so much is read.
+    /// One pause, after this number of bytes.
     pub(crate) stops_at: Option<Size>,
     pub(crate) stops_for: Span,
 }
 
-/// A request and its response; the sizes are those of the bodies.
+/// A request and its response; sizes are those of the bodies.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub(crate) struct Exchange {
@@ -176,27 +176,26 @@ pub(crate) struct Exchange {
     pub(crate) response: Size,
 }
 
-/// What must be concluded.
+/// The expected conclusion.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Expect {
-    /// The largest avoidable cause, or `propagation` where nothing is worth avoiding.
+    /// The largest avoidable cause, or `propagation` if there is none.
     pub(crate) cause: String,
-    /// Which shares of the transfer's time causes must have: least and most.
+    /// The minimum and maximum share of causes in the transfer's time.
     #[serde(default)]
     pub(crate) share: BTreeMap<String, [f64; 2]>,
-    /// Which exchange it is about, counted from 0; the last unless said.
+    /// The index of the exchange; by default the last.
     pub(crate) exchange: Option<usize>,
-    /// What must be concluded instead at a place from which less is seen: a packet that was lost before it came
-    /// there never was, to who looks from there.
+    /// A different conclusion at some vantage points: a packet that was lost before a tap is not in its capture.
     #[serde(default)]
     pub(crate) at: BTreeMap<String, Expect>,
 }
 
-/// The other half of a pair.
+/// The second scenario of a what-if pair.
 #[derive(Debug, Clone)]
 pub(crate) struct After {
-    /// As `haul explain --what-if` takes it.
+    /// An expression for `haul explain --what-if`.
     pub(crate) what_if: String,
     pub(crate) scenario: Scenario,
 }
@@ -213,7 +212,7 @@ fn once() -> u32 {
     1
 }
 
-/// Reads a scenario and what comes after it.
+/// Reads a scenario and its what-if pairs.
 pub(crate) fn read(path: &Path) -> Result<(Scenario, Vec<After>), String> {
     let wrong = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let text = fs::read_to_string(path).map_err(|error| wrong(&error))?;
@@ -225,7 +224,7 @@ pub(crate) fn read(path: &Path) -> Result<(Scenario, Vec<After>), String> {
         let mut change = after.as_table().cloned().ok_or("an `after` is a table")?;
         let Some(Value::String(what_if)) = change.remove("what_if") else { return Err("an `after` needs a `what_if`") };
         let mut whole = table.clone();
-        lay_over(&mut whole, change);
+        merge(&mut whole, change);
         Ok((what_if, whole))
     };
     let afters = afters.map(|one| {
@@ -235,11 +234,11 @@ pub(crate) fn read(path: &Path) -> Result<(Scenario, Vec<After>), String> {
     Ok((scenario, afters.collect::<Result<_, String>>()?))
 }
 
-/// Lays one table over another: tables are joined, all else is replaced.
-fn lay_over(base: &mut Table, over: Table) {
+/// Merges a table into another: nested tables are merged, other values replaced.
+fn merge(base: &mut Table, over: Table) {
     for (key, value) in over {
         match (base.get_mut(&key), value) {
-            (Some(Value::Table(base)), Value::Table(over)) => lay_over(base, over),
+            (Some(Value::Table(base)), Value::Table(over)) => merge(base, over),
             (_, value) => drop(base.insert(key, value)),
         }
     }

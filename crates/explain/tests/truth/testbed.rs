@@ -13,24 +13,24 @@ use link::{
 
 use crate::{
     path::{Tap, lanes},
-    programs::{Told, talk},
+    programs::{Observed, run_programs},
     scenario::{End, Scenario},
 };
 
-/// The places of the captures, from the client to the server.
-pub(crate) const PLACES: [&str; 3] = ["client", "middle", "server"];
+/// The vantage points of the captures, from the client to the server.
+pub(crate) const VANTAGE_POINTS: [&str; 3] = ["client", "middle", "server"];
 
-/// What a scenario left behind.
+/// The captures and measurements of a run.
 #[derive(Debug, Clone)]
-pub(crate) struct Played {
-    /// The captures at [`PLACES`].
+pub(crate) struct Recorded {
+    /// The captures at [`VANTAGE_POINTS`].
     pub(crate) captures: [PathBuf; 3],
-    pub(crate) told: Told,
+    pub(crate) observed: Observed,
 }
 
-/// Plays a scenario, with its captures in `folder`.
-pub(crate) fn play(scenario: &Scenario, folder: &Path) -> Result<Played, Box<dyn Error>> {
-    let taps = [Tap::new(PLACES[0])?, Tap::new(PLACES[1])?, Tap::new(PLACES[2])?];
+/// Runs a scenario, and saves its captures to `folder`.
+pub(crate) fn run(scenario: &Scenario, folder: &Path) -> Result<Recorded, Box<dyn Error>> {
+    let taps = [Tap::new(VANTAGE_POINTS[0])?, Tap::new(VANTAGE_POINTS[1])?, Tap::new(VANTAGE_POINTS[2])?];
     let hosts = [Host::new("client")?, Host::new("server")?];
     let options = Options { mtu: scenario.mtu, ..Options::default() };
     let cable = Cable::connect(&hosts[0], &hosts[1], lanes(scenario, &taps)?, &options)?;
@@ -39,38 +39,37 @@ pub(crate) fn play(scenario: &Scenario, folder: &Path) -> Result<Played, Box<dyn
     }
     let server = cable.addresses()[1];
     let at = if scenario.ipv6 { server.v6.into() } else { server.v4.into() };
-    let told = talk(scenario, &hosts, at)?;
-    // The ends of the connection close, and their last words pass.
+    let observed = run_programs(scenario, &hosts, at)?;
+    // The connection closes, and its last packets arrive.
     std::thread::sleep(scenario.path.rtt.0 * 2);
     let traffic = cable.disconnect()?;
-    if traffic.iter().any(|way| way.device_drops > 0) {
+    if traffic.iter().any(|lane| lane.device_drops > 0) {
         return Err("a host's device dropped packets; this machine is too busy".into());
     }
     std::fs::create_dir_all(folder)?;
-    let captures = PLACES.map(|place| folder.join(format!("{place}.pcapng")));
+    let captures = VANTAGE_POINTS.map(|name| folder.join(format!("{name}.pcapng")));
     for (tap, capture) in taps.iter().zip(&captures) {
         tap.save(capture)?;
     }
-    let played = Played { captures, told };
-    check(scenario, &played)?;
-    Ok(played)
+    let recorded = Recorded { captures, observed };
+    check(scenario, &recorded)?;
+    Ok(recorded)
 }
 
-/// What must be true of every scenario whatever it is about: the programs have heard all that was said, and each
-/// capture shows it.
-fn check(scenario: &Scenario, played: &Played) -> Result<(), Box<dyn Error>> {
+/// Checks what holds for every scenario: everything was received, and each capture has it.
+fn check(scenario: &Scenario, recorded: &Recorded) -> Result<(), Box<dyn Error>> {
     let sizes = scenario.sizes();
-    let [up, down] = &played.told.kernels;
+    let [up, down] = &recorded.observed.kernels;
     for (size, kernel) in sizes.into_iter().zip([up, down]) {
         let acknowledged = kernel.bytes_acked.unwrap_or(u64::MAX);
         if acknowledged < size {
             return Err(format!("{size} bytes were sent, and only {acknowledged} acknowledged").into());
         }
     }
-    if played.told.exchanges.len() != scenario.exchange.len() {
+    if recorded.observed.exchanges.len() != scenario.exchange.len() {
         return Err("an exchange is missing".into());
     }
-    for capture in &played.captures {
+    for capture in &recorded.captures {
         let summary = Summary::of(&mut Reader::open(capture)?)?;
         let [connection] = &summary.connections[..] else {
             return Err(format!("{} shows {} connections", capture.display(), summary.connections.len()).into());
@@ -84,7 +83,7 @@ fn check(scenario: &Scenario, played: &Played) -> Result<(), Box<dyn Error>> {
 }
 
 fn set_up(host: &Host, end: &End) -> Result<(), Box<dyn Error>> {
-    // The same on every machine: BBR, which some have as theirs, has no slow start as others know it.
+    // The same on every machine. BBR, the default of some, has another kind of slow start.
     host.sysctl("net.ipv4.tcp_congestion_control", "reno")?;
     for (name, value) in &end.sysctl {
         host.sysctl(name, value)?;

@@ -9,32 +9,32 @@ use std::{
 
 use transport::TcpInfo;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use crate::scenario::{Exchange, Protocol, Reads, Scenario, Writes};
 
-/// What carries bytes, and the socket below.
-pub(super) trait Wire: Read + Write {
+/// A byte stream over a socket, with or without TLS.
+pub(super) trait SyncStream: Read + Write {
     fn socket(&self) -> &TcpStream;
 }
 
-impl Wire for TcpStream {
+impl SyncStream for TcpStream {
     fn socket(&self) -> &TcpStream {
         self
     }
 }
 
-/// The client: says how long each exchange took.
-pub(super) fn ask(mut wire: Box<dyn Wire>, scenario: &Scenario) -> io::Result<Vec<Duration>> {
+/// Runs the client; returns the time of each exchange.
+pub(super) fn run_client(mut stream: Box<dyn SyncStream>, scenario: &Scenario) -> io::Result<Vec<Duration>> {
     let (mut took, mut since) = (Vec::new(), Instant::now());
-    let mut sender = Sender::new(wire.socket(), scenario.client.writes)?;
+    let mut sender = Sender::new(stream.socket(), scenario.client.writes)?;
     for group in groups(scenario) {
         for exchange in group {
             sleep(exchange.client_think.0);
-            sender.send(&mut *wire, &request_head(scenario, exchange), exchange.request.as_bytes())?;
+            sender.send(&mut *stream, &request_head(scenario, exchange), exchange.request.as_bytes())?;
         }
         for exchange in group {
             let length = response_head(scenario, exchange).len() as u64 + exchange.response.as_bytes();
-            receive(&mut *wire, length, scenario.client.reads)?;
+            receive(&mut *stream, length, scenario.client.reads)?;
             took.push(since.elapsed());
             since = Instant::now();
         }
@@ -42,19 +42,19 @@ pub(super) fn ask(mut wire: Box<dyn Wire>, scenario: &Scenario) -> io::Result<Ve
     Ok(took)
 }
 
-/// The server.
-pub(super) fn serve(mut wire: Box<dyn Wire>, scenario: &Scenario) -> io::Result<()> {
-    let mut sender = Sender::new(wire.socket(), scenario.server.writes)?;
+/// Runs the server.
+pub(super) fn run_server(mut stream: Box<dyn SyncStream>, scenario: &Scenario) -> io::Result<()> {
+    let mut sender = Sender::new(stream.socket(), scenario.server.writes)?;
     for exchange in &scenario.exchange {
         let length = request_head(scenario, exchange).len() as u64 + exchange.request.as_bytes();
-        receive(&mut *wire, length, scenario.server.reads)?;
+        receive(&mut *stream, length, scenario.server.reads)?;
         sleep(exchange.server_think.0);
-        sender.send(&mut *wire, &response_head(scenario, exchange), exchange.response.as_bytes())?;
+        sender.send(&mut *stream, &response_head(scenario, exchange), exchange.response.as_bytes())?;
     }
     Ok(())
 }
 
-/// The exchanges, by what is asked before anything is read.
+/// The exchanges, in groups of requests that are sent together.
 fn groups(scenario: &Scenario) -> impl Iterator<Item = &[Exchange]> {
     let size = if scenario.pipelined { scenario.exchange.len() } else { 1 };
     scenario.exchange.chunks(size)
@@ -77,23 +77,23 @@ fn response_head(scenario: &Scenario, exchange: &Exchange) -> Vec<u8> {
     }
 }
 
-/// A program that writes.
+/// Writes messages as a scenario describes.
 struct Sender {
     writes: Writes,
     written: u64,
-    /// What the kernel counted as acknowledged before the first write.
-    before: u64,
-    /// Where the writes end that are under way.
+    /// The acknowledged bytes before the first write.
+    acked_before: u64,
+    /// The ends of the writes in flight.
     ends: std::collections::VecDeque<u64>,
 }
 
 impl Sender {
     fn new(socket: &TcpStream, writes: Writes) -> io::Result<Self> {
-        let before = TcpInfo::of(socket)?.bytes_acked.unwrap_or(0);
-        Ok(Self { writes, written: 0, before, ends: std::collections::VecDeque::new() })
+        let acked_before = TcpInfo::of(socket)?.bytes_acked.unwrap_or(0);
+        Ok(Self { writes, written: 0, acked_before, ends: std::collections::VecDeque::new() })
     }
 
-    fn send(&mut self, wire: &mut dyn Wire, head: &[u8], body: u64) -> io::Result<()> {
+    fn send(&mut self, stream: &mut dyn SyncStream, head: &[u8], body: u64) -> io::Result<()> {
         let mut message = head.to_vec();
         message.resize(head.len() + body as usize, b'.');
         let (first, rest) = message.split_at(if self.writes.head_apart { head.len() } else { 0 });
@@ -107,12 +107,12 @@ impl Sender {
             if self.writes.rests_at.is_some_and(|at| rests(at.as_bytes())) {
                 sleep(self.writes.rests_for.0);
             }
-            self.wait_for_room(wire.socket())?;
-            wire.write_all(chunk)?;
-            wire.flush()?;
+            self.wait_for_room(stream.socket())?;
+            stream.write_all(chunk)?;
+            stream.flush()?;
             done += chunk.len();
             self.written += chunk.len() as u64;
-            // A head of its own is small, and no chunk.
+            // A head of its own does not count as a chunk.
             if done > first.len() {
                 self.ends.push_back(self.written);
             }
@@ -123,9 +123,9 @@ impl Sender {
     /// Waits until fewer writes than are allowed are unacknowledged.
     fn wait_for_room(&mut self, socket: &TcpStream) -> io::Result<()> {
         let Some(most) = self.writes.in_flight else { return Ok(()) };
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TIMEOUT;
         loop {
-            let acknowledged = TcpInfo::of(socket)?.bytes_acked.unwrap_or(u64::MAX).saturating_sub(self.before);
+            let acknowledged = TcpInfo::of(socket)?.bytes_acked.unwrap_or(u64::MAX).saturating_sub(self.acked_before);
             while self.ends.pop_front_if(|end| *end <= acknowledged).is_some() {}
             if self.ends.len() < most as usize {
                 return Ok(());
@@ -138,12 +138,12 @@ impl Sender {
     }
 }
 
-fn receive(wire: &mut dyn Wire, length: u64, reads: Reads) -> io::Result<()> {
+fn receive(stream: &mut dyn SyncStream, length: u64, reads: Reads) -> io::Result<()> {
     let mut buffer = vec![0; reads.chunk.map_or(256 << 10, |chunk| chunk.as_bytes() as usize)];
     let (mut done, mut stops) = (0, reads.stops_at);
     while done < length {
         let most = buffer.len().min((length - done) as usize);
-        let count = wire.read(&mut buffer[..most])?;
+        let count = stream.read(&mut buffer[..most])?;
         if count == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }

@@ -12,16 +12,16 @@ use http::{Request, Response};
 use tokio::time::{sleep, timeout};
 use units::Size;
 
-use super::{PATIENCE, tls::Secrets};
+use super::{TIMEOUT, tls::TlsConfigs};
 use crate::scenario::{End, Scenario, Writes};
 
-/// The windows that RFC 9113 §6.9.2 begins with.
-const USUAL: u32 = 65_535;
+/// The initial windows (RFC 9113 §6.9.2).
+const INITIAL_WINDOW: u32 = 65_535;
 
-/// The client: says how long each exchange took.
-pub(super) fn ask(stream: TcpStream, secrets: &Secrets, scenario: &Scenario) -> io::Result<Vec<Duration>> {
+/// Runs the client; returns the time of each exchange.
+pub(super) fn run_client(stream: TcpStream, tls: &TlsConfigs, scenario: &Scenario) -> io::Result<Vec<Duration>> {
     run(async {
-        let stream = secrets.client(asynchronous(stream)?).await?;
+        let stream = tls.client(to_async(stream)?).await?;
         let mut builder = client::Builder::new();
         let [stream_window, connection_window] = windows(&scenario.client);
         builder.initial_window_size(stream_window).initial_connection_window_size(connection_window);
@@ -44,16 +44,16 @@ pub(super) fn ask(stream: TcpStream, secrets: &Secrets, scenario: &Scenario) -> 
             since = Instant::now();
         }
         drop(sender);
-        // It goes on to acknowledge and to say goodbye.
+        // It still acknowledges and sends GOAWAY.
         connection.await.map_err(io::Error::other)?.map_err(io::Error::other)?;
         Ok(took)
     })
 }
 
-/// The server.
-pub(super) fn serve(stream: TcpStream, secrets: &Secrets, scenario: &Scenario) -> io::Result<()> {
+/// Runs the server.
+pub(super) fn run_server(stream: TcpStream, tls: &TlsConfigs, scenario: &Scenario) -> io::Result<()> {
     run(async {
-        let stream = secrets.server(asynchronous(stream)?).await?;
+        let stream = tls.server(to_async(stream)?).await?;
         let mut builder = server::Builder::new();
         let [stream_window, connection_window] = windows(&scenario.server);
         builder.initial_window_size(stream_window).initial_connection_window_size(connection_window);
@@ -62,9 +62,9 @@ pub(super) fn serve(stream: TcpStream, secrets: &Secrets, scenario: &Scenario) -
         let mut answers = Vec::new();
         while let Some(accepted) = connection.accept().await {
             let (request, mut respond) = accepted.map_err(io::Error::other)?;
-            let exchange = exchanges.next().ok_or_else(|| io::Error::other("a request too many"))?;
+            let exchange = exchanges.next().ok_or_else(|| io::Error::other("one request too many"))?;
             let writes = scenario.server.writes;
-            // Beside the connection, which moves only while it is asked for more.
+            // In a task of its own, because the connection progresses only while it is polled.
             answers.push(tokio::spawn(async move {
                 receive(request.into_body()).await?;
                 sleep(exchange.server_think.0).await;
@@ -81,16 +81,17 @@ pub(super) fn serve(stream: TcpStream, secrets: &Secrets, scenario: &Scenario) -
 
 fn run<T>(talk: impl Future<Output = io::Result<T>>) -> io::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async { timeout(PATIENCE, talk).await? })
+    runtime.block_on(async { timeout(TIMEOUT, talk).await? })
 }
 
-fn asynchronous(stream: TcpStream) -> io::Result<tokio::net::TcpStream> {
+fn to_async(stream: TcpStream) -> io::Result<tokio::net::TcpStream> {
     stream.set_nonblocking(true)?;
     tokio::net::TcpStream::from_std(stream)
 }
 
 fn windows(end: &End) -> [u32; 2] {
-    [end.stream_window, end.connection_window].map(|window| window.map_or(USUAL, |size| size.as_bytes() as u32))
+    [end.stream_window, end.connection_window]
+        .map(|window| window.map_or(INITIAL_WINDOW, |size| size.as_bytes() as u32))
 }
 
 async fn send(body: &mut SendStream<Bytes>, length: u64, writes: Writes) -> io::Result<()> {

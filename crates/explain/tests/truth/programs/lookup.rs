@@ -13,59 +13,59 @@ use std::{
 
 use link::host::Host;
 
-use super::PATIENCE;
+use super::TIMEOUT;
 use crate::scenario::Lookup;
 
-/// The question: a head with recursion desired and one question, the name `server.test`, type A, class IN.
-const QUESTION: &[u8] = b"\x5a\x5a\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x06server\x04test\x00\x00\x01\x00\x01";
+/// The query: a header with recursion desired, and one question: `server.test`, type A, class IN.
+const QUERY: &[u8] = b"\x5a\x5a\x01\x00\x00\x01\x00\x00\x00\x00\x00\x00\x06server\x04test\x00\x00\x01\x00\x01";
 
-/// How often the server looks whether it is to end.
-const GLANCE: Duration = Duration::from_millis(50);
+/// The interval at which the server checks whether to stop.
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// A name server; it ends when it is dropped.
+/// A name server, which stops when it is dropped.
 pub(super) struct Server {
-    over: Arc<AtomicBool>,
+    stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Server {
     pub(super) fn start(host: &Host, ip: Ipv4Addr, lookup: Lookup) -> io::Result<Self> {
         let socket = host.run(move || UdpSocket::bind((ip, 53)))??;
-        socket.set_read_timeout(Some(GLANCE))?;
-        let over = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&over);
+        socket.set_read_timeout(Some(POLL_INTERVAL))?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
         let thread = host.thread("name server", move || {
             let mut buffer = [0; 512];
-            while !ends.load(Ordering::Relaxed) {
+            while !stopped.load(Ordering::Relaxed) {
                 let Ok((length, from)) = socket.recv_from(&mut buffer) else { continue };
                 sleep(lookup.takes.0);
                 let mut answer = buffer[..length].to_vec();
-                // An answer, recursion available, one record.
+                // A response, recursion available, one record.
                 answer[2..8].copy_from_slice(&[0x81, 0x80, 0, 1, 0, 1]);
-                // The name is the question's; type A, class IN, a minute, four bytes.
+                // The name of the question (compressed), type A, class IN, TTL 60 s, four bytes.
                 answer.extend([0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 60, 0, 4]);
                 answer.extend(ip.octets());
                 let _ = socket.send_to(&answer, from);
             }
         })?;
-        Ok(Self { over, thread: Some(thread) })
+        Ok(Self { stop, thread: Some(thread) })
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// Asks until there is an answer, again after each `retry`.
-pub(super) fn ask(server: Ipv4Addr, retry: Duration) -> io::Result<()> {
+/// Queries until there is an answer, again after each `retry`.
+pub(super) fn resolve(server: Ipv4Addr, retry: Duration) -> io::Result<()> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
     socket.connect(SocketAddr::from((server, 53)))?;
     socket.set_read_timeout(Some(retry))?;
-    for _ in 0..PATIENCE.as_millis() / retry.as_millis().max(1) {
-        socket.send(QUESTION)?;
+    for _ in 0..TIMEOUT.as_millis() / retry.as_millis().max(1) {
+        socket.send(QUERY)?;
         if socket.recv(&mut [0; 512]).is_ok() {
             return Ok(());
         }

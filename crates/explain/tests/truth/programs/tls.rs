@@ -13,21 +13,21 @@ use rustls::{
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use super::http1::Wire;
+use super::http1::SyncStream;
 use crate::scenario::Protocol;
 
 const NAME: &str = "server.test";
 
-/// What carries HTTP/2.
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A byte stream for HTTP/2.
+pub(super) trait AsyncStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> AsyncStream for S {}
 
-/// What both ends need for TLS; nothing where there is none.
+/// The TLS configurations of both ends; `None` without TLS.
 #[derive(Clone)]
-pub(super) struct Secrets(Option<(Arc<ClientConfig>, Arc<ServerConfig>)>);
+pub(super) struct TlsConfigs(Option<(Arc<ClientConfig>, Arc<ServerConfig>)>);
 
-impl Secrets {
+impl TlsConfigs {
     pub(super) fn for_server(protocol: Protocol) -> io::Result<Self> {
         let versions: &[&'static SupportedProtocolVersion] = match protocol {
             Protocol::Tls12 => &[&TLS12],
@@ -48,19 +48,21 @@ impl Secrets {
         Ok(Self(Some((Arc::new(client), Arc::new(server)))))
     }
 
-    /// For who does not block, whichever end it is.
-    pub(super) async fn client(&self, stream: tokio::net::TcpStream) -> io::Result<Box<dyn Stream>> {
+    /// The client's end, asynchronous.
+    pub(super) async fn client(&self, stream: tokio::net::TcpStream) -> io::Result<Box<dyn AsyncStream>> {
         let Some((config, _)) = &self.0 else { return Ok(Box::new(stream)) };
         let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
         Ok(Box::new(TlsConnector::from(Arc::clone(config)).connect(name, stream).await?))
     }
 
-    pub(super) async fn server(&self, stream: tokio::net::TcpStream) -> io::Result<Box<dyn Stream>> {
+    /// The server's end, asynchronous.
+    pub(super) async fn server(&self, stream: tokio::net::TcpStream) -> io::Result<Box<dyn AsyncStream>> {
         let Some((_, config)) = &self.0 else { return Ok(Box::new(stream)) };
         Ok(Box::new(TlsAcceptor::from(Arc::clone(config)).accept(stream).await?))
     }
 
-    pub(super) fn connect(&self, stream: TcpStream) -> io::Result<Box<dyn Wire>> {
+    /// The client's end, blocking.
+    pub(super) fn connect(&self, stream: TcpStream) -> io::Result<Box<dyn SyncStream>> {
         let Some((config, _)) = &self.0 else { return Ok(Box::new(stream)) };
         let name = ServerName::try_from(NAME).map_err(io::Error::other)?;
         let connection = ClientConnection::new(Arc::clone(config), name).map_err(io::Error::other)?;
@@ -69,8 +71,8 @@ impl Secrets {
         Ok(Box::new(tls))
     }
 
-    /// The server's end, which takes its time over the handshake.
-    pub(super) fn accept(&self, stream: TcpStream, takes: Duration) -> io::Result<Box<dyn Wire>> {
+    /// The server's end, blocking, with a delay before its part of the handshake.
+    pub(super) fn accept(&self, stream: TcpStream, takes: Duration) -> io::Result<Box<dyn SyncStream>> {
         let Some((_, config)) = &self.0 else { return Ok(Box::new(stream)) };
         stream.peek(&mut [0])?;
         sleep(takes);
@@ -81,7 +83,7 @@ impl Secrets {
     }
 }
 
-impl<C, S> Wire for StreamOwned<C, TcpStream>
+impl<C, S> SyncStream for StreamOwned<C, TcpStream>
 where
     C: std::ops::DerefMut<Target = ConnectionCommon<S>>,
     S: SideData,
