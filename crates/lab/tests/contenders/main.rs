@@ -1,8 +1,8 @@
-//! Every contender does every workload over every server with TLS, and the uploads and downloads without it, on
-//! loopback, verified. What is not installed or needs root is skipped aloud. As root the tests run in a mount namespace
-//! of their own with a `/run` of its own, as a race does.
+//! Every contender does every workload over every server with TLS, and uploads and downloads without it, on loopback,
+//! verified. A contender that is not installed or needs root is reported as skipped. As root, the tests run in a mount
+//! namespace with a `/run` of their own, as a race does.
 
-mod wrongs;
+mod faults;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -35,14 +35,14 @@ use units::Size;
 
 const FILES: u32 = 4;
 
-/// They wait more than they work.
-const AT_ONCE: usize = 6;
+/// More than there are processors, since the tests mostly wait.
+const TEST_THREADS: usize = 6;
 
 type Test = fn() -> Result<(), Failed>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(AT_ONCE);
+    arguments.test_threads.get_or_insert(TEST_THREADS);
     let root = nix::unistd::geteuid().is_root();
     let mounts = root && own_mounts().is_ok();
     let mut trials = Vec::new();
@@ -67,7 +67,14 @@ fn main() {
             }
         }
     }
-    for registered in contenders::all().iter().filter(|one| WAYS.contains(&one.name)) {
+    trials.extend(page_loads());
+    trials.extend(faults(mounts));
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn page_loads() -> Vec<Trial> {
+    let mut trials = Vec::new();
+    for registered in contenders::all().iter().filter(|one| PROTOCOLS.contains(&one.name)) {
         for page_server in
             ["pages", "nginx-pages"].into_iter().filter(|one| *one == "pages" || NGINX.contains(&registered.name))
         {
@@ -87,45 +94,49 @@ fn main() {
             trials.push(Trial::test(name, run).with_ignored_flag(missing.is_some()));
         }
     }
+    trials
+}
+
+fn faults(mounts: bool) -> Vec<Trial> {
     let (apache, curl) = (server("apache").missing().is_none(), contenders::all()[0].with(&Parameters::new()).unwrap());
     let have = apache && curl.needs()[0].find().is_ok();
     if !have {
-        eprintln!("skipped: what goes wrong: Apache and curl are needed");
+        eprintln!("skipped: faults: Apache and curl are needed");
     }
-    let wrongs: [(_, Test); 4] = [
-        ("a taken port is told in one sentence", wrongs::taken_port),
-        ("a server that does not answer is given up", wrongs::silent_server),
-        ("an interruption ends a contender", wrongs::interruption),
-        ("an unexpected status names the request", wrongs::unexpected_status),
+    let faults: [(_, Test); 4] = [
+        ("port in use is reported", faults::port_in_use),
+        ("silent server is given up at the deadline", faults::silent_server),
+        ("cancellation ends a contender", faults::cancellation),
+        ("unexpected status names the request", faults::unexpected_status),
     ];
-    let mount = contenders::all().iter().filter(|registered| registered.name.contains("davfs2"));
-    let mount = mounts
-        && mount
-            .map(|one| one.with(&Parameters::new()).unwrap())
-            .all(|one| one.needs().iter().all(|program| program.find().is_ok()) && Path::new("/dev/fuse").exists());
-    if !mount {
-        eprintln!(
-            "skipped: a mount whose server goes silent, saves while programs start: root, davfs2 and Samba are needed"
-        );
+    let mut davfs2 = contenders::all().iter().filter(|registered| registered.name.contains("davfs2"));
+    let can_mount = mounts
+        && Path::new("/dev/fuse").exists()
+        && davfs2.all(|one| {
+            let contender = one.with(&Parameters::new()).unwrap();
+            contender.needs().iter().all(|program| program.find().is_ok())
+        });
+    if !can_mount {
+        eprintln!("skipped: faults of mounts: root, davfs2 and Samba are needed");
     }
-    let mounted: [(_, Test); 2] = [
-        ("a mount whose server goes silent is ended", wrongs::silent_mount),
-        ("saves are confirmed one by one while programs start", wrongs::saves_while_programs_start),
+    let mount_faults: [(_, Test); 2] = [
+        ("mount of a silent server is ended", faults::silent_mount),
+        ("saves are confirmed one by one while programs start", faults::saves_while_programs_start),
     ];
-    trials.extend(mounted.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!mount)));
-    trials.extend(wrongs.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!have)));
-    libtest_mimic::run(&arguments, trials).exit();
+    let mount_faults = mount_faults.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!can_mount));
+    let faults = faults.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!have));
+    mount_faults.into_iter().chain(faults).collect()
 }
 
-/// Ways to load a page: each version of HTTP, and each thing that goes with one.
-const WAYS: [&str; 10] =
+/// Protocols to load a page over: each version of HTTP, and each extension.
+const PROTOCOLS: [&str; 10] =
     ["h1", "h1+tfo", "h1x6+pipelining", "h1+resumed", "h1+early+tfo", "h2", "h2+tls+tfo", "h2+early", "h3", "h3+early"];
 
-/// Those that nginx serves as well.
+/// The protocols that nginx serves as well.
 const NGINX: [&str; 5] = ["h1", "h1+resumed", "h2", "h2+tls+tfo", "h3"];
 
-/// Heads and ends that are waited for, a computation, two answers to one question, something sent, and answers
-/// without a body; over two hosts.
+/// Dependencies on heads and ends, computation, two responses to equal requests, a request body, and responses without a
+/// body; over two hosts.
 const PAGE: &str = r#"
 schema = "longhaul.page/1"
 title = "a page with everything"
@@ -173,34 +184,34 @@ fn page() -> Page {
     Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref()).unwrap()))
 }
 
-/// A page is loaded twice, whole, and the server was asked for all of it each time.
-fn load(way: &dyn Contender, server: &dyn Server) -> Result<(), Failed> {
+/// Loads a page twice; the server must receive all requests each time.
+fn load(contender: &dyn Contender, server: &dyn Server) -> Result<(), Failed> {
     let page = page();
     let folder = scratch();
     let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse()?], &page.0.hosts())?;
-    let certificates = way.tls(false).then_some(&certificates);
+    let certificates = contender.tls(false).then_some(&certificates);
     let work = Work::Load { page };
-    let mut running = start(server, folder.path(), way.http(false), certificates, Some(&work))?;
-    let requests = sample(&mut running, way, work, folder.path(), certificates, 0)?;
-    // What was too early is asked again.
+    let mut running = start(server, folder.path(), contender.http(false), certificates, Some(&work))?;
+    let requests = sample(&mut running, contender, work, folder.path(), certificates, 0)?;
+    // Rejected early data is sent again.
     if requests.of("GET") != 4 || !(1..=2).contains(&requests.of("POST")) {
         return Err(format!("{requests} instead of GET 4, POST 1").into());
     }
     let seen: BTreeSet<&str> = requests.protocols.iter().map(|protocol| protocol.http.as_str()).collect();
-    let spoken = match &way.name()[..2] {
+    let expected = match &contender.name()[..2] {
         "h1" => "HTTP/1.1",
         "h2" => "HTTP/2.0",
         _ => "HTTP/3.0",
     };
-    if seen != [spoken].into() {
-        return Err(format!("it came by {seen:?}").into());
+    if seen != [expected].into() {
+        return Err(format!("{seen:?} instead of {expected}").into());
     }
     running.check()?;
     running.stop();
     Ok(())
 }
 
-/// A mount namespace in which nothing we mount is seen outside, with a fresh `/run`.
+/// Enters a new mount namespace with an empty `/run`.
 fn own_mounts() -> nix::Result<()> {
     const NONE: Option<&str> = None;
     unshare(CloneFlags::CLONE_NEWNS)?;
@@ -212,21 +223,21 @@ fn server(name: &str) -> Box<dyn Server> {
     servers::all().into_iter().find(|server| server.name() == name).unwrap()
 }
 
-/// Why none of the workloads can be tried, if so.
+/// Why no workload can run, if so.
 fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, root: bool) -> Option<String> {
     let obstacle = works()
         .iter()
         .map(|work| contenders::obstacle(contender, work, server, tls, root))
         .min_by_key(Option::is_some)
         .flatten();
-    obstacle.or_else(|| (contender.name().starts_with("haul") && !copies()).then(|| OLD.to_owned()))
+    obstacle.or_else(|| (contender.name().starts_with("haul") && !haul_has_cp()).then(|| OLD.to_owned()))
 }
 
-/// What is said of a program that was built before it could copy.
-const OLD: &str = "the haul that is built here cannot copy; `cargo build -p haul` builds it anew";
+/// Why an outdated program is skipped.
+const OLD: &str = "this build of haul has no `cp`; run `cargo build -p haul`";
 
-/// Whether the program that stands beside this one, or a folder higher, can copy.
-fn copies() -> bool {
+/// Whether the `haul` in this folder, or in the one above, has `cp`.
+fn haul_has_cp() -> bool {
     static COPIES: LazyLock<bool> = LazyLock::new(|| {
         let beside = std::env::current_exe()
             .unwrap()
@@ -242,7 +253,7 @@ fn copies() -> bool {
     *COPIES
 }
 
-/// How many of the works are done without TLS, too. A contender that does these does the others as with TLS.
+/// The number of works that are done without TLS, too; the others would behave as with TLS.
 const WITHOUT_TLS: usize = 2;
 
 fn works() -> [Work; 7] {
@@ -251,7 +262,7 @@ fn works() -> [Work; 7] {
         Work::Upload { files: FILES, size },
         Work::Download { files: FILES, size: vec![size, Size::bytes(300 * 1024)] },
         Work::Tree { folders: 2, files: FILES, size },
-        // Long enough for a server to note down the page, which Apache does when its last byte is long sent.
+        // Long enough for the server to log the page, which Apache does well after the last byte.
         Work::Page { objects: vec![size; 6], idle: "200ms".parse().unwrap(), size },
         Work::List { entries: 30 },
         Work::LookUp { times: 3 },
@@ -259,15 +270,14 @@ fn works() -> [Work; 7] {
     ]
 }
 
-/// A folder that a server running as another user can pass.
+/// A folder that a server of another user can enter.
 fn scratch() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     folder
 }
 
-/// An address that stays free until somebody takes it: below the ports that the kernel gives to connections, of which
-/// there are many at a time (`net.ipv4.ip_local_port_range`).
+/// A free address that no connection will take: its port is below `net.ipv4.ip_local_port_range`.
 fn free_address() -> SocketAddr {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let ports = || 10_000 + (std::process::id() * 500 + TAKEN.fetch_add(1, Ordering::Relaxed)) % 20_000;
@@ -309,8 +319,7 @@ fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> 
             .map_err(|failure| format!("{work}: {failure}"))?;
         println!("{} {} {work}: {requests}", server.name(), contender.name());
         let expected = expected(&contender.name(), work);
-        // Apache notes some requests of HTTP/2 down late, half a second after the answer or when the connection is used
-        // next.
+        // Apache logs some HTTP/2 requests late: half a second after the response, or at the next use of the connection.
         let late = match work {
             Work::Page { objects, .. } if server.name() == "apache" && contender.http(tls) == Http::Two => {
                 objects.len()
@@ -361,17 +370,16 @@ fn sample(
     Ok(requests)
 }
 
-/// The requests that a contender is known by.
+/// The known requests of a contender.
 fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
     let n = u64::from(FILES);
     match (contender, work) {
         ("curl" | "curl-parallel-h1" | "curl-parallel-h2", Work::Upload { .. }) => [("PUT", n)].into(),
         ("curl" | "curl-parallel-h1" | "curl-parallel-h2" | "rclone", Work::Download { .. }) => [("GET", n)].into(),
-        // Which makes each twice, and looks before.
         (name, Work::Download { .. }) if name.starts_with("idle") || name.starts_with("pipelining") => {
             [("GET", n)].into()
         }
-        // The page's are before the mark.
+        // The requests of the page are before the mark.
         (_, Work::Page { .. }) => [("GET", 1), ("PROPFIND", 0)].into(),
         ("rclone", Work::Tree { .. }) => BTreeMap::new(),
         (_, Work::Tree { folders, .. }) => [("MKCOL", u64::from(*folders))].into(),

@@ -1,4 +1,4 @@
-//! What goes wrong around a contender: a port that is taken, a server or a mount that falls silent, an interruption.
+//! Faults around a contender: a port in use, a silent server or mount, a cancellation.
 
 use std::{
     fs,
@@ -23,9 +23,9 @@ use lab::{
 use libtest_mimic::Failed;
 use units::Size;
 
-use super::{copies, deadline, free_address, sample, scratch, server, start, works};
+use super::{deadline, free_address, haul_has_cp, sample, scratch, server, start, works};
 
-pub(super) fn taken_port() -> Result<(), Failed> {
+pub(super) fn port_in_use() -> Result<(), Failed> {
     let folder = scratch();
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let address = taken.local_addr()?;
@@ -33,7 +33,7 @@ pub(super) fn taken_port() -> Result<(), Failed> {
         let scratch = folder.path().join(server.name());
         let (certificates, http, page) = (None, Http::One, None);
         let setup = Setup { host: &Local, address, certificates, http, page, scratch: &scratch, deadline: deadline() };
-        // Somebody answers there, so only the server's own end can tell that it is not it.
+        // Another program answers there, so only the exit of the server shows the failure.
         let error = server.start(&setup).map(drop).map_err(|error| error.to_string());
         match error {
             Err(said) if said.contains("in use") => {}
@@ -43,7 +43,7 @@ pub(super) fn taken_port() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A way to a server that goes silent: everything is passed on until it is told to stop.
+/// A relay to a server, which stops relaying when `silent` becomes true.
 fn relay(server: SocketAddr, silent: &Arc<AtomicBool>) -> SocketAddr {
     fn pass(mut from: TcpStream, mut to: TcpStream, silent: &AtomicBool) -> io::Result<()> {
         let mut buffer = [0; 4096];
@@ -74,7 +74,7 @@ fn relay(server: SocketAddr, silent: &Arc<AtomicBool>) -> SocketAddr {
     address
 }
 
-/// A file system whose server has gone silent blocks whoever uses it, in the kernel.
+/// A file system whose server is silent blocks its users in the kernel.
 pub(super) fn silent_mount() -> Result<(), Failed> {
     for name in ["davfs2", "samba-davfs2-nolocks"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
@@ -115,7 +115,7 @@ pub(super) fn silent_mount() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A process that was just started holds our files for a moment, so that davfs2 hears late of a close(2).
+/// A new process keeps our files open until its exec(2), so that davfs2 sees a close(2) late.
 pub(super) fn saves_while_programs_start() -> Result<(), Failed> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -138,11 +138,11 @@ pub(super) fn saves_while_programs_start() -> Result<(), Failed> {
     })
 }
 
-/// Whatever connects here is accepted by the kernel and never answered.
+/// Runs a contender against a listening socket that never answers, and returns its error.
 fn against_silence(contender: &dyn Contender, deadline: Deadline) -> String {
     let folder = scratch();
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
-    // Something that it does.
+    // A workload that the contender supports.
     let embedded = server("embedded");
     let can = |work: &Work| contender.unable(work, embedded.as_ref(), false).is_none();
     let work = works().into_iter().find(can).unwrap_or_else(|| works()[0].clone());
@@ -166,8 +166,8 @@ pub(super) fn silent_server() -> Result<(), Failed> {
     for registered in contenders::all() {
         let contender = registered.with(&Parameters::new())?;
         let missing = contender.needs().iter().any(|program| program.find().is_err());
-        let unable = contender.needs_root() || (registered.name.starts_with("haul") && !copies());
-        // Those that load pages have none here.
+        let unable = contender.needs_root() || (registered.name.starts_with("haul") && !haul_has_cp());
+        // Page loads need a recorded page, which is not set up here.
         if missing || unable || contender.replays() {
             continue;
         }
@@ -179,7 +179,7 @@ pub(super) fn silent_server() -> Result<(), Failed> {
     Ok(())
 }
 
-pub(super) fn interruption() -> Result<(), Failed> {
+pub(super) fn cancellation() -> Result<(), Failed> {
     for name in ["curl", "redirector-h1"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
         let cancel = Arc::new(AtomicBool::new(false));
