@@ -43,11 +43,11 @@ function scaleFor(values: number[]): Scale {
 }
 
 function draw({ points, floor }: Line, number: number, xOf: (x: number) => number, yOf: (y: number) => number): SVGElement {
-  const at = points.map(({ x, y, band }) => ({ x: xOf(x), y: yOf(y), band: band ? band.map(yOf) : [yOf(y), yOf(y)] }));
+  const drawn = points.map(({ x, y, band }) => ({ x: xOf(x), y: yOf(y), band: band ? band.map(yOf) : [yOf(y), yOf(y)] }));
   const path = (pairs: (number | undefined)[][]) => pairs.map((pair, i) => `${i === 0 ? "M" : "L"}${pair.map((value) => (value ?? 0).toFixed(1)).join(" ")}`).join("");
   const kind = floor ? "series floor-line" : `series colour${number % COLOURS}${number >= COLOURS ? " again" : ""}`;
-  const band = path([...at.map(({ x, band: [low] }) => [x, low]), ...at.toReversed().map(({ x, band: [, high] }) => [x, high])]);
-  return s("g", { class: kind }, !floor && s("path", { d: `${band}Z`, class: "band" }), s("path", { d: path(at.map(({ x, y }) => [x, y])), class: "line" }), !floor && at.map(({ x, y }) => s("circle", { cx: x, cy: y, r: 3.5 })));
+  const band = path([...drawn.map(({ x, band: [low] }) => [x, low]), ...drawn.toReversed().map(({ x, band: [, high] }) => [x, high])]);
+  return s("g", { class: kind }, !floor && s("path", { d: `${band}Z`, class: "band" }), s("path", { d: path(drawn.map(({ x, y }) => [x, y])), class: "line" }), !floor && drawn.map(({ x, y }) => s("circle", { cx: x, cy: y, r: 3.5 })));
 }
 
 /** Names at the right ends of the lines, moved apart if they would overlap. */

@@ -85,7 +85,7 @@ impl Random {
 }
 
 /// Connections with everything that is printed of TCP: with and without handshake, data, retransmissions, selective
-/// acknowledgments, timestamps, FINs; and packets of another protocol.
+/// acknowledgments, timestamps, FINs; and packets of another protocol. Each step depends on the state of both ends.
 fn connections(v6: bool) -> Vec<Vec<u8>> {
     let mut random = Random(7);
     let mut packets = Vec::new();

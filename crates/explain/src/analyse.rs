@@ -19,11 +19,11 @@ use crate::{
     infer::{
         ack_policy::AckPolicy,
         exchange::{self, Exchange},
-        facts::Facts,
+        sender_properties::SenderProperties,
         survey,
         vantage::VantagePoint,
     },
-    packet_store::{PacketStore, Worth},
+    packet_store::{LossRank, PacketStore},
     side::{PerSide, Side},
 };
 
@@ -55,11 +55,12 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         return None;
     }
     let vantage = VantagePoint::of(connection);
-    let facts = survey::facts(connection, &vantage);
+    let properties = survey::properties(connection, &vantage);
     let exchanges = exchange::exchanges(connection, &vantage);
-    let timeline = Timeline::of(connection, &vantage, &facts, &exchanges);
-    let ack_policies = PerSide::of(|side| AckPolicy::of(&timeline.stats[side].acks, facts[side].mss));
-    let analysis = Analysis { connection, vantage: &vantage, facts: &facts, timeline: &timeline, ack_policies };
+    let timeline = Timeline::of(connection, &vantage, &properties, &exchanges);
+    let ack_policies = PerSide::of(|side| AckPolicy::of(&timeline.stats[side].acks, properties[side].mss));
+    let analysis =
+        Analysis { connection, vantage: &vantage, properties: &properties, timeline: &timeline, ack_policies };
     let transfers = analysis.transfers(&exchanges);
     let sent = |side| {
         let transfers = transfers.iter().filter(|transfer| transfer.direction.sender() == side);
@@ -76,9 +77,9 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         packet: first.map_or(0, |segment| segment.number),
         packets: connection.segments.len() as u64,
         rtt: Duration::from_nanos(vantage.rtt()),
-        mss: facts[sender].mss,
-        rate: facts[sender].rate,
-        chunk: facts[sender].chunk,
+        mss: properties[sender].mss,
+        rate: properties[sender].rate,
+        chunk: properties[sender].chunk,
         rtt_to_client: Duration::from_nanos(vantage.rtt_to.client),
         acks: ack_policies[sender],
         vantage: vantage.position,
@@ -88,8 +89,8 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
     };
     explained.packets_kept = store.and_then(|store| {
         let worst = explained.transfers.iter().max_by_key(|transfer| (transfer.avoidable(), transfer.duration))?;
-        let worth = Worth::new(worst.avoidable(), worst.duration, connection);
-        store.keep(connection, &timeline, worth, worst.start)
+        let rank = LossRank::new(worst.avoidable(), worst.duration, connection);
+        store.keep(connection, &timeline, rank, worst.start)
     });
     Some(explained)
 }
@@ -98,7 +99,7 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
 struct Analysis<'a> {
     connection: &'a CapturedConnection,
     vantage: &'a VantagePoint,
-    facts: &'a PerSide<Facts>,
+    properties: &'a PerSide<SenderProperties>,
     timeline: &'a Timeline,
     /// How the data of each side is acknowledged.
     ack_policies: PerSide<Option<AckPolicy>>,
@@ -144,7 +145,7 @@ impl Analysis<'_> {
         let input = ModelInput {
             connection: self.connection,
             vantage: self.vantage,
-            facts: self.facts,
+            properties: self.properties,
             stats: &self.timeline.stats,
             messages,
             times: &times,
@@ -170,12 +171,12 @@ impl Analysis<'_> {
     /// The initial window of the connection's first message in full segments, if it is smaller than RFC 6928 allows
     /// and data had to wait for it.
     fn small_initial_window(&self, messages: &PerSide<ObservedMessage>, side: Side) -> Option<u64> {
-        let (message, mss) = (&messages[side], self.facts[side].mss);
+        let (message, mss) = (&messages[side], self.properties[side].mss);
         let first_flight = message.history.first_flight;
         let small = message.history.initial_cwnd.is_none()
             && first_flight < message.bytes
             && first_flight < INITIAL_WINDOW * mss;
-        (small && self.facts[side].from_start).then(|| first_flight.div_ceil(mss))
+        (small && self.properties[side].from_start).then(|| first_flight.div_ceil(mss))
     }
 
     fn finding(
@@ -205,7 +206,7 @@ impl Analysis<'_> {
         let stats = &self.timeline.stats[sender];
         let held = stats.acks.iter().map(|ack| ack.held).filter(|held| *held > 0);
         let evidence = Evidence {
-            facts: &self.facts[sender],
+            properties: &self.properties[sender],
             rtt: self.vantage.rtt(),
             total: cost,
             longest,
@@ -225,7 +226,7 @@ impl Analysis<'_> {
             cost: Duration::from_nanos(cost),
             packets,
             why: (cause.rule().why)(&evidence),
-            chunk: evidence.facts.chunk.map(|bytes| Chunk { bytes, segment: evidence.facts.mss }),
+            chunk: evidence.properties.chunk.map(|bytes| Chunk { bytes, segment: evidence.properties.mss }),
             what_if: infer_model::remedy(cause),
         })
     }

@@ -32,8 +32,8 @@ pub(crate) mod wait;
 use std::ops::{Index, IndexMut};
 
 pub(crate) use crate::{
-    format::{bytes, ms, plural, rate_text},
     infer::send_context::{RetransmitTrigger, SendContext},
+    number_format::{bytes, ms, plural, rate_text},
     side::Side,
 };
 pub(crate) use evidence::{Chunk, Evidence, Fix};

@@ -52,7 +52,7 @@ impl Direction {
     }
 }
 
-/// A connection explained.
+/// A connection explained. It is flat, like its JSON.
 #[derive(Debug, Clone)]
 pub struct Connection {
     /// The end that opened the connection.

@@ -3,8 +3,8 @@
 pub(crate) mod ack_policy;
 pub(crate) mod control_frames;
 pub(crate) mod exchange;
-pub(crate) mod facts;
 pub(crate) mod send_context;
+pub(crate) mod sender_properties;
 pub(crate) mod sender_state;
 pub(crate) mod survey;
 pub(crate) mod vantage;

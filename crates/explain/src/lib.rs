@@ -9,7 +9,7 @@
 //!               │
 //!               ├─> infer   vantage          the distance between capture point and each end
 //!               │           exchange         which bytes are a request, which its response
-//!               │           survey, facts    MSS, bottleneck rate, size of the sender's writes
+//!               │           survey           MSS, bottleneck rate, size of the sender's writes
 //!               │           control_frames   small TLS records that are no message; HTTP/2's window inside TLS
 //!               │           sender_state     what the sender knew and was allowed when it sent each packet
 //!               ▼
@@ -51,17 +51,17 @@ mod combine;
 mod critical_path;
 mod explanation;
 mod finding;
-mod format;
 mod infer;
+mod number_format;
 mod packet_store;
 mod packet_trace;
-mod pipeline;
 mod read;
 pub mod render;
 pub mod replica;
 mod segment;
 mod side;
 mod stream_offset;
+mod worker_threads;
 
 pub use causes::{Cause, CauseTimes, evidence::Fix};
 pub use combine::{
@@ -71,9 +71,9 @@ pub use combine::{
 };
 pub use explanation::{Connection, Direction, Explanation, Transfer};
 pub use finding::Finding;
-pub use format::{bytes, rate_text, time_text};
 pub use infer::{ack_policy::AckPolicy, vantage::Vantage};
+pub use number_format::{bytes, rate_text, time_text};
 pub use packet_store::PacketStore;
-pub use pipeline::{KeepPackets, explain, explain_keeping};
 pub use replica::Predicted;
 pub use side::Side;
+pub use worker_threads::{KeepPackets, explain, explain_keeping};

@@ -23,13 +23,13 @@ pub(crate) type Slot = Arc<Mutex<Option<PacketTrace>>>;
 /// The rank of a connection: the avoidable time of its worst transfer, that transfer's duration, and then anything that
 /// tells connections apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Worth {
+pub(crate) struct LossRank {
     avoidable: Duration,
     duration: Duration,
     connection: Reverse<(u32, SocketAddr, SocketAddr)>,
 }
 
-impl Worth {
+impl LossRank {
     pub(crate) fn new(avoidable: Duration, duration: Duration, connection: &CapturedConnection) -> Self {
         let packet = connection.segments.first().map_or(0, |segment| segment.number);
         Self { avoidable, duration, connection: Reverse((packet, connection.ends.client, connection.ends.server)) }
@@ -42,10 +42,10 @@ pub struct PacketStore(Mutex<Ranking>);
 
 #[derive(Debug, Default)]
 struct Ranking {
-    slots: BTreeMap<Worth, (u64, Slot)>,
+    slots: BTreeMap<LossRank, (u64, Slot)>,
     packets: u64,
     /// The highest rank that was dropped.
-    floor: Option<Worth>,
+    floor: Option<LossRank>,
 }
 
 impl PacketStore {
@@ -55,24 +55,24 @@ impl PacketStore {
         &self,
         connection: &CapturedConnection,
         timeline: &Timeline,
-        worth: Worth,
+        rank: LossRank,
         from: Duration,
     ) -> Option<Slot> {
         let count = (connection.segments.len() as u64).min(MAX_PACKETS);
         let slot = Slot::default();
         let mut ranking = self.ranking();
-        if ranking.floor.is_some_and(|floor| worth <= floor) {
+        if ranking.floor.is_some_and(|floor| rank <= floor) {
             return None;
         }
         ranking.packets += count;
-        ranking.slots.insert(worth, (count, Arc::clone(&slot)));
+        ranking.slots.insert(rank, (count, Arc::clone(&slot)));
         ranking.make_room();
         drop(ranking);
         let from = u64::try_from(from.as_nanos()).unwrap_or(u64::MAX);
         let trace = PacketTrace::of(connection, timeline, MAX_PACKETS, from);
         // Another thread may have dropped the slot meanwhile.
         let ranking = self.ranking();
-        let is_kept = ranking.slots.contains_key(&worth);
+        let is_kept = ranking.slots.contains_key(&rank);
         if is_kept && let Ok(mut content) = slot.lock() {
             *content = Some(trace);
         }
@@ -87,10 +87,10 @@ impl PacketStore {
 impl Ranking {
     fn make_room(&mut self) {
         while self.packets > MAX_PACKETS
-            && let Some((worth, (count, slot))) = self.slots.pop_first()
+            && let Some((rank, (count, slot))) = self.slots.pop_first()
         {
             self.packets -= count;
-            self.floor = self.floor.max(Some(worth));
+            self.floor = self.floor.max(Some(rank));
             if let Ok(mut content) = slot.lock() {
                 *content = None;
             }
@@ -100,13 +100,13 @@ impl Ranking {
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_PACKETS, Ranking, Slot, Worth};
+    use super::{LossRank, MAX_PACKETS, Ranking, Slot};
     use std::{cmp::Reverse, net::Ipv4Addr, time::Duration};
 
-    fn worth(seconds: u64) -> Worth {
+    fn rank(seconds: u64) -> LossRank {
         let end = (Ipv4Addr::LOCALHOST, 1).into();
         let avoidable = Duration::from_secs(seconds);
-        Worth { avoidable, duration: avoidable, connection: Reverse((1, end, end)) }
+        LossRank { avoidable, duration: avoidable, connection: Reverse((1, end, end)) }
     }
 
     #[test]
@@ -114,10 +114,10 @@ mod tests {
         let mut ranking = Ranking::default();
         for (lost, count) in [(3, MAX_PACKETS / 2), (1, MAX_PACKETS / 4), (2, MAX_PACKETS / 2)] {
             ranking.packets += count;
-            ranking.slots.insert(worth(lost), (count, Slot::default()));
+            ranking.slots.insert(rank(lost), (count, Slot::default()));
             ranking.make_room();
         }
-        let kept: Vec<u64> = ranking.slots.keys().map(|worth| worth.avoidable.as_secs()).collect();
-        assert_eq!((kept, ranking.floor), (vec![2, 3], Some(worth(1))));
+        let kept: Vec<u64> = ranking.slots.keys().map(|rank| rank.avoidable.as_secs()).collect();
+        assert_eq!((kept, ranking.floor), (vec![2, 3], Some(rank(1))));
     }
 }

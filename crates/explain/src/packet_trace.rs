@@ -26,7 +26,7 @@ use capture::tcp::Flags;
 use crate::{
     collect::CapturedConnection,
     critical_path::timeline::Timeline,
-    infer::facts::scale,
+    infer::sender_properties::scale,
     segment::SegmentRecord,
     side::{PerSide, Side},
     stream_offset::{ORIGIN, StreamOffsets},

@@ -26,7 +26,7 @@ mod model;
 mod path;
 mod prediction;
 mod receiver;
-mod recorded;
+mod recorded_transfer;
 mod sender;
 #[cfg(test)]
 mod tests;
@@ -39,8 +39,8 @@ pub use model::{
     AckRule, Acks, Before, Congestion, Loss, Model, Nagle, Path, Pause, Receiver, Sender, Since, Stall, Until, Writes,
 };
 pub use prediction::{Prediction, PredictionError};
-pub use recorded::Predicted;
-pub(crate) use recorded::RecordedTransfer;
+pub use recorded_transfer::Predicted;
+pub(crate) use recorded_transfer::RecordedTransfer;
 pub use what_if::{WhatIf, WhatIfError};
 
 use clock::{Nanos, nanos};

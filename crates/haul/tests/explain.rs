@@ -4,8 +4,8 @@ use std::{error::Error, fs, path::Path};
 
 use assert_cmd::Command;
 
-const SLOW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../explain/tests/seed/ie.snoop.txt");
-const HEALTHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../explain/tests/seed/netscape.snoop.txt");
+const SLOW: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../explain/tests/traces/ie.snoop.txt");
+const HEALTHY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../explain/tests/traces/netscape.snoop.txt");
 /// A browser's upload as Solaris's snoop printed it, from the book.
 const TRACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/src/traces/browser-upload.snoop.txt");
 

@@ -91,7 +91,7 @@ function timeline(capture: Capture, transfer: Transfer): HTMLElement {
     ? "This report lacks some of its packets, so the bar is in order of size, not of time."
     : exact
       ? null
-      : "In order of time. There are too many pieces to draw, so each stretch has the colour of its largest cause; the sums below are exact.";
+      : "In order of time. There are too many intervals to draw, so each segment has the colour of its largest cause; the sums below are exact.";
   const words = `${transferName(transfer)} took ${time(duration)}: ${causesInWords(transfer.time_s)}`;
   return h(
     "figure",

@@ -34,7 +34,7 @@ function scaleOf(block: Block, barScale: BarScale): Scale {
 
 function drawTable(run: Run, block: Block, barScale: BarScale): HTMLTableElement {
   const scale = scaleOf(block, barScale);
-  const isAny = (has: (cell: Cell) => boolean) => block.rows.some(({ cell }) => has(cell));
+  const anyCell = (has: (cell: Cell) => boolean) => block.rows.some(({ cell }) => has(cell));
   const number = (head: string, hint: string, value: (row: Row) => number | null, format: (value: number) => string): Column<Row> => ({
     head,
     hint,
@@ -58,9 +58,9 @@ function drawTable(run: Run, block: Block, barScale: BarScale): HTMLTableElement
   }
   columns.push({ head: "× floor", hint: "the median as a multiple of the floor", number: true, key: ({ cell }) => cell.times_floor, cell: ({ cell }) => orDash(cell.times_floor, factor) });
   columns.push(number("round trips", "the median divided by the RTT of the network", ({ cell }) => cell.round_trips, (trips) => (trips < 10 ? trips.toFixed(1) : count(trips))));
-  if (isAny(({ requests }) => requests !== null)) columns.push(number("requests", "HTTP requests", ({ cell }) => cell.requests, count));
-  if (isAny(({ connections }) => connections !== null)) columns.push(number("connec\u00adtions", "TCP connections", ({ cell }) => cell.connections, count));
-  if (isAny(({ why }) => hasCauses(why))) {
+  if (anyCell(({ requests }) => requests !== null)) columns.push(number("requests", "HTTP requests", ({ cell }) => cell.requests, count));
+  if (anyCell(({ connections }) => connections !== null)) columns.push(number("connec\u00adtions", "TCP connections", ({ cell }) => cell.connections, count));
+  if (anyCell(({ why }) => hasCauses(why))) {
     columns.push({ head: "where the time went", class: "where", cell: ({ cell }) => (cell.why && hasCauses(cell.why) ? causeBar(cell.why.seconds) : cell.status === "ok" ? "–" : "") });
   }
   const view = table(`${block.workload.name} over ${block.network.name}: times by contender`, columns, block.rows, {

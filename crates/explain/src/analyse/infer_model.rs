@@ -12,7 +12,7 @@ use crate::{
     causes::{Cause, CauseTimes},
     collect::CapturedConnection,
     critical_path::message_history::{DirectionStats, ObservedMessage},
-    infer::{ack_policy::AckPolicy, facts::Facts, vantage::VantagePoint},
+    infer::{ack_policy::AckPolicy, sender_properties::SenderProperties, vantage::VantagePoint},
     replica::{AckRule, Before, Loss, Model, Nagle, Pause, RecordedTransfer, Since, Stall, Until, WhatIf},
     side::{PerSide, Side},
 };
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct ModelInput<'a> {
     pub(crate) connection: &'a CapturedConnection,
     pub(crate) vantage: &'a VantagePoint,
-    pub(crate) facts: &'a PerSide<Facts>,
+    pub(crate) properties: &'a PerSide<SenderProperties>,
     pub(crate) stats: &'a PerSide<DirectionStats>,
     pub(crate) messages: &'a PerSide<ObservedMessage>,
     pub(crate) times: &'a CauseTimes,
@@ -39,7 +39,7 @@ impl ModelInput<'_> {
     /// The model of the transfer, and the time that it must reproduce.
     pub(crate) fn recorded(&self) -> Option<RecordedTransfer> {
         let (vantage, sender) = (self.vantage, self.sender);
-        let (facts, message) = (&self.facts[sender], &self.messages[sender]);
+        let (properties, message) = (&self.properties[sender], &self.messages[sender]);
         let one_way = |side: Side| vantage.rtt_to[side] / 2;
         let began = self.start.saturating_sub(one_way(Side::Client));
         let first_sent = message.first?.saturating_sub(one_way(sender));
@@ -59,8 +59,8 @@ impl ModelInput<'_> {
         let mut model = Model::new(Size(message.bytes), Duration::from_nanos(vantage.rtt()));
         model.before = self.before(first_sent.saturating_sub(began));
         model.until = until;
-        model.path.rate = facts.rate.map(|rate| Rate::bits_per_second(rate as u64));
-        model.path.headers = Size(facts.headers);
+        model.path.rate = properties.rate.map(|rate| Rate::bits_per_second(rate as u64));
+        model.path.headers = Size(properties.headers);
         let losses = message.history.losses.iter();
         model.path.losses = losses.map(|(from, to, times)| Loss { bytes: *from..*to, times: *times }).collect();
         self.set_writes(&mut model);
@@ -88,14 +88,14 @@ impl ModelInput<'_> {
     }
 
     fn set_writes(&self, model: &mut Model) {
-        let (facts, message) = (&self.facts[self.sender], &self.messages[self.sender]);
+        let (properties, message) = (&self.properties[self.sender], &self.messages[self.sender]);
         model.writes.pauses = message
             .history
             .pauses
             .iter()
             .map(|(at, time)| Pause { at: *at, time: Duration::from_nanos(*time), since: Since::Sent })
             .collect();
-        if let Some(chunk) = facts.chunk {
+        if let Some(chunk) = properties.chunk {
             model.writes.chunk = Some(Size(chunk));
             model.writes.pauses.clear();
             model.writes.in_flight = Some(1);
@@ -105,26 +105,27 @@ impl ModelInput<'_> {
             let writes = message.history.nagle_holds + 1;
             model.writes.chunk = Some(Size(message.bytes.div_ceil(writes).max(1)));
             model.sender.nagle = Nagle::Any;
-        } else if let Some(flight) = facts.steady_flight.filter(|_| self.share(Cause::SendBuffer) > 0.05) {
+        } else if let Some(flight) = properties.steady_flight.filter(|_| self.share(Cause::SendBuffer) > 0.05) {
             model.writes.send_buffer = Some(Size(flight));
         }
     }
 
     fn set_sender(&self, model: &mut Model) {
-        let (facts, stats, message) = (&self.facts[self.sender], &self.stats[self.sender], &self.messages[self.sender]);
+        let (properties, stats, message) =
+            (&self.properties[self.sender], &self.stats[self.sender], &self.messages[self.sender]);
         let history = &message.history;
-        model.sender.mss = Size(facts.mss);
+        model.sender.mss = Size(properties.mss);
         model.sender.sack = self.connection.syn[self.sender].is_none_or(|syn| syn.sack);
         // Lost bytes were part of the first flight, although they were captured later.
         let lost: u64 = history.losses.iter().map(|(from, to, _)| to - from).sum();
         let not_lost = message.bytes.saturating_sub(lost);
         let min_cwnd = match history.initial_cwnd {
-            Some(cwnd) => cwnd.max(10 * facts.mss),
-            None if history.first_flight < not_lost => facts.mss,
-            None => 10 * facts.mss,
+            Some(cwnd) => cwnd.max(10 * properties.mss),
+            None if history.first_flight < not_lost => properties.mss,
+            None => 10 * properties.mss,
         };
         let cwnd = history.first_flight.max(min_cwnd);
-        model.sender.initial_window = u32::try_from(cwnd.div_ceil(facts.mss)).unwrap_or(u32::MAX);
+        model.sender.initial_window = u32::try_from(cwnd.div_ceil(properties.mss)).unwrap_or(u32::MAX);
         // A sender that waited for an acknowledgement beyond two RTTs sends no tail loss probes (RFC 8985 §7.2).
         let longest = stats.acks.iter().map(|ack| ack.held).max().unwrap_or(0);
         model.sender.tail_loss_probe = longest <= 2 * self.vantage.rtt() || stats.retransmissions > 0;
@@ -138,13 +139,13 @@ impl ModelInput<'_> {
             model.receiver.acks.timer = Duration::from_nanos(*timer);
             model.receiver.acks.quick = 0;
             model.receiver.acks.pushed_at_once = false;
-            if self.facts[self.sender].chunk.is_some() {
+            if self.properties[self.sender].chunk.is_some() {
                 model.receiver.acks.rule = AckRule::Segments(2);
             }
         }
         if let Some(policy) = self.ack_policy {
             model.receiver.acks.rule = policy.rule;
-            if self.facts[self.sender].from_start {
+            if self.properties[self.sender].from_start {
                 model.receiver.acks.quick = policy.quick;
             }
         }

@@ -23,7 +23,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
-    let facts = evidence.facts;
+    let properties = evidence.properties;
     let mut text = match evidence.held {
         Some((min, max, count)) if count > 1 => {
             let (min, max) = (ms(min), ms(max));
@@ -32,18 +32,18 @@ fn why(evidence: &Evidence) -> String {
         }
         _ => format!("The receiver delayed an ACK by {}.", ms(evidence.typical)),
     };
-    let Some(chunk) = facts.chunk else {
+    let Some(chunk) = properties.chunk else {
         text += " It waited for a second segment to acknowledge both, while the sender waited for the ACK.";
         return text;
     };
-    let (full, rest) = (chunk / facts.mss, chunk % facts.mss);
+    let (full, rest) = (chunk / properties.mss, chunk % properties.mss);
     if rest > 0 {
         let _ = write!(
             text,
             " The sender writes chunks of {chunk} bytes: {} of {} bytes and one of {rest}. The receiver does not \
              acknowledge the last {} at once, because {} than two full segments.",
             plural(full, "segment"),
-            facts.mss,
+            properties.mss,
             if full % 2 == 0 { "segment" } else { "two segments" },
             if full % 2 == 0 { "it is less" } else { "they are less" },
         );

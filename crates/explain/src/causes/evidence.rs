@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use crate::infer::facts::Facts;
+use crate::infer::sender_properties::SenderProperties;
 
 /// A change that removes a cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,7 +31,7 @@ pub(crate) struct Chunk {
 /// What is known of a cause in a transfer. Times are in nanoseconds.
 pub(crate) struct Evidence<'a> {
     /// The properties of the direction with most bytes.
-    pub(crate) facts: &'a Facts,
+    pub(crate) properties: &'a SenderProperties,
     /// The base round-trip time.
     pub(crate) rtt: u64,
     /// The time in total, of the longest interval, and of the median one.

@@ -18,7 +18,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
-    let inferred = match evidence.facts.http2_window {
+    let inferred = match evidence.properties.http2_window {
         Some(window) => {
             format!(" TLS hides the frames, but the sender stopped repeatedly after {window} bytes.")
         }

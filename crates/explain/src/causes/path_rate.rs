@@ -27,7 +27,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
-    let rate = evidence.facts.rate.map(|rate| format!(" of {}", rate_text(rate))).unwrap_or_default();
+    let rate = evidence.properties.rate.map(|rate| format!(" of {}", rate_text(rate))).unwrap_or_default();
     format!("The path's bottleneck{rate} was busy with this transfer for {}.", ms(evidence.total))
 }
 

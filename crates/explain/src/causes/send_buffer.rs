@@ -29,7 +29,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
-    match evidence.facts.chunk {
+    match evidence.properties.chunk {
         Some(chunk) => format!(
             "The sender writes {chunk} bytes and waits for their acknowledgement before it writes more. It waited {}, at \
              least one RTT ({}) each time.",

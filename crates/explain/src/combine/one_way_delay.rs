@@ -15,8 +15,8 @@ use std::{collections::HashMap, fmt, time::Duration};
 use crate::{
     causes::Cause,
     explanation::{Connection, Direction},
-    format::{ms, time_text},
     infer::vantage::Vantage,
+    number_format::{ms, time_text},
     segment::SegmentRecord,
     side::{PerSide, Side},
 };

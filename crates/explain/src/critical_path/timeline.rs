@@ -17,7 +17,9 @@ use crate::{
         wait::{Wait, WaitEnd},
     },
     collect::CapturedConnection,
-    infer::{exchange::Exchange, facts::Facts, send_context::SendContext, vantage::VantagePoint},
+    infer::{
+        exchange::Exchange, send_context::SendContext, sender_properties::SenderProperties, vantage::VantagePoint,
+    },
     side::PerSide,
 };
 
@@ -51,12 +53,12 @@ impl Timeline {
     pub(crate) fn of(
         connection: &CapturedConnection,
         vantage: &VantagePoint,
-        facts: &PerSide<Facts>,
+        properties: &PerSide<SenderProperties>,
         exchanges: &[Exchange],
     ) -> Self {
         let mut timeline = Self { messages: vec![PerSide::default(); exchanges.len()], ..Self::default() };
         let Some(first) = connection.segments.first() else { return timeline };
-        let mut walk = Walk::new(connection, vantage, facts, exchanges, first);
+        let mut walk = Walk::new(connection, vantage, properties, exchanges, first);
         if let Some(lookup) = connection.lookup {
             walk.cursor = lookup.asked;
             walk.step(&mut timeline, lookup.answered, lookup.number, WaitEnd::Lookup, 0);

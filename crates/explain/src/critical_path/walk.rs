@@ -11,8 +11,8 @@ use crate::{
     infer::{
         control_frames::{self, is_control_frame},
         exchange::Exchange,
-        facts::{Facts, scale},
         send_context::{ReleasingAck, RetransmitTrigger, SendContext},
+        sender_properties::{SenderProperties, scale},
         sender_state::{SenderState, Sent},
         vantage::{Vantage, VantagePoint},
     },
@@ -85,7 +85,7 @@ impl<'a> Walk<'a> {
     pub(crate) fn new(
         connection: &'a CapturedConnection,
         vantage: &'a VantagePoint,
-        facts: &'a PerSide<Facts>,
+        properties: &'a PerSide<SenderProperties>,
         exchanges: &[Exchange],
         first: &SegmentRecord,
     ) -> Self {
@@ -99,12 +99,12 @@ impl<'a> Walk<'a> {
             ranges
         };
         let state = |side: Side| SideState {
-            sender: connection.offsets[side].map(|offsets| SenderState::new(offsets, vantage, side, &facts[side])),
+            sender: connection.offsets[side].map(|offsets| SenderState::new(offsets, vantage, side, &properties[side])),
             messages: messages(side),
             current: 0,
             last_sent: 0,
             scale: scale(connection, side),
-            is_http2_limited: facts[side].http2_window.is_some(),
+            is_http2_limited: properties[side].http2_window.is_some(),
         };
         Self {
             connection,

@@ -13,7 +13,7 @@ use units::Size;
 
 use super::sender_state::AckRecord;
 use crate::{
-    format::{bytes, plural, time_text},
+    number_format::{bytes, plural, time_text},
     replica::AckRule,
 };
 

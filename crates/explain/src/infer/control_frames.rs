@@ -15,7 +15,7 @@
 
 use std::{cmp::Reverse, collections::VecDeque, ops::Range};
 
-use super::{facts::mss, vantage::VantagePoint};
+use super::{sender_properties::mss, vantage::VantagePoint};
 use crate::{
     collect::CapturedConnection,
     read::Protocol,

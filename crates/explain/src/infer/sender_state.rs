@@ -17,8 +17,8 @@ use capture::tcp::Flags;
 pub(crate) use self::on_ack::AckRecord;
 use self::on_ack::ArrivingAck;
 use super::{
-    facts::Facts,
     send_context::{FlightTrend, ReceiveWindowState, ReleasingAck, RetransmitTrigger, SendContext, WriterState},
+    sender_properties::SenderProperties,
     vantage::VantagePoint,
 };
 use crate::{
@@ -58,10 +58,10 @@ pub(crate) enum Sent {
     Retransmission(RetransmitTrigger),
 }
 
-/// The state of a sender: what RFC 9293 §3.3.1 calls its transmission control block.
+/// The state of a sender: what RFC 9293 §3.3.1 calls its transmission control block; hence its many fields.
 #[derive(Debug)]
 pub(crate) struct SenderState<'a> {
-    facts: &'a Facts,
+    properties: &'a SenderProperties,
     /// The round-trip time between capture point and sender, and between both ends, in nanoseconds.
     rtt_to_sender: u64,
     rtt: u64,
@@ -153,9 +153,14 @@ impl Rounds {
 }
 
 impl<'a> SenderState<'a> {
-    pub(crate) fn new(offsets: StreamOffsets, vantage: &VantagePoint, side: Side, facts: &'a Facts) -> Self {
+    pub(crate) fn new(
+        offsets: StreamOffsets,
+        vantage: &VantagePoint,
+        side: Side,
+        properties: &'a SenderProperties,
+    ) -> Self {
         Self {
-            facts,
+            properties,
             // In a capture at the sender's end, an acknowledgement has arrived when it is captured.
             rtt_to_sender: if vantage.is_at(side) { 0 } else { vantage.rtt_to[side] },
             rtt: vantage.rtt(),
@@ -175,7 +180,7 @@ impl<'a> SenderState<'a> {
                 current: None,
                 has_loss: false,
                 // No sender since RFC 2581 (§3.1) begins with less than two segments.
-                min_cwnd: 2 * facts.mss,
+                min_cwnd: 2 * properties.mss,
                 sacks: 0,
                 undo: Undo::default(),
             },
@@ -213,8 +218,8 @@ impl<'a> SenderState<'a> {
     fn check_room(&mut self, now: u64) {
         // A third of the congestion window: with less, senders wait to send more at once (Linux:
         // `tcp_tso_should_defer`).
-        let enough = self.facts.mss.max(self.recovery.min_cwnd / 3);
-        let window_allows = self.right_edge.is_none_or(|edge| edge.saturating_sub(self.snd_nxt) >= self.facts.mss);
+        let enough = self.properties.mss.max(self.recovery.min_cwnd / 3);
+        let window_allows = self.right_edge.is_none_or(|edge| edge.saturating_sub(self.snd_nxt) >= self.properties.mss);
         if self.since_send.room_since.is_none() && window_allows && self.flight() + enough <= self.recovery.min_cwnd {
             self.since_send.room_since = Some(now);
         }
@@ -241,7 +246,7 @@ impl<'a> SenderState<'a> {
         } else {
             Sent::New(self.context(now, segment.len.into()))
         };
-        self.busy_until = self.busy_until.max(now) + self.facts.transmission_time(segment.len.into());
+        self.busy_until = self.busy_until.max(now) + self.properties.transmission_time(segment.len.into());
         self.snd_nxt = self.snd_nxt.max(end);
         self.last_sent = now;
         if !is_retransmission {
@@ -278,8 +283,8 @@ impl<'a> SenderState<'a> {
         }
         self.recovery.has_loss = true;
         self.recovery.min_cwnd = match trigger {
-            RetransmitTrigger::Acks => (self.recovery.min_cwnd / 2).max(2 * self.facts.mss),
-            RetransmitTrigger::Timer => self.facts.mss,
+            RetransmitTrigger::Acks => (self.recovery.min_cwnd / 2).max(2 * self.properties.mss),
+            RetransmitTrigger::Timer => self.properties.mss,
         };
         self.recovery.current = Some((self.snd_nxt, trigger));
         trigger
@@ -291,7 +296,7 @@ impl<'a> SenderState<'a> {
         let Undo { min_cwnd, has_loss, ack_due } = self.recovery.undo;
         (self.recovery.min_cwnd, self.recovery.has_loss, self.recovery.current) = (min_cwnd, has_loss, None);
         let writer = WriterState {
-            waits_for_chunks: self.facts.chunk.is_some(),
+            waits_for_chunks: self.properties.chunk.is_some(),
             is_ack_clocked: true,
             ..WriterState::default()
         };
@@ -299,8 +304,8 @@ impl<'a> SenderState<'a> {
     }
 
     fn context(&self, now: u64, len: u64) -> SendContext {
-        let facts = self.facts;
-        let waits_for_chunks = facts.chunk.is_some();
+        let properties = self.properties;
+        let waits_for_chunks = properties.chunk.is_some();
         // A program that waits for its chunk may notice the acknowledgement late.
         let delay = |release: &ReleasingAck| if waits_for_chunks && release.acks_all { PROGRAM_DELAY } else { 1 };
         let released_by =
@@ -308,10 +313,11 @@ impl<'a> SenderState<'a> {
         let [current, last, before, earlier] = self.rounds.recent;
         let has_loss = self.recovery.has_loss;
         let has_rounds = self.rounds.count >= RECENT_ROUNDS;
-        let is_growing = !has_loss && if has_rounds { last.max(before) * 4 >= earlier * 5 } else { facts.from_start };
+        let is_growing =
+            !has_loss && if has_rounds { last.max(before) * 4 >= earlier * 5 } else { properties.from_start };
         // Acknowledgements close together count as one; while the window grows, also all that arrive before the sender
         // reacts.
-        let together = if is_growing && facts.steady_flight.is_none() { self.prompt() } else { TOGETHER };
+        let together = if is_growing && properties.steady_flight.is_none() { self.prompt() } else { TOGETHER };
         let room_since =
             self.since_send.room_since.filter(|room| released_by.is_none_or(|release| room + together < release.time));
         let last_event = self.last_sent.max(self.since_send.release.map_or(0, |release| release.time));
@@ -327,21 +333,21 @@ impl<'a> SenderState<'a> {
                 closed: self.since_send.window_closed.or_else(|| self.closed_since.map(|since| (since, now))),
                 is_limiting: match self.since_send.release {
                     Some(release) => self.since_send.window_full.is_some_and(|at| release.time <= at + self.prompt()),
-                    None => self.right_edge.is_some_and(|edge| edge.saturating_sub(self.snd_nxt) < facts.mss),
+                    None => self.right_edge.is_some_and(|edge| edge.saturating_sub(self.snd_nxt) < properties.mss),
                 },
             },
             flight: FlightTrend {
                 is_growing,
-                is_steady: !has_loss && facts.steady_flight.is_some_and(|flight| current.max(last) * 2 >= flight),
-                is_known: facts.from_start || has_rounds,
-                fills_path: facts.fills_path(self.flight(), self.rtt),
+                is_steady: !has_loss && properties.steady_flight.is_some_and(|flight| current.max(last) * 2 >= flight),
+                is_known: properties.from_start || has_rounds,
+                fills_path: properties.fills_path(self.flight(), self.rtt),
             },
             writer: WriterState {
                 is_unprompted: released_by.is_none() && now > last_event + self.prompt(),
                 follows_peer: self.since_send.peer_data.is_some_and(|time| now <= time + self.prompt()),
                 waits_for_chunks,
-                is_ack_clocked: facts.is_ack_clocked,
-                sent_small_segment: len < facts.mss && !facts.nodelay,
+                is_ack_clocked: properties.is_ack_clocked,
+                sent_small_segment: len < properties.mss && !properties.nodelay,
             },
         }
     }

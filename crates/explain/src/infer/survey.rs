@@ -1,4 +1,4 @@
-//! The survey: a first pass over a sender's packets, which infers its properties ([`Facts`]).
+//! The survey: a first pass over a sender's packets, which infers its properties ([`SenderProperties`]).
 //!
 //! The bottleneck's rate follows from the spacing of packets that were sent back to back (packet-train dispersion;
 //! Dovrolis et al., INFOCOM 2001). The other properties follow from what repeats: the bytes between two times at which
@@ -10,7 +10,7 @@ use capture::tcp::Flags;
 
 use super::{
     control_frames,
-    facts::{Facts, scale},
+    sender_properties::{SenderProperties, scale},
     sender_state::{PROGRAM_DELAY, SenderState, Sent},
     vantage::VantagePoint,
 };
@@ -38,20 +38,20 @@ const COMMON_SHARE: f64 = 0.2;
 const STEADY_ROUNDS: usize = 6;
 
 /// Infers the properties of both senders of `connection`.
-pub(crate) fn facts(connection: &CapturedConnection, vantage: &VantagePoint) -> PerSide<Facts> {
+pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint) -> PerSide<SenderProperties> {
     PerSide::of(|side| {
-        let mut facts = Facts::from_headers(connection, side);
-        if let Some(survey) = Survey::of(connection, vantage, side, &facts) {
+        let mut properties = SenderProperties::from_headers(connection, side);
+        if let Some(survey) = Survey::of(connection, vantage, side, &properties) {
             let is_at_sender = connection.syn[side].is_some() && vantage.rtt_to[side] * 8 < vantage.rtt();
-            facts.rate = survey.rate(&facts, is_at_sender);
-            facts.chunk = survey.chunk(&facts);
+            properties.rate = survey.rate(&properties, is_at_sender);
+            properties.chunk = survey.chunk(&properties);
             let is_below_window = |flight: &u64| *flight * 10 < survey.max_window * 9;
-            facts.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
-            facts.is_ack_clocked = survey.is_ack_clocked();
-            facts.nodelay = survey.nodelay;
+            properties.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
+            properties.is_ack_clocked = survey.is_ack_clocked();
+            properties.nodelay = survey.nodelay;
         }
-        facts.http2_window = control_frames::flow_control_window(connection, vantage, side);
-        facts
+        properties.http2_window = control_frames::flow_control_window(connection, vantage, side);
+        properties
     })
 }
 
@@ -87,9 +87,14 @@ struct Survey {
 
 impl Survey {
     /// One pass over the packets, which all properties share.
-    fn of(connection: &CapturedConnection, vantage: &VantagePoint, side: Side, facts: &Facts) -> Option<Self> {
+    fn of(
+        connection: &CapturedConnection,
+        vantage: &VantagePoint,
+        side: Side,
+        properties: &SenderProperties,
+    ) -> Option<Self> {
         let rtt = vantage.rtt();
-        let mut sender = SenderState::new(connection.offsets[side]?, vantage, side, facts);
+        let mut sender = SenderState::new(connection.offsets[side]?, vantage, side, properties);
         let scale = scale(connection, !side);
         // At the receiver's end, the data itself shows the deliveries; elsewhere the acknowledgements do.
         let is_at_receiver = vantage.rtt_to[!side] * 4 < vantage.rtt_to[side];
@@ -115,7 +120,7 @@ impl Survey {
                     survey.train.clear();
                 } else if !is_at_receiver {
                     let delivery = Delivery { time: ack.time, total: ack.ack, sent: ack.last_packet_sent };
-                    survey.deliver(delivery, ack.bytes, facts, rtt);
+                    survey.deliver(delivery, ack.bytes, properties, rtt);
                 }
             }
             let Some(Sent::New(context)) = sent else {
@@ -125,8 +130,8 @@ impl Survey {
             if is_at_receiver {
                 delivered += u64::from(segment.len);
                 let delivery = Delivery { time: segment.time, total: delivered, sent: 0 };
-                survey.deliver(delivery, segment.len.into(), facts, rtt);
-                if u64::from(segment.len) < facts.mss {
+                survey.deliver(delivery, segment.len.into(), properties, rtt);
+                if u64::from(segment.len) < properties.mss {
                     // The sender had no more to send: the path was not full.
                     survey.train.clear();
                 }
@@ -157,7 +162,7 @@ impl Survey {
     }
 
     /// Records that `bytes` were delivered.
-    fn deliver(&mut self, delivery: Delivery, bytes: u64, facts: &Facts, rtt: u64) {
+    fn deliver(&mut self, delivery: Delivery, bytes: u64, properties: &SenderProperties, rtt: u64) {
         let Delivery { time, total, sent } = delivery;
         if let (Some(first), Some(last)) = (self.train.front(), self.train.back()) {
             let spacing = (last.time - first.time) / self.train.len() as u64;
@@ -168,7 +173,7 @@ impl Survey {
             }
         }
         self.train.push_back(delivery);
-        let enough = TRAIN * facts.mss;
+        let enough = TRAIN * properties.mss;
         while self.train.get(1).is_some_and(|second| total - second.total >= enough) {
             self.train.pop_front();
         }
@@ -178,7 +183,7 @@ impl Survey {
         }
         let payload = (total - first.total) as f64;
         let took = time - first.time;
-        let rate = payload * (facts.mss + facts.headers) as f64 / facts.mss as f64 * 8e9 / took as f64;
+        let rate = payload * (properties.mss + properties.headers) as f64 / properties.mss as f64 * 8e9 / took as f64;
         let bin = (rate.ln() / BIN_WIDTH) as i32;
         if (sent - first.sent) * 10 <= took * 8 {
             *self.spread.entry(bin).or_default() += bytes as f64;
@@ -188,14 +193,14 @@ impl Survey {
 
     /// The highest common rate. Deliveries are slower where the path was not full, and occasionally faster where a
     /// machine was late.
-    fn rate(&self, facts: &Facts, is_at_sender: bool) -> Option<f64> {
+    fn rate(&self, properties: &SenderProperties, is_at_sender: bool) -> Option<f64> {
         let sum = |rates: &HashMap<i32, f64>| rates.values().sum::<f64>();
         // Only packets that the path has spread show its rate; the others arrived as they were sent. A capture that
         // begins in the middle of a full path, or was taken behind the bottleneck, has no others.
         let has_spread = sum(&self.spread) * 20.0 >= sum(&self.all);
         let rates = if has_spread { &self.spread } else { &self.all };
         let total = sum(rates);
-        if total < (MIN_SEGMENTS * facts.mss) as f64 || is_at_sender && !has_spread {
+        if total < (MIN_SEGMENTS * properties.mss) as f64 || is_at_sender && !has_spread {
             return None;
         }
         let peak = |bin: i32| (bin - HALF_PEAK..=bin + HALF_PEAK).filter_map(|bin| rates.get(&bin)).sum::<f64>();
@@ -213,10 +218,10 @@ impl Survey {
     }
 
     /// The size of most chunks, if the sender repeatedly sends the same number of bytes and then waits.
-    fn chunk(&self, facts: &Facts) -> Option<u64> {
+    fn chunk(&self, properties: &SenderProperties) -> Option<u64> {
         let mut counts: HashMap<u64, u32> = HashMap::new();
         let sizes = || self.chunks.iter().chain(&self.late_chunks);
-        for size in sizes().filter(|size| **size > facts.mss) {
+        for size in sizes().filter(|size| **size > properties.mss) {
             *counts.entry(*size).or_default() += 1;
         }
         let (size, count) = counts.into_iter().max_by_key(|(size, count)| (*count, *size))?;
@@ -225,7 +230,7 @@ impl Survey {
         if on_time * 3 < count as usize {
             return None;
         }
-        let is_uneven = !size.is_multiple_of(facts.mss);
+        let is_uneven = !size.is_multiple_of(properties.mss);
         let is_repeated = count >= 4 || is_uneven && count >= 2;
         (is_repeated && count as usize * 2 >= sizes().count()).then_some(size)
     }

@@ -54,7 +54,7 @@ mod tests {
     use super::Message;
 
     #[test]
-    fn an_answer_gives_its_addresses_and_a_broken_one_nothing() {
+    fn response_has_addresses_and_a_truncated_one_is_rejected() {
         let mut bytes = vec![0, 7, 0x81, 0x80, 0, 1, 0, 2, 0, 0, 0, 0];
         bytes.extend(b"\x01a\x02cd\x00\x00\x01\x00\x01");
         bytes.extend(b"\xc0\x0c\x00\x05\x00\x01\x00\x00\x00\x09\x00\x04\x01b\xc0\x0e");

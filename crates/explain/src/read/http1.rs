@@ -93,7 +93,7 @@ impl Reader {
         (self.given.len() <= MAX_HEAD).then_some(self.at + self.given.len() as u64)
     }
 
-    /// Reads a head; returns the distance to the next one or to the first chunk.
+    /// Reads a head; returns the distance to the next one or to the first chunk. One function, as in RFC 9112 §6.3.
     #[allow(clippy::option_option, reason = "invalid, incomplete, complete")]
     fn head(
         &mut self,

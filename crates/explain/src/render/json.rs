@@ -32,6 +32,7 @@ struct Connections<'a> {
     request: &'a PredictionRequest,
 }
 
+/// The fields of the JSON object, in their order.
 #[derive(Debug, Serialize)]
 struct Connection {
     client: String,
@@ -43,22 +44,22 @@ struct Connection {
     rate_bits: Option<f64>,
     chunk: Option<u64>,
     acks: Option<Acks>,
-    ways: Option<Ways>,
+    ways: Option<OneWayDelays>,
     vantage: &'static str,
     packets: u64,
     transfers: Vec<Transfer>,
 }
 
 #[derive(Debug, Serialize)]
-struct Ways {
+struct OneWayDelays {
     captures: [String; 2],
     clock_ahead_ms: f64,
-    up: Way,
-    down: Way,
+    up: OneWayDelay,
+    down: OneWayDelay,
 }
 
 #[derive(Debug, Serialize)]
-struct Way {
+struct OneWayDelay {
     least_ms: f64,
     typical_ms: f64,
     most_ms: f64,
@@ -67,7 +68,7 @@ struct Way {
     packets: Vec<u32>,
 }
 
-impl Way {
+impl OneWayDelay {
     fn of(one_way: &crate::OneWay) -> Self {
         let [least_ms, typical_ms, most_ms] =
             [one_way.min, one_way.median, one_way.max].map(|time| time.as_secs_f64() * 1e3);
@@ -224,11 +225,11 @@ impl Connections<'_> {
             rate_bits: connection.rate,
             chunk: connection.chunk,
             acks: connection.acks.map(Acks::of),
-            ways: paired.one_way.as_ref().map(|ways| Ways {
+            ways: paired.one_way.as_ref().map(|ways| OneWayDelays {
                 captures: ways.captures.each_ref().map(name),
                 clock_ahead_ms: ways.clock_ahead as f64 / 1e6,
-                up: Way::of(&ways.up),
-                down: Way::of(&ways.down),
+                up: OneWayDelay::of(&ways.up),
+                down: OneWayDelay::of(&ways.down),
             }),
             vantage: connection.vantage.name(),
             packets: connection.packets,

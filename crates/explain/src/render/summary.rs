@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use crate::{Cause, PairedConnection, Transfer, format::plural, time_text};
+use crate::{Cause, PairedConnection, Transfer, number_format::plural, time_text};
 
 /// All transfers with the index of their connection, those that lost most first.
 pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)> {

@@ -30,7 +30,7 @@ impl Cwnd {
     }
 }
 
-/// What an acknowledgement says.
+/// An acknowledgement, with everything that the congestion controls use of it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AckEvent {
     pub(super) now: Nanos,

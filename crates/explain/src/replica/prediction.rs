@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::Size;
 
 use super::{Model, ReplayError, WhatIf, replay};
-use crate::format::time_text;
+use crate::number_format::time_text;
 
 /// The maximum model error. Beyond it, the replica simulates something else, and its predictions are worth nothing.
 const MAX_ERROR: f64 = 0.10;

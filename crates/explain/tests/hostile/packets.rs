@@ -55,6 +55,7 @@ impl<'a> Script<'a> {
 }
 
 impl Source for Script<'_> {
+    // One step of the script; its parts share all bytes of the step.
     fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
         let Some((step, rest)) = self.bytes.split_first_chunk::<STEP>() else { return Ok(None) };
         self.bytes = rest;

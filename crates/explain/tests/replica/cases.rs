@@ -7,6 +7,7 @@ use units::{Rate, Size};
 
 use crate::testbed::Run;
 
+/// The parameters of a transfer; flat, so that a case is one change to one of them.
 #[derive(Debug, Clone)]
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -100,6 +101,7 @@ impl Case {
     }
 }
 
+/// All cases, as one list.
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     for congestion in ["reno", "cubic", "bbr"] {

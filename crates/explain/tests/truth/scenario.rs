@@ -10,7 +10,7 @@ use serde::Deserialize;
 use toml::{Table, Value};
 use units::{Rate, Size, Span};
 
-/// What happens, and the expected conclusion.
+/// What happens, and the expected conclusion; its fields are the keys of the file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Scenario {

@@ -143,46 +143,46 @@ mod tests {
 
     use super::*;
 
-    const OWN: &str = "127.0.0.1:4711";
+    const HOST: &str = "127.0.0.1:4711";
     const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
-    fn ask(method: &Method, path: &str, headers: &[(HeaderName, &str)]) -> Route {
+    fn routed(method: &Method, path: &str, headers: &[(HeaderName, &str)]) -> Route {
         let (path, query) = path.split_once('?').map_or((path, None), |(path, query)| (path, Some(query)));
         let headers = headers.iter().map(|(name, value)| (name.clone(), value.parse().unwrap())).collect();
-        route(OWN, TOKEN, method, &path.replace("TOKEN", TOKEN), query, &headers)
+        route(HOST, TOKEN, method, &path.replace("TOKEN", TOKEN), query, &headers)
     }
 
     #[test]
-    fn who_knows_the_token_is_answered() {
-        let host = (header::HOST, OWN);
-        assert_eq!(ask(&Method::GET, "/TOKEN/", slice::from_ref(&host)), Route::Page);
-        assert_eq!(ask(&Method::GET, "/TOKEN/state?after=7", slice::from_ref(&host)), Route::State(7));
-        assert_eq!(ask(&Method::GET, "/TOKEN/report", slice::from_ref(&host)), Route::Report);
-        let own = (header::ORIGIN, "http://127.0.0.1:4711");
-        assert_eq!(ask(&Method::POST, "/TOKEN/cancel", &[host, own]), Route::Cancel);
+    fn requests_with_token_host_and_origin_are_routed() {
+        let host = (header::HOST, HOST);
+        assert_eq!(routed(&Method::GET, "/TOKEN/", slice::from_ref(&host)), Route::Page);
+        assert_eq!(routed(&Method::GET, "/TOKEN/state?after=7", slice::from_ref(&host)), Route::State(7));
+        assert_eq!(routed(&Method::GET, "/TOKEN/report", slice::from_ref(&host)), Route::Report);
+        let origin = (header::ORIGIN, "http://127.0.0.1:4711");
+        assert_eq!(routed(&Method::POST, "/TOKEN/cancel", &[host, origin]), Route::Cancel);
     }
 
     #[test]
-    fn nobody_else_is() {
-        let host = (header::HOST, OWN);
+    fn other_requests_are_rejected() {
+        let host = (header::HOST, HOST);
         for path in
             ["/", "/TOKEN", "/x/", "/0123456789abcdef0123456789abcdee/", "/state", "//TOKEN/", "/TOKEN/../TOKEN/"]
         {
-            assert_eq!(ask(&Method::GET, path, slice::from_ref(&host)), Route::Not(StatusCode::NOT_FOUND), "{path}");
+            assert_eq!(routed(&Method::GET, path, slice::from_ref(&host)), Route::Not(StatusCode::NOT_FOUND), "{path}");
         }
-        for stranger in ["evil.example:4711", "localhost", "127.0.0.1", "127.0.0.1:80", ""] {
-            let asked = ask(&Method::GET, "/TOKEN/", &[(header::HOST, stranger)]);
-            assert_eq!(asked, Route::Not(StatusCode::MISDIRECTED_REQUEST), "{stranger}");
+        for host in ["evil.example:4711", "localhost", "127.0.0.1", "127.0.0.1:80", ""] {
+            let result = routed(&Method::GET, "/TOKEN/", &[(header::HOST, host)]);
+            assert_eq!(result, Route::Not(StatusCode::MISDIRECTED_REQUEST), "{host}");
         }
-        assert_eq!(ask(&Method::GET, "/TOKEN/", &[]), Route::Not(StatusCode::MISDIRECTED_REQUEST));
+        assert_eq!(routed(&Method::GET, "/TOKEN/", &[]), Route::Not(StatusCode::MISDIRECTED_REQUEST));
         for origin in ["http://evil.example", "null", "https://127.0.0.1:4711", "http://127.0.0.1:80"] {
             for (method, path) in [(&Method::GET, "/TOKEN/state"), (&Method::POST, "/TOKEN/cancel")] {
-                let asked = ask(method, path, &[host.clone(), (header::ORIGIN, origin)]);
-                assert_eq!(asked, Route::Not(StatusCode::FORBIDDEN), "{origin} {path}");
+                let result = routed(method, path, &[host.clone(), (header::ORIGIN, origin)]);
+                assert_eq!(result, Route::Not(StatusCode::FORBIDDEN), "{origin} {path}");
             }
         }
-        assert_eq!(ask(&Method::POST, "/TOKEN/cancel", slice::from_ref(&host)), Route::Not(StatusCode::FORBIDDEN));
-        assert_eq!(ask(&Method::GET, "/TOKEN/cancel", slice::from_ref(&host)), Route::Not(StatusCode::NOT_FOUND));
-        assert_eq!(ask(&Method::GET, "/TOKEN/state?after=x", &[host]), Route::Not(StatusCode::BAD_REQUEST));
+        assert_eq!(routed(&Method::POST, "/TOKEN/cancel", slice::from_ref(&host)), Route::Not(StatusCode::FORBIDDEN));
+        assert_eq!(routed(&Method::GET, "/TOKEN/cancel", slice::from_ref(&host)), Route::Not(StatusCode::NOT_FOUND));
+        assert_eq!(routed(&Method::GET, "/TOKEN/state?after=x", &[host]), Route::Not(StatusCode::BAD_REQUEST));
     }
 }

@@ -107,7 +107,7 @@ impl SenderState<'_> {
         self.recovery.sacks = if acks_new_data { 0 } else { self.recovery.sacks + u32::from(ack.has_sack) };
         let held = if acks_new_data { self.acknowledge(ack) } else { 0 };
         if acks_new_data || opens_window {
-            if usable.is_some_and(|usable| usable < self.facts.mss) {
+            if usable.is_some_and(|usable| usable < self.properties.mss) {
                 self.since_send.window_full = Some(ack.time);
             }
             self.since_send.release =
@@ -120,7 +120,8 @@ impl SenderState<'_> {
         if ack.has_data {
             self.since_send.peer_data = Some(ack.time);
         }
-        let is_closed = right_edge.saturating_sub(self.snd_nxt) < self.facts.mss && ack.window < self.facts.mss;
+        let is_closed =
+            right_edge.saturating_sub(self.snd_nxt) < self.properties.mss && ack.window < self.properties.mss;
         match (is_closed, self.closed_since) {
             (true, None) => self.closed_since = Some(ack.time),
             (false, Some(since)) => {
@@ -137,7 +138,7 @@ impl SenderState<'_> {
     fn acknowledge(&mut self, ack: ArrivingAck) -> u64 {
         let (before, mut last) = (self.snd_una, None);
         self.snd_una = ack.ack;
-        let mss = self.facts.mss.max(1);
+        let mss = self.properties.mss.max(1);
         let (mut packets, mut begin, mut last_packet_bytes) = (0, before, 0);
         // Larger than a segment: the network card splits it after the capture point.
         let mut count = |end: u64| {

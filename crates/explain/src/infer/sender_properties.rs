@@ -9,7 +9,7 @@ use crate::{
 
 /// Properties of one side as a sender.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Facts {
+pub(crate) struct SenderProperties {
     /// Payload of a full segment, in bytes.
     pub(crate) mss: u64,
     /// IP and TCP header bytes per packet.
@@ -31,7 +31,7 @@ pub(crate) struct Facts {
     pub(crate) from_start: bool,
 }
 
-impl Facts {
+impl SenderProperties {
     /// For how long the bottleneck transmits this many bytes of payload, in nanoseconds.
     pub(crate) fn transmission_time(&self, payload: u64) -> u64 {
         let packets = payload.div_ceil(self.mss.max(1));

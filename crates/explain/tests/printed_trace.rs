@@ -6,11 +6,11 @@ use capture::Format;
 use explain::{Cause, Connection};
 use units::Size;
 
-const SLOW: &str = include_str!("seed/ie.snoop.txt");
-const HEALTHY: &str = include_str!("seed/netscape.snoop.txt");
+const SLOW: &str = include_str!("traces/ie.snoop.txt");
+const HEALTHY: &str = include_str!("traces/netscape.snoop.txt");
 
-fn explained(text: &'static str) -> Connection {
-    let mut source = capture::read(text.as_bytes(), "seed", Some(Format::Snoop)).expect("it is one");
+fn explain_trace(text: &'static str) -> Connection {
+    let mut source = capture::read(text.as_bytes(), "printed trace", Some(Format::Snoop)).expect("a snoop trace");
     let (mut explanation, broken) = explain::explain(&mut *source);
     assert!(broken.is_none());
     explanation.connections.remove(0)
@@ -18,7 +18,7 @@ fn explained(text: &'static str) -> Connection {
 
 #[test]
 fn slow_upload_waits_for_a_delayed_ack_in_each_chunk() {
-    let connection = explained(SLOW);
+    let connection = explain_trace(SLOW);
     assert_eq!((connection.mss, connection.chunk), (1160, Some(8217)));
     assert_eq!(connection.ends(), "host22:1742 → yangtze:443");
     let [transfer] = &connection.transfers[..] else { panic!("one upload") };
@@ -30,11 +30,11 @@ fn slow_upload_waits_for_a_delayed_ack_in_each_chunk() {
 
 #[test]
 fn predicted_18_mb_take_four_minutes_and_less_than_one_with_the_fix() {
-    let connection = explained(SLOW);
+    let connection = explain_trace(SLOW);
     let predicted = |change: &str| {
         let change = change.parse().expect("a what-if");
-        let answer = connection.transfers[0].what_if(&change, Some(Size(18_000_000)));
-        answer.expect("it carried something").expect("it is reproduced").duration.as_secs_f64()
+        let predicted = connection.transfers[0].what_if(&change, Some(Size(18_000_000)));
+        predicted.expect("a transfer with data").expect("a replica that agrees").duration.as_secs_f64()
     };
     let (slow, fast) = (predicted(""), predicted("deferred-ack=1ms"));
     assert!((240.0..258.0).contains(&slow), "{slow} s");
@@ -43,9 +43,9 @@ fn predicted_18_mb_take_four_minutes_and_less_than_one_with_the_fix() {
 
 #[test]
 fn other_browsers_upload_is_healthy() {
-    let connection = explained(HEALTHY);
+    let connection = explain_trace(HEALTHY);
     assert!(connection.transfers.iter().all(|transfer| transfer.findings.is_empty()));
-    // Two round trips from the middle of a connection say nothing about its congestion window.
+    // Two round trips from the middle of a connection are not enough to infer its congestion window.
     let [transfer] = &connection.transfers[..] else { panic!("one upload") };
     assert_eq!(transfer.times[Cause::Propagation], transfer.times.sum());
 }

@@ -1,4 +1,4 @@
-//! The pipeline: one thread reads the capture, and as many threads as there are processors explain the connections.
+//! One thread reads the capture, and as many as there are processors explain its connections.
 
 use std::{
     iter,
