@@ -88,7 +88,7 @@ impl Dav {
     /// `OPTIONS` on the same connection without waiting for it. Its answer shows whether the server pipelines before
     /// the first real answer, which may be a long listing, has arrived.
     pub fn warm(&self, path: &RemotePath, connections: usize) {
-        self.client.warm(self.requests.origin(), connections);
+        self.client.preconnect(self.requests.origin(), connections);
         let (dav, path) = (self.clone(), path.clone());
         let mut learning = async move { dav.learn(&path).await.map(drop) }.boxed();
         // Polled now: the caller sends its next request right away, and a spawned task would run after that.
@@ -106,7 +106,7 @@ impl Dav {
         for attempt in 1.. {
             // A large transfer does not hold the others back until its answer arrives.
             let turn = self.throttle.wait().await.filter(|_| !is_large);
-            let again = body.again().map(|body| (parts.clone(), body));
+            let again = body.try_clone().map(|body| (parts.clone(), body));
             let sent = SystemTime::now();
             let answer = self.client.send(Request::from_parts(parts, body)).await?;
             self.clock().hear(answer.headers(), sent, SystemTime::now());

@@ -19,7 +19,7 @@ const FRESH: f64 = 24.0 * 3600.0;
 const FRESHEST: f64 = 30.0 * FRESH;
 /// The pause after a failure: the first, and the longest.
 const AVOIDED: f64 = 300.0;
-const AVOIDED_MOST: f64 = 24.0 * 3600.0;
+const MAX_PAUSE: f64 = 24.0 * 3600.0;
 
 /// An origin's HTTP/3. Times are in seconds, of any clock that continues between runs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct AltSvc {
 
 impl AltSvc {
     /// The server sent this header over TLS.
-    pub(crate) fn heard(&mut self, alt_svc: &HeaderValue, now: f64) {
+    pub(crate) fn record_header(&mut self, alt_svc: &HeaderValue, now: f64) {
         let Ok(alt_svc) = alt_svc.to_str() else { return };
         if alt_svc.trim() == "clear" {
             self.at = None;
@@ -57,34 +57,34 @@ impl AltSvc {
     }
 
     /// Whether HTTP/3 is paused now because of a failure.
-    pub fn is_avoided(&self, now: f64) -> bool {
+    pub fn is_paused(&self, now: f64) -> bool {
         now < self.avoided_until
     }
 
     /// The address to connect to, if it is not the origin.
-    pub(crate) fn elsewhere(&self, origin: &Origin, now: f64) -> Option<Origin> {
+    pub(crate) fn alternative(&self, origin: &Origin, now: f64) -> Option<Origin> {
         let (host, port) = self.at.as_ref().filter(|_| self.is_offered(now))?;
         Some(origin.at(host, *port)).filter(|at| at != origin)
     }
 
     /// A connection was made.
-    pub(crate) fn worked(&mut self) {
+    pub(crate) fn record_success(&mut self) {
         (self.failures, self.avoided_until) = (0, 0.0);
     }
 
     /// A connection failed, or TCP won although it started later.
     pub(crate) fn failed(&mut self, now: f64) {
         // Parallel attempts count as one.
-        if self.is_avoided(now) {
+        if self.is_paused(now) {
             return;
         }
         let avoided = AVOIDED * 2_f64.powi(self.failures.min(16) as i32);
         self.failures += 1;
-        self.avoided_until = now + avoided.min(AVOIDED_MOST);
+        self.avoided_until = now + avoided.min(MAX_PAUSE);
     }
 
     /// How much longer the pause lasts.
-    pub fn avoided_for(&self, now: f64) -> Duration {
+    pub fn remaining_pause(&self, now: f64) -> Duration {
         Duration::try_from_secs_f64(self.avoided_until - now).unwrap_or_default()
     }
 }
@@ -115,7 +115,7 @@ mod tests {
 
     fn heard(text: &'static str) -> AltSvc {
         let mut known = AltSvc::default();
-        known.heard(&HeaderValue::from_static(text), 0.0);
+        known.record_header(&HeaderValue::from_static(text), 0.0);
         known
     }
 
@@ -138,7 +138,7 @@ mod tests {
         ] {
             let known = heard(text);
             assert_eq!(known.is_offered(0.0), elsewhere.is_some(), "{text}");
-            let found = known.elsewhere(&origin, 0.0).map(|at| at.to_string());
+            let found = known.alternative(&origin, 0.0).map(|at| at.to_string());
             assert_eq!(found.as_deref(), elsewhere.flatten(), "{text}");
             assert!((known.until - fresh).abs() < 1e-6, "{text}");
             assert!(!known.is_offered(fresh), "{text}");
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn clear_removes_the_alternative() {
         let mut known = heard("h3=\":443\"");
-        known.heard(&HeaderValue::from_static("h2=\":443\""), 1.0);
+        known.record_header(&HeaderValue::from_static("h2=\":443\""), 1.0);
         assert!(known.is_offered(1.0));
-        known.heard(&HeaderValue::from_static("clear"), 1.0);
+        known.record_header(&HeaderValue::from_static("clear"), 1.0);
         assert!(!known.is_offered(1.0));
     }
 
@@ -160,13 +160,13 @@ mod tests {
         let mut before = 0.0;
         for _ in 0..20 {
             known.failed(now);
-            let avoided = known.avoided_for(now).as_secs_f64();
-            assert!(avoided > before || avoided == AVOIDED_MOST, "{avoided} after {before}");
-            assert!(known.is_avoided(now + avoided - 1.0) && !known.is_avoided(now + avoided));
+            let avoided = known.remaining_pause(now).as_secs_f64();
+            assert!(avoided > before || avoided == MAX_PAUSE, "{avoided} after {before}");
+            assert!(known.is_paused(now + avoided - 1.0) && !known.is_paused(now + avoided));
             (before, now) = (avoided, now + avoided);
         }
-        known.worked();
+        known.record_success();
         known.failed(now);
-        assert!((known.avoided_for(now).as_secs_f64() - AVOIDED).abs() < 1e-6);
+        assert!((known.remaining_pause(now).as_secs_f64() - AVOIDED).abs() < 1e-6);
     }
 }

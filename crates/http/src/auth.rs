@@ -25,7 +25,7 @@ mod sources;
 pub use authenticator::{Attempt, Authenticator, Clear, GiveUp};
 pub use challenge::{Challenge, challenges};
 pub use credentials::{Credential, Credentials};
-pub use keyring::{Keyring, KeyringError, LARGEST_KEY};
+pub use keyring::{Keyring, KeyringError, MAX_KEY_SIZE};
 pub use netrc::Netrc;
 pub use secret::Secret;
 pub use sources::{Environment, Exposed, SourceError, Userinfo, default_netrc, take_userinfo};

@@ -47,7 +47,7 @@ struct Bucket {
 }
 
 impl Bucket {
-    /// How long so many bytes have to wait at `now`.
+    /// How long `bytes` have to wait at `now`.
     fn take(&mut self, now: Duration, bytes: u64, rate: Option<u64>) -> Duration {
         let Some(rate) = rate else {
             self.free = now;
@@ -157,7 +157,7 @@ mod tests {
         let send = async |bytes: usize| {
             let mut body = bandwidth_limit.body(vec![7_u8; bytes].into());
             assert_eq!(body.length(), Some(bytes as u64));
-            assert!(body.again().is_some());
+            assert!(body.try_clone().is_some());
             body.open().unwrap().fold(0, |sum, piece| async move { sum + piece.unwrap().len() }).await
         };
         assert_eq!(tokio::join!(send(500_000), send(500_000)), (500_000, 500_000));

@@ -104,7 +104,7 @@ impl Body {
     }
 
     /// A second copy, if the body is repeatable.
-    pub fn again(&self) -> Option<Self> {
+    pub fn try_clone(&self) -> Option<Self> {
         let source = match &self.source {
             Source::Bytes(bytes) => Source::Bytes(bytes.clone()),
             Source::Repeatable(open) => Source::Repeatable(open.clone()),

@@ -23,7 +23,7 @@ use crate::{
     PipeliningHistory, Redirect, RequestLine, ResponseInfo, Timeouts, Windows,
     auth::{Attempt, Authenticator, take_userinfo},
     digest::Checked,
-    dispatch::{self, Demand, PendingRequest},
+    dispatch::{self, Command, PendingRequest},
     follow_up::{FollowUp, FollowUpResponse},
     method::is_safe,
 };
@@ -127,7 +127,7 @@ pub struct Client {
 
 struct Inner {
     shared: Arc<Shared>,
-    origins: Mutex<HashMap<Origin, mpsc::UnboundedSender<Demand>>>,
+    origins: Mutex<HashMap<Origin, mpsc::UnboundedSender<Command>>>,
 }
 
 /// The state that a client's clones and dispatchers share.
@@ -229,7 +229,7 @@ impl Client {
             let tried = attempt
                 .take()
                 .unwrap_or_else(|| lock(&shared.authenticator).authorize(origin, &parts.method, &target, &mut headers));
-            let again = body.again();
+            let again = body.try_clone();
             let mut request = Request::from_parts(parts.clone(), body);
             *request.headers_mut() = headers;
             let proof = Proof(Arc::new(Mutex::new(tried)));
@@ -280,7 +280,7 @@ impl Client {
 
     /// Sends a request as it is; after a 425 (Too Early) once more, after the handshake (RFC 8470 §5.2).
     async fn once(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
-        let again = request.body().again().filter(|_| is_safe(request.method())).map(|body| {
+        let again = request.body().try_clone().filter(|_| is_safe(request.method())).map(|body| {
             let mut again = Request::new(body);
             again.method_mut().clone_from(request.method());
             again.uri_mut().clone_from(request.uri());
@@ -298,11 +298,11 @@ impl Client {
 
     async fn ask(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let (asking, answer) = asking(request);
-        self.demand(origin, Demand::Request(asking));
+        self.command(origin, Command::Request(asking));
         let answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
         if let Some(alt_svc) = answer.headers().get(ALT_SVC).filter(|_| origin.is_tls()) {
             let mut known = lock(&self.inner.shared.alt_svc);
-            known.entry(origin.clone()).or_default().heard(alt_svc, dispatch::now().seconds);
+            known.entry(origin.clone()).or_default().record_header(alt_svc, dispatch::now().seconds);
         }
         Ok(answer)
     }
@@ -312,34 +312,34 @@ impl Client {
         &self,
         origin: &Origin,
         request: Request<Body>,
-        FollowUp(follower): FollowUp,
+        FollowUp(follow_up): FollowUp,
     ) -> Result<Response<Incoming>, Error> {
         let shared = &self.inner.shared;
-        let (mut parts, body) = follower.into_parts();
+        let (mut parts, body) = follow_up.into_parts();
         let target = self::target(&parts.uri);
         shared.complete(origin, &parts.uri, &mut parts.headers);
         lock(&shared.authenticator).authorize(origin, &parts.method, &target, &mut parts.headers);
         let (mut asked, answer) = asking(request);
         let what = RequestLine::new(&parts.method, &parts.uri);
         let (behind, follows) = asking(Request::from_parts(parts, body.into()));
-        asked.follower = Some(Box::new(behind));
-        self.demand(origin, Demand::Request(asked));
+        asked.follow_up = Some(Box::new(behind));
+        self.command(origin, Command::Request(asked));
         let mut answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
         answer.extensions_mut().insert(FollowUpResponse::by(what, follows));
         Ok(answer)
     }
 
     /// Opens connections in advance, up to `count`.
-    pub fn warm(&self, origin: &Origin, count: usize) {
+    pub fn preconnect(&self, origin: &Origin, count: usize) {
         let count = if self.inner.shared.settings.versions.share() { count.min(1) } else { count };
-        self.demand(origin, Demand::Warm(count));
+        self.command(origin, Command::Preconnect(count));
     }
 
     /// Waits until every request so far to an origin is settled, including cancelled ones: an unsafe request that was
     /// sent whole may take effect until its response comes. The requests' own timeouts limit the wait.
     pub async fn settled(&self, origin: &Origin) {
         let (settled, wait) = oneshot::channel();
-        self.demand(origin, Demand::Settle(settled));
+        self.command(origin, Command::Settle(settled));
         let _ = wait.await;
     }
 
@@ -404,22 +404,22 @@ impl Client {
         lock(&self.inner.shared.pipelining_history).insert(origin, known);
     }
 
-    fn demand(&self, origin: &Origin, demand: Demand) {
+    fn command(&self, origin: &Origin, command: Command) {
         let mut origins = lock(&self.inner.origins);
         let driver = origins.entry(origin.clone()).or_insert_with(|| {
-            let (demands, taken) = mpsc::unbounded_channel();
+            let (commands, taken) = mpsc::unbounded_channel();
             let (shared, known) = (self.inner.shared.clone(), self.pipelining_history(origin));
             tokio::spawn(dispatch::run(shared, origin.clone(), known, taken));
-            demands
+            commands
         });
-        let _ = driver.send(demand);
+        let _ = driver.send(command);
     }
 }
 
 /// A request for the dispatcher, and the channel of its response.
 fn asking(request: Request<Body>) -> (PendingRequest, oneshot::Receiver<Result<Response<Incoming>, Error>>) {
     let (reply, answer) = oneshot::channel();
-    (PendingRequest { request: Box::new(request), reply, follower: None }, answer)
+    (PendingRequest { request: Box::new(request), reply, follow_up: None }, answer)
 }
 
 /// A request's target as it stands in the request line.

@@ -6,7 +6,7 @@
 //!
 //! | field | covers | encoding |
 //! |---|---|---|
-//! | `Content-MD5` (RFC 1864, RFC 2616 §14.15) | the content of this message, but nobody knows which for a part | MD5 in base64 |
+//! | `Content-MD5` (RFC 1864, RFC 2616 §14.15) | the content of this message; ambiguous for a part | MD5 in base64 |
 //! | `Digest` (RFC 3230 §4.3.2) | the whole representation | `alg=value, …`, base64 or hexadecimal |
 //! | `Content-Digest` (RFC 9530 §2) | the content of this message | a structured dictionary of byte sequences |
 //! | `Repr-Digest` (RFC 9530 §3) | the whole representation | the same |

@@ -24,7 +24,7 @@ use crate::{
     method::{is_idempotent, is_safe},
     pipelining_history::PipeliningHistory,
     response_marks::Marks,
-    scheduler::{Action, Limits, Moment, Scheduler, Shape},
+    scheduler::{Action, Limits, Moment, RequestProfile, Scheduler},
 };
 
 /// A request, and the channel for its response.
@@ -32,14 +32,14 @@ pub(crate) struct PendingRequest {
     pub(crate) request: Box<Request<Body>>,
     pub(crate) reply: oneshot::Sender<Result<Response<Incoming>, Error>>,
     /// Its follow-up.
-    pub(crate) follower: Option<Box<PendingRequest>>,
+    pub(crate) follow_up: Option<Box<PendingRequest>>,
 }
 
 /// A call to an origin's dispatcher.
-pub(crate) enum Demand {
+pub(crate) enum Command {
     Request(PendingRequest),
-    /// Open so many connections.
-    Warm(usize),
+    /// Open this many connections in advance.
+    Preconnect(usize),
     /// Notify when all requests so far are settled.
     Settle(oneshot::Sender<()>),
 }
@@ -113,7 +113,7 @@ pub(crate) async fn run(
     shared: Arc<Shared>,
     origin: Origin,
     known: PipeliningHistory,
-    mut demands: mpsc::UnboundedReceiver<Demand>,
+    mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
     let limits = Limits {
         connections: shared.settings.connections.max(1),
@@ -135,18 +135,18 @@ pub(crate) async fn run(
         events,
         opened,
     };
-    let (mut demanded, idle) = (true, dispatch.shared.settings.timeouts.idle);
+    let (mut has_clients, idle) = (true, dispatch.shared.settings.timeouts.idle);
     let mut clock = tokio::time::interval((idle / 4).max(LOOK));
-    while demanded || !dispatch.scheduler.is_at_rest() {
+    while has_clients || !dispatch.scheduler.is_at_rest() {
         let wake = dispatch.scheduler.wake();
         tokio::select! {
             biased;
             Some(report) = reported.recv() => dispatch.report(report),
             Some(opened) = opens.recv() => dispatch.open(opened),
-            demand = demands.recv(), if demanded => {
-                demanded = demand.is_some();
-                if let Some(demand) = demand {
-                    dispatch.demand(demand);
+            command = commands.recv(), if has_clients => {
+                has_clients = command.is_some();
+                if let Some(command) = command {
+                    dispatch.command(command);
                 }
             }
             _ = clock.tick() => dispatch.scheduler.tick(idle, now()),
@@ -154,7 +154,7 @@ pub(crate) async fn run(
                 dispatch.scheduler.tick(idle, now());
             }
         }
-        if !demanded {
+        if !has_clients {
             dispatch.scheduler.retire_all();
             dispatch.jobs.clear();
         }
@@ -164,23 +164,23 @@ pub(crate) async fn run(
 }
 
 impl Dispatch {
-    fn demand(&mut self, demand: Demand) {
-        let pending_request = match demand {
-            Demand::Warm(connections) => return self.scheduler.warm(connections),
-            Demand::Settle(settled) => return self.settling.push((JobId(self.last_job), settled)),
-            Demand::Request(pending_request) => pending_request,
+    fn command(&mut self, command: Command) {
+        let pending_request = match command {
+            Command::Preconnect(connections) => return self.scheduler.preconnect(connections),
+            Command::Settle(settled) => return self.settling.push((JobId(self.last_job), settled)),
+            Command::Request(pending_request) => pending_request,
         };
         let (request, reply) = (*pending_request.request, pending_request.reply);
-        let mut shape = shape(self.next_job(), &request);
-        let marks = Some(shape.marks);
-        self.jobs.insert(shape.id, Job { id: shape.id, request, reply, sendings: 0, is_follow_up: false, marks });
-        if let Some(PendingRequest { request, reply, .. }) = pending_request.follower.map(|follower| *follower) {
+        let mut profile = profile(self.next_job(), &request);
+        let marks = Some(profile.marks);
+        self.jobs.insert(profile.id, Job { id: profile.id, request, reply, sendings: 0, is_follow_up: false, marks });
+        if let Some(PendingRequest { request, reply, .. }) = pending_request.follow_up.map(|follow_up| *follow_up) {
             let id = self.next_job();
-            shape.follower = Some(id);
+            profile.follow_up = Some(id);
             let marks = Some(Marks::of(&request));
             self.jobs.insert(id, Job { id, request: *request, reply, sendings: 0, is_follow_up: true, marks });
         }
-        self.scheduler.submit(shape, now());
+        self.scheduler.submit(profile, now());
     }
 
     fn next_job(&mut self) -> JobId {
@@ -204,7 +204,7 @@ impl Dispatch {
         if !self.scheduler.opened(id, dialed.version(), now()) {
             return;
         }
-        self.shared.note(&self.origin, dialed.facts().clone());
+        self.shared.record_facts(&self.origin, dialed.facts().clone());
         let handle = start_connection(dialed, id, &self.shared.settings, &self.events);
         self.connections.insert(id, handle);
     }
@@ -230,20 +230,20 @@ impl Dispatch {
                 self.scheduler.returned(connection, id, sent, &cause, now);
             }
             ConnectionEvent::Streams { connection, limit, windows } => {
-                self.shared.see(&self.origin, windows);
+                self.shared.record_windows(&self.origin, windows);
                 self.scheduler.streams(connection, limit, now);
             }
             ConnectionEvent::Closed { connection, cause, unanswered } => {
                 self.connections.remove(&connection);
                 if matches!(cause, Cause::TimedOut(Step::Quic, _)) {
-                    self.shared.lost_quic(&self.origin);
+                    self.shared.record_quic_failure(&self.origin);
                 }
                 let fates: Vec<(JobId, Sent)> = unanswered.iter().map(|(job, sent)| (job.id, *sent)).collect();
                 self.jobs.extend(unanswered.into_iter().map(|(job, _)| (job.id, job)));
                 self.scheduler.closed(connection, &cause, &fates, now);
             }
         }
-        self.shared.learn(&self.origin, self.scheduler.pipelining_history());
+        self.shared.record_pipelining(&self.origin, self.scheduler.pipelining_history());
     }
 
     /// Carries out the scheduler's actions.
@@ -324,13 +324,13 @@ impl Dispatch {
 }
 
 /// The scheduler's view of a request.
-fn shape(id: JobId, request: &Request<Body>) -> Shape {
+fn profile(id: JobId, request: &Request<Body>) -> RequestProfile {
     let options = request.extensions().get::<Options>().cloned().unwrap_or_default();
     let repeatable = is_idempotent(request.method()) && request.body().is_repeatable();
     let comes = options.expected.length.or_else(|| range_length(request.headers())).unwrap_or(0);
     let bytes = request.body().length().unwrap_or(0) + comes;
     let consented = is_safe(request.method()) || options.pipeline;
-    Shape {
+    RequestProfile {
         id,
         repeatable,
         pipelinable: repeatable && consented && !options.no_pipelining && *request.method() != Method::CONNECT,
@@ -340,7 +340,7 @@ fn shape(id: JobId, request: &Request<Body>) -> Shape {
         class: if bytes > BIG { Class::Large } else { options.class },
         bytes,
         marks: Marks::of(request),
-        follower: None,
+        follow_up: None,
         is_follow_up: false,
     }
 }

@@ -60,7 +60,7 @@ use crate::{
     Cause, Error, RequestLine, Step, Timeouts,
     connection_messages::{ConnectionEvent, ConnectionId, Job},
     streams::{
-        self, Count,
+        self, CountGuard,
         connection::Exchanges,
         head,
         stall_timer::{Alarm, Traffic},
@@ -222,7 +222,7 @@ impl Connection {
         });
         match begun {
             Ok((response, stream, chunks)) => {
-                let unanswered = Count::one_more(&self.exchanges.common.unanswered);
+                let unanswered = CountGuard::increment(&self.exchanges.common.unanswered);
                 let begun = Begun { job, stream, response, chunks, unanswered };
                 self.exchanges.running.push(Box::pin(exchange::exchange(begun, self.exchanges.common.clone())));
             }

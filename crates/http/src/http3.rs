@@ -33,7 +33,7 @@ use self::exchange::Begun;
 use crate::{
     Cause, Step, Timeouts,
     connection_messages::{ConnectionEvent, ConnectionId, Job},
-    streams::{Count, Outcome, connection::Exchanges, stall_timer::Traffic},
+    streams::{CountGuard, Outcome, connection::Exchanges, stall_timer::Traffic},
 };
 
 /// The timeout of a handshake under early data: a second until the first packet is retransmitted (RFC 9002 §6.2.2), a
@@ -172,7 +172,7 @@ impl Connection {
         if job.reply.is_closed() {
             return self.exchanges.over(job.id, 0, 0, false);
         }
-        let unanswered = Count::one_more(&self.exchanges.common.unanswered);
+        let unanswered = CountGuard::increment(&self.exchanges.common.unanswered);
         let begun = Begun { job, sender: sender.clone(), unanswered };
         self.exchanges.running.push(Box::pin(exchange::exchange(begun, self.exchanges.common.clone())));
     }

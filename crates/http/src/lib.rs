@@ -69,7 +69,7 @@ pub use method::{is_idempotent, is_safe};
 pub use options::{Class, Expected, Options, ResponseInfo, Timeouts};
 pub use pipelining_history::{Pipelining, PipeliningHistory};
 pub use pool::IdleChoice;
-pub use redirect::{MOST_REDIRECTS, Redirect, RedirectError, redirect};
+pub use redirect::{MAX_REDIRECTS, Redirect, RedirectError, redirect};
 pub use request_line::RequestLine;
 pub use single_connection::SingleConnection;
 // In this crate's own interface; their home is `transport`.

@@ -139,7 +139,7 @@ mod tests {
         let mut known = PipeliningHistory::default();
         assert_eq!(known.allowed(Pipelining::Safe, 0.0), (2, 1));
         known.succeeded(1, 0.0);
-        assert_eq!(known.allowed(Pipelining::Safe, 0.0), (2, 1), "one request alone proves nothing");
+        assert_eq!(known.allowed(Pipelining::Safe, 0.0), (2, 1), "a single request is no test");
         known.succeeded(2, 0.0);
         assert_eq!(known.allowed(Pipelining::Safe, 0.0), (32, usize::MAX));
         known.succeeded(32, 0.0);

@@ -62,7 +62,7 @@ pub(crate) struct ByteCounts {
 /// The initial window: ten segments (RFC 6928) of Ethernet's MSS.
 pub(crate) const INITIAL_WINDOW: u64 = 14_600;
 /// Linux's minimum retransmission timeout; the default where the actual one is unknown.
-const LEAST_RTO: Duration = Duration::from_millis(200);
+const MIN_RTO: Duration = Duration::from_millis(200);
 
 impl Window {
     pub(crate) fn of(io: &dyn Io, in_flight_target: ByteCounts) -> Option<Self> {
@@ -73,7 +73,7 @@ impl Window {
 
 impl History {
     /// A request is sent on it; `idle` if it had none before.
-    pub(crate) fn begins(&mut self, idle: bool) {
+    pub(crate) fn request_sent(&mut self, idle: bool) {
         if idle {
             self.burst = ByteCounts::default();
         }
@@ -81,7 +81,7 @@ impl History {
     }
 
     /// An exchange has ended.
-    pub(crate) fn moved(&mut self, sent: u64, received: u64) {
+    pub(crate) fn exchange_ended(&mut self, sent: u64, received: u64) {
         self.burst.sent += sent;
         self.burst.received += received;
         self.largest.sent = self.largest.sent.max(self.burst.sent);
@@ -94,7 +94,7 @@ impl History {
     }
 
     /// Records the kernel's window.
-    pub(crate) fn sees(&mut self, window: Option<Window>) {
+    pub(crate) fn record_window(&mut self, window: Option<Window>) {
         self.window = window.or(self.window);
     }
 
@@ -119,7 +119,7 @@ impl History {
     }
 
     /// It becomes idle.
-    pub(crate) fn rests(&mut self, now: Instant) {
+    pub(crate) fn became_idle(&mut self, now: Instant) {
         self.idle_since = Some(now);
     }
 
@@ -134,7 +134,7 @@ impl History {
         if !fades {
             return seen;
         }
-        let rto = self.window.map_or(LEAST_RTO, |window| window.rto).max(LEAST_RTO);
+        let rto = self.window.map_or(MIN_RTO, |window| window.rto).max(MIN_RTO);
         let idle = self.idle_since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         let halvings = (idle.as_nanos() / rto.as_nanos()).min(63) as u32;
         (seen >> halvings).max(seen.min(INITIAL_WINDOW))
@@ -171,10 +171,10 @@ mod tests {
     fn used(now: Instant, exchanges: &[u64], ago: Duration) -> History {
         let mut history = History::default();
         for (number, bytes) in exchanges.iter().enumerate() {
-            history.begins(number == 0);
-            history.moved(100, *bytes);
+            history.request_sent(number == 0);
+            history.exchange_ended(100, *bytes);
         }
-        history.rests(now.checked_sub(ago).unwrap());
+        history.became_idle(now.checked_sub(ago).unwrap());
         history
     }
 
@@ -182,7 +182,7 @@ mod tests {
     fn each_idle_choice_prefers_another_connection() {
         let now = Instant::now();
         let ago = Duration::from_millis;
-        // The seed's: the small image's connection went idle first, the large one's in between.
+        // The connection of a small image went idle first, that of a large one next.
         let idle = [
             ("first", used(now, &[3_000], ago(900))),
             ("large", used(now, &[2_000_000], ago(500))),
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(pick(IdleChoice::Newest, now), Some("last"));
         assert_eq!(pick(IdleChoice::LargestBurst, now), Some("large"));
         assert_eq!(pick(IdleChoice::FadingBurst, now), Some("large"));
-        // After a minute all windows have fallen to the initial one, and the freshest is the surest.
+        // After a minute all windows have fallen to the initial one, and the freshest is the least likely to be closed.
         assert_eq!(pick(IdleChoice::FadingBurst, now + Duration::from_mins(1)), Some("last"));
     }
 
@@ -204,8 +204,8 @@ mod tests {
         let pipelined = used(now, &[10_000; 5], Duration::ZERO);
         let mut in_turn = History::default();
         for _ in 0..5 {
-            in_turn.begins(true);
-            in_turn.moved(100, 10_000);
+            in_turn.request_sent(true);
+            in_turn.exchange_ended(100, 10_000);
         }
         assert_eq!((pipelined.largest.received, in_turn.largest.received), (50_000, 10_000));
     }

@@ -12,7 +12,7 @@ use url::Url;
 use crate::{Origin, is_idempotent, is_safe};
 
 /// The maximum number of redirects, as in browsers.
-pub const MOST_REDIRECTS: u32 = 10;
+pub const MAX_REDIRECTS: u32 = 10;
 
 /// The next request after a redirect.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum RedirectError {
         status: StatusCode,
     },
     /// There were too many.
-    #[error("{from}: more than {MOST_REDIRECTS} redirects")]
+    #[error("{from}: more than {MAX_REDIRECTS} redirects")]
     TooMany {
         /// The URL that was redirected last.
         from: String,
@@ -84,7 +84,7 @@ pub fn redirect(
     };
     Some((|| {
         let nowhere = || RedirectError::Nowhere { method: method.clone(), from: uri.to_string(), status };
-        if followed >= MOST_REDIRECTS {
+        if followed >= MAX_REDIRECTS {
             return Err(RedirectError::TooMany { from: uri.to_string() });
         }
         let target = location.and_then(|location| resolve(uri, location)).ok_or_else(nowhere)?;
@@ -232,7 +232,7 @@ mod tests {
         let (method, uri) = (Method::GET, Uri::from_static("http://a/b"));
         let ask = |status, followed| redirect(&method, &uri, status, None, followed);
         assert!(matches!(ask(StatusCode::FOUND, 0), Some(Err(RedirectError::Nowhere { .. }))));
-        assert!(matches!(ask(StatusCode::FOUND, MOST_REDIRECTS), Some(Err(RedirectError::TooMany { .. }))));
+        assert!(matches!(ask(StatusCode::FOUND, MAX_REDIRECTS), Some(Err(RedirectError::TooMany { .. }))));
         assert_eq!(ask(StatusCode::NOT_MODIFIED, 0), None);
         assert_eq!(ask(StatusCode::OK, 0), None);
     }
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn body_headers_are_removed_when_the_body_is_dropped() {
+    fn redirect_prunes_credentials_and_headers_of_the_old_method() {
         let names = ["authorization", "cookie", "content-type", "depth", "accept"];
         let left = |method: &str, keep_credentials| {
             let mut headers: HeaderMap =

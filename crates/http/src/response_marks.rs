@@ -109,7 +109,7 @@ impl Marks {
     }
 
     /// Those of a follow-up right behind it, about the same path.
-    pub(crate) fn of_look(self) -> Self {
+    pub(crate) fn of_follow_up(self) -> Self {
         Self { kind: Kind::MultiStatus, ..self }
     }
 
@@ -227,9 +227,9 @@ mod tests {
         for (b, by) in cases {
             assert!(a.differ(&b, by) && b.differ(&a, by));
             let hidden = only(!by.etag, !by.length, !by.modified);
-            assert!(!a.differ(&b, hidden), "a mark that the server does not show tells nothing");
+            assert!(!a.differ(&b, hidden), "a mark that the server does not show does not count");
         }
-        assert!(!a.differ(&file("/b", None, None, None), Shown::ALL), "nothing is known of the other");
+        assert!(!a.differ(&file("/b", None, None, None), Shown::ALL), "the other has no marks");
     }
 
     #[test]
@@ -243,7 +243,7 @@ mod tests {
         let by = Shown { etag: false, length: false, modified: false, range: true };
         assert!(part("/a", "bytes=0-4").differ(&part("/a", "bytes=5-9"), by));
         assert!(!part("/a", "bytes=0-4").differ(&part("/b", "bytes=0-4"), by));
-        assert!(!part("/a", "bytes=-5").differ(&part("/b", "bytes=-6"), by), "a suffix has no beginning");
+        assert!(!part("/a", "bytes=-5").differ(&part("/b", "bytes=-6"), by), "a suffix range has no first byte");
     }
 
     #[test]
@@ -271,9 +271,13 @@ mod tests {
         assert_eq!(asked.shown_by(&other, Some(6)), none);
         assert_eq!(asked.shown_by(&HeaderMap::new(), None), none);
         assert_eq!(asked.believed_after(&HeaderMap::new(), None), Shown { range: true, ..none });
-        assert_eq!(asked.believed_after(&other, Some(6)), Shown { modified: false, ..Shown::ALL }, "it has changed");
+        assert_eq!(
+            asked.believed_after(&other, Some(6)),
+            Shown { modified: false, ..Shown::ALL },
+            "changed values count as shown, but not times"
+        );
         let unmarked = file("/a", None, None, None);
-        assert_eq!(unmarked.believed_after(&HeaderMap::new(), None), Shown::ALL, "nothing was to be shown");
+        assert_eq!(unmarked.believed_after(&HeaderMap::new(), None), Shown::ALL, "no marks were expected");
         let ranged = part("/a", "bytes=5-9").shown_by(&headers(&[(CONTENT_RANGE, "bytes 5-9/10")]), Some(5));
         assert!(ranged.range && !ranged.length);
     }

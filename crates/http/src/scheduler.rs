@@ -71,7 +71,7 @@ pub(crate) struct Limits {
 /// A request, as far as scheduling is concerned.
 #[expect(clippy::struct_excessive_bools, reason = "they are five independent facts")]
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
+pub(crate) struct RequestProfile {
     pub(crate) id: JobId,
     /// Whether it may be sent twice: it is idempotent, and its body is repeatable.
     pub(crate) repeatable: bool,
@@ -89,14 +89,14 @@ pub(crate) struct Shape {
     /// The marks of its response.
     pub(crate) marks: Marks,
     /// Its follow-up.
-    pub(crate) follower: Option<JobId>,
+    pub(crate) follow_up: Option<JobId>,
     /// Whether it is a follow-up.
     pub(crate) is_follow_up: bool,
 }
 
-impl Shape {
-    /// The shape of this request's follow-up.
-    pub(crate) fn follower(&self, id: JobId) -> Self {
+impl RequestProfile {
+    /// The profile of this request's follow-up.
+    pub(crate) fn follow_up(&self, id: JobId) -> Self {
         Self {
             id,
             repeatable: false,
@@ -106,8 +106,8 @@ impl Shape {
             sending: false,
             class: Class::Small,
             bytes: 0,
-            marks: self.marks.of_look(),
-            follower: None,
+            marks: self.marks.of_follow_up(),
+            follow_up: None,
             is_follow_up: true,
         }
     }
@@ -208,17 +208,17 @@ impl Scheduler {
     /// The oldest request that is not settled.
     pub(crate) fn oldest(&self) -> Option<JobId> {
         let under_way = self.connections.values().flat_map(|conn| &conn.jobs);
-        under_way.chain(&self.queue).map(|waiting| waiting.shape.id).min()
+        under_way.chain(&self.queue).map(|waiting| waiting.profile.id).min()
     }
 
     /// Adds a request.
-    pub(crate) fn submit(&mut self, shape: Shape, now: Moment) {
-        self.queue.push_back(Waiting::new(shape));
+    pub(crate) fn submit(&mut self, profile: RequestProfile, now: Moment) {
+        self.queue.push_back(Waiting::new(profile));
         self.plan(now);
     }
 
     /// Opens connections in advance, up to `count` in all.
-    pub(crate) fn warm(&mut self, count: usize) {
+    pub(crate) fn preconnect(&mut self, count: usize) {
         while self.connections.len() < count.min(self.limits.connections) {
             self.open(Duration::ZERO);
         }
@@ -259,7 +259,7 @@ impl Scheduler {
             Version::HTTP_2 | Version::HTTP_3 => State::Multiplexed { streams: 100 },
             _ => State::Serial { old: false },
         };
-        conn.history.rests(now.instant);
+        conn.history.became_idle(now.instant);
         self.plan(now);
         true
     }
@@ -299,7 +299,7 @@ impl Scheduler {
     pub(crate) fn head(&mut self, connection: ConnectionId, job: JobId, head: &ResponseHead, now: Moment) {
         let Some(conn) = self.connections.get_mut(&connection) else { return };
         if let Some(keep) = head.keep {
-            let behind = conn.jobs.iter().skip_while(|waiting| waiting.shape.id != job).skip(1).count();
+            let behind = conn.jobs.iter().skip_while(|waiting| waiting.profile.id != job).skip(1).count();
             conn.more = keep.requests.map(|more| more.saturating_sub(behind as u32)).or(conn.more);
             conn.patience = keep.idle.or(conn.patience);
         }
@@ -347,11 +347,11 @@ impl Scheduler {
     ) {
         if let Some(conn) = self.connections.get_mut(&connection) {
             conn.release(job);
-            conn.history.moved(bytes.0, bytes.1);
-            conn.history.sees(window);
-            self.concurrency.see(window, now.instant);
+            conn.history.exchange_ended(bytes.0, bytes.1);
+            conn.history.record_window(window);
+            self.concurrency.record_rtt(window, now.instant);
             if conn.jobs.is_empty() {
-                conn.history.rests(now.instant);
+                conn.history.became_idle(now.instant);
             }
             conn.company = Some(!conn.jobs.is_empty());
         }
@@ -363,7 +363,7 @@ impl Scheduler {
         if let Some(conn) = self.connections.get_mut(&connection) {
             conn.release(job);
             if conn.jobs.is_empty() {
-                conn.history.rests(now.instant);
+                conn.history.became_idle(now.instant);
             }
         }
         self.plan(now);

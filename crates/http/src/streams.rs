@@ -23,7 +23,7 @@ use http_body::Body as _;
 use tokio::sync::{mpsc, oneshot};
 
 use self::{
-    connection::Common,
+    connection::SharedState,
     stall_timer::{Sending, StallTimer},
 };
 use crate::{
@@ -119,22 +119,22 @@ pub(crate) enum Outcome {
 
 /// The state of the response.
 pub(crate) enum Answer {
-    Owed(oneshot::Sender<Result<Response<Incoming>, Error>>, Count),
+    Owed(oneshot::Sender<Result<Response<Incoming>, Error>>, CountGuard),
     Flowing(mpsc::Sender<Piece>),
 }
 
 /// Increments a counter while it lives.
-pub(crate) struct Count(Arc<AtomicUsize>);
+pub(crate) struct CountGuard(Arc<AtomicUsize>);
 
-impl Count {
+impl CountGuard {
     /// Increments the counter, and returns its value before.
-    pub(crate) fn one_more(of: &Arc<AtomicUsize>) -> (Self, usize) {
+    pub(crate) fn increment(of: &Arc<AtomicUsize>) -> (Self, usize) {
         let before = of.fetch_add(1, Ordering::Relaxed);
         (Self(of.clone()), before)
     }
 }
 
-impl Drop for Count {
+impl Drop for CountGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -147,7 +147,7 @@ impl Answer {
         mut response: Response<Incoming>,
         pieces: &mpsc::Sender<Piece>,
         (job, info): (JobId, ResponseInfo),
-        common: &Common,
+        common: &SharedState,
     ) -> Result<StatusCode, Unreceived<E>> {
         response.extensions_mut().insert(info);
         let status = response.status();

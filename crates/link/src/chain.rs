@@ -161,7 +161,7 @@ mod tests {
     use super::*;
     use crate::{
         offload::Header,
-        stages::{Delay, Discipline, Effect, Jitter, Loss, Queue, RateLimit, Rng, Spread},
+        stages::{Delay, DelayDistribution, Discipline, Effect, Jitter, Loss, Queue, RateLimit, Rng},
         test_packets::{checksums_are_right, segment, tcp},
     };
     use units::{Percent, Rate};
@@ -205,7 +205,7 @@ mod tests {
         let ms = |n| start + Duration::from_millis(n);
         let rate = || Box::new(RateLimit::new(Rate::bits_per_second(8000), Queue::new(Discipline::Infinite)));
         let rng = Rng::new(1, Effect::Jitter, crate::stage::Direction::Up);
-        let jitter = Box::new(Jitter::new(Spread::Uniform(Duration::from_mins(1)), false, rng));
+        let jitter = Box::new(Jitter::new(DelayDistribution::Uniform(Duration::from_mins(1)), false, rng));
         let mut chain = Chain::new(vec![rate(), delay(9), jitter]);
         let mut output = Output::default();
         for n in 0..9 {

@@ -41,8 +41,8 @@ use crate::{
     middleboxes::{Middlebox, MiddleboxError, Side},
     stage::{Direction, Stage},
     stages::{
-        Corrupt, Delay, Discipline, Duplicate, Effect, GilbertElliott, Jitter, Loss, Mtu, Queue, RateLimit, Reorder,
-        Rng, Schedule, Spread, Start, TraceError, TraceLink,
+        Corrupt, Delay, DelayDistribution, Discipline, Duplicate, Effect, GilbertElliott, Jitter, Loss, Mtu, Queue,
+        RateLimit, Reorder, Rng, Schedule, Start, TraceError, TraceLink,
     },
 };
 
@@ -57,6 +57,7 @@ const MAX_TRACE: u64 = 1 << 28;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "The link")]
+// Flat: each field is an option and a key.
 pub struct LinkSpec {
     /// Round-trip time, half in each direction: 18ms
     #[serde(skip_serializing_if = "is_zero")]
@@ -178,8 +179,10 @@ impl LinkSpec {
         elements.extend(self.bottleneck()?);
         elements.push(Element::both(|_| Delay::new(self.rtt.0 / 2)));
         if let Some(JitterSpec { time, normal, reorder }) = self.jitter {
-            let spread = if normal { Spread::Normal(time) } else { Spread::Uniform(time) };
-            elements.push(Element::both(|direction| Jitter::new(spread, reorder, self.rng(Effect::Jitter, direction))));
+            let distribution = if normal { DelayDistribution::Normal(time) } else { DelayDistribution::Uniform(time) };
+            elements.push(Element::both(|direction| {
+                Jitter::new(distribution, reorder, self.rng(Effect::Jitter, direction))
+            }));
         }
         match self.loss {
             Some(LossSpec::Independent(probability)) => {

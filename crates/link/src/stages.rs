@@ -20,7 +20,7 @@ pub use corrupt::Corrupt;
 pub use delay::Delay;
 pub use duplicate::Duplicate;
 pub use gilbert_elliott::{Bursts, GilbertElliott};
-pub use jitter::{Jitter, Spread};
+pub use jitter::{DelayDistribution, Jitter};
 pub use loss::Loss;
 pub use mtu::Mtu;
 pub use queue::{Discipline, Queue};

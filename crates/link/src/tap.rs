@@ -287,7 +287,7 @@ mod tests {
         for _ in 0..10_000 {
             tap.record(Direction::Outbound, &[0; 1500]);
         }
-        // Nobody reads the pipe, so writing is stuck, but recording is not.
+        // The pipe has no reader, so writing blocks, but recording does not.
         let drain = thread::spawn(move || {
             let mut file = Vec::new();
             pipe.read_to_end(&mut file).map(|_| file)

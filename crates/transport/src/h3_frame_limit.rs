@@ -19,7 +19,7 @@ use h3::{
 };
 
 /// The maximum length in bytes of a frame other than DATA. Decoded header sections are limited to half of it.
-pub const MOST_FRAME: u64 = 128 * 1024;
+pub const MAX_FRAME_LENGTH: u64 = 128 * 1024;
 
 /// DATA (RFC 9114 §7.2.1).
 const DATA: u64 = 0x00;
@@ -32,7 +32,7 @@ pub struct TooLong(u64);
 
 impl Display for TooLong {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "a frame of {} bytes, but the limit is {MOST_FRAME}", self.0)
+        write!(f, "a frame of {} bytes, but the limit is {MAX_FRAME_LENGTH}", self.0)
     }
 }
 
@@ -93,7 +93,7 @@ impl Place {
                 Self::Length(kind, number) => {
                     bytes = rest;
                     match number.take(*first) {
-                        Some(length) if *kind != DATA && length > MOST_FRAME => return Err(TooLong(length)),
+                        Some(length) if *kind != DATA && length > MAX_FRAME_LENGTH => return Err(TooLong(length)),
                         Some(0) => *self = Self::Type(Number::default()),
                         Some(length) => *self = Self::Payload(length),
                         None => {}
@@ -270,8 +270,14 @@ mod tests {
     fn long_frame_is_refused_by_its_header_and_long_data_is_not() {
         for at_once in [1, 3, 100] {
             for kind in [1, 4, 0x21] {
-                assert_eq!(pass(frames(), &header(kind, MOST_FRAME + 1), at_once), Err(TooLong(MOST_FRAME + 1)));
-                assert_eq!(pass(frames(), &header(kind, MOST_FRAME), at_once), Ok(Place::Payload(MOST_FRAME)));
+                assert_eq!(
+                    pass(frames(), &header(kind, MAX_FRAME_LENGTH + 1), at_once),
+                    Err(TooLong(MAX_FRAME_LENGTH + 1))
+                );
+                assert_eq!(
+                    pass(frames(), &header(kind, MAX_FRAME_LENGTH), at_once),
+                    Ok(Place::Payload(MAX_FRAME_LENGTH))
+                );
             }
             let most = (1 << 62) - 1;
             assert_eq!(pass(frames(), &header(0, most), at_once), Ok(Place::Payload(most)));

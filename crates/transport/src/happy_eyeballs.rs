@@ -183,7 +183,7 @@ mod tests {
             }
         }
 
-        /// The whole race under a wound clock, for any fates.
+        /// A whole race in simulated time, with random outcomes. Longer than 60 lines: one loop over the race's moves.
         #[test]
         fn first_success_wins_and_only_all_failures_fail(
             fates in prop::collection::hash_map((any::<bool>(), 1..9_u8).prop_map(|(v6, n)| address(v6, n)), fate(), 0..10),
@@ -208,7 +208,7 @@ mod tests {
                             let gap = now - *before;
                             prop_assert!(gap >= ATTEMPT_DELAY || last_failure == Some(now), "{:?}", gap);
                         }
-                        // One failure is one turn.
+                        // One failure starts one attempt.
                         last_failure = None;
                         started.push((address, now));
                         running.insert(address, now);
@@ -216,7 +216,7 @@ mod tests {
                     Move::Wait(until) => {
                         prop_assert!(!running.is_empty());
                         prop_assert_eq!(until.is_some(), started.len() < order.len());
-                        prop_assert!(until.is_none() || last_failure != Some(now), "a failure gives its turn away at once");
+                        prop_assert!(until.is_none() || last_failure != Some(now), "a failure starts the next attempt at once");
                         match (ends(&running), until) {
                             (Some((at, address)), until) if until.is_none_or(|until| at <= until) => {
                                 now = at;
@@ -231,7 +231,7 @@ mod tests {
                                 prop_assert!(until > now && until <= now + ATTEMPT_DELAY);
                                 now = until;
                             }
-                            // Silence for ever: the bound around the race ends it.
+                            // All are silent: the caller's timeout ends the race.
                             (_, None) => break None,
                         }
                     }
@@ -273,7 +273,7 @@ mod tests {
     async fn refused_address_starts_the_next_attempt_at_once() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let good = listener.local_addr().unwrap();
-        // Bound and not listening: refused, and taken by nobody else.
+        // Bound but not listening: connections are refused, and no other process can take the port.
         let closed = [tokio::net::TcpSocket::new_v6().unwrap(), tokio::net::TcpSocket::new_v4().unwrap()];
         closed[0].bind("[::1]:0".parse().unwrap()).unwrap();
         closed[1].bind("127.0.0.1:0".parse().unwrap()).unwrap();

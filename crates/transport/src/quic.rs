@@ -136,7 +136,7 @@ impl QuicConnector<'_> {
         counting: &CountingVerifier,
     ) -> Result<Quic, Failure> {
         let endpoint = endpoint(to, self.tcp.local)?;
-        let (begin, before) = (Instant::now(), counting.checks());
+        let (begin, before) = (Instant::now(), counting.verified_certificates());
         let connecting = endpoint.connect_with(config, to, origin.host()).map_err(|_| tls::invalid_name(origin))?;
         let quic = |connection, tcp, tls, pending| {
             let facts = Facts { peer: to, proxy: None, lookup, tcp, tunnel: None, tls: Some(tls), quic: true };
@@ -155,7 +155,7 @@ impl QuicConnector<'_> {
             return Err(Cause::Tls("the server does not speak HTTP/3".into()).into());
         }
         let took = begin.elapsed();
-        let tls_facts = facts(took, counting.checks() == before, EarlyData::None);
+        let tls_facts = facts(took, counting.verified_certificates() == before, EarlyData::None);
         Ok(quic(connection, took, tls_facts, None))
     }
 

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-/// A snapshot of a TCP connection. All fields are about the sending direction, except `bytes_received`.
+/// A snapshot of a TCP connection, flat as in the kernel. All fields are about the sending direction, except `bytes_received`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Time since the last acknowledgement, in whole milliseconds.

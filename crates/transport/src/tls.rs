@@ -117,7 +117,7 @@ impl Tls {
     pub(crate) fn new(settings: &TlsSettings) -> Result<Self, SettingsError> {
         let provider = Arc::new(ring::default_provider());
         Ok(Self {
-            named: Roots::named(&settings.authorities)?,
+            named: Roots::from_files(&settings.authorities)?,
             identity: settings
                 .identity
                 .as_ref()
@@ -190,7 +190,7 @@ impl Tls {
     async fn ready(&self, granted: bool) -> Result<&Configs, Cause> {
         let make = async || {
             let named = if granted { self.named.clone() } else { Roots::none() };
-            let roots = tokio::task::spawn_blocking(|| named.and_the_systems())
+            let roots = tokio::task::spawn_blocking(|| named.with_system_roots())
                 .await
                 .map_err(|error| Cause::Tls(format!("cannot read the system's authorities: {error}")))?;
             self.configure(roots, granted && self.unverified)

@@ -50,11 +50,7 @@ async fn serve_requests(stream: &mut TcpStream, state: &Mutex<State>) -> io::Res
         }
         let body = buffer.split_to(request.length);
         let response = match fault {
-            Some(Fault::Respond(status, headers)) => {
-                let mut response = Response::new(status);
-                response.add(headers);
-                response
-            }
+            Some(Fault::Respond(status, headers)) => Response { headers: headers.into(), ..Response::new(status) },
             Some(Fault::RespondWithBody(status, body)) => Response { body: body.into(), ..Response::new(status) },
             Some(Fault::Reset) => return Ok(()),
             Some(Fault::OverwrittenByOther(path)) => {

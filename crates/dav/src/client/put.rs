@@ -83,14 +83,14 @@ impl Dav {
             options.timeouts = storing(body.length());
         }
         request.extensions_mut().insert(options);
-        let ours = body.again();
+        let ours = body.try_clone();
         let done = || (Stored { created: *precondition == Precondition::Absent, etag: None }, None);
         let mut answer = self.send(request.clone().map(|()| body), path).await;
         let mut sent_again = false;
         if let Err(error) = &answer
             && (is_undecided(error) || matches!(error, Error::Http(haul_http::Error::Exchange { .. })))
         {
-            let [looked, again] = [(); 2].map(|()| ours.as_ref().and_then(Body::again));
+            let [looked, again] = [(); 2].map(|()| ours.as_ref().and_then(Body::try_clone));
             // What the engine or a gateway has tried several times is not repeated again.
             let once = matches!(error, Error::Http(haul_http::Error::OutcomeUnknown { .. }));
             match (timeout(LOOK, Box::pin(self.fate(path, precondition, looked))).await, again) {

@@ -8,7 +8,7 @@ use std::{
     process::ExitCode,
 };
 
-use haul_http::auth::{Environment, Keyring, LARGEST_KEY, Secret};
+use haul_http::auth::{Environment, Keyring, MAX_KEY_SIZE, Secret};
 use zeroize::Zeroizing;
 
 use crate::files::{
@@ -96,11 +96,11 @@ fn known_user(remote: &Remote) -> Result<Option<String>, Box<dyn Error>> {
 /// Reads the first line. A line longer than a key can be is an error, not truncated.
 fn first_line(input: impl Read) -> Result<Secret, Box<dyn Error>> {
     // Never reallocated, so that no copy stays in memory.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(LARGEST_KEY + 2));
+    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_KEY_SIZE + 2));
     for byte in BufReader::with_capacity(1, input).bytes() {
         match byte? {
             b'\n' => break,
-            _ if bytes.len() > LARGEST_KEY => return Err("the password on standard input is too long".into()),
+            _ if bytes.len() > MAX_KEY_SIZE => return Err("the password on standard input is too long".into()),
             byte => bytes.push(byte),
         }
     }
@@ -118,8 +118,8 @@ mod tests {
         for (input, password) in [("a b\nc\n", "a b"), ("ä\r\n", "ä"), ("x", "x"), ("", ""), ("\n", "")] {
             assert_eq!(read(input.as_bytes()).unwrap(), password);
         }
-        assert_eq!(read(&vec![b'a'; LARGEST_KEY]).unwrap().len(), LARGEST_KEY);
-        assert!(read(&vec![b'a'; LARGEST_KEY + 2]).is_err());
+        assert_eq!(read(&vec![b'a'; MAX_KEY_SIZE]).unwrap().len(), MAX_KEY_SIZE);
+        assert!(read(&vec![b'a'; MAX_KEY_SIZE + 2]).is_err());
         assert!(read(b"\xff\n").is_err());
     }
 }

@@ -19,7 +19,7 @@ use super::{
 use crate::Origin;
 
 /// The number of stale nonces in a row, without an accepted request, before giving up.
-const MOST_RENEWALS: u8 = 4;
+const MAX_RENEWALS: u8 = 4;
 
 /// Whether a password or token may be sent unencrypted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub enum GiveUp {
         /// For what.
         wants: String,
     },
-    /// Nothing that is done here, or nothing that goes with what is known.
+    /// No challenge that is supported, or none that fits the credential.
     #[error("{origin} requires {wants}, which does not work with a {what}")]
     Unsupported {
         /// Who asks.
@@ -189,7 +189,7 @@ impl Authenticator {
 
     /// Before a retry with the headers of an earlier sending: uses the server's latest nonce, and increments its count
     /// (`nc`, RFC 7616 §3.4), because a server would treat a repeated count as a replay.
-    pub fn again(
+    pub fn renew(
         &mut self,
         origin: &Origin,
         method: &Method,
@@ -304,7 +304,7 @@ impl Retry<'_> {
             if !stale && (*fresh || *nonce == session.nonce) {
                 return Err(self.refused(known, &realm));
             }
-            if stale && (renewals >= MOST_RENEWALS || *nonce == session.nonce) {
+            if stale && (renewals >= MAX_RENEWALS || *nonce == session.nonce) {
                 return Err(GiveUp::Stale { origin: self.origin });
             }
             renewals += u8::from(stale && *fresh);
@@ -375,7 +375,7 @@ fn strongest(offered: &[Challenge]) -> Option<(Session, bool)> {
             let stale = challenge.text("stale").is_some_and(|value| value.eq_ignore_ascii_case("true"));
             Some((Session::begin(challenge, own_nonce())?, stale))
         })
-        // The server's first among equals.
+        // Among equals the server's first.
         .reduce(|best, next| if next.0.hash > best.0.hash { next } else { best })
 }
 

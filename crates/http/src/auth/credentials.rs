@@ -40,7 +40,7 @@ impl Credentials {
     }
 
     /// The credential of an origin. One that the user has not named gets what a `netrc` has for its host only at the
-    /// host's own `https`: at another port of it somebody else may listen, and in the clear anybody.
+    /// host's own `https`: another port may be another user's server, and without TLS anybody may answer.
     pub fn get(&self, origin: &Origin) -> Option<Credential> {
         let is_the_hosts = origin.is_tls() && origin.port() == 443;
         self.own
@@ -49,7 +49,7 @@ impl Credentials {
             .or_else(|| is_the_hosts.then(|| self.netrc.machine(origin.host(), None)).flatten())
     }
 
-    /// The user has named this origin: finds its credential and tells whether there is one. In this order: user
+    /// The user has named this origin: finds its credential, and returns whether there is one. In this order: user
     /// and password in the URL, the environment's token, its user and password, the `netrc` entry for the host,
     /// the `keyring`, the `default` entry of the `netrc`. A user's name without a password restricts `netrc` and
     /// `keyring` to entries of that user.

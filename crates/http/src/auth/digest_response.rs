@@ -88,7 +88,7 @@ impl Session {
         if qop.as_ref().is_some_and(|qop| !qop.split(',').any(|kind| kind.trim().eq_ignore_ascii_case("auth"))) {
             return None;
         }
-        // Only with a qop may the own nonce be told, and without it a session key cannot be made.
+        // Without `qop` there is no `cnonce`, and so no session key.
         if qop.is_none() && base.is_some() {
             return None;
         }

@@ -20,7 +20,7 @@ use super::{Credential, Secret};
 use crate::Origin;
 
 /// The kernel's limit for a key of type `user`.
-pub const LARGEST_KEY: usize = 32_767;
+pub const MAX_KEY_SIZE: usize = 32_767;
 
 /// The keyring cannot be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -110,7 +110,7 @@ impl Keyring {
 
     fn read(&self, description: &str) -> Result<Option<Secret>, KeyringError> {
         let Some(key) = self.search(description)? else { return Ok(None) };
-        let mut buffer = Zeroizing::new(vec![0; LARGEST_KEY]);
+        let mut buffer = Zeroizing::new(vec![0; MAX_KEY_SIZE]);
         let length = key.read(&mut buffer.as_mut_slice()).map_err(KeyringError)?;
         Ok(buffer.get(..length).and_then(|bytes| str::from_utf8(bytes).ok()).map(Secret::from))
     }
@@ -185,7 +185,7 @@ mod tests {
     #[test]
     fn error_says_why_in_one_sentence_and_names_no_secret() {
         let Some(keyring) = keyring() else { return };
-        let long = "hunter2".repeat(LARGEST_KEY);
+        let long = "hunter2".repeat(MAX_KEY_SIZE);
         let error = keyring.set(&origin("https://a"), "ann", &long.into()).unwrap_err().to_string();
         assert!(error.contains("rejects this") && !error.contains("hunter2"), "{error}");
         let error = keyring.set(&origin("https://a"), "a\0b", &"hunter2".into()).unwrap_err().to_string();

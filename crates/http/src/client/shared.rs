@@ -1,4 +1,4 @@
-//! Shared by a client's clones and dispatchers: how to connect, and what is known of each origin.
+//! Shared by a client's clones and dispatchers: how to connect, and the state of each origin.
 
 use http::{HeaderMap, Request, Uri};
 use transport::{ConnectError, Dialed, Facts, Offer, TlsFacts, race};
@@ -20,7 +20,7 @@ impl Shared {
         let Some(Proof(attempt)) = request.extensions().get::<Proof>().cloned() else { return };
         let (method, target) = (request.method().clone(), target(request.uri()));
         let mut attempt = lock(&attempt);
-        lock(&self.authenticator).again(origin, &method, &target, &mut attempt, request.headers_mut());
+        lock(&self.authenticator).renew(origin, &method, &target, &mut attempt, request.headers_mut());
     }
 
     /// The versions to offer for the next connection.
@@ -42,7 +42,7 @@ impl Shared {
     /// Whether an origin announces HTTP/3, and the path is not known to block it.
     fn knows_http3(&self, origin: &Origin) -> bool {
         let now = dispatch::now().seconds;
-        lock(&self.alt_svc).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_avoided(now))
+        lock(&self.alt_svc).get(origin).is_some_and(|known| known.is_offered(now) && !known.is_paused(now))
     }
 
     /// Makes a connection. HTTP/3 has TCP run beside it, and where that is first, UDP is left
@@ -55,16 +55,16 @@ impl Shared {
         let now = dispatch::now().seconds;
         let known = lock(&self.alt_svc).get(origin).cloned().unwrap_or_default();
         let tcp = self.dialer.dial(origin, Offer::Both, early, None, within);
-        if known.is_avoided(now) || !self.dialer.takes_quic(origin) {
+        if known.is_paused(now) || !self.dialer.takes_quic(origin) {
             return tcp.await;
         }
-        let at = known.elsewhere(origin, now);
+        let at = known.alternative(origin, now);
         let quic = self.dialer.dial(origin, Offer::Http3, early, at.as_ref(), within);
         let raced = race(quic, tcp).await;
         let mut alt_svc = lock(&self.alt_svc);
         let known = alt_svc.entry(origin.clone()).or_default();
         match &raced {
-            Ok(Dialed::Quic(quic)) if quic.pending.is_none() => known.worked(),
+            Ok(Dialed::Quic(quic)) if quic.pending.is_none() => known.record_success(),
             Ok(Dialed::Stream(_)) => known.failed(now),
             _ => {}
         }
@@ -72,7 +72,7 @@ impl Shared {
     }
 
     /// UDP no longer gets through to an origin.
-    pub(crate) fn lost_quic(&self, origin: &Origin) {
+    pub(crate) fn record_quic_failure(&self, origin: &Origin) {
         lock(&self.alt_svc).entry(origin.clone()).or_default().failed(dispatch::now().seconds);
     }
 
@@ -81,21 +81,21 @@ impl Shared {
         if let Some(facts) = lock(&self.facts).get_mut(origin) {
             if facts.quic {
                 facts.tcp = tls.handshake;
-                lock(&self.alt_svc).entry(origin.clone()).or_default().worked();
+                lock(&self.alt_svc).entry(origin.clone()).or_default().record_success();
             }
             facts.tls = Some(tls);
         }
     }
 
-    pub(crate) fn learn(&self, origin: &Origin, known: PipeliningHistory) {
+    pub(crate) fn record_pipelining(&self, origin: &Origin, known: PipeliningHistory) {
         lock(&self.pipelining_history).insert(origin.clone(), known);
     }
 
-    pub(crate) fn see(&self, origin: &Origin, windows: Windows) {
+    pub(crate) fn record_windows(&self, origin: &Origin, windows: Windows) {
         lock(&self.windows).insert(origin.clone(), windows);
     }
 
-    pub(crate) fn note(&self, origin: &Origin, facts: Facts) {
+    pub(crate) fn record_facts(&self, origin: &Origin, facts: Facts) {
         lock(&self.facts).insert(origin.clone(), facts);
         self.noted.notify_waiters();
     }

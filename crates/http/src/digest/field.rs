@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn content_md5_is_parsed_with_and_without_padding() {
-        // RFC 1864 §2's example, and the pair that was seen in the wild.
+        // RFC 1864 §2's example, and a pair as sent by real servers.
         assert_eq!(of("content-md5", "Q2hlY2sgSW50ZWdyaXR5IQ=="), [(Algorithm::Md5, hex(b"Check Integrity!"))]);
         let padded = of("content-md5", "6Cxy6QbruJs0hrT/P8exaA==");
         assert_eq!(padded.len(), 1);

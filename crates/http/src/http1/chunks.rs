@@ -6,7 +6,7 @@ use http::HeaderMap;
 use super::head::{Framing, read_trailers};
 
 /// The maximum length of a chunk-size line. Chunk extensions are ignored (RFC 9112 §7.1.1).
-const LONGEST_LINE: usize = 4096;
+const MAX_LINE: usize = 4096;
 
 /// Decodes a body from the bytes of a connection.
 #[derive(Debug)]
@@ -106,8 +106,8 @@ impl Decoder {
 
 /// Takes a chunk-size line from the buffer.
 fn size_line(buffer: &mut BytesMut) -> Result<Option<u64>, String> {
-    let Some(end) = buffer.iter().take(LONGEST_LINE).position(|&byte| byte == b'\n') else {
-        return if buffer.len() < LONGEST_LINE { Ok(None) } else { Err("a chunk's size line has no end".into()) };
+    let Some(end) = buffer.iter().take(MAX_LINE).position(|&byte| byte == b'\n') else {
+        return if buffer.len() < MAX_LINE { Ok(None) } else { Err("a chunk's size line has no end".into()) };
     };
     let line = String::from_utf8_lossy(&buffer[..end]).into_owned();
     let digits = line.split(';').next().unwrap_or_default().trim();
@@ -147,7 +147,7 @@ mod tests {
         for wrong in ["x\r\n", "-1\r\n", "fffffffffffffffff\r\n", "\r\n", "1\r\nab\r\n", "0x1\r\na\r\n"] {
             assert!(decode(Framing::Chunked, &[wrong.as_bytes()]).is_err(), "{wrong:?}");
         }
-        assert!(decode(Framing::Chunked, &[&[b'1'; LONGEST_LINE]]).is_err());
+        assert!(decode(Framing::Chunked, &[&[b'1'; MAX_LINE]]).is_err());
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         let Ok(Some(Decoded::Trailers(trailers))) = decoder.next(&mut buffer) else { panic!("no trailers") };
         assert_eq!(trailers["digest"], "x");
         assert_eq!(decoder.next(&mut buffer), Ok(Some(Decoded::End)));
-        assert_eq!(&buffer[..], b"HTTP/1.1", "what follows belongs to the next answer");
+        assert_eq!(&buffer[..], b"HTTP/1.1", "the rest belongs to the next response");
     }
 
     proptest! {

@@ -17,13 +17,13 @@ use crate::{Origin, connection_messages::KeepAlive};
 
 /// The maximum size of a response header. Browsers accept 256 KiB, curl 300 KiB; WebDAV servers send a few hundred
 /// bytes.
-pub(crate) const LONGEST_HEAD: usize = 64 * 1024;
-const MOST_HEADERS: usize = 128;
+pub(crate) const MAX_HEADER_SIZE: usize = 64 * 1024;
+const MAX_HEADERS: usize = 128;
 
 /// How a body ends (RFC 9112 §6.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// After so many bytes.
+    /// After this number of bytes.
     Length(u64),
     /// Chunked.
     Chunked,
@@ -78,14 +78,14 @@ fn put_line(out: &mut BytesMut, name: &str, value: &[u8]) {
 
 /// Takes the header of a response to `method` from `buffer`; `None` if it is incomplete.
 pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head>, String> {
-    let mut slots = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut slots = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut parsed = httparse::Response::new(&mut slots);
     let used = match parser().parse_response(&mut parsed, buffer) {
         Ok(httparse::Status::Complete(used)) => used,
-        Ok(httparse::Status::Partial) if buffer.len() < LONGEST_HEAD => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err(format!("the response header exceeds {LONGEST_HEAD} bytes")),
+        Ok(httparse::Status::Partial) if buffer.len() < MAX_HEADER_SIZE => return Ok(None),
+        Ok(httparse::Status::Partial) => return Err(format!("the response header exceeds {MAX_HEADER_SIZE} bytes")),
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(format!("the response has more than {MOST_HEADERS} header fields"));
+            return Err(format!("the response has more than {MAX_HEADERS} header fields"));
         }
         Err(error) => return Err(format!("the response is not HTTP/1.1 ({error}): it begins {}", beginning(buffer))),
     };
@@ -114,11 +114,11 @@ pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head
 
 /// Takes the trailers after the last chunk, likewise.
 pub(crate) fn read_trailers(buffer: &mut BytesMut) -> Result<Option<HeaderMap>, String> {
-    let mut slots = [httparse::EMPTY_HEADER; MOST_HEADERS];
+    let mut slots = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let (used, lines) = match httparse::parse_headers(buffer, &mut slots) {
         Ok(httparse::Status::Complete(found)) => found,
-        Ok(httparse::Status::Partial) if buffer.len() < LONGEST_HEAD => return Ok(None),
-        Ok(httparse::Status::Partial) => return Err(format!("the response's trailers exceed {LONGEST_HEAD} bytes")),
+        Ok(httparse::Status::Partial) if buffer.len() < MAX_HEADER_SIZE => return Ok(None),
+        Ok(httparse::Status::Partial) => return Err(format!("the response's trailers exceed {MAX_HEADER_SIZE} bytes")),
         Err(error) => return Err(format!("the response's trailers cannot be parsed ({error})")),
     };
     let read = lines.iter().map(|line| {
@@ -225,8 +225,8 @@ mod tests {
         ] {
             assert!(framed(wrong).is_err(), "{wrong}");
         }
-        let answer_to_head = head("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", &Method::HEAD).unwrap().unwrap();
-        assert_eq!(answer_to_head.framing, Framing::Length(0));
+        let response_to_head = head("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", &Method::HEAD).unwrap().unwrap();
+        assert_eq!(response_to_head.framing, Framing::Length(0));
     }
 
     #[test]
@@ -241,9 +241,9 @@ mod tests {
 
     #[test]
     fn endless_response_header_is_refused() {
-        let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(LONGEST_HEAD));
+        let endless = format!("HTTP/1.1 200 OK\r\nX: {}", "a".repeat(MAX_HEADER_SIZE));
         assert!(head(&endless, &Method::GET).unwrap_err().contains("exceeds"));
-        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(MOST_HEADERS + 1));
+        let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(MAX_HEADERS + 1));
         assert!(head(&many, &Method::GET).unwrap_err().contains("more than"));
     }
 }

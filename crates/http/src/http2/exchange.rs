@@ -19,7 +19,8 @@ use crate::{
     Cause, Chunks, Options, ResponseInfo,
     connection_messages::{Job, JobId, Sent},
     streams::{
-        Answer, Count, End, Fate, JobParts, Outcome, both, conclude, connection::Common, stall_timer::StallTimer,
+        Answer, CountGuard, End, Fate, JobParts, Outcome, both, conclude, connection::SharedState,
+        stall_timer::StallTimer,
     },
 };
 
@@ -31,11 +32,11 @@ pub(super) struct Begun {
     /// The body, if there is one.
     pub(super) chunks: Option<Chunks>,
     /// Counts it among the requests without a response header, and how many were before it.
-    pub(super) unanswered: (Count, usize),
+    pub(super) unanswered: (CountGuard, usize),
 }
 
 /// Runs the exchange to its end.
-pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
+pub(super) async fn exchange(begun: Begun, common: Arc<SharedState>) -> Outcome {
     let Begun {
         job: Job { id, request, reply, sendings, is_follow_up, marks },
         mut stream,
@@ -77,7 +78,7 @@ async fn receive(
     answer: &mut Answer,
     job: JobId,
     info: ResponseInfo,
-    common: &Common,
+    common: &SharedState,
     timer: &StallTimer,
 ) -> Result<StatusCode, Unreceived> {
     let head = {
@@ -97,7 +98,7 @@ async fn receive(
 
 /// What an error of a stream or of its connection means for its request. Streams above the last one that a GOAWAY
 /// names, and those reset with REFUSED_STREAM, had no effect (RFC 9113 §6.8, §8.7); HTTP_1_1_REQUIRED refuses, too.
-fn fate(error: &h2::Error, common: &Common) -> (Sent, Cause) {
+fn fate(error: &h2::Error, common: &SharedState) -> (Sent, Cause) {
     let http2 = |code: Reason, said: &str| Cause::Http2 { code: code.into(), said: format!("{said} ({code:?})") };
     match error.reason() {
         Some(code) if error.is_remote() && error.is_reset() => {

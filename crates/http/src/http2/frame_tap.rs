@@ -83,7 +83,7 @@ pub(super) struct Observed {
     pub(super) read: Instant,
     /// When a byte was last written.
     pub(super) written: Instant,
-    /// Whether the connection was given up; it then ends with a reset.
+    /// Whether the connection was aborted; it then ends with a reset.
     pub(super) given_up: bool,
 }
 

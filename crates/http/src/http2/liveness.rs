@@ -32,7 +32,7 @@ impl Liveness {
         Self { ping, tap, third: stall / 3, asked: None, alarm: Alarm::new() }
     }
 
-    /// How long the connection was silent when it is given up.
+    /// The silence after which the connection is aborted.
     pub(super) fn bound(&self) -> Duration {
         self.third * 2
     }

@@ -37,7 +37,7 @@ pub(super) async fn head(
     let mut interim = 0;
     let head = poll_fn(|context| {
         while let Poll::Ready(Some(Ok(_))) = response.poll_informational(context) {
-            timer.moved();
+            timer.record_progress();
             interim += 1;
             if interim > MAX_INTERIM {
                 return Poll::Ready(Err(Unreceived::Noise));
@@ -46,11 +46,11 @@ pub(super) async fn head(
         Pin::new(&mut *response).poll(context).map_err(Unreceived::Failed)
     });
     let head = head.await?;
-    timer.moved();
+    timer.record_progress();
     Ok(head)
 }
 
-/// A body for the reader, and where its pieces go: so many that they fill no more than half a window.
+/// A body for the reader, and the sender of its pieces. The channel holds at most half a window.
 pub(super) fn channel(head: &Response<RecvStream>, window: u32) -> (mpsc::Sender<Piece>, Incoming) {
     const FRAME: u32 = 16 * 1024;
     let length = if head.body().is_end_stream() {
@@ -61,7 +61,7 @@ pub(super) fn channel(head: &Response<RecvStream>, window: u32) -> (mpsc::Sender
     Incoming::channel(length, (window / 2 / FRAME).clamp(1, 16) as usize)
 }
 
-/// Hands the body to its reader, all but the end, which is not told before the request is whole.
+/// Passes the body to its reader, except the end, which waits until the request is complete.
 pub(super) async fn body(
     body: &mut RecvStream,
     pieces: &mpsc::Sender<Piece>,

@@ -24,8 +24,8 @@ use crate::{
     body::Piece,
     connection_messages::{Job, JobId, MAX_INTERIM, Sent},
     streams::{
-        self, Answer, Count, End, Fate, JobParts, Outcome, Unreceived, Unsent, both, conclude,
-        connection::Common,
+        self, Answer, CountGuard, End, Fate, JobParts, Outcome, Unreceived, Unsent, both, conclude,
+        connection::SharedState,
         head, over,
         stall_timer::{Receiving, Sending, StallTimer},
         wrong_length,
@@ -47,7 +47,7 @@ pub(super) struct Begun {
     pub(super) job: Job,
     pub(super) sender: Sender,
     /// Counts it among the requests without a response header, and how many were before it.
-    pub(super) unanswered: (Count, usize),
+    pub(super) unanswered: (CountGuard, usize),
 }
 
 /// Why there is no response, or no complete one.
@@ -70,7 +70,7 @@ fn malformed(why: String) -> Unreceived<Failure> {
 }
 
 /// Runs the exchange to its end.
-pub(super) async fn exchange(begun: Begun, common: Arc<Common>) -> Outcome {
+pub(super) async fn exchange(begun: Begun, common: Arc<SharedState>) -> Outcome {
     let Begun {
         job: Job { id, mut request, reply, sendings, is_follow_up, marks },
         sender,
@@ -206,7 +206,7 @@ async fn receive(
     answer: &mut Answer,
     (job, method): (JobId, &Method),
     info: ResponseInfo,
-    common: &Common,
+    common: &SharedState,
     timer: &StallTimer,
 ) -> Result<StatusCode, Unreceived<Failure>> {
     timer.receiving(Receiving::Head);
@@ -219,7 +219,7 @@ async fn receive(
                 head = stream.recv_response() => head?,
                 () = reply.closed() => return Err(Unreceived::Unwanted),
             };
-            timer.moved();
+            timer.record_progress();
             // Interim responses (RFC 9110 §15.2) count as progress.
             if !head.status().is_informational() {
                 break head;
@@ -295,7 +295,7 @@ fn too_long(error: &StreamError) -> Option<&TooLong> {
 
 /// What an error of a stream or of its connection means for its request. Requests that the server rejects, or that come
 /// after its GOAWAY, had no effect (RFC 9114 §4.1.1, §5.2); nor had rejected early data.
-fn fate(error: &StreamError, common: &Common) -> (Sent, Cause) {
+fn fate(error: &StreamError, common: &SharedState) -> (Sent, Cause) {
     if let StreamError::Undefined(inner) = error
         && matches!(
             (inner.downcast_ref(), inner.downcast_ref()),

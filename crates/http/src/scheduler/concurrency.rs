@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Scheduler, Shape, connection::Connection};
+use super::{RequestProfile, Scheduler, connection::Connection};
 use crate::{
     Class,
     connection_messages::ConnectionId,
@@ -49,11 +49,11 @@ impl Concurrency {
     }
 
     /// What a connection's kernel says of its round trips.
-    pub(super) fn see(&mut self, window: Option<Window>, now: Instant) {
+    pub(super) fn record_rtt(&mut self, window: Option<Window>, now: Instant) {
         let Some(Window { bytes, rtt, min_rtt: Some(least), in_flight_target, .. }) = window else { return };
         let since = self.changed.map(|changed| now.saturating_duration_since(changed));
         let queued = rtt > least * 3 / 2 + BEARABLE;
-        // What is to be under way is two to four times what a round trip without a queue moves.
+        // The target of bytes in flight is two to four times what moves in an RTT without a queue.
         let sent = bytes as f64 * least.div_duration_f64(rtt);
         if queued && (in_flight_target.received > 4 * WIDE || sent > WIDE as f64) {
             return;
@@ -74,7 +74,7 @@ impl Scheduler {
     /// Whether the connection may be given this request, as far as their number goes: an idle one if fewer are busy
     /// than are to be used, and of the busy ones so many, those first that have nothing large on them. What is large
     /// goes to all of them but one, the widest first.
-    pub(super) fn may_carry(&self, id: ConnectionId, shape: &Shape) -> bool {
+    pub(super) fn may_carry(&self, id: ConnectionId, profile: &RequestProfile) -> bool {
         let concurrency = self.concurrency.count();
         if concurrency >= self.limits.connections {
             return true;
@@ -83,11 +83,11 @@ impl Scheduler {
             let goes_on = !conn.retiring && conn.more != Some(0) && !conn.slow.is_some_and(|slow| slow.stalled);
             goes_on && !conn.jobs.is_empty()
         };
-        let is_large = |conn: &Connection| conn.jobs.iter().any(|waiting| waiting.shape.class != Class::Small);
+        let is_large = |conn: &Connection| conn.jobs.iter().any(|waiting| waiting.profile.class != Class::Small);
         let mut busy: Vec<_> = self.connections.iter().filter(|(_, conn)| counts(conn)).collect();
-        if shape.class != Class::Small {
+        if profile.class != Class::Small {
             let mut large: Vec<_> = busy.iter().filter(|(_, conn)| is_large(conn)).collect();
-            large.sort_by_key(|(id, conn)| (Reverse(conn.history.in_flight_target(shape.sending)), **id));
+            large.sort_by_key(|(id, conn)| (Reverse(conn.history.in_flight_target(profile.sending)), **id));
             let most = (concurrency - 1).max(1);
             match large.iter().position(|(one, _)| **one == id) {
                 Some(at) => return at < most,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::Shape;
+use super::RequestProfile;
 use crate::{
     Class,
     connection_messages::JobId,
@@ -17,11 +17,11 @@ const LAST_REQUESTS: u32 = 16;
 /// A pipeline is full when it holds the connection's target of bytes in flight, or, for uploads, two congestion
 /// windows: one in flight, and one behind it. More would wait for this connection while others are idle, and overrun
 /// the queue at the bottleneck. These are the limits, except for ranges of a large file.
-const LEAST_PIPELINE: u64 = 64 * 1024;
-const MOST_PIPELINE: u64 = 1024 * 1024;
+const MIN_PIPELINE: u64 = 64 * 1024;
+const MAX_PIPELINE: u64 = 1024 * 1024;
 /// The minimum assumed rate of a connection, in bytes per second (six of them fill 130 Mbit/s): on a long path a window
 /// is still opening when its rate is first measured.
-const LEAST_RATE: f64 = 2_700_000.0;
+const MIN_RATE: f64 = 2_700_000.0;
 /// The limit while other connections are opening: two initial windows (RFC 6928); each exchange takes a segment at
 /// least.
 const YOUNG_PIPELINE: u64 = 2 * INITIAL_WINDOW;
@@ -30,7 +30,7 @@ const SEGMENT: u64 = 1460;
 /// A request in the queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Waiting {
-    pub(super) shape: Shape,
+    pub(super) profile: RequestProfile,
     /// How often it was the oldest request on a connection that broke.
     pub(super) blames: u32,
     pub(super) returns: u32,
@@ -39,8 +39,8 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
-    pub(super) fn new(shape: Shape) -> Self {
-        Self { shape, blames: 0, returns: 0, passed: 0 }
+    pub(super) fn new(profile: RequestProfile) -> Self {
+        Self { profile, blames: 0, returns: 0, passed: 0 }
     }
 }
 
@@ -96,8 +96,8 @@ impl Connection {
     }
 
     /// Whether its handshake allows this request.
-    pub(super) fn is_open_to(&self, shape: &Shape) -> bool {
-        !self.early || shape.early
+    pub(super) fn is_open_to(&self, profile: &RequestProfile) -> bool {
+        !self.early || profile.early
     }
 
     /// Whether the server is about to close it as idle: one second early, or at half the time if that is less. A
@@ -110,17 +110,17 @@ impl Connection {
 
     /// Whether it has room for this request. One range of a large file may always wait behind another. Ranges fill a
     /// link for long, and a wide window would overrun the queue, so they have a quarter less in flight.
-    pub(super) fn has_room(&self, shape: &Shape, others_open: bool) -> bool {
-        if shape.class == Class::Part {
-            let in_flight_target = self.history.in_flight_target(shape.sending).unwrap_or(0);
-            let behind: u64 = self.jobs.iter().skip(1).map(|waiting| waiting.shape.bytes).sum();
-            !others_open && (self.jobs.len() < 2 || behind + shape.bytes <= in_flight_target / 4 * 3)
+    pub(super) fn has_room(&self, profile: &RequestProfile, others_open: bool) -> bool {
+        if profile.class == Class::Part {
+            let in_flight_target = self.history.in_flight_target(profile.sending).unwrap_or(0);
+            let behind: u64 = self.jobs.iter().skip(1).map(|waiting| waiting.profile.bytes).sum();
+            !others_open && (self.jobs.len() < 2 || behind + profile.bytes <= in_flight_target / 4 * 3)
         } else if others_open {
-            let all = self.jobs.iter().map(|waiting| waiting.shape.bytes).chain([shape.bytes]);
-            let most = self.carries(shape.sending).clamp(YOUNG_PIPELINE, MOST_PIPELINE);
+            let all = self.jobs.iter().map(|waiting| waiting.profile.bytes).chain([profile.bytes]);
+            let most = self.carries(profile.sending).clamp(YOUNG_PIPELINE, MAX_PIPELINE);
             all.map(|bytes| bytes.max(SEGMENT)).sum::<u64>() <= most
         } else {
-            self.bytes() + shape.bytes <= self.carries(shape.sending).clamp(LEAST_PIPELINE, MOST_PIPELINE)
+            self.bytes() + profile.bytes <= self.carries(profile.sending).clamp(MIN_PIPELINE, MAX_PIPELINE)
         }
     }
 
@@ -128,19 +128,19 @@ impl Connection {
     fn carries(&self, sending: bool) -> u64 {
         let windows = 2 * self.history.window(sending);
         let Some(in_flight_target) = self.history.in_flight_target(sending) else { return windows };
-        let in_flight_target = in_flight_target.max((LEAST_RATE * self.history.min_rtt().as_secs_f64()) as u64);
+        let in_flight_target = in_flight_target.max((MIN_RATE * self.history.min_rtt().as_secs_f64()) as u64);
         if sending { in_flight_target.min(windows) } else { in_flight_target }
     }
 
     /// The bytes that it still has to move.
     pub(super) fn bytes(&self) -> u64 {
-        self.jobs.iter().map(|waiting| waiting.shape.bytes).sum()
+        self.jobs.iter().map(|waiting| waiting.profile.bytes).sum()
     }
 
     /// The time until this request is done, in thousandths of the connection's bytes in flight.
-    pub(super) fn delay(&self, shape: &Shape) -> u64 {
-        let bytes = self.bytes() + shape.bytes;
-        bytes * 1000 / self.history.in_flight_target(shape.sending).unwrap_or(0).max(LEAST_PIPELINE)
+    pub(super) fn delay(&self, profile: &RequestProfile) -> u64 {
+        let bytes = self.bytes() + profile.bytes;
+        bytes * 1000 / self.history.in_flight_target(profile.sending).unwrap_or(0).max(MIN_PIPELINE)
     }
 
     /// Whether it will last for a while.
@@ -153,17 +153,17 @@ impl Connection {
     }
 
     pub(super) fn holds(&self, job: JobId) -> bool {
-        self.jobs.iter().any(|waiting| waiting.shape.id == job)
+        self.jobs.iter().any(|waiting| waiting.profile.id == job)
     }
 
     /// Whether the job is a part of something large.
     pub(super) fn is_part(&self, job: JobId) -> bool {
-        self.jobs.iter().any(|waiting| waiting.shape.id == job && waiting.shape.class == Class::Part)
+        self.jobs.iter().any(|waiting| waiting.profile.id == job && waiting.profile.class == Class::Part)
     }
 
     pub(super) fn release(&mut self, job: JobId) -> Option<Waiting> {
         self.slow.take_if(|slow| slow.job == job);
-        let at = self.jobs.iter().position(|waiting| waiting.shape.id == job)?;
+        let at = self.jobs.iter().position(|waiting| waiting.profile.id == job)?;
         self.jobs.remove(at)
     }
 }

@@ -16,15 +16,15 @@
 use std::{collections::VecDeque, time::Duration};
 
 use super::{
-    Action, Moment, Scheduler, Shape, Shared,
+    Action, Moment, RequestProfile, Scheduler, Shared,
     connection::{Connection, State, Waiting},
 };
 use crate::{Cause, Class, connection_messages::ConnectionId, pool::History};
 
 /// How far to look into the queue for a request that can go now.
 const LOOK_AHEAD: usize = 64;
-/// A request that so many others have overtaken gets a connection reserved.
-pub(super) const MOST_PASSED: u32 = 32;
+/// The number of overtaking requests after which a connection is reserved for a request.
+pub(super) const MAX_PASSED: u32 = 32;
 /// How long a limit of the server's connections is remembered.
 const CEILING_LASTS: Duration = Duration::from_secs(30);
 
@@ -34,7 +34,7 @@ impl Scheduler {
         self.retire_stale(now);
         let mut at = 0;
         while at < self.queue.len().min(LOOK_AHEAD) {
-            if let Some(connection) = self.place(&self.queue[at].shape, now) {
+            if let Some(connection) = self.place(&self.queue[at].profile, now) {
                 self.queue.iter_mut().take(at).for_each(|waiting| waiting.passed += 1);
                 if let Some(waiting) = self.queue.remove(at) {
                     self.send(connection, waiting, now);
@@ -68,13 +68,13 @@ impl Scheduler {
     /// requests are waiting.
     fn reserve(&mut self, at: usize, now: Moment) {
         let waiting = self.queue[at];
-        let (id, shape) = (waiting.shape.id, waiting.shape);
-        if waiting.passed < MOST_PASSED || self.connections.values().any(|conn| conn.reserved == Some(id)) {
+        let (id, profile) = (waiting.profile.id, waiting.profile);
+        if waiting.passed < MAX_PASSED || self.connections.values().any(|conn| conn.reserved == Some(id)) {
             return;
         }
         let connections =
             self.connections.iter().filter(|(_, conn)| conn.takes_more(now.instant) && conn.reserved.is_none());
-        let connections = connections.filter(|(connection, _)| self.may_carry(**connection, &shape));
+        let connections = connections.filter(|(connection, _)| self.may_carry(**connection, &profile));
         let found = connections.min_by_key(|(_, conn)| conn.bytes()).map(|(connection, _)| *connection);
         if let Some(conn) = found.and_then(|connection| self.connections.get_mut(&connection)) {
             conn.reserved = Some(id);
@@ -86,7 +86,7 @@ impl Scheduler {
         let spare = self.may_open(now) || self.opening() > self.queue.len();
         let held_up = self.connections.iter().filter_map(|(id, conn)| {
             let slow = conn.slow.filter(|slow| !slow.recalled)?;
-            Some((*id, slow, conn.jobs.iter().skip(1).find(|waiting| !waiting.shape.is_follow_up)?.shape))
+            Some((*id, slow, conn.jobs.iter().skip(1).find(|waiting| !waiting.profile.is_follow_up)?.profile))
         });
         let elsewhere = held_up.filter(|(_, _, next)| spare || self.place(next, now).is_some());
         let called: Vec<_> = elsewhere.map(|(id, slow, _)| (id, slow)).collect();
@@ -140,10 +140,10 @@ impl Scheduler {
     }
 
     /// The best connection that can take the request now.
-    fn place(&self, shape: &Shape, now: Moment) -> Option<ConnectionId> {
-        let own = |conn: &Connection| conn.reserved.is_none_or(|job| job == shape.id);
-        let takes = |conn: &Connection| conn.takes_more(now.instant) && own(conn) && conn.is_open_to(shape);
-        let usable = || self.connections.iter().filter(|(id, conn)| takes(conn) && self.may_carry(**id, shape));
+    fn place(&self, profile: &RequestProfile, now: Moment) -> Option<ConnectionId> {
+        let own = |conn: &Connection| conn.reserved.is_none_or(|job| job == profile.id);
+        let takes = |conn: &Connection| conn.takes_more(now.instant) && own(conn) && conn.is_open_to(profile);
+        let usable = || self.connections.iter().filter(|(id, conn)| takes(conn) && self.may_carry(**id, profile));
         let free = |conn: &Connection| match conn.state {
             State::Multiplexed { streams } => conn.jobs.len() < streams,
             State::Serial { .. } => conn.jobs.is_empty(),
@@ -151,31 +151,33 @@ impl Scheduler {
         };
         let idle = usable().filter(|(_, conn)| free(conn));
         if let Some(id) =
-            self.limits.choice.among(idle.map(|(id, conn)| (*id, &conn.history)), shape.sending, now.instant)
+            self.limits.choice.among(idle.map(|(id, conn)| (*id, &conn.history)), profile.sending, now.instant)
         {
             return Some(id);
         }
-        let waits_longer = |waiting: &Waiting| waiting.shape.id < shape.id && waiting.shape.class != shape.class;
-        let may_share = match shape.class {
+        let waits_longer =
+            |waiting: &Waiting| waiting.profile.id < profile.id && waiting.profile.class != profile.class;
+        let may_share = match profile.class {
             Class::Small => true,
             // Otherwise a request that needs an idle connection would never get one.
             Class::Part => !self.queue.iter().any(waits_longer),
             Class::Large => false,
         };
-        if !shape.pipelinable || !may_share {
+        if !profile.pipelinable || !may_share {
             return None;
         }
         let others_open = self.opening() > 0;
-        let is_like = |job: &Shape| job.pipelinable && job.class == shape.class && job.safe == shape.safe;
-        let fits = |job: &Shape| (job.is_follow_up || is_like(job)) && job.marks.differ(&shape.marks, self.shown);
+        let is_like = |job: &RequestProfile| job.pipelinable && job.class == profile.class && job.safe == profile.safe;
+        let fits =
+            |job: &RequestProfile| (job.is_follow_up || is_like(job)) && job.marks.differ(&profile.marks, self.shown);
         let takes = |conn: &Connection| {
             self.may_pipeline(conn, now)
-                && conn.has_room(shape, others_open)
-                && conn.jobs.iter().all(|job| fits(&job.shape))
+                && conn.has_room(profile, others_open)
+                && conn.jobs.iter().all(|job| fits(&job.profile))
         };
         usable()
             .filter(|(_, conn)| takes(conn))
-            .min_by_key(|(_, conn)| (conn.delay(shape), conn.jobs.len()))
+            .min_by_key(|(_, conn)| (conn.delay(profile), conn.jobs.len()))
             .map(|(id, _)| *id)
     }
 
@@ -194,34 +196,34 @@ impl Scheduler {
 
     /// Sends a request and its follow-up.
     fn send(&mut self, connection: ConnectionId, mut waiting: Waiting, now: Moment) {
-        let follower = waiting.shape.follower.take().map(|job| waiting.shape.follower(job));
+        let follow_up = waiting.profile.follow_up.take().map(|job| waiting.profile.follow_up(job));
         self.bind(connection, waiting);
-        let Some(follower) = follower else { return };
+        let Some(follow_up) = follow_up else { return };
         // This is harmless while a server is being tested: the caller asks again if it fails.
         if self
             .connections
             .get(&connection)
             .is_some_and(|conn| conn.takes_more(now.instant) && self.has_depth(conn, now))
         {
-            self.bind(connection, Waiting::new(follower));
+            self.bind(connection, Waiting::new(follow_up));
         } else {
             let cause = Shared(Cause::Retired("the follow-up cannot be pipelined on this connection"));
-            self.actions.push(Action::Fail { job: follower.id, cause, outcome_unknown: false });
+            self.actions.push(Action::Fail { job: follow_up.id, cause, outcome_unknown: false });
         }
     }
 
     fn bind(&mut self, connection: ConnectionId, waiting: Waiting) {
         // Releases a reserved connection if another one became idle first.
         for conn in self.connections.values_mut() {
-            conn.reserved.take_if(|job| *job == waiting.shape.id);
+            conn.reserved.take_if(|job| *job == waiting.profile.id);
         }
         let Some(conn) = self.connections.get_mut(&connection) else { return };
         let idle = conn.jobs.is_empty();
-        conn.history.begins(idle);
+        conn.history.request_sent(idle);
         conn.jobs.push_back(waiting);
         conn.more = conn.more.map(|more| more.saturating_sub(1));
         let depth = conn.jobs.len() as u32;
         conn.depth = if idle { depth } else { conn.depth.max(depth) };
-        self.actions.push(Action::Send(connection, waiting.shape.id));
+        self.actions.push(Action::Send(connection, waiting.profile.id));
     }
 }

@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// The number of connections that may break under a request before it fails.
-const MOST_BLAMES: u32 = 4;
+const MAX_BLAMES: u32 = 4;
 /// The number of times that a request may come back through no fault of its own.
-const MOST_RETURNS: u32 = 64;
+const MAX_RETURNS: u32 = 64;
 /// HTTP_1_1_REQUIRED (RFC 9113 §7).
 const HTTP_1_1_REQUIRED: u32 = 13;
 
@@ -32,8 +32,8 @@ impl Scheduler {
         if let Some(mut waiting) = released {
             waiting.blames += u32::from(sent == Sent::Something && !was_our_own(cause));
             // Its response could not be distinguished from another's.
-            waiting.shape.pipelinable &= !matches!(cause, Cause::Unexpected(_));
-            self.again(waiting, sent, cause);
+            waiting.profile.pipelinable &= !matches!(cause, Cause::Unexpected(_));
+            self.retry(waiting, sent, cause);
         }
         self.plan(now);
     }
@@ -79,9 +79,9 @@ impl Scheduler {
                 waiting.returns -= u32::from(conn.company.is_some() && waiting.returns > 0);
                 if Some(*job) == oldest {
                     waiting.blames += u32::from(blamed);
-                    waiting.shape.pipelinable = false;
+                    waiting.profile.pipelinable = false;
                 }
-                self.again(waiting, *sent, cause);
+                self.retry(waiting, *sent, cause);
             }
         }
         // Its handshake has failed, which counts as a failed attempt.
@@ -95,16 +95,17 @@ impl Scheduler {
     }
 
     /// Puts a request back in front of the queue, or fails it.
-    fn again(&mut self, mut waiting: Waiting, sent: Sent, cause: &Cause) {
+    fn retry(&mut self, mut waiting: Waiting, sent: Sent, cause: &Cause) {
         waiting.returns += 1;
         if allows_nothing(cause) {
-            waiting.blames += MOST_BLAMES / 2;
+            waiting.blames += MAX_BLAMES / 2;
         }
-        if waiting.shape.is_follow_up {
+        if waiting.profile.is_follow_up {
             return self.fail(&waiting, cause, false);
         }
-        let outcome_unknown = sent == Sent::Something && (!waiting.shape.repeatable || may_be_at_work(&waiting, cause));
-        if outcome_unknown || waiting.blames >= MOST_BLAMES || waiting.returns >= MOST_RETURNS {
+        let outcome_unknown =
+            sent == Sent::Something && (!waiting.profile.repeatable || may_be_at_work(&waiting, cause));
+        if outcome_unknown || waiting.blames >= MAX_BLAMES || waiting.returns >= MAX_RETURNS {
             self.fail(&waiting, cause, outcome_unknown);
         } else {
             self.queue.push_front(waiting);
@@ -114,8 +115,8 @@ impl Scheduler {
     /// The server allowed nothing on a connection: whatever waits for one waits once more, and no more.
     fn blame_queue(&mut self, cause: &Cause) {
         for mut waiting in std::mem::take(&mut self.queue) {
-            waiting.blames += MOST_BLAMES / 2;
-            if waiting.blames >= MOST_BLAMES {
+            waiting.blames += MAX_BLAMES / 2;
+            if waiting.blames >= MAX_BLAMES {
                 self.fail(&waiting, cause, false);
             } else {
                 self.queue.push_back(waiting);
@@ -125,7 +126,7 @@ impl Scheduler {
 
     /// Fails a request, and what would have gone behind it.
     pub(super) fn fail(&mut self, waiting: &Waiting, cause: &Cause, outcome_unknown: bool) {
-        for job in [waiting.shape.id].into_iter().chain(waiting.shape.follower) {
+        for job in [waiting.profile.id].into_iter().chain(waiting.profile.follow_up) {
             self.actions.push(Action::Fail { job, cause: Shared(cause.clone()), outcome_unknown });
         }
     }
@@ -147,8 +148,8 @@ impl Scheduler {
 
 /// Whether the server may still process a request that is too large to be sent twice.
 fn may_be_at_work(waiting: &Waiting, cause: &Cause) -> bool {
-    let shape = &waiting.shape;
-    shape.class == Class::Large && !shape.safe && matches!(cause, Cause::TimedOut(Step::FirstByte, _))
+    let profile = &waiting.profile;
+    profile.class == Class::Large && !profile.safe && matches!(cause, Cause::TimedOut(Step::FirstByte, _))
 }
 
 /// The fault of a pipelining server that this cause shows.

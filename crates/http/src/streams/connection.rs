@@ -22,7 +22,7 @@ use crate::{
 
 /// What the exchanges of a connection have in common.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct SharedState {
     pub(crate) id: ConnectionId,
     pub(crate) timeouts: Timeouts,
     pub(crate) events: mpsc::UnboundedSender<ConnectionEvent>,
@@ -33,7 +33,7 @@ pub(crate) struct Common {
     pub(crate) ended: OnceLock<Cause>,
 }
 
-impl Common {
+impl SharedState {
     /// Sends an event; a dispatcher that is gone needs none.
     pub(crate) fn report(&self, report: ConnectionEvent) {
         let _ = self.events.send(report);
@@ -42,7 +42,7 @@ impl Common {
 
 /// The jobs of a connection.
 pub(crate) struct Exchanges {
-    pub(crate) common: Arc<Common>,
+    pub(crate) common: Arc<SharedState>,
     pub(crate) jobs: mpsc::UnboundedReceiver<Job>,
     /// Whether more jobs may come.
     pub(crate) open: bool,
@@ -63,7 +63,7 @@ impl Exchanges {
     ) -> Self {
         let (traffic, unanswered, ended) = (Arc::new(traffic), Arc::default(), OnceLock::new());
         Self {
-            common: Arc::new(Common { id, timeouts, events, traffic, unanswered, ended }),
+            common: Arc::new(SharedState { id, timeouts, events, traffic, unanswered, ended }),
             jobs,
             open: true,
             waiting: VecDeque::new(),

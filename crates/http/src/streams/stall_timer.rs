@@ -138,7 +138,7 @@ impl StallTimer {
     pub(crate) fn sent(&self, bytes: usize) {
         self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
         self.traffic.sent.fetch_add(bytes as u64, Ordering::Relaxed);
-        self.moved();
+        self.record_progress();
     }
 
     /// Counts bytes of the response body.
@@ -149,7 +149,7 @@ impl StallTimer {
         if state.uncounted >= PROGRESS {
             state.uncounted = 0;
             drop(state);
-            self.moved();
+            self.record_progress();
         }
     }
 
@@ -159,7 +159,7 @@ impl StallTimer {
     }
 
     /// Records progress.
-    pub(crate) fn moved(&self) {
+    pub(crate) fn record_progress(&self) {
         let now = Instant::now();
         self.state().since = now;
         *lock(&self.traffic.moved) = now;
@@ -290,7 +290,7 @@ mod tests {
         let busy = async {
             loop {
                 tokio::time::sleep(Duration::from_secs(1)).await;
-                moves.moved();
+                moves.record_progress();
             }
         };
         let rang = tokio::select! { rang = rings_after(&waits) => rang, () = busy => None };

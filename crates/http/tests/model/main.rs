@@ -102,7 +102,7 @@ fn settings() -> impl Strategy<Value = Setting> {
 }
 
 /// Sends all requests, and compares what was reported with what was done.
-async fn play(mut asks: Vec<Ask>, setting: Setting) {
+async fn run_case(mut asks: Vec<Ask>, setting: Setting) {
     let Setting { pipelining, connections, seed, one_in, http2, validators, hidden, shuffles, step } = setting;
     for ask in &mut asks {
         ask.length -= ask.length % step;
@@ -138,30 +138,34 @@ async fn play(mut asks: Vec<Ask>, setting: Setting) {
     let model = model.lock().unwrap();
     assert!(!model.http2_offered_again, "HTTP/2 is not offered again after HTTP_1_1_REQUIRED");
     for (number, (ask, told)) in asks.iter().zip(&told).enumerate() {
-        let path = path(number);
-        assert!(!matches!(told, Some(Err(Error::Shutdown))), "every request gets an outcome");
-        let file = model.files.get(&path);
-        match (ask.method.as_str(), told) {
-            ("PUT", Some(Ok(status))) => {
-                assert!(status.is_success());
-                assert!(file == Some(&content(&path, ask.length)), "{path}: an acknowledged upload is missing");
-            }
-            ("PUT", _) => assert!(file.is_none_or(|file| *file == content(&path, ask.length)), "whole or not at all"),
-            ("POST", told) => {
-                let times = model.posts.get(&path).copied().unwrap_or_default();
-                match told {
-                    Some(Ok(_)) => assert_eq!(times, 1, "a POST is done once"),
-                    // `Exchange`: the response was truncated.
-                    Some(Err(Error::OutcomeUnknown { .. } | Error::Exchange { .. })) | None => assert!(times <= 1),
-                    Some(Err(_)) => assert_eq!(times, 0, "a request with a definite failure had no effect"),
-                }
-            }
-            // GET: `exchange` has compared the content.
-            _ => {}
-        }
+        check_outcome(&path(number), ask, told.as_ref(), &model);
         if one_in == 0 && !shuffles && ask.cancel.is_none() && seed % 3 < 2 {
             assert!(matches!(told, Some(Ok(_))), "a request failed without a fault: {told:?}");
         }
+    }
+}
+
+/// Compares the reported outcome of a request (`None`: cancelled) with what the server did.
+fn check_outcome(path: &str, ask: &Ask, told: Option<&Result<StatusCode, Error>>, model: &Model) {
+    assert!(!matches!(told, Some(Err(Error::Shutdown))), "every request gets an outcome");
+    let file = model.files.get(path);
+    match (ask.method.as_str(), told) {
+        ("PUT", Some(Ok(status))) => {
+            assert!(status.is_success());
+            assert!(file == Some(&content(path, ask.length)), "{path}: an acknowledged upload is missing");
+        }
+        ("PUT", _) => assert!(file.is_none_or(|file| *file == content(path, ask.length)), "whole or not at all"),
+        ("POST", told) => {
+            let times = model.posts.get(path).copied().unwrap_or_default();
+            match told {
+                Some(Ok(_)) => assert_eq!(times, 1, "a POST is done once"),
+                // `Exchange`: the response was truncated.
+                Some(Err(Error::OutcomeUnknown { .. } | Error::Exchange { .. })) | None => assert!(times <= 1),
+                Some(Err(_)) => assert_eq!(times, 0, "a request with a definite failure had no effect"),
+            }
+        }
+        // GET: `exchange` has compared the content.
+        _ => {}
     }
 }
 
@@ -289,7 +293,7 @@ proptest! {
     #[test]
     fn no_request_is_lost_mixed_up_or_done_twice(asks in asks(), setting in settings()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-        runtime.block_on(play(asks, setting));
+        runtime.block_on(run_case(asks, setting));
     }
 }
 

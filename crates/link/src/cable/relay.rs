@@ -107,7 +107,7 @@ impl RelayError {
     }
 }
 
-/// The I/O of one direction.
+/// The I/O of one direction. Flat: each field is a part of its own, and the loop uses them all.
 pub(super) struct Driver {
     from: Arc<Tun>,
     to: Arc<Tun>,

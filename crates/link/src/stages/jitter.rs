@@ -24,7 +24,7 @@ use crate::{
 
 /// The distribution of the added delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Spread {
+pub enum DelayDistribution {
     /// Uniform from zero to this time.
     Uniform(Duration),
     /// The absolute value of a normal distribution with mean zero and this standard deviation.
@@ -34,7 +34,7 @@ pub enum Spread {
 /// See the module documentation.
 #[derive(Debug)]
 pub struct Jitter {
-    spread: Spread,
+    distribution: DelayDistribution,
     reorder: bool,
     rng: Rng,
     queue: DelayQueue,
@@ -42,17 +42,17 @@ pub struct Jitter {
 
 impl Jitter {
     /// Jitter with this distribution; `reorder` allows packets to overtake one another.
-    pub fn new(spread: Spread, reorder: bool, rng: Rng) -> Self {
-        Self { spread, reorder, rng, queue: DelayQueue::default() }
+    pub fn new(distribution: DelayDistribution, reorder: bool, rng: Rng) -> Self {
+        Self { distribution, reorder, rng, queue: DelayQueue::default() }
     }
 
     fn draw(&mut self) -> Duration {
-        match self.spread {
-            Spread::Uniform(most) => {
+        match self.distribution {
+            DelayDistribution::Uniform(most) => {
                 let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
                 Duration::from_nanos(self.rng.source().random_range(0..=most))
             }
-            Spread::Normal(deviation) => {
+            DelayDistribution::Normal(deviation) => {
                 let z: f64 = StandardNormal.sample(self.rng.source());
                 deviation.mul_f64(z.abs())
             }
@@ -84,10 +84,10 @@ mod tests {
 
     /// The numbers of the packets as they leave and by how many nanoseconds each was delayed, of
     /// 2000 sent every `gap`.
-    fn send(spread: Spread, reorder: bool, gap: Duration) -> Vec<(u16, u128)> {
+    fn send(distribution: DelayDistribution, reorder: bool, gap: Duration) -> Vec<(u16, u128)> {
         let start = Instant::now();
         let rng = Rng::new(1, Effect::Jitter, Direction::Up);
-        let mut chain = Chain::new(vec![Box::new(Jitter::new(spread, reorder, rng))]);
+        let mut chain = Chain::new(vec![Box::new(Jitter::new(distribution, reorder, rng))]);
         let mut output = Output::default();
         for n in 0..2000u16 {
             chain.push(0, Packet::new(n.to_be_bytes().to_vec()), start + gap * u32::from(n), &mut output);
@@ -102,7 +102,7 @@ mod tests {
 
     #[test]
     fn uniform_jitter_stays_in_its_bounds_with_the_right_mean() {
-        let delays = send(Spread::Uniform(Duration::from_millis(2)), true, Duration::from_millis(5));
+        let delays = send(DelayDistribution::Uniform(Duration::from_millis(2)), true, Duration::from_millis(5));
         assert_eq!(delays.len(), 2000);
         let mean = delays.iter().map(|(_, delay)| *delay as f64).sum::<f64>() / 2000.0;
         assert!(delays.iter().all(|(_, delay)| *delay <= 2_000_000));
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn normal_jitter_has_the_half_normal_mean() {
-        let delays = send(Spread::Normal(Duration::from_millis(2)), true, Duration::from_millis(50));
+        let delays = send(DelayDistribution::Normal(Duration::from_millis(2)), true, Duration::from_millis(50));
         let mean = delays.iter().map(|(_, delay)| *delay as f64).sum::<f64>() / 2000.0;
         let expected = 2e6 * (2.0 / std::f64::consts::PI).sqrt();
         assert!((mean / expected - 1.0).abs() < 0.05, "{mean}");
@@ -119,8 +119,8 @@ mod tests {
 
     #[test]
     fn order_is_kept_unless_reordering_is_enabled() {
-        let spread = Spread::Uniform(Duration::from_millis(2));
-        assert!(send(spread, false, Duration::from_micros(100)).is_sorted());
-        assert!(!send(spread, true, Duration::from_micros(100)).is_sorted());
+        let distribution = DelayDistribution::Uniform(Duration::from_millis(2));
+        assert!(send(distribution, false, Duration::from_micros(100)).is_sorted());
+        assert!(!send(distribution, true, Duration::from_micros(100)).is_sorted());
     }
 }

@@ -35,8 +35,8 @@ const LONGEST: Duration = Duration::from_hours(48);
 const ENOUGH: u32 = 2;
 /// The wait for a SYN-ACK: twice the RTT within these bounds, and the Connection Attempt Delay of RFC 8305 if the RTT
 /// is unknown.
-const LEAST_WAIT: Duration = Duration::from_millis(50);
-const MOST_WAIT: Duration = Duration::from_millis(500);
+const MIN_WAIT: Duration = Duration::from_millis(50);
+const MAX_WAIT: Duration = Duration::from_millis(500);
 const USUAL_WAIT: Duration = Duration::from_millis(250);
 
 /// How to begin a connection.
@@ -133,7 +133,7 @@ impl PathHistory {
     /// How long to wait for a SYN-ACK before a plain SYN follows.
     pub fn wait(&self) -> Duration {
         match Duration::try_from_secs_f64(self.rtt * 2.0) {
-            Ok(twice) if !twice.is_zero() => twice.clamp(LEAST_WAIT, MOST_WAIT),
+            Ok(twice) if !twice.is_zero() => twice.clamp(MIN_WAIT, MAX_WAIT),
             _ => USUAL_WAIT,
         }
     }
@@ -284,7 +284,7 @@ mod tests {
                         || matches!(ALL[event], Event::Granted | Event::Answered));
                     prop_assert!(!proven || before == State::Works || ALL[event] == Event::Answered);
                 }
-                prop_assert!((LEAST_WAIT..=MOST_WAIT).contains(&history.wait()));
+                prop_assert!((MIN_WAIT..=MAX_WAIT).contains(&history.wait()));
             }
         }
 

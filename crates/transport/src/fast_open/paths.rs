@@ -183,7 +183,7 @@ impl PathHandle {
     }
 
     /// Records the RTT, and the cookie, which the server may have renewed.
-    pub(super) fn see(&self, stream: &TcpStream) {
+    pub(super) fn record_tcp_info(&self, stream: &TcpStream) {
         if let Ok(info) = TcpInfo::of(stream)
             && !info.rtt.is_zero()
         {

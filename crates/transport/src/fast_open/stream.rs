@@ -97,7 +97,7 @@ impl FastStream {
                 Move::TakeFast(learned) => {
                     self.path.record(learned);
                     if let Some(fast) = &self.fast {
-                        self.path.see(fast);
+                        self.path.record_tcp_info(fast);
                     }
                     (self.settled, self.plain) = (self.fast.take(), Plain::No);
                     self.copy = Vec::new();

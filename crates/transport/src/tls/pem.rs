@@ -35,7 +35,7 @@ impl Roots {
     }
 
     /// The authorities in these files. An unusable certificate is an error.
-    pub(crate) fn named(files: &[PathBuf]) -> Result<Self, SettingsError> {
+    pub(crate) fn from_files(files: &[PathBuf]) -> Result<Self, SettingsError> {
         let mut roots = Self::none();
         for path in files {
             for (index, certificate) in certificates(path)?.into_iter().enumerate() {
@@ -50,7 +50,7 @@ impl Roots {
     }
 
     /// Adds the system's, as far as they can be read.
-    pub(crate) fn and_the_systems(mut self) -> Self {
+    pub(crate) fn with_system_roots(mut self) -> Self {
         let native = native();
         (self.system, _) = self.trusted.add_parsable_certificates(native.certs);
         self.complaint = native.errors.first().map(ToString::to_string);
@@ -147,7 +147,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ca.pem");
         std::fs::write(&path, "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n").unwrap();
-        let told = Roots::named(&[path]).err().unwrap().to_string();
+        let told = Roots::from_files(&[path]).err().unwrap().to_string();
         assert!(told.contains("ca.pem") && told.contains("certificate number 1"), "{told}");
     }
 }

@@ -28,7 +28,7 @@ impl CountingVerifier {
     }
 
     /// The number of certificates verified so far.
-    pub(crate) fn checks(&self) -> u64 {
+    pub(crate) fn verified_certificates(&self) -> u64 {
         self.checks.load(Ordering::Relaxed)
     }
 }

@@ -46,7 +46,7 @@ impl Upload<'_> {
             }
             // It would be fetched twice.
             (SourceFile::Remote(_), _) if source.is_read_later => None,
-            _ => source.body.again(),
+            _ => source.body.try_clone(),
         };
         let (body, origin) = (body.filter(|_| wanted), source.origin.clone());
         async move {
@@ -66,7 +66,7 @@ impl Upload<'_> {
         (headers, stated): (HeaderMap, HeaderMap),
         put: impl Fn(Body, HeaderMap) -> F,
     ) -> Result<T, Error> {
-        let again = if stated.is_empty() { None } else { body.again() };
+        let again = if stated.is_empty() { None } else { body.try_clone() };
         let mut all = headers.clone();
         all.extend(stated);
         match (put(body, all).await, again) {

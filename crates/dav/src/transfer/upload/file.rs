@@ -146,7 +146,7 @@ impl Upload<'_> {
         };
         let temporary = parent.join(&temporary_name(name), false)?;
         self.temporary().insert(temporary.clone(), None);
-        let ours = body.again();
+        let ours = body.try_clone();
         let none = If::default();
         let put =
             |body, headers| self.dav.put(&temporary, body, headers, &Precondition::Absent, &none, options.clone());

@@ -228,11 +228,11 @@ fn unsupported_challenge_is_an_error_with_a_reason() {
         "http://a requires Negotiate, or Digest (auth-int) for \"a\\\"b\", which does not work with a password"
     );
     assert!(told(Some(Credential::Token("t".into())), &["Basic realm=r"]).contains("does not work with a token"));
-    let unspeakable = Exchange::begin("https://a", Some(Credential::Token("hunter2\n".into())))
+    let invalid = Exchange::begin("https://a", Some(Credential::Token("hunter2\n".into())))
         .refused(&["Bearer realm=r"])
         .unwrap_err()
         .to_string();
-    assert!(unspeakable.contains("the token for https://a cannot be sent"), "{unspeakable}");
+    assert!(invalid.contains("the token for https://a cannot be sent"), "{invalid}");
 }
 
 /// RFC 7616 §3.4.
@@ -249,7 +249,7 @@ fn nonce_count_grows_with_each_request() {
     assert_eq!(count(&exchange), "n 1");
     let again = |exchange: &mut Exchange| {
         let Exchange { authenticator, origin, headers, attempt } = exchange;
-        authenticator.again(origin, &Method::GET, "/", attempt, headers);
+        authenticator.renew(origin, &Method::GET, "/", attempt, headers);
     };
     again(&mut exchange);
     assert_eq!(count(&exchange), "n 2");
@@ -269,14 +269,14 @@ fn nonce_count_grows_with_each_request() {
     exchange.attempt = first;
     again(&mut exchange);
     assert_eq!((count(&exchange).as_str(), exchange.attempt.digest.as_ref().unwrap().fresh), ("m 1", false));
-    // A header of the caller's own is left alone.
+    // A request without Digest credentials stays unchanged.
     let mut open = Exchange::begin("http://b", None);
     again(&mut open);
     assert_eq!(open.sent(), "");
 }
 
 #[test]
-fn nonce_used_up_by_other_requests_is_replaced() {
+fn nonces_used_up_by_other_requests_are_replaced_up_to_a_limit() {
     let mut exchange = Exchange::begin("http://a", Some(password()));
     exchange.refused(&["Digest realm=r, nonce=n0, qop=auth"]).unwrap();
     let other = exchange.attempt.clone();

@@ -143,7 +143,7 @@ impl Driver {
     /// An exchange is complete.
     fn complete(&mut self, job: JobId, received: u64) -> Result<(), Cause> {
         let Some(mut first) = self.in_flight.pop_front() else { return Ok(()) };
-        // Its doubtful response was not delivered.
+        // Its unverified response was not delivered.
         let back = first.job.take();
         let Some(end) = first.end else {
             // A response before the request is complete: usually an error; the rest is not worth sending.

@@ -1,7 +1,7 @@
 //! Timeouts of one connection.
 //!
 //! Two limits apply to the oldest request's response. The caller's (`Timeouts`) ends the connection. A shorter one of
-//! our own ends nothing: it tells the scheduler that the requests behind would be better off elsewhere.
+//! our own ends nothing: it lets the scheduler move the requests behind to another connection.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::{Driver, read::Reader};
 use crate::{Cause, Step as Wait, connection_messages::ConnectionEvent, scheduler::LARGE};
 
 /// How long a response without progress, or a large one, may delay those behind it, as in Firefox; on very long links,
-/// so many round trips.
+/// this many round trips.
 const SLOW_RESPONSE: Duration = Duration::from_millis(1500);
 const SLOW_RESPONSE_RTTS: u32 = 4;
 

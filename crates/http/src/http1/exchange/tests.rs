@@ -28,7 +28,10 @@ fn response_belongs_to_the_oldest_request() {
     assert_eq!(feed(&mut exchanges, text).unwrap(), [(1, 200), (2, 204)]);
     assert!(!exchanges.is_answering());
     assert_eq!(feed(&mut exchanges, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n").unwrap(), [(3, 404)]);
-    assert!(matches!(feed(&mut exchanges, "HTTP/1.1 200 OK\r\n"), Err(Cause::Protocol(_))), "a fourth to nobody");
+    assert!(
+        matches!(feed(&mut exchanges, "HTTP/1.1 200 OK\r\n"), Err(Cause::Protocol(_))),
+        "a fourth response has no request"
+    );
 }
 
 #[test]

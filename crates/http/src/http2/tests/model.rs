@@ -253,14 +253,25 @@ fn body(id: u64, upload: usize, told: bool, wrong: isize) -> Body {
     })
 }
 
-async fn play(setting: Setting, steps: Vec<Step>) {
+/// A request of the test.
+struct Asked {
+    plan: Plan,
+    upload: usize,
+    /// Whether the body has its announced length.
+    has_correct_length: bool,
+    /// Whether the reader reads to the end.
+    reads_all: bool,
+    reader: tokio::task::JoinHandle<Got>,
+}
+
+async fn run_case(setting: Setting, steps: Vec<Step>) {
     let (near, far) = tokio::io::duplex(setting.pipe);
     let (book, plans) = (Book::default(), Plans::default());
     let (tell, told) = mpsc::unbounded_channel();
     let server = tokio::spawn(server(far, setting.clone(), book.clone(), plans.clone(), told));
     let windows = Http2Settings { stream_window: setting.window, connection_window: setting.window.max(65_535) };
     let mut client = Client::new(near, windows);
-    let mut asked = HashMap::new();
+    let mut requests = HashMap::new();
     let steps =
         steps.into_iter().filter_map(|step| if setting.is_faultless { step.without_faults() } else { Some(step) });
     for step in steps {
@@ -272,15 +283,31 @@ async fn play(setting: Setting, steps: Vec<Step>) {
                 }
                 plans.with(|plans| plans.insert(id, plan));
                 let reply = client.ask(put(&format!("/{id}"), body(id, upload, told, wrong)));
-                let as_told = !told || upload.saturating_add_signed(wrong) == upload;
-                let patient = matches!(reading, Reading::All | Reading::Slowly(_));
-                asked.insert(id, (plan, upload, as_told, patient, tokio::spawn(read(reply, reading))));
+                let has_correct_length = !told || upload.saturating_add_signed(wrong) == upload;
+                let reads_all = matches!(reading, Reading::All | Reading::Slowly(_));
+                let reader = tokio::spawn(read(reply, reading));
+                requests.insert(id, Asked { plan, upload, has_correct_length, reads_all, reader });
             }
             Step::Pass(time) => sleep(Duration::from_millis(time)).await,
             told => drop(tell.send(told)),
         }
     }
     let events = timeout(Duration::from_hours(1000), client.finish()).await.expect("the connection ends");
+    let (mut fates, nothing_sent) = fates_of(events);
+    // The book is complete once the server has ended.
+    drop(tell);
+    let _ = server.await;
+    for (id, asked) in requests {
+        let fate = fates.remove(&id).unwrap_or_default();
+        let received = book.with(|book| book.remove(&id));
+        assert!(!nothing_sent.contains(&id) || received.is_none(), "{id} was sent, but returned as not sent");
+        check_outcome(id, asked, &fate, received, setting.is_faultless).await;
+    }
+    assert!(fates.is_empty(), "events for unknown jobs: {fates:?}");
+}
+
+/// The events of each job, and the jobs that were returned as not sent.
+fn fates_of(events: Vec<ConnectionEvent>) -> (HashMap<u64, Vec<&'static str>>, Vec<u64>) {
     let mut fates = HashMap::<u64, Vec<&str>>::new();
     let mut nothing_sent = Vec::new();
     let mut returned = |job: Job, sent: Sent| {
@@ -309,44 +336,42 @@ async fn play(setting: Setting, steps: Vec<Step>) {
         };
         fates.entry(job).or_default().push(fate);
     }
-    // The book is complete once the server has ended.
-    drop(tell);
-    let _ = server.await;
-    for (id, (plan, upload, as_told, patient, reader)) in asked {
-        let got = reader.await.unwrap();
-        let fate = fates.remove(&id).unwrap_or_default();
-        let seen = book.with(|book| book.remove(&id));
-        let tale = || format!("{id}, {plan:?}, upload {upload}, as told {as_told}: {fate:?}, got {got:.20?}");
-        match (&fate[..], &got) {
-            (["returned"], Got::Nothing | Got::Left)
-            | (["abandoned"], Got::Error | Got::Left)
-            | (["head", "abandoned"] | ["head"], Got::Broken(_) | Got::Left)
-            // A slow reader may leave, or reach the end, after the exchange is complete.
-            | (["head", "done"], Got::Whole(_) | Got::Left)
-            | (["head"], Got::Whole(_)) => {}
-            _ => panic!("{}", tale()),
-        }
-        if setting.is_faultless && patient {
-            assert!(matches!(got, Got::Whole(_)) == as_told, "{}", tale());
-        }
-        match (&got, plan) {
-            (Got::Whole(whole), Plan::Answer(length) | Plan::Early(_, length)) => {
-                assert!(*whole == content(id, length), "{}", tale());
-            }
-            (Got::Whole(_), _) => panic!("{}", tale()),
-            (Got::Broken(begun), _) => assert!(content(id, 150_000).starts_with(begun), "{}", tale()),
-            _ => {}
-        }
-        if let Some((body, whole)) = &seen {
-            assert!(content(id, upload).starts_with(body), "{}", tale());
-            assert!(!whole || as_told && body.len() == upload, "{}", tale());
-        }
-        if matches!((&got, plan), (Got::Whole(_), Plan::Answer(_))) {
-            assert!(seen.as_ref().is_some_and(|(_, whole)| *whole), "{}", tale());
-        }
-        assert!(!nothing_sent.contains(&id) || seen.is_none(), "the server has received it: {}", tale());
+    (fates, nothing_sent)
+}
+
+/// Compares a job's events with what its reader got and what the server received.
+async fn check_outcome(id: u64, asked: Asked, fate: &[&str], received: Option<(Vec<u8>, bool)>, is_faultless: bool) {
+    let Asked { plan, upload, has_correct_length, reads_all, reader } = asked;
+    let got = reader.await.unwrap();
+    let case =
+        format!("{id}, {plan:?}, upload {upload}, correct length {has_correct_length}: {fate:?}, got {got:.20?}");
+    match (fate, &got) {
+        (["returned"], Got::Nothing | Got::Left)
+        | (["abandoned"], Got::Error | Got::Left)
+        | (["head", "abandoned"] | ["head"], Got::Broken(_) | Got::Left)
+        // A slow reader may leave, or reach the end, after the exchange is complete.
+        | (["head", "done"], Got::Whole(_) | Got::Left)
+        | (["head"], Got::Whole(_)) => {}
+        _ => panic!("{case}"),
     }
-    assert!(fates.is_empty(), "events for unknown jobs: {fates:?}");
+    if is_faultless && reads_all {
+        assert!(matches!(got, Got::Whole(_)) == has_correct_length, "{case}");
+    }
+    match (&got, plan) {
+        (Got::Whole(whole), Plan::Answer(length) | Plan::Early(_, length)) => {
+            assert!(*whole == content(id, length), "{case}");
+        }
+        (Got::Whole(_), _) => panic!("{case}"),
+        (Got::Broken(begun), _) => assert!(content(id, 150_000).starts_with(begun), "{case}"),
+        _ => {}
+    }
+    if let Some((body, whole)) = &received {
+        assert!(content(id, upload).starts_with(body), "{case}");
+        assert!(!whole || has_correct_length && body.len() == upload, "{case}");
+    }
+    if matches!((&got, plan), (Got::Whole(_), Plan::Answer(_))) {
+        assert!(received.is_some_and(|(_, whole)| whole), "{case}");
+    }
 }
 
 proptest! {
@@ -357,6 +382,6 @@ proptest! {
         steps in prop::collection::vec(steps(), 1..60),
     ) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap();
-        runtime.block_on(play(setting, steps));
+        runtime.block_on(run_case(setting, steps));
     }
 }
