@@ -31,7 +31,7 @@ impl ByteOrder {
         }
     }
 
-    /// The `N` numbers of 32 bits that `bytes` begins with, if it is long enough.
+    /// The first `N` numbers of 32 bits in `bytes`, if it is long enough.
     pub(crate) fn words<const N: usize>(self, bytes: &[u8]) -> Option<[u32; N]> {
         let (words, _) = bytes.as_chunks::<4>();
         let words = words.first_chunk::<N>()?;

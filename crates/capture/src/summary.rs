@@ -20,7 +20,7 @@ use crate::{
     tcp::{Flags, Segment},
 };
 
-/// How much went one way: packets, and their bytes on the link (on a cable, whole IP packets).
+/// The traffic of one direction: packets, and their bytes on the link (on a cable, whole IP packets).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Traffic {
     /// The number of packets.
@@ -36,12 +36,12 @@ impl Traffic {
     }
 }
 
-/// What a SYN said about Fast Open (RFC 7413 §4.1.1).
+/// The Fast Open option of a SYN (RFC 7413 §4.1.1).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FastOpen {
-    /// It asked for a cookie.
+    /// A cookie request.
     Request,
-    /// It brought a cookie of this many bytes.
+    /// A cookie of this length.
     Cookie(usize),
 }
 
@@ -50,19 +50,19 @@ pub enum FastOpen {
 pub struct Connection {
     /// The end that sent the SYN.
     pub client: SocketAddr,
-    /// The end that it was sent to.
+    /// The other end.
     pub server: SocketAddr,
-    /// When the first SYN passed, since the epoch.
+    /// The time of the first SYN, since the epoch.
     pub syn: Duration,
     /// The client's initial sequence number.
     pub isn: u32,
-    /// How often the SYN was sent again.
+    /// The number of retransmissions of the SYN.
     pub syn_retransmissions: u64,
     /// Bytes of data in the first SYN.
     pub syn_data: u32,
     /// The Fast Open option of the first SYN.
     pub fast_open: Option<FastOpen>,
-    /// When the first data came from the server, since the epoch.
+    /// The time of the first data from the server, since the epoch.
     pub answered: Option<Duration>,
     /// From the client to the server, SYNs included.
     pub to_server: Traffic,
@@ -77,20 +77,20 @@ pub struct Summary {
     pub inbound: Traffic,
     /// What the host sent.
     pub outbound: Traffic,
-    /// Packets of which the capture does not tell the direction.
+    /// Packets without a direction.
     pub undirected: Traffic,
     /// The earliest and the latest time of a packet, since the epoch; `None` for an empty capture.
     pub span: Option<(Duration, Duration)>,
     /// The connections opened, in the order of their first SYNs.
     pub connections: Vec<Connection>,
-    /// Which connection a SYN opened, by client, server and initial sequence number.
+    /// The index of the connection that a SYN opened, by client, server and initial sequence number.
     opened: HashMap<(SocketAddr, SocketAddr, u32), usize>,
-    /// The latest connection between two ends, the lesser one first.
+    /// The index of the latest connection between two ends, the smaller one first.
     latest: HashMap<(SocketAddr, SocketAddr), usize>,
 }
 
 impl Summary {
-    /// Reads `source` to its end. An error loses nothing to one who calls [`Summary::add`] instead.
+    /// Reads `source` to its end. To keep the summary of a broken capture, call [`Summary::add`] instead.
     pub fn of(source: &mut impl Source) -> Result<Self, Error> {
         let mut summary = Self::default();
         while let Some(packet) = source.next()? {
@@ -99,7 +99,7 @@ impl Summary {
         Ok(summary)
     }
 
-    /// Takes in the next packet.
+    /// Adds the next packet.
     pub fn add(&mut self, packet: &Packet) {
         match packet.direction {
             Some(Direction::Inbound) => self.inbound.add(packet),
@@ -113,7 +113,7 @@ impl Summary {
         }
     }
 
-    /// How often a SYN was sent again, over all connections.
+    /// The number of SYN retransmissions of all connections.
     pub fn syn_retransmissions(&self) -> u64 {
         self.connections.iter().map(|connection| connection.syn_retransmissions).sum()
     }
@@ -137,7 +137,7 @@ impl Summary {
         }
     }
 
-    /// The connection that a SYN opens, or opened when it was first sent.
+    /// The index of the connection that a SYN opens, or that its first transmission opened.
     fn open(&mut self, ends: (SocketAddr, SocketAddr), packet: &Packet, segment: &Segment) -> usize {
         let Segment { from: client, to: server, sequence: isn, .. } = *segment;
         let index = self.connections.len();

@@ -1,4 +1,4 @@
-//! A live report, served to the browsers of this machine's user and to nobody else.
+//! A live report, served only to the browsers of this machine's user.
 //!
 //! Any web page can send requests to loopback addresses, and every user of a shared machine can connect to its ports. So
 //! a request is answered only if it passes four checks: it came over loopback, the only interface that the socket
@@ -89,7 +89,7 @@ impl Listener {
         let responder = Responder { address: self.address, token: self.token, state, had, cancel: Box::new(cancel) };
         let listener = self.socket;
         let thread = thread::Builder::new().name("live".into()).spawn(move || {
-            // The accept loop ends when nobody publishes any more, and its connections with it.
+            // The accept loop and its connections end after the last publisher.
             if let Err(error) = runtime.block_on(accept(listener, responder)) {
                 tracing::warn!("the live report is no longer served: {error}");
             }

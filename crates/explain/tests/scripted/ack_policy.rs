@@ -6,41 +6,41 @@ use units::Size;
 use crate::connection_script::{
     Captured,
     End::{Client, Server},
-    Line, MSS,
+    MSS, ScriptedConnection,
 };
 
-/// An upload in writes of packets of these sizes, of which a receiver acknowledges what is due, and the rest 40 ms
-/// later.
+/// The inferred ACK policy of an upload in writes of packets of these sizes. The receiver acknowledges when `is_due`, and
+/// the rest after 40 ms.
 fn policy(
     writes: &[Vec<u64>],
     quick: u32,
     is_due: impl Fn(u32, u64) -> bool,
     end: crate::connection_script::End,
 ) -> Option<AckPolicy> {
-    let mut line = Line::new(40_000, 20.0);
-    let mut now = line.open(0.0) + 1.0;
+    let mut script = ScriptedConnection::new(40_000, 20.0);
+    let mut now = script.open(0.0) + 1.0;
     let mut quick = quick;
     for write in writes {
-        let (mut packets, mut bytes, mut came) = (0, 0, now);
+        let (mut packets, mut bytes, mut arrived) = (0, 0, now);
         for size in write {
-            came = line.much(Client, now, *size).max(came);
+            arrived = script.bulk(Client, now, *size).max(arrived);
             (packets, bytes, now) = (packets + 1, bytes + size, now + 0.5);
             if quick > 0 || is_due(packets, bytes) {
-                line.ack(Server, came);
+                script.ack(Server, arrived);
                 (packets, bytes) = (0, 0);
                 quick = quick.saturating_sub(1);
             }
         }
         if packets > 0 {
-            came += 40.0;
-            line.ack(Server, came);
+            arrived += 40.0;
+            script.ack(Server, arrived);
         }
-        now = came + 11.0;
+        now = arrived + 11.0;
     }
-    Captured::at(&[line], end, 0.0).explained().connections[0].acks
+    Captured::at(&[script], end, 0.0).explained().connections[0].acks
 }
 
-/// The browser's: 8217 bytes.
+/// The write of the captured browser: 8217 bytes.
 fn chunk() -> Vec<u64> {
     [vec![MSS; 7], vec![97]].concat()
 }
@@ -66,7 +66,7 @@ fn quick_acks_at_the_start_are_counted() {
     let policy =
         policy(&[vec![MSS; 30], chunk(), chunk(), chunk()], 6, |_, bytes| bytes >= 2 * MSS, Client).expect("a rule");
     assert_eq!((policy.rule, policy.quick), (AckRule::Segments(2), 6));
-    let timer = policy.timer.expect("it holds").as_secs_f64();
+    let timer = policy.timer.expect("a timer").as_secs_f64();
     assert!((0.035..0.042).contains(&timer), "{timer} s");
     assert!(policy.to_string().starts_with("every second full segment, otherwise after"), "{policy}");
 }

@@ -1,4 +1,4 @@
-//! Connections as scripts: who sends what and when, and the captures of both ends.
+//! Scripted connections: packets with exact times, and captures at either end.
 
 use std::time::Duration;
 
@@ -17,73 +17,73 @@ pub(crate) enum End {
 
 use End::{Client, Server};
 
-/// A packet on its way.
+/// A packet that was sent.
 #[derive(Debug, Clone)]
 struct Sent {
     from: End,
     left: f64,
-    /// None: it was lost.
+    /// `None` if it was lost.
     arrived: Option<f64>,
     bytes: Vec<u8>,
-    /// What its sender has sent with it.
+    /// The offset of the byte after its last.
     end: u64,
 }
 
-/// One connection; times are in milliseconds.
+/// A scripted connection. Times are in milliseconds; methods return the time at which a packet arrives.
 #[derive(Debug, Clone)]
-pub(crate) struct Line {
+pub(crate) struct ScriptedConnection {
     port: u16,
     rtt: f64,
     sent: Vec<Sent>,
-    /// How much later the next packet arrives.
-    pub(crate) held_up: f64,
+    /// An additional delay of the next packet.
+    pub(crate) extra_delay: f64,
     pub(crate) window: u16,
 }
 
-impl Line {
+impl ScriptedConnection {
     pub(crate) fn new(port: u16, rtt: f64) -> Self {
-        Self { port, rtt, sent: Vec::new(), held_up: 0.0, window: 500 }
+        Self { port, rtt, sent: Vec::new(), extra_delay: 0.0, window: 500 }
     }
 
-    /// The handshake; when the client can send.
+    /// The handshake; returns when the client can send.
     pub(crate) fn open(&mut self, at: f64) -> f64 {
-        let asked = self.packet(Client, at, Kind::Syn, false);
-        let answered = self.packet(Server, asked, Kind::SynAck, false);
-        // A kernel takes its time, too.
-        self.packet(Client, answered + 0.15, Kind::Ack, false);
-        answered + 0.15
+        let syn = self.packet(Client, at, Kind::Syn, false);
+        let syn_ack = self.packet(Server, syn, Kind::SynAck, false);
+        // The delay of a kernel.
+        self.packet(Client, syn_ack + 0.15, Kind::Ack, false);
+        syn_ack + 0.15
     }
 
-    /// Data; when it arrives.
+    /// One packet of data.
     pub(crate) fn data(&mut self, from: End, at: f64, payload: &[u8]) -> f64 {
         self.packet(from, at, Kind::Data(payload), false)
     }
 
-    /// So much data in full segments, sent at once; when the last arrives.
-    pub(crate) fn much(&mut self, from: End, at: f64, bytes: u64) -> f64 {
+    /// Data in full segments, sent back to back; returns when the last arrives.
+    pub(crate) fn bulk(&mut self, from: End, at: f64, bytes: u64) -> f64 {
         let (mut left, mut arrives) = (bytes, at);
         while left > 0 {
             let now = left.min(MSS);
-            // As a link of 93 Mbit/s spaces them.
-            self.held_up = (arrives - at - self.rtt / 2.0).max(0.0) + 0.1;
+            // The spacing of a bottleneck of 93 Mbit/s.
+            self.extra_delay = (arrives - at - self.rtt / 2.0).max(0.0) + 0.1;
             arrives = self.packet(from, at, Kind::Data(&vec![b'.'; now as usize]), false);
             left -= now;
         }
         arrives
     }
 
-    /// An acknowledgement of all that has come; when it arrives.
+    /// An acknowledgement of everything that has arrived.
     pub(crate) fn ack(&mut self, from: End, at: f64) -> f64 {
         self.packet(from, at, Kind::Ack, false)
     }
 
-    /// Data that gets lost.
+    /// Data that is lost.
     pub(crate) fn lose(&mut self, from: End, at: f64, payload: &[u8]) {
         self.packet(from, at, Kind::Data(payload), true);
     }
 
-    /// Sends the last data of an end again, lost or not; when it arrives.
-    pub(crate) fn again(&mut self, from: End, at: f64) -> f64 {
+    /// Retransmits the last data of an end.
+    pub(crate) fn retransmit(&mut self, from: End, at: f64) -> f64 {
         let data = |sent: &&Sent| sent.from == from && sent.bytes.len() > 40;
         let last = self.sent.iter().rev().find(data).expect("there was data").clone();
         let arrived = at + self.rtt / 2.0;
@@ -92,7 +92,7 @@ impl Line {
     }
 
     fn packet(&mut self, from: End, at: f64, kind: Kind, lost: bool) -> f64 {
-        let own = self.sent.iter().filter(|sent| sent.from == from).map(|sent| sent.end).max().unwrap_or(0);
+        let offset = self.sent.iter().filter(|sent| sent.from == from).map(|sent| sent.end).max().unwrap_or(0);
         let ends = [[10, 0, 0, 1], [10, 0, 0, 2]];
         let (way, ports) = match from {
             Client => (0, [self.port, 80]),
@@ -102,9 +102,9 @@ impl Line {
         let builder = PacketBuilder::ipv4(ends[way], ends[1 - way], 64);
         // A SYN's window is not scaled (RFC 7323 §2.2).
         let window = if matches!(kind, Kind::Syn | Kind::SynAck) { 64_000 } else { self.window };
-        let tcp = |syn: u32| builder.tcp(ports[0], ports[1], isn(from) + syn + own as u32, window);
+        let tcp = |syn: u32| builder.tcp(ports[0], ports[1], isn(from) + syn + offset as u32, window);
         let other = if from == Client { Server } else { Client };
-        let ack = isn(other) + 1 + self.came(other, at) as u32;
+        let ack = isn(other) + 1 + self.received(other, at) as u32;
         let (builder, payload) = match kind {
             Kind::Syn | Kind::SynAck => {
                 let options = [
@@ -112,7 +112,7 @@ impl Line {
                     TcpOptionElement::WindowScale(7),
                     TcpOptionElement::SelectiveAcknowledgementPermitted,
                 ];
-                let tcp = tcp(0).syn().options(&options).expect("they fit");
+                let tcp = tcp(0).syn().options(&options).expect("options that fit");
                 (if matches!(kind, Kind::Syn) { tcp } else { tcp.ack(isn(other) + 1) }, &[][..])
             }
             Kind::Ack => (tcp(1).ack(ack), &[][..]),
@@ -120,22 +120,22 @@ impl Line {
         };
         let mut bytes = Vec::new();
         builder.write(&mut bytes, payload).expect("memory takes all");
-        let arrived = at + self.rtt / 2.0 + std::mem::take(&mut self.held_up);
-        let end = own + payload.len() as u64;
+        let arrived = at + self.rtt / 2.0 + std::mem::take(&mut self.extra_delay);
+        let end = offset + payload.len() as u64;
         self.sent.push(Sent { from, left: at, arrived: (!lost).then_some(arrived), bytes, end });
         arrived
     }
 
-    /// How much of an end's data has come without a gap.
-    fn came(&self, from: End, at: f64) -> u64 {
-        let came = self.sent.iter().filter(|sent| sent.from == from && sent.arrived.is_some_and(|time| time <= at));
-        let came = came.map(|sent| sent.end).max().unwrap_or(0);
-        let lost = self.sent.iter().filter(|sent| sent.from == from && sent.end <= came && sent.arrived.is_none());
-        let again = |lost: &Sent| {
+    /// The bytes of an end that have arrived without a gap.
+    fn received(&self, from: End, at: f64) -> u64 {
+        let arrived = self.sent.iter().filter(|sent| sent.from == from && sent.arrived.is_some_and(|time| time <= at));
+        let arrived = arrived.map(|sent| sent.end).max().unwrap_or(0);
+        let lost = self.sent.iter().filter(|sent| sent.from == from && sent.end <= arrived && sent.arrived.is_none());
+        let is_repaired = |lost: &Sent| {
             self.sent.iter().any(|sent| sent.end == lost.end && sent.arrived.is_some_and(|time| time <= at))
         };
-        let gap = lost.filter(|lost| !again(lost)).map(|lost| lost.end).min();
-        let Some(gap) = gap else { return came };
+        let gap = lost.filter(|lost| !is_repaired(lost)).map(|lost| lost.end).min();
+        let Some(gap) = gap else { return arrived };
         self.sent.iter().filter(|sent| sent.from == from && sent.end < gap).map(|sent| sent.end).max().unwrap_or(0)
     }
 }
@@ -148,22 +148,22 @@ enum Kind<'a> {
     Data(&'a [u8]),
 }
 
-/// What a capture shows.
+/// A capture of scripted connections.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Captured {
     pub(crate) packets: Vec<(u64, Vec<u8>)>,
-    /// How much of a packet is kept.
-    pub(crate) cut: Option<usize>,
+    /// The maximum number of captured bytes of a packet.
+    pub(crate) snaplen: Option<usize>,
     next: usize,
 }
 
 impl Captured {
-    /// Of connections, at one end, whose clock is ahead by so many milliseconds.
-    pub(crate) fn at(lines: &[Line], end: End, ahead: f64) -> Self {
-        let seen = |sent: &Sent| if sent.from == end { Some(sent.left) } else { sent.arrived };
+    /// A capture at one end, with a clock that is ahead by a number of milliseconds.
+    pub(crate) fn at(connections: &[ScriptedConnection], end: End, ahead: f64) -> Self {
+        let captured = |sent: &Sent| if sent.from == end { Some(sent.left) } else { sent.arrived };
         let mut packets: Vec<(f64, Vec<u8>)> = Vec::new();
-        for sent in lines.iter().flat_map(|line| &line.sent) {
-            packets.extend(seen(sent).map(|time| (time, sent.bytes.clone())));
+        for sent in connections.iter().flat_map(|connection| &connection.sent) {
+            packets.extend(captured(sent).map(|time| (time, sent.bytes.clone())));
         }
         packets.sort_by(|(a, _), (b, _)| a.total_cmp(b));
         let nanos = |time: f64| 1_700_000_000_000_000_000 + ((time + ahead) * 1e6) as u64;
@@ -190,7 +190,7 @@ impl Source for Captured {
             link: LinkType::RAW,
             direction: None,
             original_len: bytes.len() as u32,
-            bytes: &bytes[..bytes.len().min(self.cut.unwrap_or(usize::MAX))],
+            bytes: &bytes[..bytes.len().min(self.snaplen.unwrap_or(usize::MAX))],
         }))
     }
 }

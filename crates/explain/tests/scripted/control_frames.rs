@@ -1,34 +1,34 @@
-//! HTTP/2 inside TLS: telling responses from control frames, and finding its window.
+//! HTTP/2 inside TLS: responses and control frames are distinguished, and the flow-control window is inferred.
 
 use explain::{Cause, Connection};
 
 use crate::connection_script::{
     Captured,
     End::{Client, Server},
-    Line,
+    ScriptedConnection,
 };
 
-/// A record of so many bytes with its head.
+/// A TLS record of this length, with its header.
 fn record(kind: u8, bytes: u16) -> Vec<u8> {
     let [high, low] = (bytes - 5).to_be_bytes();
     [vec![kind, 3, 3, high, low], vec![7; usize::from(bytes) - 5]].concat()
 }
 
-/// An upload in parts, each of which goes when the server has said something of so many bytes.
-fn upload(parts: &[u64], says: u16, end: crate::connection_script::End) -> Connection {
-    let mut line = Line::new(40_000, 60.0);
-    line.window = 4000;
-    let opened = line.open(0.0);
-    let came = line.data(Client, opened, &record(22, 200));
-    let came = line.data(Server, came, &record(22, 700));
-    let asked = line.data(Client, came, &record(23, 120));
-    let mut now = line.data(Server, asked, &record(23, 300));
+/// An upload in parts, each of which waits for a record of `record_len` bytes from the server.
+fn upload(parts: &[u64], record_len: u16, end: crate::connection_script::End) -> Connection {
+    let mut script = ScriptedConnection::new(40_000, 60.0);
+    script.window = 4000;
+    let opened = script.open(0.0);
+    let arrived = script.data(Client, opened, &record(22, 200));
+    let arrived = script.data(Server, arrived, &record(22, 700));
+    let request_arrived = script.data(Client, arrived, &record(23, 120));
+    let mut now = script.data(Server, request_arrived, &record(23, 300));
     for part in parts {
-        let came = line.much(Client, now + 0.2, *part);
-        line.ack(Server, came);
-        now = line.data(Server, came + 0.5, &record(23, says));
+        let arrived = script.bulk(Client, now + 0.2, *part);
+        script.ack(Server, arrived);
+        now = script.data(Server, arrived + 0.5, &record(23, record_len));
     }
-    Captured::at(&[line], end, 0.0).explained().connections.remove(0)
+    Captured::at(&[script], end, 0.0).explained().connections.remove(0)
 }
 
 fn share(connection: &Connection, cause: Cause) -> f64 {
@@ -41,7 +41,7 @@ fn http2_window_is_found_when_sender_stops_repeatedly() {
     for end in [Client, Server] {
         let stopped = upload(&[65_690; 8], 42, end);
         assert!(share(&stopped, Cause::HttpFlowControl) > 0.5, "{end:?}: {:?}", stopped.transfers);
-        // The same talk, and no such number.
+        // The same exchange with varying lengths.
         let other = upload(&[30_000, 52_000, 41_000, 77_000, 20_000, 61_000, 35_000, 48_000], 42, end);
         assert!(share(&other, Cause::HttpFlowControl) == 0.0, "{end:?}: {:?}", other.transfers);
     }

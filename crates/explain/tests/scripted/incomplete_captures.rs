@@ -1,34 +1,34 @@
-//! Captures that break off, begin late or contain headers only, and fragmented packets.
+//! Captures that are truncated, contain headers only, or have fragmented packets.
 
 use explain::Cause;
 
 use crate::connection_script::{
     Captured,
     End::{Client, Server},
-    Line, MSS,
+    MSS, ScriptedConnection,
 };
 
-/// How long a receiver holds what is less than two segments.
-const TIMER: f64 = 100.0;
+/// The receiver's delayed-ACK timer, in ms.
+const DELAYED_ACK: f64 = 100.0;
 
-/// Eight writes of seven segments and 97 bytes, each of which waits until the one before is acknowledged; the program
-/// takes now more and now less time to go on than the handshake took.
-fn stalled() -> Line {
-    let mut line = Line::new(40_000, 12.0);
-    let mut now = line.open(0.0) + 0.8;
-    for takes in [0.3, 0.11, 0.05, 0.02, 0.4, 0.05, 0.2, 0.01] {
-        let mut came = now;
+/// Eight writes of seven segments and 97 bytes, each of which waits for the acknowledgement of the one before. The
+/// program's delay before a write is sometimes longer and sometimes shorter than the handshake's.
+fn stalled() -> ScriptedConnection {
+    let mut connection = ScriptedConnection::new(40_000, 12.0);
+    let mut now = connection.open(0.0) + 0.8;
+    for delay in [0.3, 0.11, 0.05, 0.02, 0.4, 0.05, 0.2, 0.01] {
+        let mut arrived = now;
         for pair in [2, 2, 2, 1] {
-            came = line.much(Client, now, pair * MSS);
+            arrived = connection.bulk(Client, now, pair * MSS);
             if pair == 2 {
-                line.ack(Server, came);
+                connection.ack(Server, arrived);
             }
             now += 0.2;
         }
-        line.much(Client, now, 97);
-        now = line.ack(Server, came + TIMER) + takes;
+        connection.bulk(Client, now, 97);
+        now = connection.ack(Server, arrived + DELAYED_ACK) + delay;
     }
-    line
+    connection
 }
 
 #[test]
@@ -59,19 +59,20 @@ fn stalled_upload_is_found_wherever_the_capture_ends() {
 
 #[test]
 fn exchanges_follow_turns_when_capture_has_headers_only() {
-    let mut line = Line::new(40_000, 20.0);
-    let mut now = line.open(0.0);
+    let mut connection = ScriptedConnection::new(40_000, 20.0);
+    let mut now = connection.open(0.0);
     for (path, bytes) in [("a", 60_000), ("b", 3000)] {
-        let asked = line.data(Client, now, format!("GET /{path} HTTP/1.1\r\nHost: here\r\n\r\n").as_bytes());
+        let request_arrived =
+            connection.data(Client, now, format!("GET /{path} HTTP/1.1\r\nHost: here\r\n\r\n").as_bytes());
         let pad = "x".repeat(200);
         let head = format!("HTTP/1.1 200 OK\r\nServer: {pad}\r\nContent-Length: {bytes}\r\n\r\n");
-        line.data(Server, asked + 30.0, head.as_bytes());
-        now = line.much(Server, asked + 30.0, bytes) + 5.0;
-        line.ack(Client, now - 5.0);
+        connection.data(Server, request_arrived + 30.0, head.as_bytes());
+        now = connection.bulk(Server, request_arrived + 30.0, bytes) + 5.0;
+        connection.ack(Client, now - 5.0);
     }
     for end in [Client, Server] {
-        let mut captured = Captured::at(&[line.clone()], end, 0.0);
-        captured.cut = Some(100);
+        let mut captured = Captured::at(&[connection.clone()], end, 0.0);
+        captured.snaplen = Some(100);
         let transfers = &captured.explained().connections[0].transfers;
         let result: Vec<_> = transfers.iter().map(|transfer| (&*transfer.request, transfer.bytes > 2900)).collect();
         assert_eq!(result, [("GET /a", true), ("GET /b", true)], "{end:?}");
@@ -79,17 +80,17 @@ fn exchanges_follow_turns_when_capture_has_headers_only() {
     }
 }
 
-/// Cuts packets that are larger than `most` into fragments (RFC 791 §3.2).
-fn fragmented(captured: &Captured, most: usize) -> Captured {
+/// Fragments packets with a payload of more than `max` bytes (RFC 791 §3.2).
+fn fragmented(captured: &Captured, max: usize) -> Captured {
     let mut all = Captured::default();
     for (number, (time, bytes)) in captured.packets.iter().enumerate() {
-        let pieces: Vec<_> = bytes[20..].chunks(most).collect();
-        for (place, piece) in pieces.iter().enumerate() {
+        let pieces: Vec<_> = bytes[20..].chunks(max).collect();
+        for (index, piece) in pieces.iter().enumerate() {
             let mut header = bytes[..20].to_vec();
             header[2..4].copy_from_slice(&(20 + piece.len() as u16).to_be_bytes());
             header[4..6].copy_from_slice(&(number as u16).to_be_bytes());
-            let more = u16::from(place + 1 < pieces.len()) << 13;
-            header[6..8].copy_from_slice(&(more | (place * most / 8) as u16).to_be_bytes());
+            let more = u16::from(index + 1 < pieces.len()) << 13;
+            header[6..8].copy_from_slice(&(more | (index * max / 8) as u16).to_be_bytes());
             all.packets.push((*time, [&header, *piece].concat()));
         }
     }
