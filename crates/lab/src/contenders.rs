@@ -54,7 +54,7 @@ pub struct Pc<'a> {
 }
 
 /// The input of a contender for one sample.
-pub struct Sample<'a> {
+pub struct SampleSetup<'a> {
     /// The client's host.
     pub client: &'a dyn Spawn,
     /// The third host, if the contender needs one.
@@ -76,7 +76,7 @@ pub struct Sample<'a> {
     pub deadline: Deadline,
 }
 
-impl Sample<'_> {
+impl SampleSetup<'_> {
     /// The URL of the server's root, with a slash at the end.
     fn server(&self) -> &str {
         self.url.strip_suffix(&format!("{}/", self.task.folder)).unwrap_or(&self.url)
@@ -233,7 +233,7 @@ pub trait Contender: Send + Sync {
     }
 
     /// Prepares it, before the clock starts.
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure>;
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure>;
 }
 
 /// A contender ready to run; dropping it cleans up the preparation.

@@ -10,24 +10,25 @@
 //! | TCP handshake (RFC 9293, §3.5); the ACK that ends it already carries data | 1 |
 //! | TLS 1.3 full handshake (RFC 8446, §2) | 1 |
 //! | upload: everything is sent at once; the last byte takes half a round trip to arrive, its answer half to return | 1 |
-//! | upload of a tree: the same; each folder is asked for just before its files, on their connection, whose requests the server takes in order (RFC 9112, §9.3.2) | 1 |
-//! | download: everything is asked for at once, by known names; half a round trip for the request, half for the last byte | 1 |
-//! | an object after a page: its connections are there; half a round trip for the request, half for the last byte | 1 |
+//! | upload of a tree: the same; each folder is created just before its files, on their connection, and the server processes its requests in order (RFC 9112, §9.3.2) | 1 |
+//! | download: everything is requested at once, by known names; half a round trip for the request, half for the last byte | 1 |
+//! | an object after a page: its connections are open; half a round trip for the request, half for the last byte | 1 |
 //! | listing: one request with `Depth: 1` (RFC 4918, §9.1) | 1 |
 //! | saving in place: a save begins when the last one is confirmed | 1 each |
-//! | a page's load: the longest chain of requests that wait for one another's responses, and what is computed between | its depth |
+//! | a page's load: the longest chain of requests that wait for one another's responses, and the computation in between | its depth |
 //! | looking a name up: a datagram there and one back, with no handshake | 1 each |
 //!
-//! *Not counted*, because a setting or an implementation can take it away: slow start and windows, further connections,
-//! locks, looking before writing, one request after another, the server's own time. *Not counted*, because it is small:
-//! headers of HTTP, TLS, TCP and IP (together some 4 % of the bytes at an MTU of 1500), so 1.04 × is as good as a large
-//! file can do. *Not counted*, because the server and the question decide it: what a listing's answer weighs. That is
-//! not small: 0.4 to 0.8 kB an entry were seen, so that a thousand entries fill a line of 100 Mbit/s for 30 to 65 ms,
-//! as long as three round trips of the article's 18 ms, and the floor of a listing is out of reach by as much.
-//! *Counted*, though a client that has met the server before might save it: both handshakes (TCP Fast Open and TLS
-//! early data take them away), and though HTTP/3 has one in place of two. A mount that connected before the clock
-//! started has saved them too, and may be shown at less than 1 ×. That is no error: it is the advantage of having been
-//! there. A page's floor counts no handshake at all: how many of them can be saved is what its experiments ask.
+//! *Not counted*, because settings and implementations can avoid it: slow start and windows, further connections, locks,
+//! looking before writing, sequential requests, the server's own time. *Not counted*, because it is small: headers of
+//! HTTP, TLS, TCP and IP (some 4 % of the bytes at an MTU of 1500, so 1.04 × is the optimum for a large file). *Not
+//! counted*, because it depends on server and request: the size of a listing's response. That is not small: at 0.4 to
+//! 0.8 kB per entry, a thousand entries occupy a line of 100 Mbit/s for 30 to 65 ms, up to three round trips of the
+//! article's 18 ms.
+//!
+//! *Counted*, although a client that has met the server before might save them: both handshakes (TCP Fast Open and TLS
+//! early data avoid them), although HTTP/3 has only one. A mount that connected before the clock started has saved them
+//! too, and may be below 1 ×; that is its real advantage. A page's floor has no handshake, since its experiments ask how
+//! many can be saved.
 
 use std::time::Duration;
 

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::{claims::Verdict, format::counted, servers::Protocol, stats::Interval};
 
 pub(crate) use find::timestamp;
-pub use find::{Listed, create_folder, find, ids, list, locate};
+pub use find::{ListedRun, create_folder, find, ids, list, locate};
 pub use run_folder::{CreatedPaths, REPORT, RunFolder, check_outlives_run};
 pub use samples::{Outcome, Sample, SampleLog, Syns};
 pub use store::{ResultsError, read, write};
@@ -251,12 +251,12 @@ pub struct CellResult {
     pub times_floor: Option<f64>,
     /// The attribution of its typical sample's time; none if its capture was not explained.
     #[serde(default)]
-    pub why: Option<Why>,
+    pub why: Option<TimeAttribution>,
 }
 
 /// The attribution of a sample's time to causes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Why {
+pub struct TimeAttribution {
     /// The round of the sample.
     pub round: u32,
     /// Seconds by cause: those of `explain`, and `idle`. They add up to the sample's time. Empty if its capture could not

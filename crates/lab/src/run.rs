@@ -284,7 +284,7 @@ impl Run<'_> {
         let root = server.root().to_owned();
         task.prepare_server(&root, server.owner()).map_err(SampleError::Layout)?;
         let share = testbed.share_address();
-        let sample = contenders::Sample {
+        let sample = contenders::SampleSetup {
             client: &testbed.client,
             pc: testbed.pc.as_ref().zip(share).map(|(host, share)| Pc { host, share }),
             address,
@@ -302,7 +302,7 @@ impl Run<'_> {
 /// Runs a prepared contender within the clock, and checks its work.
 fn timed(
     contender: &dyn Contender,
-    sample: &contenders::Sample<'_>,
+    sample: &contenders::SampleSetup<'_>,
     mut server: Running,
 ) -> Result<(Duration, Sample), SampleError> {
     let mut prepared = contender.prepare(sample)?;

@@ -148,7 +148,7 @@ pub struct Task {
 
 /// A file to download, as a listing shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Listed {
+pub struct RemoteFile {
     /// On the server.
     pub name: String,
     /// In bytes.
@@ -205,9 +205,9 @@ impl Task {
     }
 
     /// The files to download, in order.
-    pub fn reads(&self) -> impl Iterator<Item = Listed> {
+    pub fn reads(&self) -> impl Iterator<Item = RemoteFile> {
         let count = if self.work().reads() { self.payload.contents.len() } else { 0 };
-        (0..count).map(|index| Listed {
+        (0..count).map(|index| RemoteFile {
             name: self.name(index),
             length: self.payload.contents[index].len() as u64,
             modified: self.modified(index),

@@ -54,7 +54,7 @@ pub enum BrowserError {
     },
     /// It exited, or closed its pipe.
     #[error("Chromium ended during {asked}{said}")]
-    Ended {
+    Exited {
         /// The request.
         asked: String,
         /// Its last line on standard error, if any, after a colon.
@@ -62,7 +62,7 @@ pub enum BrowserError {
     },
     /// It did not answer in time.
     #[error("Chromium did not answer {asked} within {waited:?}")]
-    Silent {
+    TimedOut {
         /// The request.
         asked: String,
         /// The time limit.
@@ -70,7 +70,7 @@ pub enum BrowserError {
     },
     /// It rejected a request.
     #[error("Chromium rejected {asked}: {said}")]
-    Refused {
+    Rejected {
         /// The request.
         asked: String,
         /// Its reason.
@@ -169,7 +169,7 @@ impl Browser {
         let from = child.stdout.take();
         let reader = thread::Builder::new().name("chromium".to_owned());
         if let Some(from) = from {
-            reader.spawn(move || read(from, &to)).map_err(failed)?;
+            reader.spawn(move || read_messages(from, &to)).map_err(failed)?;
         }
         Ok(Self { child, messages, events: VecDeque::new(), next: 0, errors, _profile: profile })
     }
@@ -188,13 +188,13 @@ impl Browser {
         let until = Instant::now() + ANSWER_TIMEOUT;
         loop {
             let Some(mut message) = self.next(until, method)? else {
-                return Err(BrowserError::Silent { asked: method.to_owned(), waited: ANSWER_TIMEOUT });
+                return Err(BrowserError::TimedOut { asked: method.to_owned(), waited: ANSWER_TIMEOUT });
             };
             if message["id"] != id {
-                self.keep(message);
+                self.queue(message);
             } else if let Some(error) = message.get("error") {
                 let said = error["message"].as_str().unwrap_or("it does not say why").to_owned();
-                return Err(BrowserError::Refused { asked: method.to_owned(), said });
+                return Err(BrowserError::Rejected { asked: method.to_owned(), said });
             } else {
                 return Ok(message["result"].take());
             }
@@ -202,7 +202,7 @@ impl Browser {
     }
 
     /// Sends a request whose response does not matter.
-    pub fn tell(&mut self, session: &str, method: &str, params: &Value) -> Result<(), BrowserError> {
+    pub fn send_only(&mut self, session: &str, method: &str, params: &Value) -> Result<(), BrowserError> {
         self.send(session, method, params).map(drop)
     }
 
@@ -210,7 +210,7 @@ impl Browser {
     pub fn event(&mut self, until: Instant) -> Result<Option<Event>, BrowserError> {
         while self.events.is_empty() {
             let Some(message) = self.next(until, "events")? else { return Ok(None) };
-            self.keep(message);
+            self.queue(message);
         }
         Ok(self.events.pop_front())
     }
@@ -224,7 +224,7 @@ impl Browser {
         let mut text = message.to_string().into_bytes();
         text.push(0);
         let sent = self.child.stdin.as_mut().map_or(Ok(()), |to| to.write_all(&text).and_then(|()| to.flush()));
-        sent.map_err(|_| self.ended(method))?;
+        sent.map_err(|_| self.exited(method))?;
         Ok(self.next)
     }
 
@@ -233,22 +233,22 @@ impl Browser {
         match self.messages.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(message) => Ok(Some(message)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(self.ended(asked)),
+            Err(RecvTimeoutError::Disconnected) => Err(self.exited(asked)),
         }
     }
 
-    fn keep(&mut self, mut message: Value) {
+    fn queue(&mut self, mut message: Value) {
         let Some(method) = message["method"].as_str().map(str::to_owned) else { return };
         let session = message["sessionId"].as_str().unwrap_or_default().to_owned();
         self.events.push_back(Event { session, method, params: message["params"].take() });
     }
 
-    fn ended(&self, asked: &str) -> BrowserError {
+    fn exited(&self, asked: &str) -> BrowserError {
         let text = std::fs::read(&self.errors).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
         let last = text.lines().rev().find(|line| !line.trim().is_empty());
         let said = last.map_or(String::new(), |line| format!(": {}", line.trim().replace(char::is_control, " ")));
-        BrowserError::Ended { asked: asked.to_owned(), said }
+        BrowserError::Exited { asked: asked.to_owned(), said }
     }
 }
 
@@ -270,7 +270,7 @@ impl Drop for Browser {
 }
 
 /// Reads messages until the pipe or the receiver closes.
-fn read(from: ChildStdout, to: &SyncSender<Value>) {
+fn read_messages(from: ChildStdout, to: &SyncSender<Value>) {
     let mut from = BufReader::with_capacity(1 << 16, from);
     loop {
         let mut text = Vec::new();

@@ -116,7 +116,7 @@ fn load(
                 let attached = event.params["sessionId"].as_str().unwrap_or_default();
                 // Some targets have no network domain.
                 let _ = listen(browser, attached);
-                browser.tell(attached, "Runtime.runIfWaitingForDebugger", &json!({}))?;
+                browser.send_only(attached, "Runtime.runIfWaitingForDebugger", &json!({}))?;
             }
             _ if event.method.starts_with("Network.") => {
                 recording.take(&event.session, &event.method, &event.params);

@@ -1,5 +1,5 @@
-//! Chromium loads a small site of ours, and the spec knows who asked for what. Then it loads the spec, from the replay
-//! server, over each version of HTTP.
+//! Chromium records a small site with its dependencies, and then loads the spec from the replay server over each version
+//! of HTTP.
 
 use std::{
     io::{BufRead, BufReader, Write},
@@ -77,6 +77,7 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
     }
 }
 
+// One recording for all checks, since Chromium takes seconds to start.
 #[test]
 fn site_is_recorded_and_loaded_again() {
     if browser::find().is_err() {

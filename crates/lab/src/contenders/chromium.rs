@@ -9,7 +9,7 @@ use page::browser::{
     load::{Loader, Version, unable},
 };
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample, Values, without_http3};
+use super::{Contender, Failure, Prepared, Ready, Registered, SampleSetup, Values, without_http3};
 use crate::{
     process::Program,
     servers::{self, Http, Server},
@@ -87,7 +87,7 @@ impl Contender for Chromium {
         true
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let Work::Load { page } = sample.task.work() else { return Err(Failure::Engine("there is no page".into())) };
         let failed = |error: BrowserError| Failure::Engine(error.to_string());
         let key = sample.certificates.map_or("", |certificates| certificates.server_key_hash.as_str());

@@ -26,7 +26,7 @@ use tokio::{
 };
 use transport::TcpInfo;
 
-use super::{Contender, Failure, Prepared, Registered, Sample, Values};
+use super::{Contender, Failure, Prepared, Registered, SampleSetup, Values};
 use crate::{
     host_task::start,
     servers::{Http, Server},
@@ -87,7 +87,7 @@ impl Contender for ChunkedUpload {
             .into()
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let url: Uri = sample.url.parse().map_err(|_| Failure::Url(sample.url.clone()))?;
         let address = url.authority().and_then(|authority| authority.as_str().parse().ok());
         let address: SocketAddr = address.ok_or_else(|| Failure::Url(sample.url.clone()))?;

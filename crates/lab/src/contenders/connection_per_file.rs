@@ -12,7 +12,7 @@ use haul_http::Origin;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use transport::{ConnectSettings, Connector, FastOpen, Offer};
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample, curl::CURL, io_failure};
+use super::{Contender, Failure, Prepared, Ready, Registered, SampleSetup, curl::CURL, io_failure};
 use crate::{
     host_task::start,
     process::{Program, run},
@@ -89,7 +89,7 @@ impl Contender for ConnectionPerFile {
         }
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         match self.client {
             Client::Engine(fast_open) => engine(sample, fast_open),
             Client::Curl(options) => Ok(Box::new(Ready(move || curl(sample, options)))),
@@ -97,7 +97,7 @@ impl Contender for ConnectionPerFile {
     }
 }
 
-fn engine<'a>(sample: &'a Sample<'a>, fast_open: FastOpen) -> Result<Box<dyn Prepared + 'a>, Failure> {
+fn engine<'a>(sample: &'a SampleSetup<'a>, fast_open: FastOpen) -> Result<Box<dyn Prepared + 'a>, Failure> {
     let mut settings = ConnectSettings { fast_open, ..ConnectSettings::default() };
     settings.tls.authorities =
         sample.certificates.map(|certificates| certificates.ca_file.clone()).into_iter().collect();
@@ -157,7 +157,7 @@ fn whole(answer: &[u8]) -> Option<usize> {
     (answer.len() >= end + length).then_some(end)
 }
 
-fn curl(sample: &Sample, options: &[&str]) -> Result<Done, Failure> {
+fn curl(sample: &SampleSetup, options: &[&str]) -> Result<Done, Failure> {
     let mut command = CURL.command(sample.scratch)?;
     command.args(["--silent", "--show-error", "--fail", "--http1.1", "--header", "Connection: close"]);
     command.args(["--max-time", PATIENCE]).args(options);

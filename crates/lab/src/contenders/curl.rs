@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
+use super::{Contender, Failure, Prepared, Ready, Registered, SampleSetup};
 use crate::{
     http_client::multistatus::names,
     process::{Output, Program, run},
@@ -44,12 +44,12 @@ impl Contender for Curl {
         vec![("options".to_owned(), "--http1.1 --fail --upload-file | --output".to_owned())]
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         Ok(Box::new(Ready(|| work(sample))))
     }
 }
 
-fn work(sample: &Sample) -> Result<Done, Failure> {
+fn work(sample: &SampleSetup) -> Result<Done, Failure> {
     let mut done = Done::default();
     let url = |name: &str| format!("{}{name}", sample.url);
     match sample.task.work() {
@@ -76,7 +76,7 @@ fn work(sample: &Sample) -> Result<Done, Failure> {
     Ok(done)
 }
 
-fn curl(sample: &Sample, args: &[&Path]) -> Result<Output, Failure> {
+fn curl(sample: &SampleSetup, args: &[&Path]) -> Result<Output, Failure> {
     let mut command = CURL.command(sample.scratch)?;
     command.args(["--silent", "--show-error", "--fail", "--http1.1"]);
     if let Some(certificates) = sample.certificates {

@@ -4,11 +4,11 @@
 
 use std::{fmt::Write, fs};
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample, Values, curl::CURL, io_failure};
+use super::{Contender, Failure, Prepared, Ready, Registered, SampleSetup, Values, curl::CURL, io_failure};
 use crate::{
     process::{Program, run},
     servers::{Http, Server},
-    work::{Done, Listed, Work},
+    work::{Done, RemoteFile, Work},
 };
 
 const PARAMETERS: &[(&str, u32)] = &[("parallel", 50)];
@@ -85,7 +85,7 @@ impl Contender for CurlParallel {
         vec![("options".to_owned(), format!("--parallel --parallel-max {} {}", self.parallel, self.version()))]
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         // A file, because a command line has a maximum length.
         let list = sample.scratch.join("curl.conf");
         fs::write(&list, transfers(sample)).map_err(io_failure("write", &list))?;
@@ -104,12 +104,12 @@ impl Contender for CurlParallel {
     }
 }
 
-fn transfers(sample: &Sample) -> String {
+fn transfers(sample: &SampleSetup) -> String {
     let mut list = String::new();
     for (file, _, name) in sample.task.writes() {
         let _ = writeln!(list, "upload-file = \"{}\"\nurl = \"{}{name}\"", file.display(), sample.url);
     }
-    for Listed { name, .. } in sample.task.reads() {
+    for RemoteFile { name, .. } in sample.task.reads() {
         let file = sample.task.target.join(&name);
         let _ = writeln!(list, "output = \"{}\"\nurl = \"{}{name}\"", file.display(), sample.url);
     }

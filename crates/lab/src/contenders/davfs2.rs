@@ -39,7 +39,7 @@ use nix::{
     unistd::{Gid, Group, Pid, Uid, chown},
 };
 
-use super::{Contender, Failure, Prepared, Registered, Sample, io_failure};
+use super::{Contender, Failure, Prepared, Registered, SampleSetup, io_failure};
 use crate::{
     deadline::{Deadline, Stop},
     process::{Program, ordinary_user, run},
@@ -94,7 +94,7 @@ impl Contender for Davfs2 {
         settings(self.locks)
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         Ok(Box::new(Mounted { worker: Worker(None), mount: Mount::new(sample, self.locks)?, sample }))
     }
 }
@@ -121,7 +121,7 @@ pub(super) fn settings(locks: bool) -> Vec<(String, String)> {
 struct Mounted<'a> {
     worker: Worker,
     mount: Mount,
-    sample: &'a Sample<'a>,
+    sample: &'a SampleSetup<'a>,
 }
 
 /// A thread, joined when dropped, after the clock. By then it has ended or its file system is gone.
@@ -230,7 +230,7 @@ pub(super) struct Mount {
 }
 
 impl Mount {
-    pub(super) fn new(sample: &Sample, locks: bool) -> Result<Self, Failure> {
+    pub(super) fn new(sample: &SampleSetup, locks: bool) -> Result<Self, Failure> {
         let point = sample.scratch.join("mount");
         let cache = sample.scratch.join("cache");
         for path in [&point, &cache] {
@@ -321,7 +321,7 @@ fn wait_ended(process: Pid, deadline: &Deadline) -> Result<(), Stop> {
     Ok(())
 }
 
-fn configuration(sample: &Sample, locks: bool, cache: &Path) -> String {
+fn configuration(sample: &SampleSetup, locks: bool, cache: &Path) -> String {
     let trust = sample
         .certificates
         .map_or(String::new(), |certificates| format!("trust_ca_cert \"{}\"\n", certificates.ca_file.display()));

@@ -12,7 +12,7 @@ use std::{
     process::Command,
 };
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample, Values, io_failure};
+use super::{Contender, Failure, Prepared, Ready, Registered, SampleSetup, Values, io_failure};
 use crate::{
     process::{command, run_with_complaint},
     servers::{Http, Server},
@@ -100,7 +100,7 @@ impl Contender for Haul {
         vec![("options".to_owned(), options)]
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let this = self.clone();
         let program = program().map_err(Failure::Engine)?;
         if let Work::Download { files: 2.., .. } = sample.task.work() {
@@ -113,7 +113,7 @@ impl Contender for Haul {
 }
 
 impl Haul {
-    fn work(&self, program: &Path, sample: &Sample) -> Result<Done, Failure> {
+    fn work(&self, program: &Path, sample: &SampleSetup) -> Result<Done, Failure> {
         let task = sample.task;
         let mut done = Done::default();
         let run = |command: &mut Command| run_with_complaint(sample.client, command, &sample.deadline, complaint);
@@ -149,7 +149,7 @@ impl Haul {
         Ok(done)
     }
 
-    fn command(&self, program: &Path, sample: &Sample, verb: &str) -> Command {
+    fn command(&self, program: &Path, sample: &SampleSetup, verb: &str) -> Command {
         let mut command = command(program, sample.scratch);
         command.arg(verb);
         // A listing has no options for locks and pipelining.

@@ -19,12 +19,12 @@ use http::Request;
 use http_body_util::BodyExt;
 use transport::ConnectSettings;
 
-use super::{Contender, Failure, Prepared, Registered, Sample, Values, io_failure};
+use super::{Contender, Failure, Prepared, Registered, SampleSetup, Values, io_failure};
 use crate::{
     certs::Certificates,
     host_task::start,
     servers::{Http, Server},
-    work::{Done, Listed, Task, Work},
+    work::{Done, RemoteFile, Task, Work},
 };
 
 /// A larger response would block the others on its connection for too long.
@@ -123,16 +123,16 @@ impl Contender for HttpEngine {
         vec![("connections".to_owned(), self.connections.to_string())]
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let client = self.client(sample.certificates)?;
         let fetch = Fetch { client, url: sample.url.clone().into(), task: sample.task.clone() };
         let files: Vec<_> = sample.task.reads().collect();
-        let rest = sample.task.work().rests();
+        let idle_time = sample.task.work().idle_time();
         let before = if let Work::Page { objects, .. } = sample.task.work() { objects.len() } else { 0 };
         let (page, after) = (files[..before].to_vec(), files[before..].to_vec());
         let open = move || async move {
             fetch.all(page).await?;
-            tokio::time::sleep(rest).await;
+            tokio::time::sleep(idle_time).await;
             Ok(fetch)
         };
         let work = move |fetch: Fetch| async move { fetch.all(after).await.map(|()| Done::default()) };
@@ -149,13 +149,13 @@ struct Fetch {
 
 impl Fetch {
     /// Downloads files, requesting all at once and in order.
-    async fn all(&self, files: Vec<Listed>) -> Result<(), Failure> {
+    async fn all(&self, files: Vec<RemoteFile>) -> Result<(), Failure> {
         let count = files.len().max(1);
         let fetches = stream::iter(files).map(|file| self.one(file));
         fetches.buffer_unordered(count).try_collect().await
     }
 
-    async fn one(&self, Listed { name, length, modified }: Listed) -> Result<(), Failure> {
+    async fn one(&self, RemoteFile { name, length, modified }: RemoteFile) -> Result<(), Failure> {
         let url = format!("{}{name}", self.url);
         let failed = |error: haul_http::Error| Failure::Engine(error.to_string());
         let mut request = Request::get(&url).body(Body::empty()).map_err(|_| Failure::Url(url.clone()))?;

@@ -2,7 +2,7 @@
 //! with TCP Fast Open. One process sends all queries, so that its start counts once. The kernel keeps the Fast Open
 //! cookie between connections.
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
+use super::{Contender, Failure, Prepared, Ready, Registered, SampleSetup};
 use crate::{
     process::{Program, run},
     servers::{Http, Server, ZONE},
@@ -61,13 +61,13 @@ impl Contender for Kdig {
         vec![("options".to_owned(), self.options.join(" "))]
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let options = self.options;
         Ok(Box::new(Ready(move || ask(sample, options))))
     }
 }
 
-fn ask(sample: &Sample, options: &[&str]) -> Result<Done, Failure> {
+fn ask(sample: &SampleSetup, options: &[&str]) -> Result<Done, Failure> {
     let server = sample.url.split('/').nth(2).and_then(|at| at.rsplit_once(':'));
     let (ip, port) = server.ok_or_else(|| Failure::Url(sample.url.clone()))?;
     let mut command = KDIG.command(sample.scratch)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use page::replay::{Http as PageHttp, Protocol, Replay, ReplayError};
 
-use super::{Contender, Failure, Prepared, Registered, Sample, Values, without_http3};
+use super::{Contender, Failure, Prepared, Registered, SampleSetup, Values, without_http3};
 use crate::{
     host_task::start,
     servers::{Http, Server},
@@ -61,7 +61,7 @@ impl Contender for Page {
         self.over.is_tls()
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let Work::Load { page } = sample.task.work() else { return Err(Failure::Engine("there is no page".into())) };
         let failed = |error: ReplayError| Failure::Engine(error.to_string());
         let authorities = sample.certificates.map(|certificates| certificates.ca_file.clone()).into_iter().collect();

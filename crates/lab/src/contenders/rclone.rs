@@ -6,7 +6,7 @@
 
 use std::process::Command;
 
-use super::{Contender, Failure, Prepared, Ready, Registered, Sample};
+use super::{Contender, Failure, Prepared, Ready, Registered, SampleSetup};
 use crate::{
     process::{Program, run},
     servers::{Http, Server},
@@ -59,14 +59,14 @@ impl Contender for Rclone {
         vec![("options".to_owned(), options), ("webdav vendor".to_owned(), "other".to_owned())]
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let this = self.clone();
         Ok(Box::new(Ready(move || this.work(sample))))
     }
 }
 
 impl Rclone {
-    fn work(&self, sample: &Sample) -> Result<Done, Failure> {
+    fn work(&self, sample: &SampleSetup) -> Result<Done, Failure> {
         let task = sample.task;
         let mut done = Done::default();
         let run = |command: &mut Command| run(sample.client, command, &sample.deadline);
@@ -94,7 +94,7 @@ impl Rclone {
     }
 
     /// rclone with its remote in the environment, where other users could not see a password.
-    fn command(&self, sample: &Sample) -> Result<Command, Failure> {
+    fn command(&self, sample: &SampleSetup) -> Result<Command, Failure> {
         let mut command = RCLONE.command(sample.scratch)?;
         command.env("RCLONE_WEBDAV_URL", &sample.url).env("RCLONE_WEBDAV_VENDOR", "other");
         command.env("RCLONE_CONFIG", sample.scratch.join("rclone.conf"));

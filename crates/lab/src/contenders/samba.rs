@@ -12,7 +12,7 @@
 use std::{fs, path::Path, thread, time::Duration};
 
 use super::{
-    Contender, Failure, Prepared, Registered, Sample,
+    Contender, Failure, Prepared, Registered, SampleSetup,
     davfs2::{self, Mount, no_fuse},
     io_failure,
 };
@@ -75,7 +75,7 @@ impl Contender for Samba {
         settings
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let pc = sample.pc.ok_or(Failure::NoPc("Samba"))?;
         let mount = Mount::new(sample, self.locks)?;
         for folder in ["private", "lock", "state", "cache", "run", "ncalrpc"] {
@@ -98,7 +98,7 @@ impl Contender for Samba {
 struct Shared<'a> {
     smbd: Daemon,
     mount: Mount,
-    sample: &'a Sample<'a>,
+    sample: &'a SampleSetup<'a>,
 }
 
 impl Shared<'_> {

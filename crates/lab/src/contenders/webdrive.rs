@@ -9,7 +9,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use tokio::{sync::Mutex, task::JoinSet};
 
-use super::{Contender, Failure, Prepared, Registered, Sample};
+use super::{Contender, Failure, Prepared, Registered, SampleSetup};
 use crate::{
     host_task::start,
     http_client::{Connection, Endpoint, multistatus::names},
@@ -70,7 +70,7 @@ impl Contender for WebDrive {
         .into()
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let endpoint = Endpoint::new(&sample.url, sample.certificates, &[&rustls::version::TLS12], Http::One)?;
         let workers = match sample.task.work() {
             Work::Upload { .. } | Work::Tree { .. } => self.uploads.min(self.connections),

@@ -18,7 +18,7 @@
 //! version in Windows 10's Schannel by default. Whether the real client has several HTTP/2 streams in flight is
 //! unknown; a program that copies files waits for each call, so the model does too.
 
-use super::{Contender, Failure, Prepared, Registered, Sample};
+use super::{Contender, Failure, Prepared, Registered, SampleSetup};
 use crate::{
     host_task::start,
     http_client::{Connection, Endpoint, Response, multistatus::names},
@@ -84,7 +84,7 @@ impl Contender for WindowsRedirector {
         vec![("TLS".to_owned(), "1.2".to_owned()), ("connections".to_owned(), "1, open before the clock".to_owned())]
     }
 
-    fn prepare<'a>(&self, sample: &'a Sample<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let endpoint = Endpoint::new(&sample.url, sample.certificates, &[&rustls::version::TLS12], self.http)?;
         let (folder, task) = (endpoint.path().to_owned(), sample.task.clone());
         let open = move || async move { Connection::open(&endpoint).await };

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::{
     compare::compare,
-    results::{RunResult, Why},
+    results::{RunResult, TimeAttribution},
     test_data::{self, DAVFS2},
 };
 
@@ -24,7 +24,7 @@ fn answer(run: &RunResult) -> String {
 fn report_embeds_run_and_conclusions() {
     let mut run = test_data::run(4, 1.0, &DAVFS2);
     let slow = run.cells.iter_mut().find(|cell| cell.contender == "redirector-h2").unwrap();
-    slow.why = Some(Why {
+    slow.why = Some(TimeAttribution {
         round: 0,
         seconds: [("propagation".to_owned(), 2.0)].into(),
         answer: "100 % round trips".to_owned(),

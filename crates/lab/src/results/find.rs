@@ -37,7 +37,7 @@ pub fn create_folder(runs: &Path, name: &str, at: SystemTime) -> Result<PathBuf,
 
 /// A run in a list.
 #[derive(Debug)]
-pub struct Listed {
+pub struct ListedRun {
     /// The name of its folder.
     pub id: String,
     /// Its results, or why there are none: it is in progress, or was stopped.
@@ -45,8 +45,8 @@ pub struct Listed {
 }
 
 /// The runs in `runs`, newest first.
-pub fn list(runs: &Path) -> Result<Vec<Listed>, ResultsError> {
-    let listed = |id: String| Listed { run: read(&runs.join(&id).join("run.json")), id };
+pub fn list(runs: &Path) -> Result<Vec<ListedRun>, ResultsError> {
+    let listed = |id: String| ListedRun { run: read(&runs.join(&id).join("run.json")), id };
     Ok(ids(runs)?.into_iter().map(listed).collect())
 }
 

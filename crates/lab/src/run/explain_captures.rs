@@ -17,7 +17,7 @@ use explain::Explanation;
 use super::Run;
 use crate::{
     attribution::{account, sentence, transfers},
-    results::{Outcome, Sample, Why},
+    results::{Outcome, Sample, TimeAttribution},
 };
 
 /// Time limit for all cells together.
@@ -32,7 +32,7 @@ const CHECK_INTERVAL: u64 = 4096;
 impl Run<'_> {
     /// The attribution of each cell's time, in the order of the plan; none for a cell without a result, and for the
     /// remaining cells after a cancellation.
-    pub fn explain(&self, outcomes: &[Outcome]) -> Vec<Option<Why>> {
+    pub fn explain(&self, outcomes: &[Outcome]) -> Vec<Option<TimeAttribution>> {
         let deadline = Instant::now() + TIME_LIMIT;
         let next = AtomicUsize::new(0);
         let work = || {
@@ -51,13 +51,13 @@ impl Run<'_> {
         reasons
     }
 
-    fn why(&self, index: usize, outcome: &Outcome, deadline: Instant) -> Option<Why> {
+    fn why(&self, index: usize, outcome: &Outcome, deadline: Instant) -> Option<TimeAttribution> {
         let Outcome::Done(samples) = outcome else { return None };
         let (capture, sample) = self.captures().typical(&self.plan.cells[index], samples)?;
         // A bug in a rule, triggered by an odd packet, must not lose the results of the race.
         let result = catch_unwind(AssertUnwindSafe(|| self.read(&capture, deadline)));
         let result = result.unwrap_or_else(|_| Err(format!("explain panicked on {}", capture.display())));
-        Some(result.and_then(|explanation| why(&explanation, sample)).unwrap_or_else(|error| Why {
+        Some(result.and_then(|explanation| why(&explanation, sample)).unwrap_or_else(|error| TimeAttribution {
             round: sample.round,
             seconds: [].into(),
             answer: format!("not explained: {error}"),
@@ -112,12 +112,12 @@ impl Source for Bounded<'_> {
     }
 }
 
-fn why(explanation: &Explanation, sample: &Sample) -> Result<Why, String> {
+fn why(explanation: &Explanation, sample: &Sample) -> Result<TimeAttribution, String> {
     let began = sample.began.ok_or("the clock of the machine is before 1970")?;
     let account = account(&transfers(explanation, began), sample.seconds);
     let answer = sentence(&account, sample.methods.as_ref());
     let seconds = account.seconds.into_iter().map(|(cause, seconds)| (cause.to_owned(), seconds)).collect();
-    Ok(Why { round: sample.round, seconds, answer })
+    Ok(TimeAttribution { round: sample.round, seconds, answer })
 }
 
 #[cfg(test)]

@@ -73,8 +73,8 @@ impl Server for NginxPages {
         let folder = Folder::new(NAME, setup.scratch)?;
         let root = folder.folder("root")?;
         let bodies = folder.folder("root/answers")?;
-        let site = Site::of(&page.0).map_err(|why| ServerError::Unable { server: NAME, why })?;
-        for (name, body) in &site.bodies {
+        let configuration = PageConfiguration::of(&page.0).map_err(|why| ServerError::Unable { server: NAME, why })?;
+        for (name, body) in &configuration.bodies {
             let path = bodies.join(name);
             fs::write(&path, body).map_err(|source| folder.error(&path, source))?;
             folder.give(&path)?;
@@ -99,7 +99,7 @@ impl Server for NginxPages {
     open_file_cache max=400;
     open_file_cache_valid 1h;
     large_client_header_buffers 8 64k;
-{site}    server {{
+{configuration}    server {{
         listen {address}{ssl}{http2} fastopen=256;
 {quic}{tls}        root "{root}";
         etag off;
@@ -115,13 +115,13 @@ impl Server for NginxPages {
         }}
     }}
 "#,
-            site = site.maps,
+            configuration = configuration.maps,
             address = setup.address,
             ssl = tls.listen,
             tls = tls.lines,
             root = root.display(),
-            fields = site.fields,
-            statuses = site.statuses,
+            fields = configuration.fields,
+            statuses = configuration.statuses,
         );
         run(NAME, setup, &folder, root, "", &http)
     }
@@ -129,7 +129,7 @@ impl Server for NginxPages {
 
 /// A page as nginx configuration.
 #[derive(Debug, Default)]
-struct Site {
+struct PageConfiguration {
     /// The names and contents of its response files.
     bodies: Vec<(String, bytes::Bytes)>,
     /// Maps from requests to responses, and from responses to type, status and fields.
@@ -140,10 +140,10 @@ struct Site {
     statuses: String,
 }
 
-impl Site {
+impl PageConfiguration {
     fn of(page: &page::Spec) -> Result<Self, &'static str> {
-        let mut site = Self::default();
-        let mut questions = BTreeMap::new();
+        let mut configuration = Self::default();
+        let mut keys = BTreeMap::new();
         let mut types = BTreeMap::new();
         let mut statuses = BTreeMap::new();
         // By name, and by its index among the fields of that name.
@@ -153,52 +153,55 @@ impl Site {
             let count = types.len();
             let kind: &usize = types.entry(kind).or_insert(count);
             let file = format!("{index}.type{kind}");
-            for question in [asked(request), format!("{}{index}", asked(request))] {
-                if question.len() > WORD {
+            for key in [map_key(request), format!("{}{index}", map_key(request))] {
+                if key.len() > WORD {
                     return Err("a URL of the page is longer than nginx accepts");
                 }
                 // nginx's maps ignore case. Of several responses to equal requests, the first is used.
-                questions.entry(question.to_ascii_lowercase()).or_insert((question, file.clone()));
+                keys.entry(key.to_ascii_lowercase()).or_insert((key, file.clone()));
             }
             if response.status() != StatusCode::OK {
                 statuses.insert(file.clone(), response.status().as_u16());
             }
             let mut before: BTreeMap<String, usize> = BTreeMap::new();
-            for (name, value) in added(&response) {
+            for (name, value) in added_fields(&response) {
                 let nth = before.entry(name.clone()).or_default();
                 fields.entry((name, *nth)).or_default().push((file.clone(), value));
                 *nth += 1;
             }
-            site.bodies.push((file, response.into_body()));
+            configuration.bodies.push((file, response.into_body()));
         }
-        let longest = questions.keys().map(String::len).max().unwrap_or(0);
+        let longest = keys.keys().map(String::len).max().unwrap_or(0);
         let bucket = (longest + 64).next_power_of_two();
-        let _ = writeln!(site.maps, "    map_hash_bucket_size {bucket};\n    map_hash_max_size 65536;");
-        let _ = writeln!(site.maps, "    types_hash_max_size 65536;\n    types {{");
+        let _ = writeln!(configuration.maps, "    map_hash_bucket_size {bucket};\n    map_hash_max_size 65536;");
+        let _ = writeln!(configuration.maps, "    types_hash_max_size 65536;\n    types {{");
         for (kind, number) in types.iter().filter(|(kind, _)| !kind.is_empty()) {
-            let _ = writeln!(site.maps, "        {} type{number};", quoted(kind));
+            let _ = writeln!(configuration.maps, "        {} type{number};", quoted(kind));
         }
         // A dollar sign begins a variable and cannot be escaped.
-        site.maps += "    }\n    geo $dollar {\n        default \"$\";\n    }\n";
+        configuration.maps += "    }\n    geo $dollar {\n        default \"$\";\n    }\n";
         let which = WHICH.as_str().replace('-', "_");
-        let question = format!("\"$request_method $host$request_uri $http_{which}\"");
-        site.map(&question, "answer", "none", questions.into_values());
+        let key = format!("\"$request_method $host$request_uri $http_{which}\"");
+        configuration.map(&key, "answer", "none", keys.into_values());
         let different: std::collections::BTreeSet<u16> = statuses.values().copied().collect();
         let said = statuses.into_iter().map(|(file, status)| (file, status.to_string()));
-        site.map("$answer", "status_of_answer", "200", said);
+        configuration.map("$answer", "status_of_answer", "200", said);
         for status in different {
-            let _ = writeln!(site.statuses, "            if ($status_of_answer = {status}) {{ return {status}; }}");
+            let _ = writeln!(
+                configuration.statuses,
+                "            if ($status_of_answer = {status}) {{ return {status}; }}"
+            );
             // These two have no body.
             if !matches!(status, 204 | 304) {
-                let _ = writeln!(site.statuses, "            error_page {status} /answers/$answer;");
+                let _ = writeln!(configuration.statuses, "            error_page {status} /answers/$answer;");
             }
         }
         for (number, ((name, _), values)) in fields.into_iter().enumerate() {
             let variable = format!("field{number}");
-            site.map("$answer", &variable, "", values.into_iter());
-            let _ = writeln!(site.fields, "        add_header {name} ${variable} always;");
+            configuration.map("$answer", &variable, "", values.into_iter());
+            let _ = writeln!(configuration.fields, "        add_header {name} ${variable} always;");
         }
-        Ok(site)
+        Ok(configuration)
     }
 
     fn map(&mut self, from: &str, to: &str, otherwise: &str, pairs: impl Iterator<Item = (String, String)>) {
@@ -211,7 +214,7 @@ impl Site {
 }
 
 /// A request as the key of the map, without the field that distinguishes equal requests.
-fn asked(request: &Request) -> String {
+fn map_key(request: &Request) -> String {
     let host = match request.host.rsplit_once(':') {
         Some((name, _port)) if !request.host.ends_with(']') => name,
         _ => &request.host,
@@ -220,7 +223,7 @@ fn asked(request: &Request) -> String {
 }
 
 /// The fields for nginx to add, so that the head has the recorded length, if possible.
-fn added<T>(response: &Response<T>) -> Vec<(String, String)> {
+fn added_fields<T>(response: &Response<T>) -> Vec<(String, String)> {
     let fields = response.headers();
     let line = |name: &str, value: &str| name.len() + value.len() + ": \r\n".len();
     let mut room = line(PAD.as_str(), field(fields, &PAD));

@@ -38,13 +38,13 @@ impl Server for Pages {
 
     fn start(&self, setup: &Setup) -> Result<Running, ServerError> {
         let page = setup.page.ok_or(ServerError::Unable { server: NAME, why: "there is no recorded page" })?;
-        let site = page::replay::PageHandler::new(&page.0).map_err(|error| ServerError::Start {
+        let handler = page::replay::PageHandler::new(&page.0).map_err(|error| ServerError::Start {
             server: NAME,
             address: setup.address,
             why: error.to_string(),
         })?;
         embedded::start(NAME, setup, |config, listener| {
-            serve::Server::with_responder(Arc::new(site), config, vec![listener])
+            serve::Server::with_responder(Arc::new(handler), config, vec![listener])
         })
     }
 }

@@ -84,19 +84,19 @@ fn bound(m: usize, n: usize) -> (usize, f64) {
 /// The counts are the coefficients of the Gaussian binomial: the product over i = 1..n of
 /// (1 − q^(m+i)) ÷ (1 − q^i). Up to fifty samples they are whole numbers that an `f64` holds.
 fn mann_whitney(m: usize, n: usize) -> Vec<f64> {
-    let mut ways = vec![0.0; m * n / 2 + 1];
-    ways[0] = 1.0;
+    let mut counts = vec![0.0; m * n / 2 + 1];
+    counts[0] = 1.0;
     let mut total = 1.0;
     for i in 1..=n {
-        for u in (m + i..ways.len()).rev() {
-            ways[u] -= ways[u - m - i];
+        for u in (m + i..counts.len()).rev() {
+            counts[u] -= counts[u - m - i];
         }
-        for u in i..ways.len() {
-            ways[u] += ways[u - i];
+        for u in i..counts.len() {
+            counts[u] += counts[u - i];
         }
         total = total * (m + i) as f64 / i as f64;
     }
-    ways.iter().map(|ways| ways / total).collect()
+    counts.iter().map(|counts| counts / total).collect()
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::{Look, render, render_change};
 use crate::{
     compare::compare,
-    results::{Outcome, RunResult, Why},
+    results::{Outcome, RunResult, TimeAttribution},
     stats::median,
     summarize::{comparisons, summarize},
     test_data::{DAVFS2, circumstances, outcomes, plan, race, run},
@@ -29,7 +29,7 @@ fn reasons_follow_their_block() {
     run.cells.retain(|cell| ["rclone", "redirector-h1"].contains(&cell.contender.as_str()));
     for cell in run.cells.iter_mut().filter(|cell| cell.network == "article") {
         let answer = "73 % round trips (16 LOCK, 16 PUT, 16 UNLOCK, one at a time), 12 % TLS handshakes".to_owned();
-        cell.why = Some(Why { round: 0, seconds: [].into(), answer });
+        cell.why = Some(TimeAttribution { round: 0, seconds: [].into(), answer });
     }
     let below = |width| {
         let text = render(&run, plain(width));

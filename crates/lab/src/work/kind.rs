@@ -152,7 +152,7 @@ impl Work {
     }
 
     /// The deliberate wait before the clock starts.
-    pub fn rests(&self) -> Duration {
+    pub fn idle_time(&self) -> Duration {
         if let Self::Page { idle, .. } = self { idle.0 } else { Duration::ZERO }
     }
 }

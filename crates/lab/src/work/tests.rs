@@ -196,7 +196,7 @@ fn page_with_a_missing_object_is_rejected() {
     });
     let reads: Vec<_> = task.reads().collect();
     assert_eq!(reads.last().map(|file| (file.name.as_str(), file.length)), Some(("file0002.bin", 7)));
-    for Listed { name, modified, .. } in &reads[..2] {
+    for RemoteFile { name, modified, .. } in &reads[..2] {
         let there = fs::metadata(root.join("s1").join(name)).unwrap().modified().unwrap();
         assert_eq!(there, *modified);
         fs::copy(root.join("s1").join(name), task.target.join(name)).unwrap();

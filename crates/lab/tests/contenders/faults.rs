@@ -14,7 +14,7 @@ use std::{
 };
 
 use lab::{
-    contenders::{self, Contender, Parameters, Pc, Sample},
+    contenders::{self, Contender, Parameters, Pc, SampleSetup},
     deadline::Deadline,
     servers::{self, Http, Setup},
     spawn::Local,
@@ -85,7 +85,7 @@ pub(super) fn silent_mount() -> Result<(), Failed> {
         let (scratch, over) = (folder.path().join("client"), Arc::new(AtomicBool::new(false)));
         let task = Payload::new(works()[0].clone(), 1).task(&scratch, "s")?;
         task.prepare_server(running.root(), running.owner())?;
-        let sample = Sample {
+        let sample = SampleSetup {
             client: &Local,
             pc: Some(Pc { host: &Local, share: free_address() }),
             address: server,
@@ -147,7 +147,7 @@ fn against_silence(contender: &dyn Contender, deadline: Deadline) -> String {
     let can = |work: &Work| contender.unable(work, embedded.as_ref(), false).is_none();
     let work = works().into_iter().find(can).unwrap_or_else(|| works()[0].clone());
     let task = Payload::new(work, 1).task(folder.path(), "s").unwrap();
-    let sample = Sample {
+    let sample = SampleSetup {
         client: &Local,
         pc: None,
         address: silent.local_addr().unwrap(),
@@ -206,7 +206,7 @@ pub(super) fn unexpected_status() -> Result<(), Failed> {
     ] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
         let task = Payload::new(works()[0].clone(), 1).task(folder.path(), "nowhere")?;
-        let sample = Sample {
+        let sample = SampleSetup {
             client: &Local,
             pc: None,
             address: free_address(),

@@ -20,7 +20,7 @@ use std::{
 
 use lab::{
     certs::Certificates,
-    contenders::{self, Contender, Failure, Parameters, Pc, Sample},
+    contenders::{self, Contender, Failure, Parameters, Pc, SampleSetup},
     deadline::Deadline,
     servers::{self, Http, Requests, Running, Server, ServerError, Setup},
     spawn::Local,
@@ -349,7 +349,7 @@ fn sample(
     let task = Payload::new(work, 1).task(&scratch, &format!("s{number}"))?;
     let root = running.root().to_owned();
     task.prepare_server(&root, running.owner())?;
-    let sample = Sample {
+    let sample = SampleSetup {
         client: &Local,
         pc: Some(Pc { host: &Local, share: free_address() }),
         address: running.url().split('/').nth(2).unwrap().parse().unwrap(),

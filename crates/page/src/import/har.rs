@@ -150,10 +150,10 @@ impl Caller {
     pub(crate) fn initiators(&self) -> Vec<Initiator> {
         let stacks = std::iter::successors(self.stack.as_ref(), |stack| stack.parent.as_deref());
         let frames = stacks.take(100).flat_map(|stack| &stack.call_frames);
-        let frames = frames.map(|frame| Initiator { url: frame.url.clone(), place: None });
+        let frames = frames.map(|frame| Initiator { url: frame.url.clone(), position: None });
         let line = self.line_number.filter(|line| *line >= 0.0).map(|line| line as u64);
-        let place = line.map(|line| (line, self.column_number.unwrap_or(0.0).max(0.0) as u64));
-        let named = self.url.iter().map(|url| Initiator { url: url.clone(), place });
+        let position = line.map(|line| (line, self.column_number.unwrap_or(0.0).max(0.0) as u64));
+        let named = self.url.iter().map(|url| Initiator { url: url.clone(), position });
         frames.filter(|frame| !frame.url.is_empty()).take(100).chain(named).collect()
     }
 }

@@ -63,7 +63,7 @@ pub struct Initiator {
     /// Its URL.
     pub url: String,
     /// The line and column of the reference, both counted from 0, if known.
-    pub place: Option<(u64, u64)>,
+    pub position: Option<(u64, u64)>,
 }
 
 /// What is known of a body.

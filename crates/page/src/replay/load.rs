@@ -134,10 +134,10 @@ impl Replay {
         Ok(Self { spec, over, settings, connector, twins })
     }
 
-    /// Loads the page once, over connections of its own. Every answer is checked for its status and length.
+    /// Loads the page once, over new connections. Checks status and length of every response.
     ///
-    /// Each exchange is bounded by the engine's timeouts, the computations by the spec; whoever has less time drops
-    /// the future, and the load ends with it.
+    /// The engine's timeouts limit each exchange, and the spec limits the computations. For a shorter limit, drop the
+    /// future, which ends the load.
     pub async fn load(&self) -> Result<Load, ReplayError> {
         let mut clients = Clients::new(self);
         let (events, mut happened) = mpsc::unbounded_channel();

@@ -19,9 +19,9 @@ pub enum Action {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// For this many others.
-    Waits(usize),
-    Computes,
+    /// For this many other requests.
+    WaitsFor(usize),
+    Computing,
     Ready,
     Sent,
     Ended,
@@ -30,7 +30,7 @@ enum State {
 /// A request that waits for another one.
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
-    who: usize,
+    index: usize,
     /// The number of body bytes that it waits for; none: all.
     bytes: Option<u64>,
 }
@@ -55,32 +55,32 @@ impl Order {
         let count = spec.requests.len();
         let mut waiting = vec![Vec::new(); count];
         let (mut next, mut before, mut last) = (vec![None; count], vec![None; count], BTreeMap::new());
-        for (who, request) in spec.requests.iter().enumerate() {
+        for (index, request) in spec.requests.iter().enumerate() {
             for after in &request.after {
                 let bytes = match after.until {
                     Until::Head(_) => Some(after.until.body_bytes(&spec.requests[after.request].response)),
                     Until::End => None,
                 };
-                waiting[after.request].push(Waiting { who, bytes });
+                waiting[after.request].push(Waiting { index, bytes });
             }
             if let Some(number) = request.connection.filter(|_| recorded)
-                && let Some(earlier) = last.insert(number, who)
+                && let Some(earlier) = last.insert(number, index)
             {
-                next[earlier] = Some(who);
-                before[who] = Some(earlier);
+                next[earlier] = Some(index);
+                before[index] = Some(earlier);
             }
         }
-        let states = spec.requests.iter().map(|request| State::Waits(request.after.len())).collect();
+        let states = spec.requests.iter().map(|request| State::WaitsFor(request.after.len())).collect();
         let computes = spec.requests.iter().map(|request| request.compute).collect();
         let mut order = Self { states, computes, waiting, next, before, left: count };
-        let first: Vec<usize> = (0..count).filter(|who| order.states[*who] == State::Waits(0)).collect();
-        let actions = first.into_iter().flat_map(|who| order.free(who)).collect();
+        let first: Vec<usize> = (0..count).filter(|index| order.states[*index] == State::WaitsFor(0)).collect();
+        let actions = first.into_iter().flat_map(|index| order.start_computation(index)).collect();
         (order, actions)
     }
 
     /// The head of a response and so many bytes of its body have arrived.
     pub fn received(&mut self, request: usize, bytes: u64) -> Vec<Action> {
-        self.come(request, |waiting| waiting.bytes.is_some_and(|enough| enough <= bytes))
+        self.release(request, |waiting| waiting.bytes.is_some_and(|enough| enough <= bytes))
     }
 
     /// A response is complete.
@@ -88,7 +88,7 @@ impl Order {
         if std::mem::replace(&mut self.states[request], State::Ended) != State::Ended {
             self.left -= 1;
         }
-        self.come(request, |_| true)
+        self.release(request, |_| true)
     }
 
     /// The computation before a request is done.
@@ -96,10 +96,10 @@ impl Order {
         self.states[request] = State::Ready;
         let mut actions = Vec::new();
         let mut at = Some(request);
-        while let Some(who) = at.filter(|who| self.may_go(*who)) {
-            self.states[who] = State::Sent;
-            actions.push(Action::Send(who));
-            at = self.next[who];
+        while let Some(index) = at.filter(|index| self.may_send(*index)) {
+            self.states[index] = State::Sent;
+            actions.push(Action::Send(index));
+            at = self.next[index];
         }
         actions
     }
@@ -109,19 +109,19 @@ impl Order {
         self.left == 0
     }
 
-    fn may_go(&self, who: usize) -> bool {
+    fn may_send(&self, index: usize) -> bool {
         let sent = |before: usize| matches!(self.states[before], State::Sent | State::Ended);
-        self.states[who] == State::Ready && self.before[who].is_none_or(sent)
+        self.states[index] == State::Ready && self.before[index].is_none_or(sent)
     }
 
-    fn come(&mut self, request: usize, enough: impl Fn(&Waiting) -> bool) -> Vec<Action> {
+    fn release(&mut self, request: usize, enough: impl Fn(&Waiting) -> bool) -> Vec<Action> {
         let freed: Vec<Waiting> = self.waiting[request].extract_if(.., |waiting| enough(waiting)).collect();
         let mut actions = Vec::new();
-        for Waiting { who, .. } in freed {
-            if let State::Waits(others) = &mut self.states[who] {
+        for Waiting { index, .. } in freed {
+            if let State::WaitsFor(others) = &mut self.states[index] {
                 *others -= 1;
                 if *others == 0 {
-                    actions.extend(self.free(who));
+                    actions.extend(self.start_computation(index));
                 }
             }
         }
@@ -129,11 +129,11 @@ impl Order {
     }
 
     /// A request has no open dependencies left.
-    fn free(&mut self, who: usize) -> Vec<Action> {
-        self.states[who] = State::Computes;
-        match self.computes[who] {
-            Duration::ZERO => self.computed(who),
-            time => vec![Action::Compute(who, time)],
+    fn start_computation(&mut self, index: usize) -> Vec<Action> {
+        self.states[index] = State::Computing;
+        match self.computes[index] {
+            Duration::ZERO => self.computed(index),
+            time => vec![Action::Compute(index, time)],
         }
     }
 }
@@ -205,16 +205,16 @@ mod tests {
             let (mut sent, mut ended) = (Vec::new(), vec![false; spec.requests.len()]);
             while let Some(action) = todo.pop() {
                 let more = match action {
-                    Action::Compute(who, _) => order.computed(who),
-                    Action::Send(who) => {
-                        prop_assert!(!sent.contains(&who));
-                        sent.push(who);
-                        for after in &spec.requests[who].after {
+                    Action::Compute(index, _) => order.computed(index),
+                    Action::Send(index) => {
+                        prop_assert!(!sent.contains(&index));
+                        sent.push(index);
+                        for after in &spec.requests[index].after {
                             prop_assert!(after.until != Until::End || ended[after.request]);
                         }
-                        let mut more = order.received(who, spec.requests[who].response.body.len());
-                        ended[who] = true;
-                        more.extend(order.ended(who));
+                        let mut more = order.received(index, spec.requests[index].response.body.len());
+                        ended[index] = true;
+                        more.extend(order.ended(index));
                         more
                     }
                 };

@@ -65,7 +65,7 @@ impl<'a> Past<'a> {
         if let Some(redirect) = redirect.filter(|before| of[*before].end <= one.started + NEAR) {
             return (vec![After { request: redirect, until: Until::End }], Duration::ZERO);
         }
-        let named = one.initiators.iter().find_map(|by| Some((self.find(&by.url)?, by.place)));
+        let named = one.initiators.iter().find_map(|by| Some((self.find(&by.url)?, by.position)));
         let referer = || field(&one.headers, "referer").and_then(|url| self.find(url)).map(|place| (place, None));
         let begun = || of.first().filter(|first| first.first <= one.started).map(|_| (0, None));
         let Some((cause, place)) = named.or_else(referer).or_else(begun) else { return (Vec::new(), Duration::ZERO) };
@@ -114,7 +114,7 @@ fn bare(url: &Url) -> String {
 
 /// Whether a script that requested the data requested the other as well.
 fn shares(data: &Observed, one: &Observed) -> bool {
-    let asks = |seen: &Observed, url: &str| seen.initiators.iter().any(|by| by.place.is_none() && by.url == url);
+    let asks = |seen: &Observed, url: &str| seen.initiators.iter().any(|by| by.position.is_none() && by.url == url);
     data.initiators.iter().any(|by| asks(data, &by.url) && asks(one, &by.url))
 }
 

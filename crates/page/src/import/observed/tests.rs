@@ -36,7 +36,7 @@ fn waits(all: Vec<Observed>) -> Vec<(Vec<(usize, Until)>, u64)> {
 #[test]
 fn request_waits_for_part_of_html_but_all_of_a_script() {
     let by = |mut seen: Observed, url: &str| {
-        seen.initiators = vec![Initiator { url: format!("http://a.example{url}"), place: None }];
+        seen.initiators = vec![Initiator { url: format!("http://a.example{url}"), position: None }];
         seen
     };
     let mut script = seen("/s.js", [150, 250, 260], &[("Referer", "http://a.example/")]);
