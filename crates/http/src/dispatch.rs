@@ -326,17 +326,17 @@ impl Dispatch {
 /// The scheduler's view of a request.
 fn profile(id: JobId, request: &Request<Body>) -> RequestProfile {
     let options = request.extensions().get::<Options>().cloned().unwrap_or_default();
-    let repeatable = is_idempotent(request.method()) && request.body().is_repeatable();
+    let is_repeatable = is_idempotent(request.method()) && request.body().is_repeatable();
     let comes = options.expected.length.or_else(|| range_length(request.headers())).unwrap_or(0);
     let bytes = request.body().length().unwrap_or(0) + comes;
-    let consented = is_safe(request.method()) || options.pipeline;
+    let may_pipeline = is_safe(request.method()) || options.pipeline;
     RequestProfile {
         id,
-        repeatable,
-        pipelinable: repeatable && consented && !options.no_pipelining && *request.method() != Method::CONNECT,
-        safe: is_safe(request.method()),
-        early: is_safe(request.method()) && request.body().is_repeatable() && !options.no_early_data,
-        sending: request.body().length().is_none_or(|length| length > 4096),
+        is_repeatable,
+        is_pipelinable: is_repeatable && may_pipeline && !options.no_pipelining && *request.method() != Method::CONNECT,
+        is_safe: is_safe(request.method()),
+        may_be_early_data: is_safe(request.method()) && request.body().is_repeatable() && !options.no_early_data,
+        is_sending: request.body().length().is_none_or(|length| length > 4096),
         class: if bytes > BIG { Class::Large } else { options.class },
         bytes,
         marks: Marks::of(request),

@@ -74,15 +74,15 @@ pub(crate) struct Limits {
 pub(crate) struct RequestProfile {
     pub(crate) id: JobId,
     /// Whether it may be sent twice: it is idempotent, and its body is repeatable.
-    pub(crate) repeatable: bool,
+    pub(crate) is_repeatable: bool,
     /// Whether it may share a connection with others.
-    pub(crate) pipelinable: bool,
+    pub(crate) is_pipelinable: bool,
     /// Whether its method is safe.
-    pub(crate) safe: bool,
+    pub(crate) is_safe: bool,
     /// Whether it may be early data, which anybody on the path can replay (RFC 8470 §4).
-    pub(crate) early: bool,
+    pub(crate) may_be_early_data: bool,
     /// Whether it mostly sends.
-    pub(crate) sending: bool,
+    pub(crate) is_sending: bool,
     pub(crate) class: Class,
     /// The size of the exchange, as far as known.
     pub(crate) bytes: u64,
@@ -99,11 +99,11 @@ impl RequestProfile {
     pub(crate) fn follow_up(&self, id: JobId) -> Self {
         Self {
             id,
-            repeatable: false,
-            pipelinable: true,
-            safe: true,
-            early: false,
-            sending: false,
+            is_repeatable: false,
+            is_pipelinable: true,
+            is_safe: true,
+            may_be_early_data: false,
+            is_sending: false,
             class: Class::Small,
             bytes: 0,
             marks: self.marks.of_follow_up(),

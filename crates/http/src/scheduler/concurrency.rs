@@ -87,7 +87,7 @@ impl Scheduler {
         let mut busy: Vec<_> = self.connections.iter().filter(|(_, conn)| counts(conn)).collect();
         if profile.class != Class::Small {
             let mut large: Vec<_> = busy.iter().filter(|(_, conn)| is_large(conn)).collect();
-            large.sort_by_key(|(id, conn)| (Reverse(conn.history.in_flight_target(profile.sending)), **id));
+            large.sort_by_key(|(id, conn)| (Reverse(conn.history.in_flight_target(profile.is_sending)), **id));
             let most = (concurrency - 1).max(1);
             match large.iter().position(|(one, _)| **one == id) {
                 Some(at) => return at < most,

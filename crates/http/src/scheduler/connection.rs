@@ -97,7 +97,7 @@ impl Connection {
 
     /// Whether its handshake allows this request.
     pub(super) fn is_open_to(&self, profile: &RequestProfile) -> bool {
-        !self.early || profile.early
+        !self.early || profile.may_be_early_data
     }
 
     /// Whether the server is about to close it as idle: one second early, or at half the time if that is less. A
@@ -112,15 +112,15 @@ impl Connection {
     /// link for long, and a wide window would overrun the queue, so they have a quarter less in flight.
     pub(super) fn has_room(&self, profile: &RequestProfile, others_open: bool) -> bool {
         if profile.class == Class::Part {
-            let in_flight_target = self.history.in_flight_target(profile.sending).unwrap_or(0);
+            let in_flight_target = self.history.in_flight_target(profile.is_sending).unwrap_or(0);
             let behind: u64 = self.jobs.iter().skip(1).map(|waiting| waiting.profile.bytes).sum();
             !others_open && (self.jobs.len() < 2 || behind + profile.bytes <= in_flight_target / 4 * 3)
         } else if others_open {
             let all = self.jobs.iter().map(|waiting| waiting.profile.bytes).chain([profile.bytes]);
-            let most = self.carries(profile.sending).clamp(YOUNG_PIPELINE, MAX_PIPELINE);
+            let most = self.carries(profile.is_sending).clamp(YOUNG_PIPELINE, MAX_PIPELINE);
             all.map(|bytes| bytes.max(SEGMENT)).sum::<u64>() <= most
         } else {
-            self.bytes() + profile.bytes <= self.carries(profile.sending).clamp(MIN_PIPELINE, MAX_PIPELINE)
+            self.bytes() + profile.bytes <= self.carries(profile.is_sending).clamp(MIN_PIPELINE, MAX_PIPELINE)
         }
     }
 
@@ -140,7 +140,7 @@ impl Connection {
     /// The time until this request is done, in thousandths of the connection's bytes in flight.
     pub(super) fn delay(&self, profile: &RequestProfile) -> u64 {
         let bytes = self.bytes() + profile.bytes;
-        bytes * 1000 / self.history.in_flight_target(profile.sending).unwrap_or(0).max(MIN_PIPELINE)
+        bytes * 1000 / self.history.in_flight_target(profile.is_sending).unwrap_or(0).max(MIN_PIPELINE)
     }
 
     /// Whether it will last for a while.

@@ -151,7 +151,7 @@ impl Scheduler {
         };
         let idle = usable().filter(|(_, conn)| free(conn));
         if let Some(id) =
-            self.limits.choice.among(idle.map(|(id, conn)| (*id, &conn.history)), profile.sending, now.instant)
+            self.limits.choice.among(idle.map(|(id, conn)| (*id, &conn.history)), profile.is_sending, now.instant)
         {
             return Some(id);
         }
@@ -163,11 +163,12 @@ impl Scheduler {
             Class::Part => !self.queue.iter().any(waits_longer),
             Class::Large => false,
         };
-        if !profile.pipelinable || !may_share {
+        if !profile.is_pipelinable || !may_share {
             return None;
         }
         let others_open = self.opening() > 0;
-        let is_like = |job: &RequestProfile| job.pipelinable && job.class == profile.class && job.safe == profile.safe;
+        let is_like =
+            |job: &RequestProfile| job.is_pipelinable && job.class == profile.class && job.is_safe == profile.is_safe;
         let fits =
             |job: &RequestProfile| (job.is_follow_up || is_like(job)) && job.marks.differ(&profile.marks, self.shown);
         let takes = |conn: &Connection| {

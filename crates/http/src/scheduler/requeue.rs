@@ -32,7 +32,7 @@ impl Scheduler {
         if let Some(mut waiting) = released {
             waiting.blames += u32::from(sent == Sent::Something && !was_our_own(cause));
             // Its response could not be distinguished from another's.
-            waiting.profile.pipelinable &= !matches!(cause, Cause::Unexpected(_));
+            waiting.profile.is_pipelinable &= !matches!(cause, Cause::Unexpected(_));
             self.retry(waiting, sent, cause);
         }
         self.plan(now);
@@ -79,7 +79,7 @@ impl Scheduler {
                 waiting.returns -= u32::from(conn.company.is_some() && waiting.returns > 0);
                 if Some(*job) == oldest {
                     waiting.blames += u32::from(blamed);
-                    waiting.profile.pipelinable = false;
+                    waiting.profile.is_pipelinable = false;
                 }
                 self.retry(waiting, *sent, cause);
             }
@@ -104,7 +104,7 @@ impl Scheduler {
             return self.fail(&waiting, cause, false);
         }
         let outcome_unknown =
-            sent == Sent::Something && (!waiting.profile.repeatable || may_be_at_work(&waiting, cause));
+            sent == Sent::Something && (!waiting.profile.is_repeatable || may_be_at_work(&waiting, cause));
         if outcome_unknown || waiting.blames >= MAX_BLAMES || waiting.returns >= MAX_RETURNS {
             self.fail(&waiting, cause, outcome_unknown);
         } else {
@@ -149,7 +149,7 @@ impl Scheduler {
 /// Whether the server may still process a request that is too large to be sent twice.
 fn may_be_at_work(waiting: &Waiting, cause: &Cause) -> bool {
     let profile = &waiting.profile;
-    profile.class == Class::Large && !profile.safe && matches!(cause, Cause::TimedOut(Step::FirstByte, _))
+    profile.class == Class::Large && !profile.is_safe && matches!(cause, Cause::TimedOut(Step::FirstByte, _))
 }
 
 /// The fault of a pipelining server that this cause shows.

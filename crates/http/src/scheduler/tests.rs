@@ -36,11 +36,11 @@ impl Harness {
         let request = Request::get(format!("http://model/{}", self.jobs)).extension(options).body(()).unwrap();
         let mut profile = RequestProfile {
             id,
-            repeatable: true,
-            pipelinable: true,
-            safe: true,
-            early: true,
-            sending: false,
+            is_repeatable: true,
+            is_pipelinable: true,
+            is_safe: true,
+            may_be_early_data: true,
+            is_sending: false,
             class: Class::Small,
             bytes: 0,
             marks: Marks::of(&request),
@@ -86,7 +86,7 @@ impl Harness {
 fn non_idempotent_request_is_not_pipelined() {
     let mut harness = Harness::new(1, Pipelining::Aggressive);
     let first = harness.asks(3);
-    let post = harness.ask(|profile| (profile.repeatable, profile.pipelinable) = (false, false));
+    let post = harness.ask(|profile| (profile.is_repeatable, profile.is_pipelinable) = (false, false));
     let behind = harness.asks(1);
     let sent: Vec<JobId> = harness.run().into_iter().map(|(_, job)| job).collect();
     assert_eq!(sent, [&first[..], &behind].concat(), "others are not queued behind it");
@@ -137,7 +137,7 @@ fn part_queues_behind_a_part_but_not_before_older_requests() {
 fn unsafe_and_safe_requests_do_not_share_a_pipeline() {
     let mut harness = Harness::new(2, Pipelining::Aggressive);
     let gets = harness.asks(2);
-    let put = harness.ask(|profile| profile.safe = false);
+    let put = harness.ask(|profile| profile.is_safe = false);
     assert_eq!(harness.run(), [(1, gets[0]), (1, gets[1]), (2, put)]);
 }
 
@@ -145,8 +145,8 @@ fn unsafe_and_safe_requests_do_not_share_a_pipeline() {
 fn follow_up_goes_right_behind_its_upload_or_nowhere() {
     let look = |harness: &mut Harness, class| {
         let follow_up = JobId(1000 + harness.jobs);
-        let put =
-            harness.ask(|profile| (profile.safe, profile.class, profile.follow_up) = (false, class, Some(follow_up)));
+        let put = harness
+            .ask(|profile| (profile.is_safe, profile.class, profile.follow_up) = (false, class, Some(follow_up)));
         (put, follow_up)
     };
     let mut harness = Harness::new(1, Pipelining::Aggressive);
@@ -242,7 +242,7 @@ fn queued_request_does_not_starve_behind_a_full_pipeline() {
     let mut harness = Harness::new(1, Pipelining::Aggressive);
     harness.asks(4);
     let mut in_flight: VecDeque<JobId> = harness.run().into_iter().map(|(_, job)| job).collect();
-    let put = harness.ask(|profile| profile.safe = false);
+    let put = harness.ask(|profile| profile.is_safe = false);
     for answered in 0..200 {
         let oldest = in_flight.pop_front().unwrap();
         harness.answer(1, oldest, None);
@@ -259,9 +259,9 @@ fn queued_request_does_not_starve_behind_a_full_pipeline() {
 #[test]
 fn reserved_connection_is_released_if_its_request_went_elsewhere() {
     let mut harness = Harness::new(2, Pipelining::Aggressive);
-    let posts = [0; 2].map(|_| harness.ask(|profile| (profile.repeatable, profile.pipelinable) = (false, false)));
+    let posts = [0; 2].map(|_| harness.ask(|profile| (profile.is_repeatable, profile.is_pipelinable) = (false, false)));
     assert_eq!(harness.run().len(), 2);
-    let put = harness.ask(|profile| (profile.safe, profile.pipelinable) = (false, false));
+    let put = harness.ask(|profile| (profile.is_safe, profile.is_pipelinable) = (false, false));
     for _ in 0..plan::MAX_PASSED {
         harness.scheduler.queue.front_mut().unwrap().passed += 1;
     }

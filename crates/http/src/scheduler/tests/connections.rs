@@ -134,8 +134,9 @@ fn standing_queue_limits_the_connections_to_two() {
 #[test]
 fn connection_gets_only_early_data_before_its_handshake_is_done() {
     let mut harness = Harness::new(1, Pipelining::Safe);
-    let (put, get) = (harness.ask(|profile| (profile.safe, profile.early) = (false, false)), harness.ask(|_| ()));
-    let late = harness.ask(|profile| profile.early = false);
+    let (put, get) =
+        (harness.ask(|profile| (profile.is_safe, profile.may_be_early_data) = (false, false)), harness.ask(|_| ()));
+    let late = harness.ask(|profile| profile.may_be_early_data = false);
     let Some(Action::Open(connection, _)) = harness.scheduler.actions().pop() else { panic!("none is opened") };
     harness.scheduler.opens_early(connection);
     assert!(harness.scheduler.opened(connection, Version::HTTP_3, harness.now));

@@ -49,7 +49,8 @@ fn requests_behind_a_slow_response_stay_until_a_connection_is_free() {
     assert_eq!(harness.run(), [(1, later)]);
 
     let mut harness = Harness::new(2, Pipelining::Aggressive);
-    let post = harness.ask(|profile| (profile.repeatable, profile.pipelinable, profile.safe) = (false, false, false));
+    let post =
+        harness.ask(|profile| (profile.is_repeatable, profile.is_pipelinable, profile.is_safe) = (false, false, false));
     let first = harness.asks(1)[0];
     harness.run();
     harness.asks(1);

@@ -73,7 +73,7 @@ fn large_upload_is_not_retried_after_a_first_byte_timeout() {
     ] {
         for whole_connection in [false, true] {
             let mut harness = Harness::new(1, Pipelining::Safe);
-            let job = harness.ask(|profile| (profile.safe, profile.class) = (safe, class));
+            let job = harness.ask(|profile| (profile.is_safe, profile.class) = (safe, class));
             assert_eq!(harness.run(), [(1, job)]);
             if whole_connection {
                 harness.scheduler.closed(ConnectionId(1), cause, &[(job, Sent::Something)], harness.now);
