@@ -3,7 +3,7 @@
 //! The file is TOML: where the question comes from, the networks, the workloads, the contenders, and the sentences of the
 //! source as claims. It passes through three forms:
 //!
-//! 1. [`mod@file`] mirrors the text; every name knows its position in it;
+//! 1. `file` mirrors the text; every name knows its position in it;
 //! 2. [`Experiment`] is checked: every name refers to something, every quantity is in range (`check` turns the first form
 //!    into this one, or into a [`Mistake`] with line, column and the nearest valid name);
 //! 3. [`Plan`] is what to run: the cells of the selected networks, workloads and contenders, in a fair order.
