@@ -11,7 +11,8 @@ use crate::{multistatus::Entry, properties::Properties};
 
 /// What a server supports in a folder, as far as is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[expect(clippy::struct_excessive_bools, reason = "each ability is there or not, whatever the others are")]
+// Not grouped: each is independent of the others.
+#[expect(clippy::struct_excessive_bools, reason = "each is independent of the others")]
 pub struct Capabilities {
     /// The `Server` header.
     pub server: Option<String>,
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn apache_writes_parts() {
+    fn apache_supports_partial_put() {
         // As Apache 2.4.71 answers.
         let apache = options(
             "Server: Apache/2.4.71 (Debian)\nDAV: 1,2\nDAV: <http://apache.org/dav/propset/fs/1>\nMS-Author-Via: DAV\n\
@@ -263,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn nginx_ignores_guards() {
+    fn nginx_ignores_preconditions() {
         // As nginx 1.22.1 with dav-ext answers.
         let nginx = options(
             "Server: nginx/1.22.1\nDAV: 2\nAllow: GET,HEAD,PUT,DELETE,MKCOL,COPY,MOVE,PROPFIND,OPTIONS,LOCK,UNLOCK",
@@ -273,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nextcloud_is_not_the_apache_before_it() {
+    fn nextcloud_behind_apache_is_recognised() {
         let mut nextcloud = options(
             "Server: Apache/2.4.71 (Debian)\nDAV: 1, 3, extended-mkcol, access-control, oc-resource-sharing\n\
              DAV: nextcloud-checksum-update, nc-calendar-search",
@@ -301,14 +302,14 @@ mod tests {
     }
 
     #[test]
-    fn silence_promises_nothing_and_guards_are_tried() {
+    fn unknown_server_promises_nothing_and_gets_preconditions() {
         let unknown = options("Content-Length: 0");
         assert!(!unknown.webdav && !unknown.locks && unknown.honors_preconditions.is_none() && unknown.allows("PUT"));
         assert_eq!((unknown.family, unknown.etags), (Family::Other, ETags::Unknown));
     }
 
     #[test]
-    fn a_listing_shows_the_tags() {
+    fn listing_shows_the_kind_of_entity_tags() {
         let entry = |collection, tag| Entry {
             path: RemotePath::root(),
             status: None,

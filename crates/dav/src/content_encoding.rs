@@ -118,7 +118,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_comes_whole_in_any_pieces(text: Vec<u8>, size in 1_usize..50, cut: prop::sample::Index) {
+        fn decoding_restores_any_text_in_any_pieces(text: Vec<u8>, size in 1_usize..50, cut: prop::sample::Index) {
             let sent = encoded(&text);
             prop_assert_eq!(&decoded(sent.chunks(size)).unwrap(), &text);
             let cut = cut.index(sent.len());
@@ -126,13 +126,13 @@ mod tests {
         }
 
         #[test]
-        fn anything_is_decoded_or_an_error(sent: Vec<u8>) {
+        fn arbitrary_input_is_decoded_or_an_error(sent: Vec<u8>) {
             let _ = decoded(std::iter::once(&sent[..]));
         }
     }
 
     #[test]
-    fn what_grows_a_thousandfold_comes_in_pieces() {
+    fn highly_compressed_input_is_decoded_in_pieces() {
         let text = vec![b'a'; 20_000_000];
         let sent = encoded(&text);
         assert!(sent.len() < 200_000);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_refusal_the_beginning_is_read() {
+    fn only_the_beginning_of_an_error_body_is_read() {
         let sent = encoded(&vec![b'a'; 1_000_000]);
         for length in [sent.len(), sent.len() / 2] {
             let text = beginning(&headers(&["gzip"]), Bytes::copy_from_slice(&sent[..length]), 100_000);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_asked_for_is_decoded() {
+    fn only_requested_encodings_are_decoded() {
         for plain in [&[][..], &["identity"], &[""]] {
             assert!(matches!(Decoder::of(&headers(plain)), Ok(Decoder::Identity)));
         }

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_format_of_servers_is_read() {
+    fn every_date_format_of_servers_is_parsed() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_none() {
+    fn invalid_date_is_none() {
         for text in ["", "yesterday", "Sun, 99 Nov 1994 08:49:37 GMT", "0", ", ", "1994-11-06"] {
             assert_eq!(parse(text), None, "{text}");
         }

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_local_name_is_as_harmless_as_the_servers() {
+    fn control_characters_in_local_names_are_escaped() {
         let told = Error::local("make", "a\x1b[2J/ü b\n\u{9b}c", io::ErrorKind::NotFound.into()).to_string();
         assert_eq!(told, "cannot make a\\u{1b}[2J/ü b\\n\\u{9b}c: entity not found");
     }

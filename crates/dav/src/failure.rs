@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn each_status_is_one_sentence_that_names_the_path_and_helps() {
+    fn each_status_gets_one_sentence_with_path_and_advice() {
         for status in [401, 403, 404, 405, 409, 412, 413, 415, 423, 424, 429, 503, 507, 508, 500, 418] {
             for method in ["PUT", "PROPFIND", "LOCK", "MKCOL"] {
                 let told = failure(method, status, b"<!DOCTYPE html>").to_string();
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_is_told_with_its_owner() {
+    fn lock_error_names_the_owner() {
         let lock = ActiveLock {
             owner: Some("Ann\x1b[2J".into()),
             timeout: Some(Duration::from_secs(543)),
@@ -215,19 +215,19 @@ mod tests {
     }
 
     #[test]
-    fn a_listing_that_is_cut_is_not_taken_for_a_full_disk() {
+    fn truncated_listing_is_not_called_a_full_disk() {
         assert!(failure("PROPFIND", 507, b"").to_string().contains("lists only a part"));
         assert!(failure("PUT", 507, b"").to_string().contains("no space left"));
     }
 
     #[test]
-    fn the_servers_own_words_are_quoted() {
+    fn server_message_is_quoted() {
         let body = b"<d:error xmlns:d='DAV:' xmlns:s='http://sabredav.org/ns'><s:message>Quota</s:message></d:error>";
         assert!(failure("PUT", 507, body).to_string().contains("(507, server message \"Quota\"); free some space"));
     }
 
     #[test]
-    fn waits_are_read_in_both_forms() {
+    fn retry_after_is_parsed_in_both_forms() {
         let now = date::parse("Sun, 06 Nov 1994 08:49:37 GMT").unwrap();
         for (text, seconds) in [
             ("120", Some(120)),

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_sent_back_is_no_token() {
+    fn unsendable_lock_token_is_refused() {
         let header = |text: &'static str| LockToken::from_header(&HeaderValue::from_static(text));
         assert_eq!(header("<urn:uuid:1>").unwrap().to_string(), "<urn:uuid:1>");
         assert_eq!(header("urn:uuid:1"), header("<urn:uuid:1>"));

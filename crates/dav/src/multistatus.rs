@@ -68,7 +68,7 @@ pub struct End {
 
 #[derive(Debug)]
 struct Reading {
-    asked: RemotePath,
+    requested: RemotePath,
     destination: Option<RemotePath>,
     trail: ElementPath,
     response: Response,
@@ -98,10 +98,10 @@ struct Propstat {
 }
 
 impl Multistatus {
-    /// A parser for the answer to a request for `asked`. Anything else than `asked` and below is misplaced.
-    pub fn new(asked: RemotePath) -> Self {
+    /// A parser for the answer to a request for `requested`. Anything else than `requested` and below is misplaced.
+    pub fn new(requested: RemotePath) -> Self {
         let reading = Reading {
-            asked,
+            requested,
             destination: None,
             trail: ElementPath::default(),
             response: Response::default(),
@@ -156,8 +156,8 @@ impl Reading {
     }
 
     fn place(&self, href: &str) -> Result<RemotePath, PathError> {
-        RemotePath::from_href(href, &self.asked).or_else(|error| {
-            let there = self.destination.as_ref().and_then(|asked| RemotePath::from_href(href, asked).ok());
+        RemotePath::from_href(href, &self.requested).or_else(|error| {
+            let there = self.destination.as_ref().and_then(|requested| RemotePath::from_href(href, requested).ok());
             there.ok_or(error)
         })
     }

@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_name_is_read_off_the_path() {
+    fn user_name_is_taken_from_the_path() {
         let file = path("/cloud/remote.php/dav/files/ann%20b/a/%C3%BC.txt");
         let nextcloud = Nextcloud::of(&file).unwrap();
         assert_eq!(nextcloud.upload("x-1").unwrap().target(), "/cloud/remote.php/dav/uploads/ann%20b/x-1/");
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_can_do_is_asked_beside_its_entrance() {
+    fn capabilities_url_is_beside_the_entry_point() {
         let origin = Origin::of(&"https://cloud.example/".parse().unwrap()).unwrap();
         let asked = |text| capabilities_url(&origin, &path(text));
         assert_eq!(asked("/dav/x"), None);

@@ -129,20 +129,20 @@ impl RemotePath {
         Ok(place)
     }
 
-    /// Resolves an href in an answer (RFC 4918 §8.3), which must be `asked` or below. The host of an absolute URL is
-    /// ignored: behind a proxy it is often wrong, and no request is ever sent there. A relative href is below `asked`.
+    /// Resolves an href in an answer (RFC 4918 §8.3), which must be `requested` or below. The host of an absolute URL is
+    /// ignored: behind a proxy it is often wrong, and no request is ever sent there. A relative href is below `requested`.
     /// A final `.` means the folder itself (RFC 3986 §5.2.4); some servers name their root so.
-    pub fn from_href(href: &str, asked: &Self) -> Result<Self, PathError> {
+    pub fn from_href(href: &str, requested: &Self) -> Result<Self, PathError> {
         let fail = |why| PathError::new(href, why);
         let href = href.strip_suffix('.').filter(|folder| folder.ends_with('/')).unwrap_or(href);
         if href.is_empty() {
             return Err(fail(PathProblem::Empty));
         }
         if href.starts_with('/') {
-            return Self::from_url_path(href).and_then(|place| place.below(asked).map_err(fail));
+            return Self::from_url_path(href).and_then(|place| place.below(requested).map_err(fail));
         }
         let Some((scheme, rest)) = href.split_once("://") else {
-            let mut place = asked.clone();
+            let mut place = requested.clone();
             let relative = Self::from_url_path(href)?;
             place.bytes.extend_from_slice(&relative.bytes);
             place.folder = relative.folder;
@@ -152,23 +152,23 @@ impl RemotePath {
             return Err(fail(PathProblem::Scheme));
         }
         let path = rest.find(['/', '?', '#']).map_or("/", |at| &rest[at..]);
-        Self::from_url_path(path)?.below(asked).map_err(fail)
+        Self::from_url_path(path)?.below(requested).map_err(fail)
     }
 
-    /// Replaces the leading part by `asked`, if they are equal or equivalent. Servers that ignore case or normalise
+    /// Replaces the leading part by `requested`, if they are equal or equivalent. Servers that ignore case or normalise
     /// names answer with their own spelling.
-    fn below(mut self, asked: &Self) -> Result<Self, PathProblem> {
-        let length = asked.bytes.len();
-        let begins = self.bytes.get(..length).is_some_and(|start| start.eq_ignore_ascii_case(&asked.bytes));
+    fn below(mut self, requested: &Self) -> Result<Self, PathProblem> {
+        let length = requested.bytes.len();
+        let begins = self.bytes.get(..length).is_some_and(|start| start.eq_ignore_ascii_case(&requested.bytes));
         if begins && self.bytes.get(length).is_none_or(|next| *next == b'/') {
-            self.bytes[..length].copy_from_slice(&asked.bytes);
+            self.bytes[..length].copy_from_slice(&requested.bytes);
             return Ok(self);
         }
         let mut own = self.segments();
-        if !asked.segments().all(|name| own.next().is_some_and(|own| are_equivalent(own, name))) {
-            return Err(PathProblem::Elsewhere(asked.clone()));
+        if !requested.segments().all(|name| own.next().is_some_and(|own| are_equivalent(own, name))) {
+            return Err(PathProblem::Elsewhere(requested.clone()));
         }
-        let mut below = asked.clone();
+        let mut below = requested.clone();
         own.for_each(|name| below.push(name));
         Ok(below.as_folder(self.folder))
     }
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spellings_of_servers_mean_one_place() {
+    fn different_spellings_of_an_href_are_one_path() {
         for spelling in [
             "/dav/Ann%20B/x%C3%A4.txt",
             "/dav/Ann B/xä.txt",
@@ -373,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_lead_elsewhere_is_refused() {
+    fn href_outside_the_folder_is_refused() {
         let elsewhere = PathProblem::Elsewhere(path("/dav/Ann%20B/"));
         for (spelling, why) in [
             ("/dav/Ann%20B/../x", PathProblem::Dots),
@@ -398,14 +398,14 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_not_spoken_to() {
+    fn control_characters_are_escaped() {
         assert_eq!(path("/a%1b%5b2J%0A%E4/").to_string(), "/a\\u{1b}[2J\\n\u{fffd}/");
         let error = RemotePath::from_href("/\x1b[2J", &path("/a")).unwrap_err();
         assert!(!error.to_string().contains('\x1b'), "{error}");
     }
 
     #[test]
-    fn characters_without_a_shape_are_escaped_and_letters_of_all_scripts_are_not() {
+    fn invisible_characters_are_escaped_and_letters_of_all_scripts_are_not() {
         // A picture's name that a terminal would show as `photo_exe.jpg`.
         assert_eq!(terminal_safe("photo_\u{202e}gpj.exe".as_bytes()).to_string(), "photo_\\u{202e}gpj.exe");
         for char in "\u{85}\u{9b}\u{ad}\u{61c}\u{200b}\u{200d}\u{200e}\u{2028}\u{2066}\u{2069}\u{feff}\u{e0041}".chars()
@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn names_parents_and_roles() {
+    fn names_parents_and_folders() {
         let file = path("/a/b");
         assert_eq!((file.name(), file.parent().unwrap().target().as_str()), (Some(&b"b"[..]), "/a/"));
         assert_eq!((RemotePath::root().name(), RemotePath::root().parent()), (None, None));
@@ -441,7 +441,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_path_survives_its_url_and_its_local_name(base in place(), place in place()) {
+        fn path_round_trips_through_url_and_local_name(base in place(), place in place()) {
             let target = place.target();
             prop_assert!(target.bytes().all(|byte| byte.is_ascii_graphic()));
             prop_assert_eq!(&RemotePath::from_url_path(&target).unwrap(), &place);
@@ -455,7 +455,7 @@ mod tests {
         }
 
         #[test]
-        fn nothing_escapes(
+        fn no_href_escapes_the_folder(
             base in place(),
             parts in prop::collection::vec(
                 prop::sample::select(vec!["/", "//", "..", ".", "%2e", "%2F", "%00", "\\", "a", "%ff", "http://x", "~", "C:", "%"]),

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn refusals_of_several_servers() {
+    fn precondition_codes_of_several_servers_are_parsed() {
         let locked = b"<?xml version='1.0'?><D:error xmlns:D='DAV:'><D:lock-token-submitted><D:href>/a/</D:href>\
                        <D:href>/b</D:href></D:lock-token-submitted></D:error>";
         let condition =

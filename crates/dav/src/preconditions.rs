@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn states_are_guarded_by_strong_tags_alone() {
+    fn only_strong_entity_tags_make_preconditions() {
         let unchanged = |tag| Precondition::Unchanged(ETag::parse(tag).unwrap());
         assert_eq!(value("if-match", |h| unchanged("\"a\"").apply(h)).unwrap(), "\"a\"");
         assert_eq!(value("if-match", |h| unchanged("W/\"a\"").apply(h)), None);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn locks_are_named_as_briefly_as_may_be() {
+    fn if_header_names_the_resource_only_if_needed() {
         let origin = Origin::of(&"https://dav.example:8443/".parse().unwrap()).unwrap();
         let [file, folder] = ["/a%20b/c", "/a%20b/"].map(|path| RemotePath::from_url_path(path).unwrap());
         let token = |n| LockToken::parse(&format!("urn:uuid:{n}")).unwrap();

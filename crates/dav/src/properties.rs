@@ -13,7 +13,7 @@ use crate::{
     xml::{self, Sink, XmlError, XmlProblem},
 };
 
-/// The properties of one resource.
+/// The properties of one resource; one field each, as WebDAV has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Properties {
     /// Whether it is a folder (`resourcetype`); `None` if unknown.
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_owner_is_all_its_text() {
+    fn lock_owner_is_all_text_of_its_element() {
         let lock = |owner: &str| {
             let prop = format!(
                 "<lockdiscovery><activelock><locktype><write/></locktype><lockscope><exclusive/></lockscope>\
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_values_are_none() {
+    fn unreadable_values_are_none() {
         let odd = read(
             "<getcontentlength>-1</getcontentlength><getlastmodified>?</getlastmodified><getetag/>\
              <quota-available-bytes>-3</quota-available-bytes><m:Win32FileAttributes>zz</m:Win32FileAttributes>",
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn timeouts_of_all_kinds() {
+    fn lock_timeouts_are_parsed() {
         let seconds = |n| Some(Duration::from_secs(n));
         for (text, expected) in [
             ("Second-604800", seconds(604_800)),

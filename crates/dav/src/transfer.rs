@@ -50,7 +50,7 @@ const SHARED: u64 = 4 * 1024 * 1024;
 /// Up to this many files are looked up one by one instead of listing their folder.
 const FEW: usize = 8;
 
-/// The options of a transfer.
+/// The options of a transfer. Not grouped, because most callers set a few and take the rest from the default.
 #[derive(Debug, Clone)]
 #[expect(clippy::struct_excessive_bools, reason = "each is chosen by itself, as on a command line")]
 pub struct Options {
@@ -94,8 +94,8 @@ pub struct Options {
     /// The file with the snapshot of a mirrored folder, for servers that report changes (RFC 6578), so that the next
     /// run requests only these. One file per folder and user.
     pub snapshot_file: Option<PathBuf>,
-    /// The file with what was last seen of each file of a mirror, which shows whether either side has changed. One file
-    /// per pair of folders and user.
+    /// The file with the versions of each mirrored file when both sides were last equal, which shows whether either
+    /// side has changed. One file per pair of folders and user.
     pub synced_versions: Option<PathBuf>,
     /// Times that differ by no more than this are equal.
     pub modify_window: Duration,

@@ -1,4 +1,4 @@
-//! The documentation: its command pages are those of this program, its links lead somewhere, its pages can be found.
+//! Checks the documentation: command pages match the help, links have targets, and every page is in the summary.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
 }
 
 #[test]
-fn command_pages_say_what_help_says() -> Result<(), Box<dyn Error>> {
+fn command_pages_match_the_help() -> Result<(), Box<dyn Error>> {
     let made = tempfile::tempdir()?;
     Command::new(assert_cmd::cargo_bin!("haul")).args(["man", "--markdown"]).arg(made.path()).assert().success();
     let (made, kept) = (pages_in(made.path())?, pages_in(&root().join("docs/src/commands"))?);
@@ -93,14 +93,14 @@ const QUOTED: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn quoted_output_is_what_the_program_prints() -> Result<(), Box<dyn Error>> {
+fn quoted_output_matches_the_program() -> Result<(), Box<dyn Error>> {
     for (page, before, command) in QUOTED {
         let text = fs::read_to_string(root().join(page))?;
         let output =
             Command::new(assert_cmd::cargo_bin!("haul")).args(command.split(' ')).current_dir(root()).output()?;
         let output = String::from_utf8(output.stdout)?;
         let mut printed = output.lines();
-        // A quotation may leave lines out, and says so by `…`.
+        // A quotation may omit lines, marked by `…`.
         for line in quotation(&text, before).lines().filter(|line| line.trim() != "…") {
             let is_printed = printed.any(|printed| printed.trim_end() == line);
             assert!(is_printed, "{page} quotes a line that `haul {command}` does not print; paste its output:\n{line}");

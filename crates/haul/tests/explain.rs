@@ -1,4 +1,4 @@
-//! `haul explain`, as the book says to call it.
+//! `haul explain`, called as in the book.
 
 use std::{error::Error, fs, path::Path};
 
@@ -18,7 +18,7 @@ fn explain(args: &[&str], input: &[u8]) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn the_books_trace_is_explained() {
+fn example_trace_of_the_book_is_explained() {
     let (status, said, _) = explain(&[TRACE, "--bytes", "18MB", "--what-if", "deferred-ack=1ms"], b"");
     assert_eq!(status, Some(0));
     assert!(said.starts_with("93 ms of 113 ms (82 %) were lost to delayed ACKs"), "{said}");
@@ -31,7 +31,7 @@ fn the_books_trace_is_explained() {
 }
 
 #[test]
-fn a_pipe_takes_it_and_json_comes_out() {
+fn capture_from_a_pipe_gives_json() {
     let trace = std::fs::read(TRACE).expect("the book has it");
     let (status, said, _) = explain(&["-", "--format", "snoop", "--json", "-"], &trace);
     let document: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
@@ -43,7 +43,7 @@ fn a_pipe_takes_it_and_json_comes_out() {
 }
 
 #[test]
-fn a_page_holds_the_answer_and_every_packet() {
+fn html_report_has_the_result_and_every_packet() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("page.html");
     let (status, said, _) = explain(&[TRACE, "--html", file.to_str().expect("a plain name")], b"");
@@ -63,7 +63,7 @@ fn a_page_holds_the_answer_and_every_packet() {
 }
 
 #[test]
-fn each_capture_that_cannot_be_read_is_named_and_the_others_are_explained() {
+fn unreadable_capture_is_named_and_the_others_are_explained() {
     let folder = tempfile::tempdir().expect("a folder");
     let folder = folder.path().to_str().expect("a plain name");
     let (status, said, wrong) = explain(&[TRACE, "/nowhere", folder, "-"], b"");
@@ -76,7 +76,7 @@ fn each_capture_that_cannot_be_read_is_named_and_the_others_are_explained() {
 }
 
 #[test]
-fn what_is_not_there_is_not_called_nothing_to_explain() {
+fn unmatched_connection_is_an_error() {
     let (status, said, wrong) = explain(&[TRACE, "--connection", "nobody"], b"");
     assert_eq!((status, &*said), (Some(1), ""));
     assert!(wrong.starts_with("haul: no connection matches `nobody`"), "{wrong}");
@@ -95,7 +95,7 @@ fn said(args: &[&str]) -> Result<String, Box<dyn Error>> {
 }
 
 #[test]
-fn the_first_line_is_the_answer() -> Result<(), Box<dyn Error>> {
+fn first_line_is_the_result() -> Result<(), Box<dyn Error>> {
     let slow = said(&["--format", "snoop", SLOW, "--bytes", "18MB"])?;
     assert!(slow.starts_with("93 ms of 113 ms (82 %) were lost to delayed ACKs."), "{slow}");
     assert!(slow.contains("with deferred-ack=1ms: 37 s instead of 4.1 min for 18 MB"), "{slow}");
@@ -119,7 +119,7 @@ fn times_in_the_json_add_up() -> Result<(), Box<dyn Error>> {
 }
 
 #[test]
-fn what_is_no_capture_is_refused_in_a_sentence() -> Result<(), Box<dyn Error>> {
+fn invalid_capture_is_refused_in_one_sentence() -> Result<(), Box<dyn Error>> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("no.pcap");
     fs::write(&file, b"\x00\x01no capture\xff")?;

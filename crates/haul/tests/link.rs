@@ -1,4 +1,4 @@
-//! `haul link` from outside: what it promises to a user, as root and as an ordinary user.
+//! `haul link` as a process, run by root and by an ordinary user.
 
 mod common;
 
@@ -25,38 +25,35 @@ fn main() {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
     let links: [(&str, fn()); 18] = [
-        ("the_exit_status_is_the_commands", the_exit_status_is_the_commands),
-        ("a_command_that_cannot_run_is_told_as_by_a_shell", a_command_that_cannot_run_is_told_as_by_a_shell),
-        ("both_commands_know_both_addresses", both_commands_know_both_addresses),
-        ("the_server_is_there_when_the_command_starts", the_server_is_there_when_the_command_starts),
-        ("a_server_that_ends_early_is_told", a_server_that_ends_early_is_told),
-        ("a_server_that_does_not_listen_is_not_waited_for_long", a_server_that_does_not_listen_is_not_waited_for_long),
-        ("captures_of_both_ends_can_be_read", captures_of_both_ends_can_be_read),
-        ("nobody_needs_to_hear_what_it_says", nobody_needs_to_hear_what_it_says),
-        (
-            "a_setting_that_no_host_takes_is_told_with_those_it_does",
-            a_setting_that_no_host_takes_is_told_with_those_it_does,
-        ),
-        ("what_the_command_leaves_running_ends", what_the_command_leaves_running_ends),
-        ("a_signal_is_passed_on_and_all_is_cleared", a_signal_is_passed_on_and_all_is_cleared),
-        ("a_signal_ends_a_command_that_knows_of_none", a_signal_ends_a_command_that_knows_of_none),
-        ("a_signal_before_the_command_starts_is_heeded", a_signal_before_the_command_starts_is_heeded),
-        ("a_signal_at_any_moment_ends_it", a_signal_at_any_moment_ends_it),
-        ("a_signal_ends_a_calibration", a_signal_ends_a_calibration),
-        ("a_command_that_heeds_no_signal_is_killed", a_command_that_heeds_no_signal_is_killed),
-        ("when_killed_it_takes_everything_with_it", when_killed_it_takes_everything_with_it),
-        ("links_in_links_and_side_by_side_do_not_meet", links_in_links_and_side_by_side_do_not_meet),
+        ("exit_status_is_the_commands", exit_status_is_the_commands),
+        ("command_that_cannot_run_gets_a_shells_exit_status", command_that_cannot_run_gets_a_shells_exit_status),
+        ("both_commands_get_both_addresses", both_commands_get_both_addresses),
+        ("server_listens_before_the_command_starts", server_listens_before_the_command_starts),
+        ("server_that_ends_early_is_reported", server_that_ends_early_is_reported),
+        ("wait_for_a_silent_server_is_bounded", wait_for_a_silent_server_is_bounded),
+        ("captures_of_both_ends_are_readable", captures_of_both_ends_are_readable),
+        ("full_stderr_is_ignored_and_full_stdout_is_an_error", full_stderr_is_ignored_and_full_stdout_is_an_error),
+        ("invalid_sysctl_error_lists_the_valid_ones", invalid_sysctl_error_lists_the_valid_ones),
+        ("background_processes_of_the_command_are_ended", background_processes_of_the_command_are_ended),
+        ("signal_is_passed_on_and_everything_removed", signal_is_passed_on_and_everything_removed),
+        ("signal_ends_a_command_without_a_handler", signal_ends_a_command_without_a_handler),
+        ("signal_before_the_command_starts_ends_it", signal_before_the_command_starts_ends_it),
+        ("signal_at_any_moment_ends_it", signal_at_any_moment_ends_it),
+        ("signal_ends_a_calibration", signal_ends_a_calibration),
+        ("command_that_ignores_signals_is_killed", command_that_ignores_signals_is_killed),
+        ("killed_haul_leaves_no_process", killed_haul_leaves_no_process),
+        ("nested_and_parallel_links_are_separate", nested_and_parallel_links_are_separate),
     ];
     let mut trials: Vec<_> = links.map(|(name, f)| trial(name, f).with_ignored_flag(!ready)).into();
-    trials.push(trial("wrong_usage_is_told_with_what_is_right", wrong_usage_is_told_with_what_is_right));
+    trials.push(trial("usage_error_names_the_valid_values", usage_error_names_the_valid_values));
     // These two are simulated in a user namespace, root's too.
     let none = !output(unprivileged(&Room::new(), &["true"])).status.success();
     if none {
         eprintln!("SKIPPED: machines that lack what links take: unshare(1) makes no user namespace here");
     }
     for (name, f) in [
-        ("without_a_tun_device_it_says_so", without_a_tun_device_it_says_so as fn()),
-        ("without_user_namespaces_it_says_so", without_user_namespaces_it_says_so),
+        ("missing_tun_device_is_reported", missing_tun_device_is_reported as fn()),
+        ("missing_user_namespaces_are_reported", missing_user_namespaces_are_reported),
     ] {
         trials.push(trial(name, f).with_ignored_flag(none));
     }
@@ -70,7 +67,7 @@ fn trial(name: &str, f: fn()) -> Trial {
     })
 }
 
-fn the_exit_status_is_the_commands() {
+fn exit_status_is_the_commands() {
     let room = Room::new();
     for (command, status) in
         [("true", 0), ("exit 1", 1), ("exit 255", 255), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
@@ -82,7 +79,7 @@ fn the_exit_status_is_the_commands() {
     room.assert_clear();
 }
 
-fn a_command_that_cannot_run_is_told_as_by_a_shell() {
+fn command_that_cannot_run_gets_a_shells_exit_status() {
     let room = Room::new();
     let said = one_sentence(&room.link(&["--", "/no/such/program"]), 127);
     assert!(said.contains("/no/such/program"), "{said}");
@@ -94,7 +91,7 @@ fn a_command_that_cannot_run_is_told_as_by_a_shell() {
     room.assert_clear();
 }
 
-fn both_commands_know_both_addresses() {
+fn both_commands_get_both_addresses() {
     let room = Room::new();
     let names = ["HAUL_CLIENT_IP", "HAUL_SERVER_IP", "HAUL_CLIENT_IP6", "HAUL_SERVER_IP6"];
     let print = format!("printenv {}", names.join(" "));
@@ -107,7 +104,7 @@ fn both_commands_know_both_addresses() {
     room.assert_clear();
 }
 
-fn the_server_is_there_when_the_command_starts() {
+fn server_listens_before_the_command_starts() {
     let room = Room::new();
     let server = format!("sleep 0.3; {}", serve(&room.path("tmp")));
     let answer = printed(&room.link(&["--rtt", "5ms", "--server", &server, "--", "bash", "-c", FETCH]));
@@ -115,7 +112,7 @@ fn the_server_is_there_when_the_command_starts() {
     room.assert_clear();
 }
 
-fn a_server_that_ends_early_is_told() {
+fn server_that_ends_early_is_reported() {
     let room = Room::new();
     let touched = room.path("touched");
     let said = one_sentence(&room.link(&["--server", "exit 3", "--", "touch", touched.to_str().unwrap()]), 1);
@@ -124,14 +121,14 @@ fn a_server_that_ends_early_is_told() {
     room.assert_clear();
 }
 
-fn a_server_that_does_not_listen_is_not_waited_for_long() {
+fn wait_for_a_silent_server_is_bounded() {
     let room = Room::new();
     let server = format!("exec sleep {}", room.marker());
     assert_eq!(printed(&room.link(&["--server", &server, "--", "echo", "done"])), "done\n");
     room.assert_clear();
 }
 
-fn wrong_usage_is_told_with_what_is_right() {
+fn usage_error_names_the_valid_values() {
     let room = Room::new();
     for (arguments, told) in [
         (&["--middlebox", "strip-tof"][..], &["did you mean `strip-tfo`", "hold-acks", "nat"][..]),
@@ -156,7 +153,7 @@ fn wrong_usage_is_told_with_what_is_right() {
     room.assert_clear();
 }
 
-fn a_setting_that_no_host_takes_is_told_with_those_it_does() {
+fn invalid_sysctl_error_lists_the_valid_ones() {
     let room = Room::new();
     let set = |setting| one_sentence(&room.link(&["--sysctl", setting, "--", "true"]), 1);
     let said = set("net.ipv4.tcp_congestion_control=none_such");
@@ -168,7 +165,7 @@ fn a_setting_that_no_host_takes_is_told_with_those_it_does() {
 }
 
 /// A full disk behind 2> must not end a command that runs well, nor a closed pipe a calibration.
-fn nobody_needs_to_hear_what_it_says() {
+fn full_stderr_is_ignored_and_full_stdout_is_an_error() {
     let room = Room::new();
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();
     let mut deaf = room.command(HAUL);
@@ -182,7 +179,7 @@ fn nobody_needs_to_hear_what_it_says() {
     room.assert_clear();
 }
 
-fn captures_of_both_ends_can_be_read() {
+fn captures_of_both_ends_are_readable() {
     let room = Room::new();
     let folder = room.path("not/yet/there");
     let server = serve(&room.path("tmp"));
@@ -205,7 +202,7 @@ fn summary(file: &Path) -> Summary {
     Summary::of(&mut Reader::open(file).unwrap()).unwrap()
 }
 
-fn what_the_command_leaves_running_ends() {
+fn background_processes_of_the_command_are_ended() {
     let room = Room::new();
     let daemon = format!("setsid sleep {} > /dev/null 2>&1 &", room.marker());
     printed(&room.link(&["--", "sh", "-c", &daemon]));
@@ -225,7 +222,7 @@ fn a_careful_command(room: &Room, extra: &[&str]) -> Running {
     room.link_until_up(&[extra, &["--server", &server, "--", "sh", "-c", &command]].concat())
 }
 
-fn a_signal_is_passed_on_and_all_is_cleared() {
+fn signal_is_passed_on_and_everything_removed() {
     for (signal, name) in [(Signal::SIGINT, "INT\n"), (Signal::SIGTERM, "TERM\n")] {
         let room = Room::new();
         let folder = room.path("capture");
@@ -240,7 +237,7 @@ fn a_signal_is_passed_on_and_all_is_cleared() {
     }
 }
 
-fn a_signal_ends_a_command_that_knows_of_none() {
+fn signal_ends_a_command_without_a_handler() {
     let room = Room::new();
     let command = format!("echo up; exec sleep {}", room.marker());
     let mut haul = room.link_until_up(&["--", "sh", "-c", &command]);
@@ -249,10 +246,10 @@ fn a_signal_ends_a_command_that_knows_of_none() {
     room.assert_clear();
 }
 
-fn a_signal_before_the_command_starts_is_heeded() {
+fn signal_before_the_command_starts_ends_it() {
     let room = Room::new();
     let touched = room.path("touched");
-    // The line tells that the server is waited for, which does not listen.
+    // The line shows that it waits for the server, which does not listen.
     let server = format!("echo up; exec sleep {}", room.marker());
     let mut haul = room.link_until_up(&["--server", &server, "--", "touch", touched.to_str().unwrap()]);
     haul.send(Signal::SIGINT);
@@ -261,7 +258,7 @@ fn a_signal_before_the_command_starts_is_heeded() {
     room.assert_clear();
 }
 
-fn a_signal_at_any_moment_ends_it() {
+fn signal_at_any_moment_ends_it() {
     let room = Room::new();
     for moment in 0..30 {
         let mut command = room.command(HAUL);
@@ -276,7 +273,7 @@ fn a_signal_at_any_moment_ends_it() {
     room.assert_clear();
 }
 
-fn a_signal_ends_a_calibration() {
+fn signal_ends_a_calibration() {
     let room = Room::new();
     let mut command = room.command(HAUL);
     command.args(["link", "--calibrate"]).stdout(Stdio::piped());
@@ -287,7 +284,7 @@ fn a_signal_ends_a_calibration() {
     room.assert_clear();
 }
 
-fn a_command_that_heeds_no_signal_is_killed() {
+fn command_that_ignores_signals_is_killed() {
     let room = Room::new();
     let folder = room.path("capture");
     let command = format!("trap '' TERM; echo up; while :; do sleep 0.1; done; sleep {}", room.marker());
@@ -298,14 +295,14 @@ fn a_command_that_heeds_no_signal_is_killed() {
     summary(&folder.join("client.pcapng"));
 }
 
-fn when_killed_it_takes_everything_with_it() {
+fn killed_haul_leaves_no_process() {
     let room = Room::new();
     let mut haul = a_careful_command(&room, &[]);
     haul.send(Signal::SIGKILL);
     haul.status();
     room.assert_no_process_and_no_mount();
     assert!(!room.path("got").exists(), "the command got a signal it could heed");
-    // All that stands is an empty folder, which the next run removes.
+    // Only an empty folder is left, which the next run removes.
     let left = room.left_over();
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(fs::read_dir(&left[0]).unwrap().count(), 0);
@@ -313,8 +310,8 @@ fn when_killed_it_takes_everything_with_it() {
     room.assert_clear();
 }
 
-/// In a link's sandbox PIDs begin anew, so PIDs do not tell whose a scratch folder is.
-fn links_in_links_and_side_by_side_do_not_meet() {
+/// PIDs begin again in each link's sandbox, so they do not identify the owner of a scratch folder.
+fn nested_and_parallel_links_are_separate() {
     let room = Room::new();
     let inner = format!("'{HAUL}' link --quiet -- sh -c 'sleep 0.2; exit 5'");
     let running: Vec<_> = (0..3)
@@ -330,7 +327,7 @@ fn links_in_links_and_side_by_side_do_not_meet() {
     room.assert_clear();
 }
 
-fn without_a_tun_device_it_says_so() {
+fn missing_tun_device_is_reported() {
     let room = Room::new();
     let mut command = room.command("unshare");
     let script = "mount -t tmpfs none /dev && exec \"$0\" link --quiet -- true";
@@ -340,7 +337,7 @@ fn without_a_tun_device_it_says_so() {
     room.assert_clear();
 }
 
-/// `command`, without any capability, in a user namespace in which there can be no further ones.
+/// `command`, without capabilities, in a user namespace that allows no further ones.
 fn unprivileged(room: &Room, command: &[&str]) -> std::process::Command {
     let mut unshare = room.command("unshare");
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && \
@@ -349,7 +346,7 @@ fn unprivileged(room: &Room, command: &[&str]) -> std::process::Command {
     unshare
 }
 
-fn without_user_namespaces_it_says_so() {
+fn missing_user_namespaces_are_reported() {
     let room = Room::new();
     let said = one_sentence(&output(unprivileged(&room, &[HAUL, "link", "--quiet", "--", "true"])), 1);
     assert!(said.contains("namespaces") && said.contains("sysctl"), "{said}");

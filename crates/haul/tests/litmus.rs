@@ -1,6 +1,6 @@
 //! litmus, the conformance suite of WebDAV servers, against the real `haul serve`.
 //!
-//! litmus accepts any certificate: that the server's is right is tested elsewhere.
+//! litmus accepts any certificate; the server's certificate is tested elsewhere.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -42,7 +42,7 @@ fn run(tls: bool) -> Result<(), Failed> {
     said.read_line(&mut line)?;
     let url = line.split_whitespace().find(|word| word.starts_with("http")).ok_or(line.as_str())?;
 
-    // Two minutes, where it takes seconds.
+    // It takes seconds; the limit is two minutes.
     let output = Command::new("timeout")
         .args(["120", "litmus", "--keep-going", url])
         .env("TESTS", SUITES.join(" "))

@@ -1,4 +1,4 @@
-//! `haul link --outside`: the client host reaches the network that the machine is on, and only then.
+//! `haul link --outside`: only with this option, the client host reaches the machine's network.
 
 mod common;
 
@@ -22,27 +22,23 @@ fn main() {
         eprintln!("SKIPPED: the outside: {}", text(&probe.stderr));
     }
     if own_address().is_none() {
-        eprintln!("SKIPPED: without_the_helper_it_names_the_package: this machine has no default route");
+        eprintln!("SKIPPED: missing_passt_error_names_the_package: this machine has no default route");
     }
     let resolver = Resolver::start();
     if let Err(error) = &resolver {
-        eprintln!("SKIPPED: a_resolver_on_loopback_is_reached: there is no listening on port 53: {error}");
+        eprintln!("SKIPPED: resolver_on_loopback_is_reached: there is no listening on port 53: {error}");
     }
     let no_resolver = resolver.is_err();
     let trials = vec![
-        trial("the_outside_is_reached_whole", ready, the_outside_is_reached_whole),
-        trial("without_the_option_it_is_not_reached", ready, without_the_option_it_is_not_reached),
-        trial("the_server_is_reached_by_the_cable", ready, the_server_is_reached_by_the_cable),
-        trial("the_machines_loopback_stays_out_of_reach", ready, the_machines_loopback_stays_out_of_reach),
-        trial("the_helper_ends_with_us_even_if_killed", ready, the_helper_ends_with_us_even_if_killed),
-        trial("a_resolver_on_loopback_is_reached", ready && !no_resolver, move || {
-            a_resolver_on_loopback_is_reached(&resolver.expect("ignored otherwise"));
+        trial("outside_is_reached_without_loss", ready, outside_is_reached_without_loss),
+        trial("outside_is_unreachable_without_the_option", ready, outside_is_unreachable_without_the_option),
+        trial("server_is_reached_through_the_cable", ready, server_is_reached_through_the_cable),
+        trial("loopback_of_the_machine_is_unreachable", ready, loopback_of_the_machine_is_unreachable),
+        trial("passt_ends_with_a_killed_haul", ready, passt_ends_with_a_killed_haul),
+        trial("resolver_on_loopback_is_reached", ready && !no_resolver, move || {
+            resolver_on_loopback_is_reached(&resolver.expect("ignored otherwise"));
         }),
-        trial(
-            "without_the_helper_it_names_the_package",
-            own_address().is_some(),
-            without_the_helper_it_names_the_package,
-        ),
+        trial("missing_passt_error_names_the_package", own_address().is_some(), missing_passt_error_names_the_package),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -87,7 +83,7 @@ fn connect(to: SocketAddr) -> String {
     format!("exec 3<>/dev/tcp/{}/{}", to.ip(), to.port())
 }
 
-fn the_outside_is_reached_whole() {
+fn outside_is_reached_without_loss() {
     let room = Room::new();
     let bytes: Vec<u8> = (0..5_000_000_u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     let (there, back) = (room.path("there"), room.path("back"));
@@ -99,23 +95,23 @@ fn the_outside_is_reached_whole() {
     room.assert_clear();
 }
 
-/// Whether a program on the client host can connect to `address`, asked with these options, within so many seconds.
+/// Whether a program on the client host can connect to `address` with these options, within a time in seconds.
 fn reaches(options: &[&str], address: SocketAddr, patience: u32) -> bool {
     let room = Room::new();
-    // A program that cannot reach anybody waits; so the test does not wait for it to give up.
+    // An unreachable address only times out, so the test does not wait for that.
     let command = format!("timeout {patience} bash -c '{}' 2> /dev/null && echo yes || echo no", connect(address));
     let answer = printed(&room.link(&[options, &["--", "sh", "-c", &command]].concat()));
     room.assert_clear();
     answer == "yes\n"
 }
 
-fn without_the_option_it_is_not_reached() {
+fn outside_is_unreachable_without_the_option() {
     let (_listener, address) = listener();
     assert!(!reaches(&[], address, 2));
     assert!(reaches(&["--outside"], address, 60));
 }
 
-fn the_machines_loopback_stays_out_of_reach() {
+fn loopback_of_the_machine_is_unreachable() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();
     assert!(!reaches(&["--outside"], address, 2));
@@ -123,7 +119,7 @@ fn the_machines_loopback_stays_out_of_reach() {
     assert!(!reaches(&["--outside"], gateway, 2));
 }
 
-fn the_server_is_reached_by_the_cable() {
+fn server_is_reached_through_the_cable() {
     let room = Room::new();
     let folder = room.path("capture");
     let server = serve(&room.path("tmp"));
@@ -144,7 +140,7 @@ fn helpers() -> Vec<i32> {
     processes("comm").into_iter().filter(named_so).map(|(pid, _)| pid).collect()
 }
 
-fn the_helper_ends_with_us_even_if_killed() {
+fn passt_ends_with_a_killed_haul() {
     for signal in [Signal::SIGTERM, Signal::SIGKILL] {
         let room = Room::new();
         let before = helpers();
@@ -159,7 +155,7 @@ fn the_helper_ends_with_us_even_if_killed() {
     }
 }
 
-/// A resolver on an address of the machine's loopback that nobody else uses. It answers anything.
+/// A resolver on an unused loopback address, which answers any query.
 struct Resolver(UdpSocket, TcpListener);
 
 impl Resolver {
@@ -187,7 +183,7 @@ impl Resolver {
     }
 }
 
-fn a_resolver_on_loopback_is_reached(resolver: &Resolver) {
+fn resolver_on_loopback_is_reached(resolver: &Resolver) {
     let room = Room::new();
     resolver.answer();
     let resolv_conf = room.path("resolv.conf");
@@ -206,7 +202,7 @@ fn a_resolver_on_loopback_is_reached(resolver: &Resolver) {
     room.assert_clear();
 }
 
-fn without_the_helper_it_names_the_package() {
+fn missing_passt_error_names_the_package() {
     let room = Room::new();
     let mut command = room.command(HAUL);
     command.args(["link", "--quiet", "--outside", "--", "true"]).env("PATH", Path::new("/nowhere"));

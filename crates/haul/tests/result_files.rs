@@ -1,4 +1,4 @@
-//! Result files that are no regular files: what `--json FILE` and `--html FILE` do with them.
+//! `--json FILE` and `--html FILE` with special files.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -25,7 +25,7 @@ fn fifo_gets_the_results_and_stays_a_fifo() {
     for option in ["--json", "--html"] {
         let fifo = folder.path().join(option);
         mkfifo(&fifo, Mode::S_IRWXU).unwrap();
-        // Open for both, so that nobody waits for the other end.
+        // Opened for reading and writing, so that neither end blocks.
         let held = File::options().read(true).write(true).open(&fifo).unwrap();
         let mut reader = File::open(&fifo).unwrap();
         let reader = thread::spawn(move || {

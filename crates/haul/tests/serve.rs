@@ -1,4 +1,4 @@
-//! `haul serve` as a person meets it.
+//! `haul serve` as a process.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use assert_cmd::assert::OutputAssertExt;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-/// No test waits longer for anything.
+/// Timeout of all waits.
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn haul() -> Command {
@@ -21,7 +21,7 @@ fn haul() -> Command {
 struct Server {
     child: Child,
     address: String,
-    /// Kept open: a program whose words nobody takes may fail to say them.
+    /// Kept open: the server might fail to write to a closed pipe.
     _said: BufReader<ChildStderr>,
 }
 
@@ -61,7 +61,7 @@ impl Server {
         text
     }
 
-    /// Begins an upload of which the last byte never comes.
+    /// Begins an upload and never sends its last byte.
     fn upload_most(&self) -> TcpStream {
         let mut upload = self.connect();
         upload.write_all(b"PUT /file HTTP/1.1\r\nHost: localhost\r\nContent-Length: 600001\r\n\r\n").unwrap();
@@ -93,7 +93,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 #[test]
-fn ctrl_c_in_the_middle_of_an_upload_leaves_nothing_behind() {
+fn ctrl_c_during_an_upload_leaves_nothing_behind() {
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
         let root = tempfile::tempdir().unwrap();
         std::fs::write(root.path().join("file"), "old").unwrap();
@@ -107,7 +107,7 @@ fn ctrl_c_in_the_middle_of_an_upload_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_killed_server_leaves_nothing_to_the_next() {
+fn leftovers_of_a_killed_server_are_removed_by_the_next() {
     let root = tempfile::tempdir().unwrap();
     let mut server = start(root.path(), &[]);
     let _upload = server.upload_most();
@@ -131,7 +131,7 @@ fn requests_are_logged_to_a_file() {
 }
 
 #[test]
-fn the_certificate_is_written_when_told_to() {
+fn certificate_is_exported_on_request() {
     let (root, place) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let pem = place.path().join("cert.pem");
     let server = start(root.path(), &["--tls", "self-signed", "--cert-out", pem.to_str().unwrap()]);
@@ -151,7 +151,7 @@ fn the_certificate_is_written_when_told_to() {
 }
 
 #[test]
-fn mistakes_are_one_sentence_and_status_1() {
+fn startup_errors_are_one_sentence_and_status_1() {
     let passwords = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(passwords.path(), "ann:secret\n").unwrap();
     let file = passwords.path().to_str().unwrap();

@@ -119,13 +119,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_breaks_out_of_a_field() {
+    fn log_fields_are_escaped() {
         assert_eq!(quotable("/a\" 200\n\\x"), "/a\\u{22}\\u{20}200\\u{a}\\u{5c}x");
         assert_eq!(quotable("/a%20b"), "/a%20b");
     }
 
     #[test]
-    fn a_request_without_an_answer_is_logged_as_vanished() {
+    fn request_without_response_is_logged_as_vanished() {
         let (mut reader, writer) = std::io::pipe().unwrap();
         let request = Request::put("/a?b").body(()).unwrap();
         drop(Entry::new(Some(AccessLog::new(writer)), ([10, 0, 0, 2], 1).into(), &request));

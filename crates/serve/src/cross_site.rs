@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_that_cannot_be_bent_are_taken() {
+    fn only_names_safe_from_dns_rebinding_are_accepted() {
         let mut names = HostNames::new(false, &["Dav.Example.".to_owned()]);
         names.machine = "box".to_owned();
         for host in [
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_of_other_sites_are_refused() {
+    fn cross_site_requests_are_refused() {
         let host = ("Host", "localhost:8080");
         for names in [HostNames::new(true, &[]), HostNames::new(false, &[])] {
             for (name, value, status) in [

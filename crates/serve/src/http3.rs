@@ -66,7 +66,8 @@ pub fn listen(socket: UdpSocket, tls: ServerConfig) -> io::Result<Endpoint> {
 }
 
 /// Serves one connection until the client or `closing` ends it. Requests in flight may complete; none outlives the
-/// future. They run as tasks in `tasks`.
+/// future. They run as tasks in `tasks`. One function, because its
+/// tasks share the limits and the shutdown.
 pub async fn serve<F, R, B>(
     incoming: quinn::Incoming,
     respond_to: F,

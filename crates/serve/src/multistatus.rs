@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn the_missing_are_told_and_the_present_are_not() {
+    fn missing_properties_are_added_and_present_ones_are_not() {
         let mut context = RequestContext::new(Method::GET, DavPath::new("/").unwrap(), None, &HeaderMap::new());
         context.named =
             Some(vec![name("DAV:", "getetag"), name("DAV:", "get"), name("u\"", "x"), name("DAV:", "displayname")]);

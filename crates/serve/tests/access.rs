@@ -1,4 +1,4 @@
-//! TLS, passwords, and what is refused before a server runs.
+//! TLS, passwords, and configuration errors.
 
 mod common;
 
@@ -55,7 +55,7 @@ async fn tls_server_speaks_http1_and_http2() {
     let answer = client.send_request(named).await.unwrap();
     assert_eq!((answer.status().as_u16(), answer.version()), (200, http::Version::HTTP_11));
 
-    // Somebody who speaks in the clear gets no file, and no harm is done.
+    // A cleartext request gets no file and harms nothing.
     assert_ne!(server.ask("GET /file", b"").await.status(), 200);
     let mut silent = server.connect().await;
     silent.shutdown().await.unwrap();
@@ -114,7 +114,7 @@ async fn cross_site_request_reads_and_changes_nothing() {
     assert_eq!(finish(rebound).await.status(), 421);
     assert_eq!(server.read("file").unwrap(), b"x");
 
-    // Where a password is asked for, any name will do.
+    // With passwords any `Host` is accepted.
     let file = passwords();
     let server = start(|config| config.auth = Some(file.path().into()));
     let mut named = server.connect().await;

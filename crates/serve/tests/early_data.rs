@@ -1,4 +1,4 @@
-//! HTTP/3 and early data with other people's programs: ngtcp2's client and server, and nginx.
+//! HTTP/3 and early data with other programs: ngtcp2's client and server, and nginx.
 //!
 //! Debian has no other server with HTTP/3 that serves as little as these tests need: curl 7.88 and nginx 1.22 have
 //! none. ngtcp2's come with the packages `ngtcp2-client` and `ngtcp2-server`.
@@ -20,7 +20,7 @@ use transport::{ConnectSettings, Connector, EarlyData, Offer, TlsSettings};
 
 use common::{LIMIT, start, until};
 
-/// The program, if it is there; a skipped test is told of.
+/// The program, if it is installed; otherwise prints that the test is skipped.
 fn program(name: &str, package: &str) -> Option<PathBuf> {
     let found = ["/usr/bin", "/usr/sbin"].map(|folder| Path::new(folder).join(name)).into_iter().find(|at| at.exists());
     if found.is_none() {
@@ -65,7 +65,7 @@ fn origin(port: u16) -> Origin {
     Origin::of(&format!("https://127.0.0.1:{port}/").parse().unwrap()).unwrap()
 }
 
-/// Gets the file over a connection of its own: what became of early data, and the header `x-early`.
+/// Downloads the file over a new connection; returns the fate of its early data, and the header `x-early`.
 async fn get(connector: &Connector, port: u16, offer: Offer, early: bool) -> (EarlyData, Option<String>) {
     let lone = SingleConnection::open(connector, &origin(port), offer, early, &Settings::default()).await.unwrap();
     let request = Request::get(format!("https://127.0.0.1:{port}/file")).body(Body::empty()).unwrap();
@@ -74,7 +74,7 @@ async fn get(connector: &Connector, port: u16, offer: Offer, early: bool) -> (Ea
     let told = answer.headers().get("x-early").map(|told| told.to_str().unwrap().to_owned());
     assert_eq!(timeout(LIMIT, answer.into_body().collect()).await.unwrap().unwrap().to_bytes(), vec![7; 200_000]);
     assert!(timeout(LIMIT, lone.confirmed()).await.unwrap());
-    // Tickets may come behind the answer.
+    // Tickets may arrive after the response.
     tokio::time::sleep(Duration::from_millis(200)).await;
     (lone.facts().tls.unwrap().early, told)
 }
@@ -109,7 +109,7 @@ async fn ngtcp2_client_gets_early_data_answered_and_unsafe_requests_refused() {
     assert_eq!(ask("GET").await, ("200".to_owned(), false));
     assert_eq!(std::fs::read(files.path().join("file")).unwrap(), vec![7; 200_000]);
     assert_eq!(ask("GET").await, ("200".to_owned(), true));
-    // Where the handshake is over before the request is read, it is not early any more.
+    // If the handshake completes before the request is read, it is not early data.
     let mut refused = false;
     for _ in 0..5 {
         refused = ask("DELETE").await == ("425".to_owned(), true);
@@ -135,7 +135,7 @@ async fn ngtcp2_server_gets_early_data() {
     listens().await;
     let connector = connector(folder.path());
     assert_eq!(get(&connector, port, Offer::Http3, true).await.0, EarlyData::None);
-    // It takes tickets for replayed that come later than their age says, as they do on a busy machine.
+    // It rejects tickets as replayed if they arrive later than their age says, as on a busy machine.
     let mut early = EarlyData::None;
     for _ in 0..20 {
         early = get(&connector, port, Offer::Http3, true).await.0;
@@ -144,8 +144,8 @@ async fn ngtcp2_server_gets_early_data() {
         }
     }
     assert_eq!(early, EarlyData::Accepted);
-    // Started anew it knows no ticket. Its own streams come with its first packets, before early data is known to be
-    // lost.
+    // After a restart it knows no ticket. Its own streams arrive with its first packets, before the client knows that
+    // early data was rejected.
     drop(running);
     let _running = Running::start(&mut command);
     listens().await;
@@ -174,7 +174,7 @@ async fn nginx_gets_early_data_over_tcp() {
         until(|| std::net::TcpStream::connect(("127.0.0.1", port)).ok()).await;
         let connector = connector(folder.path());
         assert_eq!(get(&connector, port, offer, true).await.0, EarlyData::None);
-        // nginx calls a request early only while the handshake goes on, which on loopback it may not for long.
+        // nginx counts a request as early only during the handshake, which is short on loopback.
         let mut told = None;
         for _ in 0..50 {
             let (early, says) = get(&connector, port, offer, true).await;

@@ -1,4 +1,4 @@
-//! More clients than there are places, all of them slow: others are served all the same.
+//! Eviction: with more slow clients than connections, new clients are still served.
 
 mod common;
 
@@ -34,7 +34,7 @@ async fn connect_from(server: &Running, source: Ipv4Addr) -> TcpStream {
     timeout(LIMIT, socket.connect(server.address)).await.expect("connected in time").unwrap()
 }
 
-/// The status of a GET, which must come long before any deadline of a slow client's.
+/// The status of a GET, which must arrive long before a slow client times out.
 async fn get_from(server: &Running, source: Ipv4Addr) -> u16 {
     let mut stream = connect_from(server, source).await;
     stream.write_all(b"GET /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").await.unwrap();
@@ -77,7 +77,7 @@ async fn silent_connections_before_tls_lock_nobody_out() {
     let _attackers = attack(&server, "\x16\x03\x01", false).await;
     let mut stream = connect_from(&server, OTHER).await;
     stream.write_all(b"no TLS at all\r\n\r\n").await.unwrap();
-    // It is heard, and sent away.
+    // The connection is accepted and closed.
     finish(stream).await;
 }
 

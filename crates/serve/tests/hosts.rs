@@ -1,11 +1,11 @@
-//! HostNames: of the server, of a request, and of the server that a destination is on.
+//! Host names: of the server, of a request, and of a `Destination`.
 
 mod common;
 
 use common::{ResponseBody, Running, finish, start};
 use tokio::io::AsyncWriteExt;
 
-/// The answer to a head as it is.
+/// The response to this head, sent unchanged.
 async fn raw(server: &Running, head: &str) -> ResponseBody {
     let mut stream = server.connect().await;
     stream.write_all(format!("{head}Connection: close\r\n\r\n").as_bytes()).await.unwrap();

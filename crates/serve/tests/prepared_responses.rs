@@ -1,4 +1,4 @@
-//! Responder that lie ready: by the short way while questions are simple, by the long one from the first that is not.
+//! Prepared responses: simple requests take the fast path; from the first other request on, hyper answers.
 
 use std::{net::TcpListener, sync::Arc, time::Duration};
 
@@ -13,7 +13,7 @@ use tokio::{
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Tells the way: the target, and `x-way`.
+/// Responds with the target, and with the path taken as `x-way`.
 struct Both;
 
 impl Responder for Both {
@@ -31,7 +31,7 @@ impl Responder for Both {
     }
 }
 
-/// A connection to a server of these answers.
+/// A connection to a server with this responder.
 async fn connect() -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -40,7 +40,7 @@ async fn connect() -> TcpStream {
     TcpStream::connect(address).await.unwrap()
 }
 
-/// Which ways these bytes go, sent in pieces of this size; the last is a request for `last`.
+/// The paths that these requests take if sent in pieces of this size; the last one is for `last`.
 async fn ways(bytes: &str, piece: usize, last: &str) -> Vec<(String, String)> {
     let mut stream = connect().await;
     for piece in bytes.as_bytes().chunks(piece) {

@@ -1,4 +1,4 @@
-//! Properties of 64 KB, which ext4 has no room for in an extended attribute.
+//! Properties of 64 KB, too large for an extended attribute of ext4.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use common::{Running, skip, start};
 use serve::{Config, Server};
 
-/// A PROPPATCH that gives a file such a value.
+/// A PROPPATCH that sets such a value.
 async fn patch(server: &Running, path: &str, value: &str) -> String {
     let body = format!(
         "<D:propertyupdate xmlns:D='DAV:'><D:set><D:prop><n:note xmlns:n='urn:test'>{value}</n:note></D:prop></D:set>\
@@ -28,13 +28,13 @@ fn large() -> String {
     "v".repeat(64 * 1000)
 }
 
-/// The sets that are kept beside the files.
+/// The property files.
 fn kept(server: &Running) -> Vec<PathBuf> {
     let folder = std::fs::read_dir(server.root.path().join(".haul-properties"));
     folder.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
 }
 
-/// A server with a file that has such a property, where the file system can keep any.
+/// A server with a file that has such a property; none if the file system supports no properties.
 async fn with_large() -> Option<Running> {
     let server = start(|_| {});
     server.write("file", "x");
@@ -92,7 +92,7 @@ async fn properties_are_removed_with_their_file() {
         assert!(server.ask(request, b"").await.status() < 300, "{request}");
         assert_eq!(kept(&server).len(), left, "{request}");
     }
-    // Another name of a file keeps what it has.
+    // Another hard link keeps the properties.
     server.write("one", "x");
     std::fs::hard_link(server.root.path().join("one"), server.root.path().join("two")).unwrap();
     patch(&server, "/one", &large()).await;

@@ -1,4 +1,4 @@
-//! Requests of all kinds, good and bad.
+//! Valid and invalid requests of all kinds.
 
 mod common;
 
@@ -37,7 +37,7 @@ async fn http2_reads_and_lists() {
     assert_eq!(answer.status(), 207);
     let text = String::from_utf8(answer.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap();
     assert!(text.contains("<D:href>/file</D:href>"), "{text}");
-    // An error does not cost the connection, which others may be using.
+    // An error does not close the connection, which other requests may use.
     assert_eq!(client.send_request(request("GET", "/missing")).await.unwrap().status(), 404);
     assert_eq!(client.send_request(request("GET", "/file")).await.unwrap().status(), 200);
 }
@@ -55,7 +55,7 @@ async fn single_range_is_served_and_multiple_ranges_are_not() {
 }
 
 #[tokio::test]
-async fn a_thousand_entries_are_listed_once_each() {
+async fn thousand_entries_are_listed_once_each() {
     let server = start(|_| ());
     for n in 0..1000 {
         server.write(&format!("file {n} ü"), "");
@@ -317,7 +317,7 @@ async fn no_request_stops_the_server() {
         let got = answer.status();
         assert!(got != 0 && (status == 0 || got == status), "{request}: {}", answer.text());
     }
-    // Not HTTP at all, and a head without end.
+    // Not HTTP at all, and an endless head.
     for garbage in [
         &b"\x16\x03\x01\x02\x00\x01\x00"[..],
         b"\r\n\r\n\r\n",

@@ -1,5 +1,4 @@
-//! Clients that take their time. The clock is tokio's own and leaps ahead whenever nothing else happens, so
-//! the bounds are met without waiting for them.
+//! Slow clients. tokio's clock is paused and advances when all tasks are idle, so timeouts pass without waiting.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,7 +14,7 @@ fn server(root: &std::path::Path, tls: Option<Tls>) -> Server {
     Server::bind(Config { root: root.to_owned(), listen, tls, ..Config::default() }).unwrap()
 }
 
-/// A client that says its words, falls silent, and reports what it gets until the server hangs up.
+/// A client that sends some bytes, falls silent, and returns what it receives until the server closes the connection.
 fn client(address: SocketAddr, words: &[u8]) -> oneshot::Receiver<String> {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.write_all(words).unwrap();
@@ -31,11 +30,11 @@ fn client(address: SocketAddr, words: &[u8]) -> oneshot::Receiver<String> {
     receiver
 }
 
-/// What a silent client gets in the end.
+/// What a silent client receives.
 async fn outcome(root: &std::path::Path, tls: Option<Tls>, words: &[u8]) -> String {
     let server = server(root, tls);
     let answer = client(server.local_addr(), words);
-    // Only now does the clock of the server begin to run.
+    // Only now the server's timeout begins.
     let (stop, stopped) = oneshot::channel::<()>();
     let running = tokio::spawn(server.run(async { drop(stopped.await) }));
     let answer = answer.await.unwrap();
@@ -81,7 +80,7 @@ async fn stalled_upload_times_out() {
     assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
 }
 
-/// The answer to an upload that comes at such a rate, in bytes a second, and after how many seconds it came.
+/// The response to an upload at a rate in bytes per second, and the seconds until it arrived.
 async fn upload_at(rate: usize, seconds: usize) -> (String, u64) {
     let root = tempfile::tempdir().unwrap();
     let server = server(root.path(), None);
@@ -155,7 +154,7 @@ async fn client_that_does_not_read_its_response_is_disconnected() {
         let request = http::Request::get(format!("http://localhost:{}/large", address.port()));
         let request = request.header("host", "localhost").body(http_body_util::Empty::<bytes::Bytes>::new()).unwrap();
         let io = hyper_util::rt::TokioIo::new(stream);
-        // Its body is kept, and never read.
+        // Its body is not read.
         let _untaken = if http2 {
             let executor = hyper_util::rt::TokioExecutor::new();
             let (mut client, connection) = hyper::client::conn::http2::handshake(executor, io).await.unwrap();

@@ -1,4 +1,4 @@
-//! Uploads appear whole or not at all, over real sockets.
+//! Uploads are atomic, over real sockets.
 
 mod common;
 
@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 
 const OLD: &[u8] = b"old content";
 
-/// More than is gathered in memory, so that a temporary file exists midway.
+/// More than is buffered in memory, so that there is a temporary file during the upload.
 const LARGE: usize = 600_000;
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -29,7 +29,7 @@ enum Framing {
     Chunked,
 }
 
-/// Sends a `PUT` of `size` bytes up to `cut` and hangs up, politely or with a reset.
+/// Sends a `PUT` of `size` bytes up to `cut` and closes the connection, with FIN or RST.
 async fn cut_off(server: &Running, framing: Framing, size: usize, cut: usize, reset: bool) {
     let mut stream = server.connect().await;
     let (head, body) = match framing {
@@ -45,14 +45,14 @@ async fn cut_off(server: &Running, framing: Framing, size: usize, cut: usize, re
     stream.write_all(head.as_bytes()).await.unwrap();
     stream.write_all(&body[..cut.min(body.len() - 1)]).await.unwrap();
     if reset {
-        // A reset throws away what the server has not read yet.
+        // A reset discards what the server has not read yet.
         let begun = until(|| (server.unfinished() == 1).then_some(()));
         let _ = tokio::time::timeout(Duration::from_millis(200), begun).await;
         stream.set_zero_linger().unwrap();
     }
 }
 
-/// Waits until the server has noticed, then looks at what is there.
+/// Waits until the server has noticed, then checks the content.
 async fn expect_untouched(server: &Running, old: Option<&[u8]>) {
     let line = server.logged("PUT /file").await;
     assert!(!line.contains("\" 20"), "a cut upload was taken for whole: {line}");
@@ -97,7 +97,7 @@ async fn upload_in_flight_is_invisible() {
 
 type Pieces = mpsc::Sender<Result<Frame<Bytes>, std::io::Error>>;
 
-/// Begins a `PUT` over HTTP/2 whose body is what is sent to the channel.
+/// Begins a `PUT` over HTTP/2 whose body comes from the channel.
 async fn put_h2(server: &Running) -> (Pieces, tokio::task::JoinHandle<Option<u16>>) {
     let (sender, receiver) = mpsc::channel(8);
     let body = StreamBody::new(stream::unfold(receiver, |mut r| async { r.recv().await.map(|piece| (piece, r)) }));
@@ -287,10 +287,10 @@ fn full_disk_gets_507_and_keeps_old_content() {
             let mut server = start(|config| config.root.clone_from(&place));
             let file = place.join("file");
             std::fs::write(&file, OLD).unwrap();
-            // Told before the body, by its length.
+            // Refused before the body, by its length.
             let answer = server.ask("PUT /file", &vec![b'n'; 2 * 1024 * 1024]).await;
             assert_eq!(answer.status(), 507, "{}", answer.text());
-            // Found out on the way, without a length.
+            // Without a length, refused during the body.
             let mut stream = server.connect().await;
             let head =
                 "PUT /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n200000\r\n";
@@ -301,7 +301,7 @@ fn full_disk_gets_507_and_keeps_old_content() {
             assert_eq!(answer.status(), 507, "{}", answer.text());
             assert_eq!(common::unfinished(&place), 0);
             assert_eq!(std::fs::read(&file).unwrap(), OLD);
-            // Room again, and it works again.
+            // With free space it works again.
             assert_eq!(server.ask("PUT /file", &vec![b'n'; 500_000]).await.status(), 204);
             server.stop().await;
         });
@@ -311,7 +311,7 @@ fn full_disk_gets_507_and_keeps_old_content() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 20, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Wherever a body breaks off, the old content is there.
+    /// Wherever a body is truncated, the old content stays.
     #[test]
     fn upload_cut_anywhere_is_atomic(size in 1_usize..700_000, part in 0.0..1.0_f64, chunked: bool, reset: bool, old: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

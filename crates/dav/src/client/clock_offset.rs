@@ -41,8 +41,8 @@ pub(crate) struct ClockOffset(Option<Offset>);
 impl ClockOffset {
     /// A response arrived at `received`, to a request that was sent at `sent` or later.
     pub(crate) fn hear(&mut self, headers: &HeaderMap, sent: SystemTime, received: SystemTime) {
-        let told = headers.get(DATE).filter(|_| !headers.contains_key(AGE));
-        let Some(date) = told.and_then(|date| date::parse(date.to_str().ok()?)) else { return };
+        let header = headers.get(DATE).filter(|_| !headers.contains_key(AGE));
+        let Some(date) = header.and_then(|date| date::parse(date.to_str().ok()?)) else { return };
         let heard = Offset { low: between(received, date), high: between(sent, date).saturating_add(1000) };
         if heard.low <= heard.high {
             self.0 = self.0.and_then(|known| known.both(heard)).or(Some(heard));
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn each_answer_bounds_the_offset_by_its_round_trip_and_all_do_together() {
+    fn each_response_bounds_the_offset_by_its_round_trip() {
         let mut clock = ClockOffset::default();
         assert_eq!(heard(&mut clock, 600, 100, 400), Some((599_600, 600_900)));
         assert_eq!(heard(&mut clock, 601, 900, 1300), Some((599_700, 600_900)));
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_is_measured_anew() {
+    fn clock_that_was_set_is_measured_again() {
         let mut clock = ClockOffset::default();
         heard(&mut clock, 600, 0, 100);
         assert_eq!(heard(&mut clock, 5, 5000, 5100), Some((-100, 1000)));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cached_answer_and_one_without_a_date_tell_nothing() {
+    fn cached_response_and_one_without_date_are_ignored() {
         let mut clock = ClockOffset::default();
         clock.hear(&HeaderMap::new(), at(0), at(100));
         clock.hear(&HeaderMap::from_iter([(DATE, "yesterday".parse().unwrap())]), at(0), at(100));

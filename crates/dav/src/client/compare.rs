@@ -61,11 +61,11 @@ impl Dav {
         let mut claim = strongest(listed_claims(listed));
         if claim.is_none() {
             // Not every server supports HEAD: then there is no digest.
-            let told = match self.head(path, with_digests()).await {
+            let headers = match self.head(path, with_digests()).await {
                 Err(Error::Refused(_)) => HeaderMap::new(),
-                told => told?,
+                headers => headers?,
             };
-            claim = strongest(claims(&told)).filter(|_| !told.contains_key(CONTENT_ENCODING));
+            claim = strongest(claims(&headers)).filter(|_| !headers.contains_key(CONTENT_ENCODING));
         }
         let Some(claim) = claim else { return Ok(None) };
         let ours = Digests::of_body(body, &[claim.algorithm]).await;
@@ -85,7 +85,7 @@ impl Dav {
         let expected = Expected { length: None, ..expected };
         let mut request = self.requests().plain(Method::HEAD, path)?;
         request.headers_mut().extend(with_digests());
-        let told = match self.ask(Ok(request), path, Options { expected, ..Options::default() }).await {
+        let headers = match self.ask(Ok(request), path, Options { expected, ..Options::default() }).await {
             Err(Error::Refused(_)) => HeaderMap::new(),
             answer => {
                 let answer = answer?;
@@ -94,8 +94,8 @@ impl Dav {
                 headers
             }
         };
-        let made = claims(&told).into_iter().filter(|claim| claim.field != Field::ContentDigest);
-        let made = made.filter(|_| !told.contains_key(CONTENT_ENCODING));
+        let made = claims(&headers).into_iter().filter(|claim| claim.field != Field::ContentDigest);
+        let made = made.filter(|_| !headers.contains_key(CONTENT_ENCODING));
         Ok(listed_claims(listed).into_iter().chain(made).collect())
     }
 
@@ -149,13 +149,14 @@ pub(crate) fn agree(ours: &[Claim], theirs: &[Claim]) -> Option<bool> {
     let pairs = ours.iter().flat_map(|ours| theirs.iter().map(move |theirs| (ours, theirs)));
     let alike = pairs.filter(|(ours, theirs)| ours.algorithm == theirs.algorithm);
     // A checksum of 32 bits shows that files differ, and not that they are the same.
-    let mut told = alike.map(|(ours, theirs)| (ours.algorithm, ours.digest == theirs.digest));
-    told.try_fold(None, |so_far, (algorithm, same)| match same {
-        true if algorithm < Algorithm::Md5 => Ok(so_far),
-        true => Ok(Some(true)),
-        false => Err(Some(false)),
-    })
-    .unwrap_or_else(|differs| differs)
+    let mut verdicts = alike.map(|(ours, theirs)| (ours.algorithm, ours.digest == theirs.digest));
+    verdicts
+        .try_fold(None, |so_far, (algorithm, same)| match same {
+            true if algorithm < Algorithm::Md5 => Ok(so_far),
+            true => Ok(Some(true)),
+            false => Err(Some(false)),
+        })
+        .unwrap_or_else(|differs| differs)
 }
 
 fn listed_claims(listed: &[String]) -> Vec<Claim> {
@@ -173,7 +174,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digests_agree_by_the_same_algorithms_alone() {
+    fn only_digests_of_the_same_algorithm_are_compared() {
         let [sha1, other] = ["0a4d55a8d778e5022fab701977c5d840bbc486d0", "da39a3ee5e6b4b0d3255bfef95601890afd80709"];
         let md5 = "MD5:d41d8cd98f00b204e9800998ecf8427e";
         let [one, same, changed] =

@@ -75,8 +75,8 @@ pub(crate) fn may_be_done(error: &Error) -> bool {
 
 impl Dav {
     /// Decides whether a failed request took effect, with a lookup if that is possible.
-    pub(crate) async fn confirmed(&self, asked: Result<(), Error>, what: Intent<'_>) -> Result<Confirmed, Error> {
-        let failed = match asked {
+    pub(crate) async fn confirmed(&self, result: Result<(), Error>, what: Intent<'_>) -> Result<Confirmed, Error> {
+        let failed = match result {
             Ok(()) => return Ok(Confirmed::ByAnswer),
             Err(error) if !may_be_done(&error) => return Err(error),
             Err(error) => error,

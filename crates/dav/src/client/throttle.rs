@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn one_goes_to_see_and_all_follow() {
+    async fn one_request_tests_the_server_and_its_success_releases_the_rest() {
         let (throttle, passed) = (Throttle::default(), AtomicUsize::new(0));
         for _ in 0..100 {
             assert!(throttle.wait().await.is_none());
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn waits_grow_until_a_success_and_the_servers_own_is_kept() {
+    async fn backoff_grows_until_a_success_and_retry_after_is_kept() {
         let throttle = Throttle::default();
         let mut waits = Vec::new();
         for wait in [None, None, None, Some(Duration::from_secs(30))] {

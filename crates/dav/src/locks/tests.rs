@@ -15,7 +15,7 @@ fn token(n: u32) -> LockToken {
 const MINUTE: Duration = Duration::from_mins(1);
 
 #[test]
-fn each_policy_locks_what_it_says() {
+fn each_policy_locks_new_and_existing_files_as_documented() {
     for (policy, new, existing) in
         [(LockPolicy::Never, false, false), (LockPolicy::OnEdit, false, true), (LockPolicy::Always, true, true)]
     {
@@ -27,7 +27,7 @@ fn each_policy_locks_what_it_says() {
 }
 
 #[test]
-fn saves_share_one_lock() {
+fn writers_of_one_file_share_its_lock() {
     let (mut locks, a, now) = (Locks::new(LockPolicy::OnEdit), path("a"), Instant::now());
     assert_eq!(locks.acquire(&a, true), LockPermit::Ask);
     assert_eq!(locks.acquire(&a, true), LockPermit::Wait);
@@ -44,7 +44,7 @@ fn saves_share_one_lock() {
 }
 
 #[test]
-fn a_lock_is_refreshed_at_half_of_what_was_granted() {
+fn lock_is_refreshed_at_half_its_timeout() {
     let (mut locks, a, now) = (Locks::new(LockPolicy::Always), path("a"), Instant::now());
     locks.acquire(&a, true);
     locks.granted(&a, token(1), Some(MINUTE), now);
@@ -65,7 +65,7 @@ fn a_lock_is_refreshed_at_half_of_what_was_granted() {
 }
 
 #[test]
-fn a_lost_lock_is_asked_for_anew() {
+fn lost_lock_is_acquired_again() {
     let (mut locks, a, now) = (Locks::new(LockPolicy::Always), path("a"), Instant::now());
     locks.acquire(&a, true);
     locks.granted(&a, token(1), Some(MINUTE), now);
@@ -79,7 +79,7 @@ fn a_lost_lock_is_asked_for_anew() {
 }
 
 #[test]
-fn all_are_given_back_at_the_end() {
+fn all_locks_are_released_at_the_end() {
     let (mut locks, now) = (Locks::new(LockPolicy::Always), Instant::now());
     for (n, name) in (0..).zip(["a", "b", "c"]) {
         locks.acquire(&path(name), false);
@@ -151,7 +151,7 @@ fn steps() -> impl Strategy<Value = Vec<(usize, Step)>> {
 
 proptest! {
     #[test]
-    fn no_lock_is_left_behind(steps in steps()) {
+    fn random_operations_leave_no_lock(steps in steps()) {
         let paths = ["a", "b", "c"].map(path);
         let (mut locks, mut server, mut now) = (Locks::new(LockPolicy::Always), Server::default(), Instant::now());
         let mut writers = [0_usize; 3];

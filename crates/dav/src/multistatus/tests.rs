@@ -43,7 +43,7 @@ fn around(responses: &str) -> String {
 }
 
 #[test]
-fn what_could_not_be_done_leaves_what_could() {
+fn refused_properties_are_listed_beside_successful_ones() {
     let (items, _) = read(
         &around(
             "<D:response><D:href>/a/b</D:href>\
@@ -66,7 +66,7 @@ fn what_could_not_be_done_leaves_what_could() {
 }
 
 #[test]
-fn one_status_may_be_for_many() {
+fn one_status_may_have_several_hrefs() {
     let (items, end) = read(
         &around(
             "<D:response><D:href>/a/x</D:href><D:href>/b/y/</D:href><D:status>HTTP/1.1 423 Locked</D:status>\
@@ -83,7 +83,7 @@ fn one_status_may_be_for_many() {
 }
 
 #[test]
-fn an_answer_about_two_places() {
+fn answer_may_be_about_two_folders() {
     let document = around(
         "<D:response><D:href>/from/x</D:href><D:status>HTTP/1.1 403 No</D:status></D:response>\
          <D:response><D:href>/to/x</D:href><D:status>HTTP/1.1 403 No</D:status></D:response>\
@@ -95,7 +95,7 @@ fn an_answer_about_two_places() {
 }
 
 #[test]
-fn another_document_is_named() {
+fn unexpected_document_is_named_in_the_error() {
     let (_, end) = in_pieces(b"<html><body>Please log in</body></html>", "/", &[]);
     assert!(end.unwrap_err().to_string().contains("<html>"));
     let (_, end) = in_pieces(around("<D:response><D:status>fine</D:status></D:response>").as_bytes(), "/", &[]);
@@ -103,7 +103,7 @@ fn another_document_is_named() {
 }
 
 #[test]
-fn what_is_whole_before_an_error_stands_and_nothing_follows() {
+fn entries_before_an_error_are_kept_and_none_follow() {
     let document = around(&format!("{RESPONSE}{RESPONSE}&bomb;{RESPONSE}"));
     let mut answer = Multistatus::new(path("/a/"));
     let kinds: Vec<_> = answer.feed(document.as_bytes()).map(|item| item.is_ok()).collect();
@@ -113,7 +113,7 @@ fn what_is_whole_before_an_error_stands_and_nothing_follows() {
 }
 
 #[test]
-fn a_response_without_end_is_refused() {
+fn endless_response_is_refused() {
     let mut answer = Multistatus::new(path("/"));
     let start = "<D:multistatus xmlns:D='DAV:'><D:response><D:propstat><D:prop>";
     let failure = std::iter::once(start)
@@ -155,7 +155,7 @@ fn many_entries_take_little_memory() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn the_pieces_do_not_matter(
+    fn entries_are_the_same_however_the_input_is_split(
         responses in prop::collection::vec(
             prop::sample::select(vec![
                 RESPONSE,

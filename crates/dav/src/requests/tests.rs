@@ -10,7 +10,7 @@ fn path(path: &str) -> RemotePath {
 }
 
 /// The request's first line and headers, sorted, and its body after its declaration.
-fn told(request: Made) -> (String, String) {
+fn head_and_body(request: Made) -> (String, String) {
     let request = request.unwrap();
     let mut headers: Vec<_> =
         request.headers().iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
@@ -23,24 +23,24 @@ fn told(request: Made) -> (String, String) {
 const XML: &str = "content-type: application/xml; charset=utf-8";
 
 #[test]
-fn a_listing_names_what_it_wants() {
-    let (head, body) = told(requests().propfind(&path("/a%20b/"), Depth::One, PropertySet::LISTING));
+fn propfind_names_the_requested_properties() {
+    let (head, body) = head_and_body(requests().propfind(&path("/a%20b/"), Depth::One, PropertySet::LISTING));
     assert_eq!(head, format!("PROPFIND http://dav.example:8080/a%20b/\naccept-encoding: gzip\n{XML}\ndepth: 1"));
     assert_eq!(
         body,
         "<D:propfind xmlns:D=\"DAV:\"><D:prop><D:resourcetype/><D:getcontentlength/><D:getlastmodified/><D:getetag/>\
          </D:prop></D:propfind>"
     );
-    let (_, body) = told(requests().propfind(&path("/"), Depth::Zero, PropertySet::DETAILS));
+    let (_, body) = head_and_body(requests().propfind(&path("/"), Depth::Zero, PropertySet::DETAILS));
     for namespace in ["xmlns:A=\"http://apache.org/dav/props/\"", "xmlns:Z=\"urn:", "xmlns:o=\"http://owncloud"] {
         assert!(body.contains(namespace), "{body}");
     }
 }
 
 #[test]
-fn properties_are_set_together() {
+fn properties_are_set_by_one_proppatch() {
     let settings = [Setting::Attributes(0x20), Setting::Executable(true)];
-    let (_, body) = told(requests().proppatch(&path("/a"), &settings, &If::default()));
+    let (_, body) = head_and_body(requests().proppatch(&path("/a"), &settings, &If::default()));
     assert_eq!(
         body,
         "<D:propertyupdate xmlns:D=\"DAV:\" xmlns:A=\"http://apache.org/dav/props/\" \
@@ -50,54 +50,54 @@ fn properties_are_set_together() {
 }
 
 #[test]
-fn locks_are_taken_kept_and_given_back() {
+fn lock_refresh_and_unlock_requests() {
     let hour = Duration::from_hours(1);
-    let (head, body) = told(requests().lock(&path("/a"), "Ann <ann@example.org> & \u{1}co", hour));
+    let (head, body) = head_and_body(requests().lock(&path("/a"), "Ann <ann@example.org> & \u{1}co", hour));
     assert_eq!(head, format!("LOCK http://dav.example:8080/a\n{XML}\ndepth: 0\ntimeout: Second-3600"));
     assert_eq!(
         body,
         "<D:lockinfo xmlns:D=\"DAV:\"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype>\
          <D:owner>Ann &lt;ann@example.org&gt; &amp; co</D:owner></D:lockinfo>"
     );
-    assert!(told(requests().lock(&path("/a/"), "", hour)).0.contains("depth: infinity"));
+    assert!(head_and_body(requests().lock(&path("/a/"), "", hour)).0.contains("depth: infinity"));
 
     let token = LockToken::parse("urn:uuid:1").unwrap();
-    let (head, body) = told(requests().refresh(&path("/a"), &token, Duration::ZERO));
+    let (head, body) = head_and_body(requests().refresh(&path("/a"), &token, Duration::ZERO));
     assert_eq!(head, "LOCK http://dav.example:8080/a\nif: (<urn:uuid:1>)\ntimeout: Second-1");
     assert_eq!(body, "");
-    let (head, _) = told(requests().unlock(&path("/a"), &token));
+    let (head, _) = head_and_body(requests().unlock(&path("/a"), &token));
     assert_eq!(head, "UNLOCK http://dav.example:8080/a\nlock-token: <urn:uuid:1>");
 }
 
 #[test]
-fn writing_says_what_must_be_true() {
+fn writes_carry_their_preconditions() {
     let token = LockToken::parse("urn:uuid:1").unwrap();
     let (from, to) = (path("/a"), path("/b%20c"));
     let held = If::default().locked(&from, token);
     let unchanged = Precondition::Unchanged(ETag::parse("\"x\"").unwrap());
     assert_eq!(
-        told(requests().put(&from, &unchanged, &held)).0,
+        head_and_body(requests().put(&from, &unchanged, &held)).0,
         "PUT http://dav.example:8080/a\nif-match: \"x\"\nif: (<urn:uuid:1>)"
     );
     assert_eq!(
-        told(requests().rename(&to, &from, false, &held)).0,
+        head_and_body(requests().rename(&to, &from, false, &held)).0,
         "MOVE http://dav.example:8080/b%20c\ndestination: http://dav.example:8080/a\n\
          if: <http://dav.example:8080/a> (<urn:uuid:1>)\noverwrite: F"
     );
     assert_eq!(
-        told(requests().copy(&path("/d/"), &path("/e/"), true, Depth::One, &If::default())).0,
+        head_and_body(requests().copy(&path("/d/"), &path("/e/"), true, Depth::One, &If::default())).0,
         "COPY http://dav.example:8080/d/\ndepth: infinity\ndestination: http://dav.example:8080/e/\noverwrite: T"
     );
-    assert_eq!(told(requests().mkcol(&path("/d"), &If::default())).0, "MKCOL http://dav.example:8080/d/\n");
+    assert_eq!(head_and_body(requests().mkcol(&path("/d"), &If::default())).0, "MKCOL http://dav.example:8080/d/\n");
     assert_eq!(
-        told(requests().delete(&from, &Precondition::None, &If::default())).0,
+        head_and_body(requests().delete(&from, &Precondition::None, &If::default())).0,
         "DELETE http://dav.example:8080/a\n"
     );
 }
 
 #[test]
-fn changes_since_a_token() {
-    let (head, body) = told(requests().sync_collection(
+fn sync_collection_request_has_token_and_limit() {
+    let (head, body) = head_and_body(requests().sync_collection(
         &path("/a/"),
         Some("urn:1?a&b"),
         Depth::One,
@@ -113,7 +113,7 @@ fn changes_since_a_token() {
 }
 
 #[test]
-fn what_no_url_can_carry_is_said() {
+fn unencodable_url_is_an_error() {
     let long = RemotePath::root().join(&vec![b'a'; 70_000], false).unwrap();
     let error = requests().propfind(&long, Depth::One, PropertySet::LISTING).unwrap_err();
     assert_eq!(error.why, PathProblem::Long);

@@ -158,7 +158,7 @@ impl<'a> Download<'a> {
         if let [path] = sources {
             let is_wanted = |name| options.filter.name(&Scope::default(), name);
             if options.fetches_at_once() && !path.is_folder() && path.name().is_some_and(is_wanted) {
-                prefetch = Some(Prefetch::ask(dav, path, options.connections));
+                prefetch = Some(Prefetch::start(dav, path, options.connections));
             }
             synced_versions =
                 SyncedVersions::open(options.synced_versions.as_deref(), dav.requests().url(path).ok(), to).await;

@@ -91,18 +91,18 @@ impl Filter {
         self.rules.is_empty() && self.names.is_none() && (self.sizes, self.times) == Default::default()
     }
 
-    /// The same for names alone, whatever a file's size and age are.
+    /// The same for names alone, without sizes and ages.
     #[must_use]
     pub fn of_names(&self) -> Self {
         Self { rules: self.rules.clone(), names: self.names.clone(), ..Self::default() }
     }
 
-    /// Whether a file's size and age let it in. What is not known of them is no reason to leave it out.
+    /// Whether a file's size and age are included. An unknown size or age excludes nothing.
     pub fn takes(&self, file: &FileFacts) -> bool {
         self.facts(file.length, file.modified)
     }
 
-    /// Whether a folder below the root is out, with all that is in it.
+    /// Whether a folder below the root is excluded with its contents.
     pub fn leaves_out<'a>(&self, folder: impl IntoIterator<Item = &'a [u8]>) -> bool {
         let mut scope = Some(Scope::default());
         for name in folder {

@@ -1,9 +1,9 @@
 //! Names that differ on one side and are equal on the other.
 //!
 //! Some file systems ignore case, or treat the composed and decomposed form of a letter as equal (NFC and NFD), or drop
-//! trailing dots and spaces. Two files that meet there would become one without notice. Names are grouped by [`key`], which
-//! folds all of this and more. Only for two names in one group is the target then asked whether they collide there; most
-//! targets never need to be asked.
+//! trailing dots and spaces. On such a target one of two files would silently overwrite the other. Names are grouped by
+//! [`key`], which folds all of this and more. Only if two names are in one group, a test on the target shows whether
+//! they collide there; most transfers need no test.
 
 use std::{
     collections::HashMap,
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_a_target_may_take_for_one_have_one_key() {
+    fn names_that_may_collide_have_the_same_key() {
         for (one, other) in [
             ("README", "readme"),
             ("\u{e9}", "e\u{301}"),
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_of_two_names_is_refused_only_where_they_are_one() {
+    fn second_name_is_refused_only_if_both_collide() {
         let folds = |one: &[u8], other: &[u8]| one.eq_ignore_ascii_case(other);
         let mut taken = TakenNames::default();
         assert_eq!(taken.take(b"Read", folds), Ok(()));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_keeps_names_apart_is_left_as_it_was() {
+    fn collision_test_leaves_nothing_behind() {
         let folder = tempfile::tempdir().unwrap();
         assert!(!are_one_here(&folder.path().join("not/yet"), b"a", b"b"));
         fs::write(folder.path().join("a"), "").unwrap();

@@ -149,7 +149,7 @@ impl Plan {
         !self.uploads.candidates.contains_key(&file)
     }
 
-    /// What was seen of the files, for the next run.
+    /// The records for the next run.
     pub(crate) fn records(&self) -> &SyncedVersions {
         &self.known.records
     }
@@ -324,8 +324,8 @@ impl Plan {
     fn judge(&self, file: &File, there: &RemoteEntry) -> Verdict {
         let last = self.known.records.of(&self.outline.folders[file.folder].path, &file.name);
         match self.known.times.of_upload(here(file), there.facts.version(), last) {
-            // What is in doubt between two servers may be decided by what is known of their clocks, but for this: since
-            // both were the same, somebody has changed the copy.
+            // Between two servers clock offsets may decide a doubtful file. But here both sides were equal once, so the
+            // copy was changed.
             Verdict::Doubtful if last.is_some() && file.origin.facts().is_some() => Verdict::Changed,
             verdict => verdict,
         }

@@ -31,7 +31,7 @@ pub fn body_of(dav: &Dav, path: &RemotePath, facts: &FileFacts) -> Body {
         facts.etag.clone().filter(|tag| !tag.is_weak()).and_then(|tag| HeaderValue::from_str(&tag.to_string()).ok());
     Body::repeatable(length, move || {
         let (dav, path, tag) = (dav.clone(), path.clone(), tag.clone());
-        let asked = async move {
+        let response = async move {
             let mut headers = HeaderMap::from_iter([as_stored()]);
             headers.extend(tag.map(|tag| (IF_MATCH, tag)));
             let options = Options { class: Class::Large, ..Options::default() };
@@ -39,15 +39,14 @@ pub fn body_of(dav: &Dav, path: &RemotePath, facts: &FileFacts) -> Body {
             is_whole(&answer, &path, length).map_err(io::Error::other)?;
             Ok::<_, io::Error>(answer.into_body().into_data_stream().map_err(io::Error::other))
         };
-        Box::pin(stream::once(asked).try_flatten())
+        Box::pin(stream::once(response).try_flatten())
     })
 }
 
-/// A file on a server: where it is, and what was listed of it.
+/// A file on a server: its path and its listed facts.
 pub type ListedFile<'a> = (&'a Dav, &'a RemotePath, &'a FileFacts);
 
-/// Whether the digests that two servers list, or make when they are asked to, show a file to be the same; none if they
-/// have none in common.
+/// Whether the digests that two servers list, or compute on request, are equal; none without a common algorithm.
 pub async fn digests_agree(one: ListedFile<'_>, other: ListedFile<'_>) -> Result<Option<bool>, Error> {
     let of = |(dav, path, facts): ListedFile<'_>| {
         let (dav, path, facts) = (dav.clone(), path.clone(), facts.clone());
@@ -60,7 +59,7 @@ pub async fn digests_agree(one: ListedFile<'_>, other: ListedFile<'_>) -> Result
     Ok(agree(&ours, &theirs))
 }
 
-/// All of a file that fits into memory. An answer that breaks off is asked for again.
+/// The content of a small file. A truncated response is requested again.
 pub(crate) async fn content_of(dav: &Dav, remote: &RemoteSource, verify: Verify) -> Result<Bytes, Error> {
     let mut tries = 1..LISTING_ATTEMPTS;
     loop {
@@ -100,7 +99,7 @@ fn is_whole(answer: &Answer, path: &RemotePath, listed: Option<u64>) -> Result<(
         return Err(Error::Differs { path: path.clone(), why });
     }
     match (listed, answer.body().size_hint().exact()) {
-        (Some(listed), Some(told)) if listed != told => Err(other_length(path, listed, told)),
+        (Some(listed), Some(sent)) if listed != sent => Err(other_length(path, listed, sent)),
         _ => Ok(()),
     }
 }

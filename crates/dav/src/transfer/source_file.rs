@@ -14,7 +14,7 @@ pub(crate) enum SourceFile {
     Remote(Arc<RemoteSource>),
 }
 
-/// A file on the server that is copied from, and what was listed of it.
+/// A file on the source server, and its listed facts.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RemoteSource {
     pub(crate) path: RemotePath,

@@ -1,7 +1,7 @@
-//! What was last seen of each mirrored file, kept from run to run.
+//! The versions of each file on both sides when a run last saw them equal, kept from run to run.
 //!
-//! One file holds it for one pair of folders, whichever way is mirrored: what was the same on both sides was it for
-//! both ways. A file that is missing or cannot be read is as if nothing had been seen.
+//! One file on disk holds the records of one pair of folders, in both directions. A missing or unreadable file counts
+//! as empty.
 
 use std::{
     collections::HashMap,
@@ -23,10 +23,10 @@ use crate::{ETag, RemotePath};
 
 const SCHEMA: &str = "longhaul.seen/1";
 
-/// The records of a run; empty ones, to which nothing is added, where none are kept.
+/// The records of a pair of folders; if none are kept, it stays empty.
 #[derive(Debug, Default)]
 pub(crate) struct SyncedVersions {
-    /// The URL of the folder on the server, and the path of the one here.
+    /// The URL of the remote folder, and the path or URL of the other one.
     pair: Option<(String, String)>,
     folders: Folders,
 }
@@ -37,12 +37,12 @@ type Folders = HashMap<RemotePath, HashMap<Box<[u8]>, Row>>;
 #[derive(Debug)]
 struct Row {
     record: SyncedVersion,
-    /// Whether this run has made it.
+    /// Whether this run created it.
     new: bool,
 }
 
 impl SyncedVersions {
-    /// The records of these two folders, if some are to be kept.
+    /// Reads the records of two folders, if they are kept.
     pub(crate) async fn open(file: Option<&Path>, url: Option<Uri>, local: &Path) -> Self {
         let (Some(file), Some(url)) = (file.map(Path::to_owned), url) else { return Self::default() };
         let local = local.to_owned();
@@ -50,14 +50,14 @@ impl SyncedVersions {
         read.await.unwrap_or_default()
     }
 
-    /// The same of two folders on servers, by their URLs: the target, and the source.
+    /// The same for two folders on servers: the target and the source.
     pub(crate) async fn between(file: &Path, url: Uri, source: Uri) -> Self {
         let file = file.to_owned();
         let read = tokio::task::spawn_blocking(move || Self::of_pair(&file, (url.to_string(), source.to_string())));
         read.await.unwrap_or_default()
     }
 
-    /// What is kept in a file of these two folders.
+    /// Reads the file of these two folders.
     fn read(file: &Path, url: String, local: &Path) -> Self {
         let local = std::path::absolute(local).unwrap_or_else(|_| local.to_owned());
         Self::of_pair(file, (url, encoded(local.as_os_str().as_encoded_bytes())))
@@ -138,8 +138,8 @@ struct Head {
     local: String,
 }
 
-/// A file: its name, length, time here (nanoseconds since 1970), entity tag, time there (seconds since 1970), and the
-/// entity tag of the source file, if that is on another server.
+/// A file: name, length, local time (nanoseconds since 1970), entity tag, remote time (seconds since 1970), and the
+/// source file's entity tag, if it is on another server.
 #[derive(Serialize, Deserialize)]
 struct Line(String, u64, u64, Option<String>, Option<u64>, #[serde(default)] Option<String>);
 
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_seen_is_read_again_for_the_same_folders_alone() {
+    fn records_are_read_only_for_the_same_pair_of_folders() {
         let folder = tempfile::tempdir().unwrap();
         let (file, here) = (folder.path().join("cache/seen"), folder.path().join("here"));
         let [top, below] = ["/a/", "/a/b%25/"].map(|path| RemotePath::from_url_path(path).unwrap());
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_as_good_as_none() {
+    fn broken_record_file_counts_as_missing() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("seen");
         let top = RemotePath::root();

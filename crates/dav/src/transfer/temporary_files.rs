@@ -95,7 +95,7 @@ mod tests {
     use crate::transfer::{marked, temporary_name};
 
     #[test]
-    fn all_names_that_are_made_are_known_and_no_others() {
+    fn only_generated_names_count_as_temporary() {
         for name in [&b"a"[..], b".hidden", "ü".repeat(127).as_bytes(), b"\xff", b"a.b.part", b" "] {
             assert!(is_temporary(&temporary_name(name)) && is_temporary(&marked(name, 7, "upload")));
             assert!(!is_temporary(name) && !is_temporary(&marked(name, 7, "old")));

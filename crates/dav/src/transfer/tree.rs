@@ -1,4 +1,4 @@
-//! All files of one side, by their paths: for those who compare two sides.
+//! All files of one side by path, for comparisons of two sides.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,24 +19,24 @@ use crate::{Dav, Error, PathError, PropertySet, RemotePath};
 pub struct Tree {
     /// The files.
     pub files: BTreeMap<Vec<u8>, FileFacts>,
-    /// What could not be listed, and why. Of what is in it nothing is known.
+    /// Folders that could not be listed, whose contents are unknown, and the errors.
     pub failed: Vec<(String, Error)>,
-    /// What is neither a file nor a folder, and is left out for that: a sentence for each.
+    /// Special files, which are skipped: a sentence for each.
     pub skipped: Vec<String>,
-    /// What was skipped or could not be listed, and files whose size or age the filter leaves out: under these names,
-    /// and below them, the other side may have anything.
+    /// Skipped and unlisted names, and files excluded by size or age. Differences at and below these names do not
+    /// count.
     unknown: BTreeSet<Vec<u8>>,
 }
 
 impl Tree {
-    /// What is in a folder on a server. Folders that the filter leaves out are not listed.
+    /// The contents of a folder on a server. Folders that the filter excludes are not listed.
     pub async fn there(dav: &Dav, root: &RemotePath, filter: &Filter, properties: PropertySet) -> Result<Self, Error> {
         Ok(Self::of(Outline::of_server(dav, root, root.clone(), filter, properties).await?))
     }
 
-    /// What is in a folder here.
+    /// The contents of a local folder.
     pub fn here(root: &Path, filter: &Filter, links: Links) -> Result<Self, Error> {
-        // The first folder has to be there.
+        // The root must be readable.
         std::fs::read_dir(root).map_err(|error| Error::local("list", root, error))?;
         let mut outline = Outline { filter: filter.clone(), links, ..Outline::default() };
         outline.add_folder(root, RemotePath::root(), None, Scope::default());
@@ -61,7 +61,7 @@ impl Tree {
         Self { files: files.collect(), failed, skipped, unknown }
     }
 
-    /// Whether nothing is known of what has this name here, or of a folder that it is in.
+    /// Whether this path, or a folder above it, is unknown on this side.
     pub fn is_unknown(&self, path: &[u8]) -> bool {
         if self.unknown.is_empty() {
             return false;
@@ -71,7 +71,7 @@ impl Tree {
     }
 }
 
-/// Where something of a tree is on its server.
+/// The path on the server of something in a tree.
 pub fn place_in(root: &RemotePath, place: &[u8], folder: bool) -> Result<RemotePath, PathError> {
     root.join_local(Path::new(OsStr::from_bytes(place)), folder)
 }

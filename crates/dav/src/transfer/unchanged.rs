@@ -1,23 +1,23 @@
-//! Whether a file of equal length on both sides is unchanged.
+//! Decides whether a file of equal length on both sides is unchanged.
 //!
-//! Two sides have two clocks, and most servers set a file's time themselves, when it is uploaded. So a time there that
-//! is not before the time here says little: a server whose clock is ahead shows every copy as newer than its original,
-//! and hides a change; one whose clock is behind shows every copy as older.
+//! The two sides have different clocks, and most servers set a file's time themselves at its upload. So a remote time
+//! after the local one proves little: a server whose clock is ahead shows every copy as newer than its original, which
+//! hides changes; one whose clock is behind shows every copy as older.
 //!
-//! - What was last seen of a file ([`SyncedVersion`]) decides, if both sides are as they were then. It compares each side with
-//!   itself, and no clock with another.
-//! - Otherwise the server's time is corrected by the offset of its clock (`clock`). A copy that was certainly made after
-//!   the last change here is a copy of it; one that was certainly made before is not.
-//! - Where a server keeps the times of the originals, and in a copy here, which gets the server's time, equal times
-//!   mean the same file, as for rsync.
+//! - The record of the last run ([`SyncedVersion`]) decides if both sides are as they were then. It compares each side
+//!   with itself, and no clock with another.
+//! - Otherwise the server's time is corrected by the offset of its clock (`clock`). A copy that was certainly made
+//!   after the last local change is unchanged; one that was certainly made before is not.
+//! - If the server keeps source times, and for downloads, which get the server's time, equal times mean unchanged, as
+//!   in rsync.
 //!
-//! What is in doubt then counts as changed, unless its bytes or a digest show that it is not.
+//! A doubtful file counts as changed, unless its content or a digest is equal.
 
 use std::time::{Duration, SystemTime};
 
 use crate::{ETag, client::clock_offset::Offset};
 
-/// What is known without a look at the bytes.
+/// The verdict from lengths, times and entity tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Same,
@@ -25,12 +25,12 @@ pub(crate) enum Verdict {
     Doubtful,
 }
 
-/// A file here, or on the server that is copied from.
+/// The source file of an upload, or the local file of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Here<'a> {
     pub(crate) length: u64,
     pub(crate) modified: Option<SystemTime>,
-    /// Its version, if it is on another server.
+    /// Its entity tag, if it is on another server.
     pub(crate) etag: Option<&'a ETag>,
 }
 
@@ -42,21 +42,21 @@ pub(crate) struct Version<'a> {
     pub(crate) etag: Option<&'a ETag>,
 }
 
-/// Both sides of a file when they were last seen to be the same.
+/// Both sides of a file when they were last equal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SyncedVersion {
     pub(crate) length: u64,
-    /// The time of the file here.
+    /// The local file's time.
     pub(crate) modified: SystemTime,
     /// The version on the server.
     pub(crate) etag: Option<ETag>,
     pub(crate) stored: Option<SystemTime>,
-    /// The version of the source file, if it is on another server.
+    /// The source file's entity tag, if it is on another server.
     pub(crate) source: Option<ETag>,
 }
 
 impl SyncedVersion {
-    /// What is to be remembered; none if nothing could be told by it.
+    /// The record of an equal pair; none if it could not detect changes.
     pub(crate) fn of(here: Here<'_>, there: Version<'_>) -> Option<Self> {
         let (etag, stored) = (there.etag.cloned(), there.modified);
         let modified = here.modified.filter(|_| etag.is_some() || stored.is_some())?;
@@ -83,12 +83,12 @@ impl SyncedVersion {
 pub(crate) enum SourceClock {
     #[default]
     Local,
-    /// Of a server, as far as it is known.
+    /// A server's, with its offset if known.
     Server(Option<Offset>),
 }
 
 impl SourceClock {
-    /// A source file's time, by the local clock: not before the first, and not after the second.
+    /// The bounds of a source file's time by the local clock.
     fn ours(self, time: SystemTime) -> Option<(SystemTime, SystemTime)> {
         match self {
             Self::Local => Some((time, time)),
@@ -106,12 +106,12 @@ pub(crate) struct Times {
     pub(crate) source: SourceClock,
     /// The server's clock.
     pub(crate) clock: Option<Offset>,
-    /// Whether the server keeps the times of the source files; none if nobody knows.
+    /// Whether the server keeps the times of source files, if known.
     pub(crate) keeps: Option<bool>,
 }
 
 impl Times {
-    /// Whether the server has the file already.
+    /// Whether the server has the file.
     pub(crate) fn of_upload(&self, here: Here<'_>, there: Version<'_>, last: Option<&SyncedVersion>) -> Verdict {
         if there.length != Some(here.length) {
             return Verdict::Changed;
@@ -125,7 +125,7 @@ impl Times {
         }
         let Some((ours, theirs)) = here.modified.zip(there.modified) else { return Verdict::Changed };
         if self.are_equal(ours, theirs) {
-            // Elsewhere it is chance, or a change in the second of the copy.
+            // With other servers it is chance, or a change in the second of the copy.
             return if self.keeps == Some(true) { Verdict::Same } else { Verdict::Doubtful };
         }
         if self.keeps == Some(true) {
@@ -134,7 +134,7 @@ impl Times {
         let known = self.source.ours(ours).zip(self.clock.map(|clock| clock.ours(theirs)));
         match known {
             Some(((_, changed), (copied, _))) if changed + self.window <= copied => {
-                // Where times may be kept, an older one is that of an older version, whatever the clock shows.
+                // If times may be kept, an older one may be that of an older version.
                 let is_older = self.keeps.is_none() && theirs < ours;
                 if is_older { Verdict::Doubtful } else { Verdict::Same }
             }
@@ -143,8 +143,8 @@ impl Times {
         }
     }
 
-    /// Whether the file is here already, given that a copy here gets the server's time. What is in doubt is as soon
-    /// fetched as compared.
+    /// Whether the local file is unchanged. A download sets the server's time. A doubtful file is downloaded, which is
+    /// no slower than comparing it.
     pub(crate) fn of_download(&self, here: Here<'_>, there: Version<'_>, last: Option<&SyncedVersion>) -> bool {
         there.length == Some(here.length)
             && match last {
@@ -153,7 +153,7 @@ impl Times {
             }
     }
 
-    /// In whole seconds, which is what servers tell.
+    /// In whole seconds, the resolution of servers.
     pub(crate) fn are_equal(&self, ours: SystemTime, theirs: SystemTime) -> bool {
         apart(floor(ours), floor(theirs)) <= self.window
     }
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_record_the_servers_time_is_corrected_by_its_clock() {
+    fn server_time_is_corrected_by_the_clock_offset_without_a_record() {
         for ahead in [0, 600, -600, 86_400] {
             let judged = |copied: i64, changed: i64| {
                 times(ahead).of_upload(here(changed), there((copied + ahead) * 1000, None), None)
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_servers_both_clocks_count() {
+    fn clock_offsets_of_both_servers_count() {
         for (source, target) in [(0, 0), (600, -600), (-86_400, 600), (600, 600)] {
             let both = Times { source: SourceClock::Server(times(source).clock), ..times(target) };
             let judged = |copied: i64, changed: i64| {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_keep_times_is_believed_only_as_far_as_it_matters_not() {
+    fn verdict_is_in_doubt_if_it_depends_on_whether_times_are_kept() {
         let unknown = |ahead| Times { keeps: None, ..times(ahead) };
         // Its own clock is behind, so this may be a later copy, or the time of an earlier version.
         assert_eq!(unknown(-600).of_upload(here(100_000), there(0, None), None), Verdict::Doubtful);
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_keeps_times_is_compared_as_by_rsync() {
+    fn equal_times_mean_unchanged_if_the_server_keeps_times() {
         let keeps = Times { keeps: Some(true), ..times(600) };
         assert_eq!(keeps.of_upload(here(5999), there(5000, None), None), Verdict::Same);
         assert_eq!(keeps.of_upload(here(7000), there(5000, None), None), Verdict::Changed);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_decides_whatever_the_clocks_show() {
+    fn record_takes_precedence_over_clocks() {
         let (first, second) = (ETag::parse("\"1\"").unwrap(), ETag::parse("\"2\"").unwrap());
         for ahead in [0, 600, -86_400] {
             let (times, copied) = (times(ahead), ahead * 1000);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_knows_the_version_of_a_source_on_a_server() {
+    fn record_compares_the_source_servers_entity_tag() {
         let (first, second) = (ETag::parse("\"1\"").unwrap(), ETag::parse("\"2\"").unwrap());
         let source = |etag| Here { etag: Some(etag), ..here(0) };
         let last = SyncedVersion::of(source(&first), there(0, Some(&first)));
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_here_has_the_servers_time_or_is_known_by_its_record() {
+    fn local_copy_is_recognised_by_server_time_or_record() {
         let (first, second) = (ETag::parse("\"1\"").unwrap(), ETag::parse("W/\"2\"").unwrap());
         let times = Times::default();
         assert!(times.of_download(here(0), there(0, Some(&first)), None));

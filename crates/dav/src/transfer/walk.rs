@@ -1,4 +1,4 @@
-//! What there is to upload: local files and folders, as they stand.
+//! Walks the local files and folders to upload.
 
 use std::{
     collections::HashSet,
@@ -22,16 +22,16 @@ use crate::{Error, PathError, RemotePath, terminal_safe};
 /// The folders to upload, each after its parent, and the files in them.
 #[derive(Debug, Default)]
 pub(crate) struct Outline {
-    /// What is looked for.
+    /// What to include.
     pub(crate) filter: Filter,
     pub(crate) links: Links,
     pub(crate) folders: Vec<Folder>,
     pub(crate) files: Vec<File>,
     /// What could not be read, with the errors.
     pub(crate) left_out: Vec<(String, Error)>,
-    /// What is neither a file nor a folder, and is left out for that: a sentence for each.
+    /// Special files, which are skipped: a sentence for each.
     pub(crate) skipped: Vec<String>,
-    /// The folders here that are being gone through, by device and inode, if links are followed.
+    /// The local folders above the current one, by device and inode, if links are followed.
     pub(crate) above: Vec<(u64, u64)>,
 }
 
@@ -39,17 +39,16 @@ pub(crate) struct Outline {
 pub(crate) struct Folder {
     /// Its path on the server.
     pub(crate) path: RemotePath,
-    /// Its parent among the folders; none for one whose parent is not ours to make.
+    /// Index of its parent; none if the parent is not part of the upload.
     pub(crate) parent: Option<usize>,
-    /// Whether it is only here to hold a file: then it must be there already.
+    /// Whether it only holds a source file, and must exist on the server already.
     pub(crate) given: bool,
     pub(crate) scope: Scope,
-    /// Names of files that are left out for what they are, and not for their names: on the server they may be
-    /// something else.
+    /// Names of files excluded by size or age: the remote files of these names may have others.
     pub(crate) excluded: Vec<Vec<u8>>,
-    /// Names of what could not be read, or is neither a file nor a folder here: it may be there all the same.
+    /// Names of unreadable and special files, which may exist on the server.
     pub(crate) stays: Vec<Vec<u8>>,
-    /// Names of what is left out since the server takes them for others here.
+    /// Names that are left out because they collide with others on the server.
     pub(crate) twins: Vec<Vec<u8>>,
     /// Whether it could not be listed.
     pub(crate) unread: bool,
@@ -64,9 +63,9 @@ impl Folder {
 
 #[derive(Debug)]
 pub(crate) struct File {
-    /// Where it is.
+    /// Its source.
     pub(crate) origin: SourceFile,
-    /// Its folder among the folders.
+    /// Index of its folder.
     pub(crate) folder: usize,
     /// Its name on the server.
     pub(crate) name: Vec<u8>,
@@ -81,7 +80,7 @@ impl File {
 }
 
 impl Outline {
-    /// Adds the folder `local`, with all that is in it, as `path`.
+    /// Adds the folder `local` with its contents as `path`.
     pub(crate) fn add_folder(&mut self, local: &Path, path: RemotePath, parent: Option<usize>, scope: Scope) {
         let (folder, passing) = (self.folders.len(), scope.passing);
         self.folders.push(Folder::new(path, parent, scope));
@@ -109,7 +108,7 @@ impl Outline {
         }
     }
 
-    /// The last folder is left out itself, and nothing in it is wanted.
+    /// Removes the last folder, which is excluded and in which nothing is included.
     fn forget(&mut self, folder: usize) {
         let Some(Folder { path, parent, excluded, stays, .. }) = self.folders.pop() else { return };
         debug_assert_eq!(folder, self.folders.len());
@@ -161,7 +160,7 @@ impl Outline {
         });
     }
 
-    /// Adds a file or folder that is to be called `name` in a folder.
+    /// Adds a file or folder under the name `name` in a folder.
     fn add(&mut self, local: &Path, name: &[u8], folder: usize) {
         if is_temporary(name) {
             return;
@@ -185,7 +184,7 @@ impl Outline {
                 Err(error) => self.left_out.push((local.display().to_string(), error.into())),
             }
         } else if !self.filter.name(scope, name) {
-            // It is as if it were not there.
+            // An excluded name counts as missing.
         } else if self.filter.facts(Some(kind.len()), kind.modified().ok()) {
             self.add_file(SourceFile::Local(local.to_owned()), name, folder, (kind.len(), kind.modified().ok()));
         } else {
@@ -193,7 +192,7 @@ impl Outline {
         }
     }
 
-    /// Leaves out what is neither a file nor a folder. On the server its name may stand for what it was, or leads to.
+    /// Skips a special file. The remote entry of its name is kept: it may be an earlier file, or the link's target.
     fn skip(&mut self, local: &Path, name: &[u8], folder: usize, what: &str) {
         self.skipped.push(format!("{}: skipped: it is {what}", terminal_safe(local.as_os_str().as_bytes())));
         self.folders[folder].stays.push(name.to_owned());

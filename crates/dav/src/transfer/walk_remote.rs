@@ -1,4 +1,4 @@
-//! What there is to copy from another server: its folders and files, as it lists them.
+//! Walks a folder on a server that is copied from.
 
 use std::collections::HashSet;
 
@@ -16,12 +16,12 @@ use crate::{Dav, Depth, Entry, Error, PathError, PropertySet, RemotePath};
 /// Listings in flight at a time.
 const AT_ONCE: usize = 64;
 
-/// What a listing has of a folder, and whether it is one.
+/// The entries of a listing, and whether the path is a folder.
 type Listed = Result<(Vec<Result<Entry, PathError>>, bool), Error>;
 
 impl Outline {
-    /// What is in a folder on a server, as what belongs into `to`. Folders that the filter leaves out are not listed. What
-    /// cannot be listed is named; the first folder has to be there.
+    /// The contents of a folder on a server, to be copied into `to`. Folders that the filter excludes are not listed. A
+    /// listing that fails is reported; that of the first folder is an error.
     pub(crate) async fn of_server(
         dav: &Dav,
         root: &RemotePath,
@@ -60,7 +60,7 @@ impl Outline {
         Ok(outline)
     }
 
-    /// Something in a folder of the server.
+    /// Adds an entry of a listing.
     fn add_entry(
         &mut self,
         entry: Result<Entry, PathError>,
@@ -101,13 +101,13 @@ impl Outline {
         self.add_file(SourceFile::remote(entry.path, facts), &name, at, size_and_time);
     }
 
-    /// Of what is in a folder, something is not known.
+    /// Marks a folder as incompletely listed.
     fn is_unread(&mut self, folder: usize, path: &RemotePath, error: Error) {
         self.folders[folder].unread = true;
         self.left_out.push((path.to_string(), error));
     }
 
-    /// Forgets folders that are left out themselves, and in which nothing is wanted.
+    /// Removes excluded folders in which nothing is included.
     fn forget_passed(&mut self) {
         let mut used: HashSet<usize> = self.files.iter().map(|file| file.folder).collect();
         let mut forgotten = HashSet::new();
@@ -131,7 +131,7 @@ impl Outline {
     }
 }
 
-/// Lists a folder, in an order that does not change from run to run. What breaks off is asked for again.
+/// Lists a folder in a deterministic order. A truncated listing is requested again.
 async fn list(dav: &Dav, path: &RemotePath, properties: PropertySet) -> Listed {
     let mut tries = 1..super::upload::LISTING_ATTEMPTS;
     loop {

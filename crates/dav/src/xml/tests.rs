@@ -52,7 +52,7 @@ const GOOD: &str = "\u{feff}<?xml version='1.0' encoding=\"UTF-8\"?>\r\n<!-- <a>
                     x='>'><b xmlns='u:&#97;'>t&amp;&lt;&#x41;<![CDATA[<&>]]>\u{feff}\u{1f600}</b ><c/>\n</D:a>\n<?p ?> ";
 
 #[test]
-fn a_document_is_told_as_it_stands() {
+fn elements_and_text_are_reported_in_document_order() {
     assert_eq!(
         log(GOOD.as_bytes()).unwrap(),
         "<{DAV:}a> <{u:&#97;}b> \"t&<A<&>\u{feff}\u{1f600} </> <{}c> </> \"\n </>"
@@ -60,7 +60,7 @@ fn a_document_is_told_as_it_stands() {
 }
 
 #[test]
-fn every_cut_gives_the_same() {
+fn result_is_the_same_for_every_split() {
     let whole = in_pieces(GOOD.as_bytes(), &[]);
     for cut in 0..=GOOD.len() {
         assert_eq!(in_pieces(GOOD.as_bytes(), &[cut]), whole, "cut at {cut}");
@@ -70,7 +70,7 @@ fn every_cut_gives_the_same() {
 }
 
 #[test]
-fn what_is_no_character_is_found_within_a_tag_too() {
+fn invalid_character_is_an_error_within_a_tag_too() {
     let document = b"<r><?processing \x80 never ends</r>";
     for cut in 0..document.len() {
         assert_eq!(in_pieces(document, &[cut]).1, Err(XmlError { at: 16, problem: XmlProblem::Utf8 }), "cut at {cut}");
@@ -86,7 +86,7 @@ fn every_truncation_is_an_error() {
 }
 
 #[test]
-fn bombs_do_not_go_off() {
+fn deep_and_expanding_documents_are_refused() {
     let laughs =
         "<?xml version='1.0'?><!DOCTYPE lolz [<!ENTITY lol 'lol'><!ENTITY lol2 '&lol;&lol;'>]><lolz>&lol2;</lolz>";
     assert_eq!(problem(laughs.as_bytes()), (21, XmlProblem::Doctype));
@@ -103,7 +103,7 @@ fn bombs_do_not_go_off() {
 }
 
 #[test]
-fn what_is_wrong_is_said_with_its_byte() {
+fn error_names_the_byte_offset() {
     for (document, at, expected) in [
         (&b"<a><b></a>"[..], 6, XmlProblem::Mismatch { open: "b".into(), close: "a".into() }),
         (b"<a/><b/>", 4, XmlProblem::Outside),
@@ -128,7 +128,7 @@ fn what_is_wrong_is_said_with_its_byte() {
 }
 
 #[test]
-fn a_long_tag_in_single_bytes_is_read_in_time() {
+fn long_tag_in_single_bytes_takes_linear_time() {
     let document = format!("<a b='{}'/>", "c".repeat(LONGEST - 100));
     let cuts: Vec<_> = (0..document.len()).collect();
     assert_eq!(in_pieces(document.as_bytes(), &cuts).1, Ok(()));
@@ -136,7 +136,7 @@ fn a_long_tag_in_single_bytes_is_read_in_time() {
 
 proptest! {
     #[test]
-    fn pieces_of_anything_give_the_same(
+    fn result_is_the_same_for_any_split_of_any_input(
         parts in prop::collection::vec(
             prop::sample::select(vec![
                 "<a>", "</a>", "<a/>", "<p:b xmlns:p='DAV:'>", "</p:b>", "&amp;", "&", ";", "&#65;", "<!--", "-->", "<![CDATA[",

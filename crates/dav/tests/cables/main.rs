@@ -1,6 +1,6 @@
-//! Trees moved to and from real servers over cables that lose, reset and fall silent, between real kernels.
+//! Transfers to and from real servers over cables with loss, resets and silence, between real kernels.
 //!
-//! Their harness is libtest-mimic's, because the sandbox must be entered before any thread starts.
+//! The harness is libtest-mimic, because the sandbox must be entered before any thread starts.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -37,7 +37,7 @@ type Test = fn(Kind) -> Result<(), Failed>;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    // They wait for links and servers, not for processors.
+    // The tests mostly wait for links and servers.
     arguments.test_threads.get_or_insert(7);
     let ready = sandbox::enter().map_err(|error| error.to_string()).and_then(|sandbox| {
         let hosts = Host::new("a").and_then(|a| Ok((a, Host::new("b")?))).map_err(|error| error.to_string())?;
@@ -48,19 +48,19 @@ fn main() {
         eprintln!("SKIPPED: hosts and cables: {error}");
     }
     let tests: [(&str, Test); 8] = [
-        ("a_lossy_link_harms_nothing", a_lossy_link_harms_nothing),
-        ("resets_cost_time_and_no_file", resets_cost_time_and_no_file),
-        ("large_files_come_through_resets", large_files_come_through_resets),
-        ("ten_seconds_of_silence_are_borne", ten_seconds_of_silence_are_borne),
-        ("a_link_that_stays_silent_fails_with_its_reason", a_link_that_stays_silent_fails_with_its_reason),
-        ("a_killed_server_is_completed_after_its_restart", a_killed_server_is_completed_after_its_restart),
+        ("lossy_link_loses_no_file", lossy_link_loses_no_file),
+        ("resets_lose_no_file", resets_lose_no_file),
+        ("large_files_survive_resets", large_files_survive_resets),
+        ("ten_seconds_of_silence_are_survived", ten_seconds_of_silence_are_survived),
+        ("silent_link_fails_with_its_reason", silent_link_fails_with_its_reason),
+        ("upload_completes_after_the_server_was_killed", upload_completes_after_the_server_was_killed),
         ("locks_survive_resets", locks_survive_resets),
-        ("a_full_disk_is_named_and_left_clean", a_full_disk_is_named_and_left_clean),
+        ("full_disk_is_reported_and_left_clean", full_disk_is_reported_and_left_clean),
     ];
     let mut trials = Vec::new();
-    let (name, missing) = ("Apache::parts_are_gone_on_from", Kind::Apache.missing());
+    let (name, missing) = ("Apache::upload_resumes_from_parts", Kind::Apache.missing());
     let skipped = ready.is_err() || missing.is_some();
-    trials.push(Trial::test(name, apache_goes_on_from_parts).with_ignored_flag(skipped));
+    trials.push(Trial::test(name, apache_upload_resumes_from_parts).with_ignored_flag(skipped));
     for kind in [Kind::Embedded, Kind::Apache] {
         let missing = kind.missing();
         if let Some(missing) = &missing {
@@ -74,16 +74,16 @@ fn main() {
     libtest_mimic::run(&arguments, trials).exit();
 }
 
-/// A client's host, a server's, and what is between them.
+/// The hosts of client and server, and the cable between them.
 struct World {
     a: Host,
     cable: Cable,
     server: Server,
     wanted: Tree,
     here: PathBuf,
-    /// Where downloads go.
+    /// The target of downloads.
     back: PathBuf,
-    // The last to go.
+    // Dropped last.
     _scratch: tempfile::TempDir,
 }
 
@@ -99,10 +99,9 @@ fn lanes(spec: &str) -> Result<Lanes> {
     Ok(spec.lanes()?)
 }
 
-/// More than a connection carries where some are reset, more than a small disk has room for, and enough to be on its way
-/// for a while.
+/// More than a connection carries before its reset, and more than the small disk holds.
 const LARGEST: usize = 3_500_000;
-/// Enough for Apache to be sent it in ranges.
+/// Large enough to be uploaded to Apache in parts.
 const FOR_RANGES: usize = 9_000_000;
 
 impl World {
@@ -114,7 +113,7 @@ impl World {
         let scratch = tempfile::tempdir()?;
         let (a, b) = (Host::new("a")?, Host::new("b")?);
         let cable = Cable::connect(&a, &b, lanes(spec)?, &cable::Options::default())?;
-        // Apache, which is not root, must get into it.
+        // Apache does not run as root, and must be able to enter it.
         std::fs::set_permissions(scratch.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
         let server = Server::start(kind, &b, cable.addresses()[1].v4.into(), &scratch.path().join("server"))?;
         let [here, back] = ["here/tree", "back/tree"].map(|folder| scratch.path().join(folder));
@@ -125,10 +124,10 @@ impl World {
         Ok(Self { a, cable, server, wanted, here, back, _scratch: scratch })
     }
 
-    /// What is on the server.
+    /// The files on the server.
     fn there(&self) -> Tree {
         let mut tree = read(&self.server.root.join("up"));
-        // The servers' own: what they still receive, or did when they were killed, and what Apache knows of locks.
+        // Without the servers' own files: unfinished uploads, and Apache's lock database.
         let own = |name: &str| {
             let name = format!("/{name}");
             ["/.davfs.tmp", "/.DAV/", "/.haul-upload-"].iter().any(|own| name.contains(own))
@@ -165,7 +164,7 @@ impl World {
         Moving(thread.expect("a thread on the host"))
     }
 
-    /// The run after the fault, upwards.
+    /// The upload after the fault, which must complete the tree.
     fn completes(&self, options: &Options) -> Result<()> {
         let second = self.moves(true, &rest(options), None, deaf()).end()?;
         assert!(second.failed.is_empty(), "{:?}", second.failed);
@@ -173,7 +172,7 @@ impl World {
         Ok(())
     }
 
-    /// The same downwards.
+    /// The same for downloads.
     fn comes_back(&self) -> Result<()> {
         let second = self.moves(false, &rest(&mirror()), None, deaf()).end()?;
         assert!(second.failed.is_empty(), "{:?}", second.failed);
@@ -190,7 +189,7 @@ impl Moving {
     }
 }
 
-/// Tells when so many bytes have moved.
+/// A watch, and a channel that is notified after so many bytes.
 fn moved(bytes: u64) -> (Watch, mpsc::Receiver<()>) {
     let (tell, told) = mpsc::channel();
     let count = std::sync::atomic::AtomicU64::new(0);
@@ -204,7 +203,7 @@ fn moved(bytes: u64) -> (Watch, mpsc::Receiver<()>) {
     (Arc::new(watch), told)
 }
 
-/// As patient as a user's.
+/// The default timeouts of a user.
 const PATIENT: Option<Timeouts> = Some(Timeouts {
     connect: Duration::from_secs(20),
     first_byte: Duration::from_mins(1),
@@ -213,7 +212,7 @@ const PATIENT: Option<Timeouts> = Some(Timeouts {
     idle: Duration::from_mins(1),
 });
 
-fn a_lossy_link_harms_nothing(kind: Kind) -> Result<(), Failed> {
+fn lossy_link_loses_no_file(kind: Kind) -> Result<(), Failed> {
     let world = World::new(kind, "loss = \"2%\"")?;
     let up = world.moves(true, &mirror(), PATIENT, deaf()).end();
     assert!(check(&world.wanted, &Tree::new(), &world.there(), &up).is_empty());
@@ -224,14 +223,14 @@ fn a_lossy_link_harms_nothing(kind: Kind) -> Result<(), Failed> {
     Ok(())
 }
 
-fn resets_cost_time_and_no_file(kind: Kind) -> Result<(), Failed> {
+fn resets_lose_no_file(kind: Kind) -> Result<(), Failed> {
     // Temporary files make no difference to a download.
     for (options, downloads) in [(mirror(), true), (Options { temporary: true, ..mirror() }, false)] {
-        // Downwards it passes only in ranges.
+        // A download succeeds only in ranges.
         let world = World::with(kind, "middlebox = [\"reset:bytes=700KB\"]", FOR_RANGES)?;
         let up = world.moves(true, &options, None, deaf()).end();
         let failed = check(&world.wanted, &Tree::new(), &world.there(), &up);
-        // What is larger than any connection carries cannot pass.
+        // A file that exceeds what any connection carries cannot be uploaded.
         assert_eq!(failed.keys().collect::<Vec<_>>(), ["c/large"], "{failed:?}");
         assert!(failed["c/large"].contains("reset") || failed["c/large"].contains("pipe"), "{failed:?}");
         world.cable.change(lanes("")?)?;
@@ -240,7 +239,7 @@ fn resets_cost_time_and_no_file(kind: Kind) -> Result<(), Failed> {
             continue;
         }
         world.cable.change(lanes("middlebox = [\"reset:bytes=700KB\"]")?)?;
-        // Downwards it passes in pieces, of a server that tells its version for certain: Apache does not of a new file.
+        // A download resumes only with a strong entity tag, which Apache does not send for a new file.
         let down = world.moves(false, &options, None, deaf()).end();
         let failed = check(&world.wanted, &Tree::new(), &read(&world.back), &down);
         assert!(failed.is_empty() || kind == Kind::Apache && failed.keys().eq(["c/large"]), "{failed:?}");
@@ -250,8 +249,8 @@ fn resets_cost_time_and_no_file(kind: Kind) -> Result<(), Failed> {
     Ok(())
 }
 
-/// In parts over many connections where the way is long, in one answer that is gone on with where it is short.
-fn large_files_come_through_resets(kind: Kind) -> Result<(), Failed> {
+/// In ranges over many connections on a long path, in one resumed response on a short one.
+fn large_files_survive_resets(kind: Kind) -> Result<(), Failed> {
     for rtt in ["20ms", "80ms"] {
         let spec = format!("rtt = {rtt:?}\nrate = \"400mbit\"\n");
         let mut world = World::new(kind, &spec)?;
@@ -259,7 +258,7 @@ fn large_files_come_through_resets(kind: Kind) -> Result<(), Failed> {
         let there = world.server.root.join("up");
         std::fs::create_dir_all(&there)?;
         write(&there, &world.wanted);
-        // What has just been changed has no strong entity tag yet.
+        // A file that was just changed has no strong entity tag yet.
         let file = std::fs::File::options().write(true).open(there.join("large"))?;
         file.set_modified(SystemTime::now() - Duration::from_mins(1))?;
         world.cable.change(lanes(&format!("{spec}middlebox = [\"reset:bytes=2500KB\"]"))?)?;
@@ -269,7 +268,7 @@ fn large_files_come_through_resets(kind: Kind) -> Result<(), Failed> {
     Ok(())
 }
 
-fn ten_seconds_of_silence_are_borne(kind: Kind) -> Result<(), Failed> {
+fn ten_seconds_of_silence_are_survived(kind: Kind) -> Result<(), Failed> {
     let world = World::new(kind, "")?;
     for upwards in [true, false] {
         let (watch, told) = moved(2_000_000);
@@ -288,7 +287,7 @@ fn ten_seconds_of_silence_are_borne(kind: Kind) -> Result<(), Failed> {
     Ok(())
 }
 
-fn a_link_that_stays_silent_fails_with_its_reason(kind: Kind) -> Result<(), Failed> {
+fn silent_link_fails_with_its_reason(kind: Kind) -> Result<(), Failed> {
     let world = World::new(kind, "")?;
     for upwards in [true, false] {
         let (watch, told) = moved(2_000_000);
@@ -301,7 +300,7 @@ fn a_link_that_stays_silent_fails_with_its_reason(kind: Kind) -> Result<(), Fail
         let failed = check(&world.wanted, &Tree::new(), &there, &outcome);
         assert!(!failed.is_empty() && failed.values().all(|why| why.contains(" s")), "{failed:?}");
         if upwards {
-            // Nothing of the first run arrives now: what the kernel still had of it went with its connections.
+            // Nothing of the first run arrives now: its connections are closed, with their send buffers.
             world.completes(&mirror())?;
         } else {
             world.comes_back()?;
@@ -310,7 +309,7 @@ fn a_link_that_stays_silent_fails_with_its_reason(kind: Kind) -> Result<(), Fail
     Ok(())
 }
 
-fn a_killed_server_is_completed_after_its_restart(kind: Kind) -> Result<(), Failed> {
+fn upload_completes_after_the_server_was_killed(kind: Kind) -> Result<(), Failed> {
     for (options, largest, at) in
         [(mirror(), LARGEST, 500_000), (Options { temporary: true, ..mirror() }, FOR_RANGES, 3_000_000)]
     {
@@ -322,7 +321,7 @@ fn a_killed_server_is_completed_after_its_restart(kind: Kind) -> Result<(), Fail
         let outcome = moving.end();
         world.server.restart()?;
         let there = world.there();
-        // Nobody could clear temporary files away while no server was there.
+        // The client could not delete temporary files while the server was down.
         let left: Vec<&String> =
             there.keys().filter(|name| Path::new(name).extension() == Some("part".as_ref())).collect();
         assert!(options.temporary || left.is_empty(), "{left:?}");
@@ -335,9 +334,9 @@ fn a_killed_server_is_completed_after_its_restart(kind: Kind) -> Result<(), Fail
     Ok(())
 }
 
-/// Apache's partial PUTs: after it was killed in the midst of them, nobody sees a part, what was done for certain is
-/// not sent again, and the rest is.
-fn apache_goes_on_from_parts() -> Result<(), Failed> {
+/// Apache's partial PUTs: after it was killed during them, no part is visible, and only parts that are not trusted are
+/// sent again.
+fn apache_upload_resumes_from_parts() -> Result<(), Failed> {
     const PART: usize = 4 * 1024 * 1024;
     let mut world = World::new(Kind::Apache, "")?;
     world.cable.change(lanes("rate = \"200mbit\"")?)?;
@@ -358,7 +357,7 @@ fn apache_goes_on_from_parts() -> Result<(), Failed> {
     assert!(there.is_empty() && part.starts_with(".tall.") && has.len() > 4 * PART, "{part}: {} bytes", has.len());
     assert!(check(&world.wanted, &Tree::new(), &there, &outcome).contains_key("tall"));
 
-    // A mark in what was done stays, as it is not sent again.
+    // A mark in a trusted part stays, because it is not sent again.
     let place = world.server.root.join("up").join(&part);
     let mut marked = has.clone();
     marked[1000] ^= 1;
@@ -380,14 +379,14 @@ fn locks_survive_resets(kind: Kind) -> Result<(), Failed> {
     let outcome = world.moves(true, &options, None, deaf()).end();
     check(&world.wanted, &Tree::new(), &world.there(), &outcome);
     world.cable.change(lanes("")?)?;
-    // With a lock left anywhere, this fails.
+    // This fails if any lock is left.
     world.completes(&options)?;
     let all = world.moves(true, &mirror(), None, deaf()).end()?;
     assert!(all.failed.is_empty(), "{:?}", all.failed);
     Ok(())
 }
 
-fn a_full_disk_is_named_and_left_clean(kind: Kind) -> Result<(), Failed> {
+fn full_disk_is_reported_and_left_clean(kind: Kind) -> Result<(), Failed> {
     let world = World::new(kind, "")?;
     let up = world.moves(true, &mirror(), None, deaf()).end()?;
     assert!(up.failed.is_empty(), "{:?}", up.failed);

@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 use crate::{Result, common::PATIENCE};
 
 const APACHE: &str = "/usr/sbin/apache2";
-/// How long the kernel may hold the address of a killed server.
+/// Maximum time until the kernel frees the address of a killed server.
 const AGAIN: Duration = Duration::from_secs(10);
 const MODULES: &str = "/usr/lib/apache2/modules";
 
@@ -60,7 +60,7 @@ impl Server {
         let root = scratch.join("root");
         for folder in [scratch.to_owned(), root.clone(), scratch.join("locks")] {
             fs::create_dir_all(&folder)?;
-            // Started by root, Apache works as somebody else.
+            // If root starts Apache, its workers run as another user.
             fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
         }
         let port = host.run(move || TcpListener::bind((ip, 0))?.local_addr())??.port();
@@ -70,7 +70,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Ends it at once, with all that is under way.
+    /// Kills it with all requests in flight.
     pub(crate) fn kill(&mut self) {
         match self.running.take() {
             Some(Running::Thread(killed, thread)) => {
@@ -87,7 +87,7 @@ impl Server {
 
     pub(crate) fn restart(&mut self) -> Result<()> {
         let begin = Instant::now();
-        // Until the kernel has let go of the address.
+        // Until the kernel frees the address.
         loop {
             let started = match self.kind {
                 Kind::Embedded => self.start_embedded(),
@@ -147,7 +147,7 @@ impl Server {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.host.attach(&mut command);
         let mut child = command.spawn()?;
-        // It writes its process id when it listens.
+        // It writes its PID file when it listens.
         let begin = Instant::now();
         while fs::read_to_string(&pid).unwrap_or_default().is_empty() {
             if child.try_wait()?.is_some() || begin.elapsed() > PATIENCE {

@@ -1,4 +1,4 @@
-//! What the fault tests share.
+//! Helpers that the test programs share.
 
 #![allow(dead_code, reason = "each test program uses a part")]
 
@@ -18,10 +18,10 @@ use haul_http::{Client, Origin, Pipelining, Settings, Timeouts, auth::Authentica
 pub(crate) use servers::noise;
 use tokio::{sync::Notify, time::timeout};
 
-/// Longer than anything here takes on the busiest machine.
+/// A timeout that even a busy machine does not reach.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);
 
-/// Every file below a folder, by its path there, with its content.
+/// Every file below a folder by relative path, with its content.
 pub(crate) type Tree = BTreeMap<String, Vec<u8>>;
 
 pub(crate) fn path(text: &str) -> RemotePath {
@@ -30,7 +30,7 @@ pub(crate) fn path(text: &str) -> RemotePath {
 
 pub(crate) fn client(address: impl std::fmt::Display, change: impl FnOnce(&mut Settings)) -> Dav {
     let origin = Origin::of(&format!("http://{address}").parse().unwrap()).unwrap();
-    // Short, so that what never comes is not waited for, and no shorter than a busy machine needs.
+    // Short, because the tests wait for these timeouts, but long enough for a busy machine.
     let timeouts = Timeouts {
         connect: Duration::from_secs(3),
         first_byte: Duration::from_secs(2),
@@ -43,12 +43,12 @@ pub(crate) fn client(address: impl std::fmt::Display, change: impl FnOnce(&mut S
     Dav::new(Client::new(settings, Authenticator::default()).unwrap(), origin)
 }
 
-/// Folders with files of many sizes, an hour old; the largest is moved in one piece.
+/// Folders with files of many sizes, an hour old; the largest is transferred in one piece.
 pub(crate) fn lay_out(root: &Path) -> Tree {
     lay_out_with(root, 700_000)
 }
 
-/// The same with a file that is large enough to be moved in ranges.
+/// The same with a file large enough for ranges.
 pub(crate) fn lay_out_for_ranges(root: &Path) -> Tree {
     lay_out_with(root, 9_000_000)
 }
@@ -85,7 +85,7 @@ pub(crate) fn write(root: &Path, tree: &Tree) {
     }
 }
 
-/// Every file below a folder here.
+/// Reads every file below a local folder.
 pub(crate) fn read(root: &Path) -> Tree {
     let (mut found, mut folders) = (Tree::new(), vec![root.to_owned()]);
     while let Some(folder) = folders.pop() {
@@ -118,7 +118,7 @@ pub(crate) async fn down(dav: &Dav, to: &Path, options: &Options) -> Result<Summ
     down_watched(dav, to, options, &deaf()).await
 }
 
-/// Uploads what is in a folder to `/up/`; it ends, whatever happens.
+/// Uploads the contents of a folder to `/up/`, with a timeout.
 pub(crate) async fn up_watched(dav: &Dav, from: &Path, options: &Options, watch: &Watch) -> Result<Summary, Error> {
     up_to(dav, from, "/up/", options, watch).await
 }
@@ -134,14 +134,14 @@ pub(crate) async fn up_to(
     timeout(PATIENCE, upload(dav, &sources, &to, options, &stop, watch)).await.expect("the upload never ends")
 }
 
-/// Downloads what is in `/up/` to a folder; it ends, whatever happens.
+/// Downloads the contents of `/up/` to a folder, with a timeout.
 pub(crate) async fn down_watched(dav: &Dav, to: &Path, options: &Options, watch: &Watch) -> Result<Summary, Error> {
     let (sources, stop) = ([path("/up/")], Notify::new());
     timeout(PATIENCE, download(dav, &sources, to, options, &stop, watch)).await.expect("the download never ends")
 }
 
-/// Each file is there whole, or is as it was before and named as failed with a reason, by itself or by its folder.
-/// What failed, by name.
+/// Checks that each file is complete, or unchanged and reported as failed, by itself or with its folder. Returns the
+/// failures by name.
 pub(crate) fn check(wanted: &Tree, before: &Tree, there: &Tree, outcome: &Result<Summary, Error>) -> Failed {
     for name in there.keys() {
         assert!(wanted.contains_key(name) || before.contains_key(name), "{name} was left behind");
@@ -157,7 +157,7 @@ pub(crate) fn check(wanted: &Tree, before: &Tree, there: &Tree, outcome: &Result
             let counted = summary.files + summary.skipped + named as u64;
             assert!(counted <= wanted.len() as u64, "a file is counted twice: {summary:?}");
         }
-        // Nothing was begun.
+        // Nothing was started.
         Err(error) => drop(failed.insert(String::new(), error.to_string())),
     }
     for (name, content) in wanted {
@@ -173,10 +173,10 @@ pub(crate) fn check(wanted: &Tree, before: &Tree, there: &Tree, outcome: &Result
     failed
 }
 
-/// Why things failed, by their path below the folder that was moved.
+/// Reasons of failures, by path below the transferred folder.
 pub(crate) type Failed = BTreeMap<String, String>;
 
-/// A path as the summary names it, here or on the server, without what is before the tree.
+/// A local or remote path of the summary, relative to the tree.
 fn name(path: &str) -> String {
     let below = ["/tree/", "/up/"].iter().find_map(|root| path.split_once(root).map(|(_, below)| below));
     below.unwrap_or("").trim_end_matches('/').to_owned()
@@ -186,7 +186,7 @@ fn below(name: &str, folder: &str) -> bool {
     name.strip_prefix(folder).is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// What a second run skips.
+/// The options of a second run, which skips unchanged files.
 pub(crate) fn rest(options: &Options) -> Options {
     Options { skip: Skip::SameSizeAndTime, ..options.clone() }
 }

@@ -1,4 +1,4 @@
-//! Many small files at once, to a double of a Nextcloud.
+//! Bulk uploads to a simulated Nextcloud.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use crate::common::{Failed, Tree, check, client, deaf, folder, mirror, noise, path, rest, up_to, write};
 
-/// Three folders of small files, and some of other sizes and odd names.
+/// Three folders of small files, and some with other sizes and odd names.
 fn lay_out(root: &std::path::Path) -> Tree {
     let mut tree = Tree::new();
     for folder in ["", "a/", "a/b c/"] {
@@ -29,7 +29,7 @@ fn place() -> String {
     format!("{FILES}/up")
 }
 
-/// As names stand in requests.
+/// Names as in requests.
 fn encoded(tree: &Tree) -> Tree {
     let target = |name: &str| {
         let parts = name.split('/').map(str::as_bytes);
@@ -43,7 +43,7 @@ async fn up(double: &Double, here: &std::path::Path, options: &Options) -> Resul
     up_to(&client(double.address, |_| ()), here, &format!("{}/", place()), options, &deaf()).await
 }
 
-/// Uploads amid faults, after which all is there all the same; then with nothing left to do.
+/// Uploads with faults, which lose no file; a second run has nothing to do.
 async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) {
     let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = encoded(&lay_out(&here));
@@ -58,7 +58,7 @@ async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Optio
 }
 
 #[tokio::test]
-async fn small_files_of_new_folders_go_together() {
+async fn small_files_of_new_folders_are_bulk_uploaded() {
     for options in
         [mirror(), Options { verify: Verify::Digest, ..mirror() }, Options { verify: Verify::None, ..mirror() }]
     {
@@ -70,16 +70,16 @@ async fn small_files_of_new_folders_go_together() {
             None
         })
         .await;
-        // What is larger, and what could come back under another name, goes by itself.
+        // Larger files, and names that the server may change, are uploaded one by one.
         assert_eq!(*asked.lock().unwrap(), (3, 6), "{:?}", options.verify);
     }
-    // Locks would cost more than is saved.
+    // With locks, bulk upload would save nothing.
     let locks = Options { lock: LockPolicy::Always, ..mirror() };
     through(&locks, |method, _, _| (method == "POST").then(|| panic!("not with locks"))).await;
 }
 
 #[tokio::test]
-async fn what_goes_wrong_with_many_is_done_one_by_one() {
+async fn failed_bulk_upload_falls_back_to_single_puts() {
     for fault in [
         Fault::Reset,
         Fault::ResetAfterProcessing,
@@ -88,7 +88,7 @@ async fn what_goes_wrong_with_many_is_done_one_by_one() {
         Fault::EndlessBody,
         Fault::Respond(500, ""),
         Fault::RespondEarly(413),
-        // Says that all is well, and nothing of any file.
+        // A success without any file in it.
         Fault::Respond(200, ""),
     ] {
         println!("{fault:?}");
@@ -113,7 +113,7 @@ async fn what_goes_wrong_with_many_is_done_one_by_one() {
 }
 
 #[tokio::test]
-async fn a_folder_that_somebody_else_made_meanwhile_keeps_what_is_theirs() {
+async fn folder_created_by_another_writer_keeps_its_files() {
     let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = encoded(&lay_out(&here));
     let theirs: &str = format!("{}/a/theirs", place()).leak();
@@ -130,7 +130,7 @@ async fn a_folder_that_somebody_else_made_meanwhile_keeps_what_is_theirs() {
 }
 
 #[tokio::test]
-async fn a_refusal_of_one_file_is_told_with_its_reason() {
+async fn refusal_of_one_file_is_reported_with_its_reason() {
     let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = encoded(&lay_out(&here));
     double.script(|method, path, _| match method {
@@ -144,7 +144,7 @@ async fn a_refusal_of_one_file_is_told_with_its_reason() {
 }
 
 #[tokio::test]
-async fn a_stop_leaves_no_folder_of_ours() {
+async fn interrupt_leaves_no_temporary_folder() {
     let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = encoded(&lay_out(&here));
     let stop = Arc::new(Notify::new());

@@ -1,4 +1,4 @@
-//! Large files in chunks, to a double of a Nextcloud.
+//! Chunked uploads to a simulated Nextcloud.
 
 use std::time::{Duration, SystemTime};
 
@@ -42,7 +42,7 @@ async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Optio
 }
 
 #[tokio::test]
-async fn chunks_become_a_file_with_its_time() {
+async fn chunks_are_joined_and_keep_the_files_time() {
     for options in [mirror(), resume()] {
         let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
         let wanted = lay_out_large(&here);
@@ -58,7 +58,7 @@ async fn chunks_become_a_file_with_its_time() {
 }
 
 #[tokio::test]
-async fn chunks_that_are_there_are_not_sent_again() {
+async fn existing_chunks_are_not_sent_again() {
     let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let wanted = Tree::from([("large".to_owned(), noise(1, 4 * CHUNK as usize + 7))]);
     write(&here, &wanted);
@@ -76,13 +76,13 @@ async fn chunks_that_are_there_are_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_chunk_that_is_lost_is_sent_again() {
+async fn lost_chunk_is_sent_again() {
     for fault in [
         Fault::Reset,
         Fault::ResetAfterProcessing,
         Fault::TruncateResponse,
         Fault::Respond(503, "retry-after: 0\r\n"),
-        // Acknowledged, and not there.
+        // Acknowledged and lost.
         Fault::Respond(201, ""),
     ] {
         for options in [mirror(), resume()] {
@@ -99,7 +99,7 @@ async fn a_chunk_that_is_lost_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_lost_answer_to_the_last_request_is_no_failure() {
+async fn lost_response_to_the_final_move_is_no_failure() {
     for (method, end) in [("MOVE", "/.file"), ("MKCOL", "")] {
         for fault in [Fault::ResetAfterProcessing, Fault::Reset, Fault::TruncateResponse] {
             println!("{method} {fault:?}");
@@ -109,7 +109,7 @@ async fn a_lost_answer_to_the_last_request_is_no_failure() {
                 hits += u32::from(hit);
                 (hit && hits == 1).then(|| spoilt.clone())
             });
-            // A folder that is there already may be another's.
+            // An existing folder may be another writer's.
             let failed = failed.await;
             assert!(failed.is_empty() || method == "MKCOL" && failed.len() == 1, "{failed:?}");
         }
@@ -117,7 +117,7 @@ async fn a_lost_answer_to_the_last_request_is_no_failure() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_named_and_nothing_half_written_is_seen() {
+async fn refused_chunk_is_reported_and_no_partial_file_is_visible() {
     for (method, end, fault, reason) in [
         ("MKCOL", "", Fault::Respond(403, ""), "permission denied"),
         ("PUT", "/00002", Fault::Respond(507, ""), "no space left"),
@@ -128,7 +128,7 @@ async fn what_is_refused_is_named_and_nothing_half_written_is_seen() {
         ("MOVE", "/.file", Fault::Respond(412, ""), "somebody else"),
         ("MOVE", "/.file", Fault::Respond(507, ""), "no space left"),
     ] {
-        // What is not kept for the next run fails in the same ways: once is enough.
+        // Without `resume` the failures are the same, so one is enough.
         for options in [mirror(), resume()] {
             if !options.resume && fault != Fault::Respond(507, "") {
                 continue;
@@ -146,7 +146,7 @@ async fn what_is_refused_is_named_and_nothing_half_written_is_seen() {
 }
 
 #[tokio::test]
-async fn a_newer_version_of_somebody_elses_stays() {
+async fn newer_version_by_another_writer_is_kept() {
     for exists in [true, false] {
         let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
         let wanted = lay_out_large(&here);

@@ -1,4 +1,4 @@
-//! Digests in the headers of uploads.
+//! Digest headers of uploads.
 
 use dav::transfer::{Options, Verify};
 use haul_http::digest::{Algorithm, Digests, Field};
@@ -14,7 +14,7 @@ fn stating(temporary: bool) -> Options {
 }
 
 #[tokio::test]
-async fn upload_states_the_digest_of_each_file_if_digests_are_to_be_verified() {
+async fn digest_verification_sends_the_digest_of_each_file() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
     let dav = client(double.address, |_| ());
@@ -33,7 +33,7 @@ async fn upload_states_the_digest_of_each_file_if_digests_are_to_be_verified() {
 }
 
 #[tokio::test]
-async fn server_that_refuses_digests_gets_the_files_without_them() {
+async fn server_that_refuses_digest_headers_gets_none() {
     on_each([(400, false), (501, false), (501, true)], async |(status, temporary)| {
         let (double, (_kept, here)) = (Double::start().await, folder());
         let wanted: Tree = lay_out(&here);
@@ -41,14 +41,14 @@ async fn server_that_refuses_digests_gets_the_files_without_them() {
         let done = up(&client(double.address, |_| ()), &here, &stating(temporary)).await.unwrap();
         assert!(done.failed.is_empty() && double.files("/up") == wanted, "{status}: {:?}", done.failed);
         let refused = double.take_digests(None).refused;
-        // Those under way at first, and what is asked once more alone.
+        // The requests in flight, and one retry.
         assert!((1..=2 * wanted.len()).contains(&refused), "{status}: asked {refused} times");
     })
     .await;
 }
 
 #[tokio::test]
-async fn nextcloud_is_told_its_own_kind_of_digest() {
+async fn nextcloud_gets_oc_checksum() {
     let (double, (_kept, here)) = (Double::start_as(ServerProfile::Nextcloud).await, folder());
     let large = vec![b'x'; 200_000];
     std::fs::write(here.join("file"), &large).unwrap();

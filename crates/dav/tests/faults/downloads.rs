@@ -22,7 +22,7 @@ async fn filled(lay_out: fn(&Path) -> Tree) -> (Double, Tree) {
     (double, tree)
 }
 
-/// Downloads a tree amid faults, over an older version of some files, and then again without.
+/// Downloads a tree with faults, over an older version of some files, and then again without.
 async fn through(
     lay_out: fn(&Path) -> Tree,
     script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static,
@@ -60,7 +60,7 @@ fn once_each(method: &'static str, every: u64, fault: Fault) -> impl FnMut(&str,
 }
 
 #[tokio::test]
-async fn what_passes_by_itself_harms_nothing() {
+async fn temporary_faults_lose_no_file() {
     let faults = [
         Fault::Reset,
         Fault::ResetAfterProcessing,
@@ -86,7 +86,7 @@ async fn what_passes_by_itself_harms_nothing() {
 }
 
 #[tokio::test]
-async fn what_fails_is_named_with_the_reason() {
+async fn permanent_failure_is_reported_with_its_reason() {
     let faults = [
         (Fault::Respond(403, ""), "permission denied"),
         (Fault::Respond(404, ""), "not found"),
@@ -115,7 +115,7 @@ async fn what_fails_is_named_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_listing_that_fails_loses_its_folder_and_no_other() {
+async fn failed_listing_loses_only_its_folder() {
     let faults = [
         Fault::TruncateResponse,
         Fault::TruncateWithoutLength,
@@ -136,7 +136,7 @@ async fn a_listing_that_fails_loses_its_folder_and_no_other() {
 }
 
 #[tokio::test]
-async fn what_is_there_stays_when_a_mirror_cannot_be_listed() {
+async fn local_files_stay_if_a_mirror_cannot_be_listed() {
     let ((double, wanted), (_kept, here)) = (filled(lay_out).await, folder());
     write(&here, &wanted);
     double.script(|method, path, _| (method == "PROPFIND" && path == "/up/a").then_some(Fault::TruncateResponse));
@@ -147,7 +147,7 @@ async fn what_is_there_stays_when_a_mirror_cannot_be_listed() {
 }
 
 #[tokio::test]
-async fn long_names_come_whole() {
+async fn long_names_are_downloaded() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let name = "n".repeat(255);
     double.put(&format!("/up/{name}"), b"content", Duration::from_hours(1));
@@ -157,12 +157,12 @@ async fn long_names_come_whole() {
 }
 
 #[tokio::test]
-async fn a_small_file_that_is_late_in_the_end_is_asked_for_once_more() {
+async fn late_last_small_file_is_requested_a_second_time() {
     for fault in [Fault::Silence, Fault::TricklingBody] {
         let ((double, wanted), (_kept, here)) = (filled(lay_out_for_ranges).await, folder());
         let mut once = Some(fault.clone());
         double.script(move |method, path, _| if method == "GET" && path == "/up/a/file9" { once.take() } else { None });
-        // Nothing but the second request ends the wait in time.
+        // Only the second request ends the wait in time.
         let long = Duration::from_mins(2);
         let patient = client(double.address, |settings| {
             settings.timeouts = Timeouts { first_byte: long, pipelined: long, stall: long, ..settings.timeouts };
@@ -170,15 +170,15 @@ async fn a_small_file_that_is_late_in_the_end_is_asked_for_once_more() {
         let outcome = timeout(Duration::from_secs(30), down(&patient, &here, &mirror())).await;
         let outcome = outcome.expect("the download waits for the first answer").unwrap();
         assert!(outcome.failed.is_empty(), "{fault:?}: {:?}", outcome.failed);
-        // Nothing of the first try is left.
+        // Nothing of the first attempt is left.
         assert!(read(&here) == wanted, "{fault:?}");
         assert_eq!(double.log().matches("GET /up/a/file9").count(), 2, "{fault:?}: {}", double.log());
     }
 }
 
-/// The bound on a stall is the usual one, and nobody waits for it.
+/// The stall timeout is the default, and must not be reached.
 #[tokio::test]
-async fn answer_that_announces_more_than_it_sends_is_named_and_not_asked_for_again() {
+async fn too_long_content_length_is_reported_and_not_retried() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let sizes = [100, 1000, 70_000, 300_000, 9_000_000];
     for size in sizes {
@@ -191,9 +191,9 @@ async fn answer_that_announces_more_than_it_sends_is_named_and_not_asked_for_aga
     assert_eq!((outcome.files, outcome.failed.len()), (0, sizes.len()), "{outcome:?}");
     for (path, why) in &outcome.failed {
         let why = why.to_string();
-        // Where an answer stands behind it, the surplus is the beginning of that.
+        // With pipelining, the missing bytes are taken from the next response.
         assert!(why.contains("announces") || why.contains("sent more than"), "{path}: {why}");
-        // Once in company, perhaps, and once alone.
+        // Perhaps once with other requests on the connection, and once alone.
         let name = path.rsplit('/').next().unwrap();
         let asked = double.log().lines().filter(|line| line.contains(&format!(" GET /up/{name} "))).count();
         assert!(asked <= 3 || name == "file9000000", "{name} was asked for {asked} times");

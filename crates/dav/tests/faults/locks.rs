@@ -44,7 +44,7 @@ async fn faults_leave_no_lock_and_no_empty_file() {
     }
 }
 
-/// The faults of one upload under locks, after which nothing is locked, and a second completes it.
+/// An upload under locks with faults, after which nothing is locked, and a second one that completes it.
 async fn locks_amid(
     settings: impl FnOnce(&mut Settings),
     script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static,
@@ -61,9 +61,9 @@ async fn locks_amid(
     assert!(second.failed.is_empty() && double.files("/up") == wanted);
 }
 
-/// The refusal is not that of the LOCK, which may have been granted.
+/// The refusal is for the lookup, not for the LOCK, which may have been granted.
 #[tokio::test]
-async fn a_lock_without_an_answer_that_cannot_be_looked_for_is_found_in_the_end() {
+async fn lock_whose_response_and_lookup_were_lost_is_released_at_the_end() {
     let (mut granted, mut looked) = (false, false);
     let script = move |method: &str, path: &str, _: u64| match (method, path) {
         ("LOCK", "/up/a/file3") if !std::mem::replace(&mut granted, true) => Some(Fault::ResetAfterProcessing),
@@ -73,10 +73,10 @@ async fn a_lock_without_an_answer_that_cannot_be_looked_for_is_found_in_the_end(
     locks_amid(|_| (), script).await;
 }
 
-/// A server that forgets an answer makes each of those behind it look like the one before: the refusal of an UNLOCK
-/// looks like a success, until the last is missing.
+/// If a server omits a response, each later one is taken for its predecessor's: the refusal of an UNLOCK looks like a
+/// success, until the last response is missing.
 #[tokio::test]
-async fn answers_that_move_up_leave_no_lock() {
+async fn shifted_responses_leave_no_lock() {
     let mut count = 0;
     let script = move |method: &str, _: &str, _: u64| {
         count += u32::from(method == "UNLOCK");
@@ -90,7 +90,7 @@ async fn answers_that_move_up_leave_no_lock() {
 }
 
 #[tokio::test]
-async fn a_locked_file_is_named_and_done_when_it_is_free() {
+async fn locked_file_is_reported_and_uploaded_once_unlocked() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
     double.put("/up/a/file7", b"theirs", Duration::from_hours(2));

@@ -1,4 +1,4 @@
-//! Requests that were done, and whose answers were lost: what is there is looked at before anybody is accused.
+//! Requests that took effect but whose responses were lost: a lookup checks them before an error is reported.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering},
@@ -79,9 +79,9 @@ async fn furnished() -> (Double, Dav, dav::LockToken) {
     (double, dav, lock.token)
 }
 
-/// The answers to all sendings are lost, or that to the first.
+/// The responses to all attempts are lost, or only the first.
 #[tokio::test]
-async fn request_whose_answer_was_lost_is_done_if_a_look_shows_it() {
+async fn request_with_lost_response_is_done_if_a_lookup_shows_it() {
     on_each(VERBS.into_iter().flat_map(|verb| [(verb, 1), (verb, u32::MAX)]), async |(verb, lost)| {
         let (double, dav, token) = furnished().await;
         let method = verb.method();
@@ -97,7 +97,7 @@ async fn request_whose_answer_was_lost_is_done_if_a_look_shows_it() {
 }
 
 #[tokio::test]
-async fn request_that_was_not_done_is_said_to_have_failed_with_what_a_look_shows() {
+async fn request_without_effect_fails_with_what_the_lookup_found() {
     on_each(VERBS, async |verb| {
         let (double, dav, token) = furnished().await;
         let method = verb.method();
@@ -110,7 +110,7 @@ async fn request_that_was_not_done_is_said_to_have_failed_with_what_a_look_shows
 }
 
 #[tokio::test]
-async fn copy_is_not_taken_for_done_where_something_else_is_in_the_way() {
+async fn copy_is_not_confirmed_by_a_different_target() {
     let (double, dav, _) = furnished().await;
     double.put("/up/copy", &noise(7, 1000), Duration::from_hours(1));
     let mut first = true;
@@ -123,10 +123,10 @@ async fn copy_is_not_taken_for_done_where_something_else_is_in_the_way() {
 }
 
 #[tokio::test]
-async fn gateway_that_gives_up_is_not_believed() {
+async fn gateway_timeout_is_checked_by_a_lookup() {
     on_each([DeleteFile, MakeFolder, CopyFile, MoveFile], async |verb| {
         let (double, dav, token) = furnished().await;
-        // Done by the server behind it, before it gave up.
+        // The server behind the gateway has done it.
         assert!(verb.send(&dav, &token).await.is_ok());
         let method = verb.method();
         double.script(move |asked, _, _| (asked == method).then_some(Fault::Respond(504, "retry-after: 0\r\n")));
@@ -136,9 +136,9 @@ async fn gateway_that_gives_up_is_not_believed() {
     .await;
 }
 
-/// Uploads of a body under each guard.
+/// Uploads with each precondition.
 #[tokio::test]
-async fn upload_whose_answers_were_all_lost_is_done_if_its_content_is_there() {
+async fn upload_with_lost_responses_is_done_if_its_content_is_there() {
     on_each(
         [Precondition::None, Precondition::Absent, Precondition::Unchanged(ETag::parse("\"v1\"").unwrap())],
         async |guard| {
@@ -172,16 +172,16 @@ fn proving(double: &Double, change: impl FnOnce(&mut Settings)) -> Dav {
     Dav::new(Client::new(settings, Authenticator::new(credentials, Clear::Refused)).unwrap(), origin)
 }
 
-/// The PUT is done and its answer lost. By its second sending the nonce is over, and by its third its own success is in
-/// its way.
+/// The PUT takes effect and its response is lost. The second attempt has an expired nonce, and the third is refused
+/// because of the first one's success.
 #[tokio::test]
-async fn nonce_that_expires_amid_a_guarded_upload_is_no_change_by_somebody_else() {
+async fn expired_nonce_during_a_conditional_put_is_no_edit_conflict() {
     on_each([Precondition::Absent, Precondition::Unchanged(ETag::parse("\"v1\"").unwrap())], async |guard| {
         let double = Double::start().await;
         let name = if guard == Precondition::Absent { "/new" } else { "/file" };
         double.put("/file", b"older", Duration::from_hours(1));
         let dav = proving(&double, |_| ());
-        // One look opens the door, one PUT passes it.
+        // One PROPFIND and one PUT with this nonce are accepted.
         double.require_digest_auth(DigestAuth::new(2));
         dav.stat(&path("/"), PropertySet::LISTING).await.unwrap();
         let mut first = true;
@@ -196,9 +196,9 @@ async fn nonce_that_expires_amid_a_guarded_upload_is_no_change_by_somebody_else(
     .await;
 }
 
-/// Many at once over several connections, whose answers are lost now and then.
+/// Many requests over several connections, with some responses lost.
 #[tokio::test]
-async fn count_of_a_nonce_is_never_used_twice() {
+async fn nonce_count_is_never_reused() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
     let dav = proving(&double, |_| ());

@@ -1,7 +1,7 @@
-//! Trees moved to and from a server that goes wrong.
+//! Transfers to and from a faulty server.
 //!
-//! After every fault each file is whole on the right side, or as it was before and named as failed with its reason;
-//! nothing is doubled, mixed or left behind; and the next run, with the fault gone, completes the work.
+//! After every fault each file is complete at the target, or unchanged and reported as failed with its reason. Nothing
+//! is duplicated, mixed or left behind, and the next run without the fault completes the transfer.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -10,19 +10,19 @@ mod bulk;
 mod chunks;
 mod digest_headers;
 mod downloads;
-mod early_requests;
-mod hidden;
+mod hidden_files;
 mod locks;
 mod lost_answers;
 mod misleading_answers;
-mod property;
+mod optimistic_requests;
+mod random_faults;
 mod ranges;
 mod sync_reports;
 mod uploads;
 
 use futures_util::{StreamExt, stream};
 
-/// Runs a test on each of these, some at a time: most of it is waiting.
+/// Runs a test on each case, several at a time, because they mostly wait.
 pub(crate) async fn on_each<T>(cases: impl IntoIterator<Item = T>, test: impl AsyncFn(T)) {
     stream::iter(cases).for_each_concurrent(4, |case| test(case)).await;
 }

@@ -1,4 +1,4 @@
-//! Answers that are a success by their status, and say otherwise, or of something else.
+//! Responses with a success status whose content reports a failure or another resource.
 
 use std::{fs, time::Duration};
 
@@ -27,14 +27,14 @@ fn refused(href: &str, status: u16) -> String {
 }
 
 #[tokio::test]
-async fn a_listing_that_says_it_is_not_whole_deletes_nothing() {
+async fn truncated_listing_deletes_nothing() {
     let not_whole = [
         refused("/up/", 507),
         refused("/up/", 403),
         String::new(),
         format!("{ITSELF}{}", refused("/up/precious", 403)),
         format!("{ITSELF}{}", file("/up/folder/precious")),
-        // The folder comes after what is in it, and only then it is said.
+        // The folder's own entry, with the truncation, comes last.
         format!("{}{}", file("/up/kept"), refused("/up/", 507)),
     ];
     for said in not_whole {
@@ -53,12 +53,12 @@ async fn a_listing_that_says_it_is_not_whole_deletes_nothing() {
 }
 
 #[tokio::test]
-async fn what_is_further_down_is_not_taken_for_what_is_to_be_sent() {
+async fn lookup_response_about_a_nested_file_is_ignored() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     double.put("/up/below/file", &noise(1, 1000), Duration::ZERO);
     fs::write(here.join("file"), noise(2, 1000)).unwrap();
     let answer = multistatus(&format!("{ITSELF}{}", file("/up/below/file")));
-    // The look, and not the one that sees what has arrived.
+    // The first lookup, not the verification.
     double.script(move |method, path, count| {
         (method == "PROPFIND" && path == "/up" && count < 3).then(|| answer.clone())
     });
@@ -68,7 +68,7 @@ async fn what_is_further_down_is_not_taken_for_what_is_to_be_sent() {
 }
 
 #[tokio::test]
-async fn an_upload_is_not_done_by_an_answer_that_nothing_has_changed() {
+async fn put_answered_with_304_is_not_done() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     double.put("/up/kept", b"kept", Duration::from_hours(1));
     fs::write(here.join("file"), b"content").unwrap();
@@ -78,7 +78,7 @@ async fn an_upload_is_not_done_by_an_answer_that_nothing_has_changed() {
 }
 
 #[tokio::test]
-async fn a_failure_under_another_name_is_a_failure() {
+async fn multistatus_failure_of_another_path_is_a_failure() {
     let double = Double::start().await;
     double.put("/up/folder/file", b"kept", Duration::from_hours(1));
     let dav = client(double.address, |_| ());
@@ -92,7 +92,7 @@ async fn a_failure_under_another_name_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_look_is_at_what_was_asked_for_and_nothing_else() {
+async fn lookup_response_about_another_path_is_ignored() {
     let double = Double::start().await;
     let dav = client(double.address, |_| ());
     let looks = async |said: &str| {

@@ -1,4 +1,4 @@
-//! Large files in parts, to a server in Apache's manner.
+//! Uploads of large files in parts, to a server like Apache.
 
 use std::{fs, io::Write, path::Path, sync::Arc, time::Duration};
 
@@ -10,7 +10,7 @@ use crate::common::{Failed, Tree, check, client, folder, lay_out_large, mirror, 
 
 const PART: usize = 4 * 1024 * 1024;
 
-/// Twelve parts, no two of which are alike.
+/// Twelve different parts.
 fn tall(version: u8) -> Vec<u8> {
     (0..12).map(|part| vec![part * 7 + version; PART]).collect::<Vec<_>>().concat()
 }
@@ -19,13 +19,13 @@ fn resume() -> Options {
     Options { resume: true, ..mirror() }
 }
 
-/// Without what is kept for the next run, which nobody is shown.
+/// Without hidden files kept for the next run.
 fn shown(mut there: Tree) -> Tree {
     there.retain(|name, _| !name.rsplit('/').next().unwrap_or_default().starts_with('.'));
     there
 }
 
-/// Uploads a tree amid faults, and then again without.
+/// Uploads a tree with faults, and then again without.
 async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) -> Failed {
     let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
     let wanted = lay_out_large(&here);
@@ -53,17 +53,17 @@ fn is_part(method: &str, path: &str) -> bool {
 }
 
 #[tokio::test]
-async fn what_an_interrupted_upload_has_left_is_gone_on_from() {
+async fn interrupted_upload_resumes_from_trusted_parts() {
     let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
     let wanted = Tree::from([("large".to_owned(), tall(1))]);
     write(&here, &wanted);
     let mut parts = 0;
     double.script(move |method, path, _| {
-        // The first makes the file.
+        // The first request creates the file.
         parts += u32::from(is_part(method, path));
         (parts > 11).then_some(Fault::Respond(503, "retry-after: 7200\r\n"))
     });
-    // One part at a time: of two, the other might still be on its way when all is healed.
+    // One part at a time: otherwise another one might arrive after the fault has ended.
     let options = Options { connections: 2, ..resume() };
     let first = up(&client(double.address, |_| ()), &here, &options).await;
     let failed = check(&wanted, &Tree::new(), &shown(double.files("/up")), &first);
@@ -75,7 +75,7 @@ async fn what_an_interrupted_upload_has_left_is_gone_on_from() {
     complete(&double, &here, &wanted, &options).await;
     assert_eq!(double.take_stored_bytes(), 10 * PART as u64, "two of ten parts were there for certain");
 
-    // What is left of another version is not.
+    // Parts of another version are not used.
     let newer = Tree::from([("large".to_owned(), tall(2))]);
     double.put(&format!("/up/{part}"), &has, Duration::ZERO);
     write(&here, &newer);
@@ -86,7 +86,7 @@ async fn what_an_interrupted_upload_has_left_is_gone_on_from() {
 }
 
 #[tokio::test]
-async fn who_does_not_take_parts_gets_the_whole() {
+async fn server_without_partial_put_gets_the_whole_file() {
     for (manner, verify) in [
         (ServerProfile::RefusesPartialPut, Verify::Size),
         (ServerProfile::ReplacesOnPartialPut, Verify::None),
@@ -105,7 +105,7 @@ async fn who_does_not_take_parts_gets_the_whole() {
 }
 
 #[tokio::test]
-async fn a_part_that_is_lost_on_the_way_is_sent_again() {
+async fn lost_part_is_sent_again() {
     for fault in
         [Fault::Reset, Fault::ResetAfterProcessing, Fault::TruncateResponse, Fault::Respond(503, "retry-after: 0\r\n")]
     {
@@ -122,7 +122,7 @@ async fn a_part_that_is_lost_on_the_way_is_sent_again() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_named_and_nobody_sees_a_part() {
+async fn refused_upload_is_reported_and_no_part_is_visible() {
     for (method, fault, reason) in [
         ("PUT", Fault::Respond(507, ""), "no space left"),
         ("PUT", Fault::RespondEarly(507), "no space left"),
@@ -134,7 +134,7 @@ async fn what_is_refused_is_named_and_nobody_sees_a_part() {
         ("MOVE", Fault::Respond(507, ""), "no space left"),
         ("PROPFIND", Fault::Respond(500, ""), "the server failed"),
     ] {
-        // What is not kept for the next run fails in the same ways: once is enough.
+        // Without `resume` the failures are the same, so one is enough.
         for options in [resume(), Options { temporary: true, ..mirror() }] {
             if !options.resume && fault != Fault::Respond(507, "") {
                 continue;
@@ -144,7 +144,7 @@ async fn what_is_refused_is_named_and_nobody_sees_a_part() {
             let failed = through(&options, move |asked, path, _| {
                 let hit = asked == method && path.contains("/.large.");
                 seen += u32::from(hit);
-                // Of the parts, the second and all that follow.
+                // The second part and all later ones.
                 (hit && (method != "PUT" || seen > 2)).then(|| refused.clone())
             });
             let failed = failed.await;
@@ -155,7 +155,7 @@ async fn what_is_refused_is_named_and_nobody_sees_a_part() {
 }
 
 #[tokio::test]
-async fn a_newer_version_of_somebody_elses_stays() {
+async fn newer_version_by_another_writer_is_kept() {
     for options in [resume(), Options { temporary: true, ..mirror() }] {
         let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
         let wanted = lay_out_large(&here);
@@ -176,14 +176,14 @@ async fn a_newer_version_of_somebody_elses_stays() {
 }
 
 #[tokio::test]
-async fn a_source_that_changes_meanwhile_is_named() {
+async fn source_changed_during_the_upload_is_reported() {
     let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
     lay_out_large(&here);
     let (large, mut parts) = (here.join("c/large"), 0);
     double.script(move |method, path, _| {
         parts += u32::from(is_part(method, path));
         if parts == 2 {
-            // In place, so that nobody reads it while it is shorter.
+            // In place, so that it is never shorter while it is read.
             let mut file = fs::File::options().write(true).open(&large).unwrap();
             file.write_all(&noise(3, 9_000_000)).unwrap();
         }
@@ -196,7 +196,7 @@ async fn a_source_that_changes_meanwhile_is_named() {
 }
 
 #[tokio::test]
-async fn a_stop_keeps_what_the_next_run_can_use_and_no_more() {
+async fn interrupt_keeps_only_resumable_parts() {
     for options in [resume(), Options { temporary: true, ..mirror() }] {
         let (double, (_kept, here)) = (Double::start_as(ServerProfile::Apache).await, folder());
         let wanted = Tree::from([("large".to_owned(), noise(1, 9_000_000))]);

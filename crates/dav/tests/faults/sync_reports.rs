@@ -1,4 +1,4 @@
-//! Mirrors of a server that tells what has changed.
+//! Mirrors of a server with sync reports (RFC 6578).
 
 use std::{
     fs,
@@ -12,27 +12,27 @@ use servers::{Double, Fault, SyncReports};
 
 use crate::common::{Tree, client, down, folder, mirror, read, rest};
 
-/// The requests about folders, but for the look at the mirrored folder itself.
+/// The requests for folders, without the lookup of the mirrored folder itself.
 #[derive(Clone, Default)]
-struct Asked(Arc<Mutex<Vec<String>>>);
+struct FolderRequests(Arc<Mutex<Vec<String>>>);
 
-impl Asked {
+impl FolderRequests {
     fn of(double: &Double) -> Self {
-        let asked = Self::default();
-        let seen = asked.clone();
+        let requests = Self::default();
+        let seen = requests.clone();
         double.script(move |method, path, _| {
             if matches!(method, "PROPFIND" | "REPORT") {
                 seen.0.lock().unwrap().push(format!("{method} {path}"));
             }
             None
         });
-        asked
+        requests
     }
 
-    /// How many PROPFINDs and REPORTs there were.
+    /// Number of PROPFINDs and REPORTs.
     fn count(&self) -> (usize, usize) {
-        let asked = std::mem::take(&mut *self.0.lock().unwrap());
-        let of = |method: &str| asked.iter().filter(|request| request.starts_with(method)).count();
+        let requests = std::mem::take(&mut *self.0.lock().unwrap());
+        let of = |method: &str| requests.iter().filter(|request| request.starts_with(method)).count();
         (of("PROPFIND"), of("REPORT"))
     }
 }
@@ -59,67 +59,67 @@ async fn filled(reports: SyncReports) -> Double {
 }
 
 #[tokio::test]
-async fn a_second_run_asks_only_for_what_has_changed() {
+async fn second_run_requests_only_changes() {
     let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
-    let asked = Asked::of(&double);
+    let requests = FolderRequests::of(&double);
     sync(&double, &here).await;
-    // Four folders and a look; and a report, to see whether it tells of all.
-    assert_eq!(asked.count(), (5, 1));
+    // Four folders and a lookup; and a report that tests whether it covers nested folders.
+    assert_eq!(requests.count(), (5, 1));
     assert_eq!(sync(&double, &here).await.skipped, 6);
-    assert_eq!(asked.count(), (1, 0), "with the same token nothing has changed");
+    assert_eq!(requests.count(), (1, 0), "with the same token nothing has changed");
 
     double.put("/up/a/b/four", b"changed", Duration::from_mins(10));
     double.put("/up/new/seven", b"new", Duration::ZERO);
     double.remove("/up/c");
     double.remove("/up/two");
     assert_eq!(sync(&double, &here).await.files, 2);
-    // A look, and the listing of the folder that nobody has seen yet.
-    assert_eq!(asked.count(), (2, 1));
+    // A lookup, and the listing of the new folder.
+    assert_eq!(requests.count(), (2, 1));
     assert_eq!(sync(&double, &here).await.skipped, 5);
-    assert_eq!(asked.count(), (1, 0));
+    assert_eq!(requests.count(), (1, 0));
 }
 
 #[tokio::test]
-async fn what_was_done_here_is_seen_though_the_server_tells_of_nothing() {
+async fn local_changes_are_seen_if_the_server_reports_none() {
     let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
     sync(&double, &here).await;
     fs::write(here.join("one"), "mine").unwrap();
     fs::remove_dir_all(here.join("a/b")).unwrap();
     fs::write(here.join("c/more"), "mine").unwrap();
-    let asked = Asked::of(&double);
+    let requests = FolderRequests::of(&double);
     let summary = sync(&double, &here).await;
-    assert_eq!((summary.files, summary.deleted, asked.count()), (3, 1, (1, 0)));
+    assert_eq!((summary.files, summary.deleted, requests.count()), (3, 1, (1, 0)));
 }
 
 #[tokio::test]
-async fn a_report_in_parts_is_asked_for_to_its_end() {
+async fn truncated_report_is_continued_to_its_end() {
     let (double, (_kept, here)) = (filled(SyncReports { limit: 2, ..SyncReports::default() }).await, folder());
     sync(&double, &here).await;
     for number in 0..5 {
         double.put(&format!("/up/a/new{number}"), b"new", Duration::ZERO);
     }
-    let asked = Asked::of(&double);
+    let requests = FolderRequests::of(&double);
     sync(&double, &here).await;
-    assert_eq!(asked.count(), (1, 3));
+    assert_eq!(requests.count(), (1, 3));
 }
 
 #[tokio::test]
-async fn a_token_that_is_refused_costs_a_listing_and_no_file() {
+async fn refused_sync_token_costs_a_listing_and_no_file() {
     let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
     sync(&double, &here).await;
     double.put("/up/a/three", b"changed", Duration::ZERO);
     double.set_sync_reports(Some(SyncReports { oldest_token: 1000, ..SyncReports::default() }));
-    let asked = Asked::of(&double);
+    let requests = FolderRequests::of(&double);
     assert_eq!(sync(&double, &here).await.skipped, 5);
-    assert_eq!(asked.count(), (5, 1));
-    // Without reports all is listed as ever.
+    assert_eq!(requests.count(), (5, 1));
+    // Without reports everything is listed.
     double.set_sync_reports(None);
     double.put("/up/a/three", b"again", Duration::ZERO);
     assert_eq!(sync(&double, &here).await.files, 1);
 }
 
 #[tokio::test]
-async fn a_server_that_leaves_out_what_is_far_below_is_not_believed() {
+async fn server_whose_reports_omit_nested_folders_is_not_trusted() {
     let (double, (_kept, here)) =
         (filled(SyncReports { is_infinite: false, ..SyncReports::default() }).await, folder());
     sync(&double, &here).await;
@@ -132,47 +132,47 @@ async fn a_server_that_leaves_out_what_is_far_below_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_server_is_believed_once_it_has_told_of_something_far_below() {
+async fn server_is_trusted_once_it_reported_a_nested_change() {
     let (double, (_kept, here)) =
         (filled(SyncReports { refuses_infinite: true, ..SyncReports::default() }).await, folder());
     sync(&double, &here).await;
     double.set_sync_reports(Some(SyncReports::default()));
-    let asked = Asked::of(&double);
+    let requests = FolderRequests::of(&double);
     double.put("/up/a/b/four", b"changed", Duration::ZERO);
     sync(&double, &here).await;
-    assert_eq!(asked.count(), (5, 1));
+    assert_eq!(requests.count(), (5, 1));
     double.put("/up/a/b/four", b"again", Duration::ZERO);
     sync(&double, &here).await;
-    assert_eq!(asked.count(), (1, 1));
+    assert_eq!(requests.count(), (1, 1));
 }
 
 #[tokio::test]
-async fn where_there_are_no_folders_no_report_of_them_is_needed() {
+async fn report_is_trusted_if_there_are_no_nested_folders() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     double.set_sync_reports(Some(SyncReports { refuses_infinite: true, is_infinite: false, ..SyncReports::default() }));
     double.put("/up/one", b"one", Duration::from_hours(1));
     double.put("/up/two", b"two", Duration::from_hours(1));
     sync(&double, &here).await;
-    let asked = Asked::of(&double);
+    let requests = FolderRequests::of(&double);
     double.put("/up/one", b"other", Duration::ZERO);
     double.remove("/up/two");
     sync(&double, &here).await;
-    assert_eq!(asked.count(), (1, 1));
-    // Of a new folder it is told, and not of what is in it.
+    assert_eq!(requests.count(), (1, 1));
+    // The report has a new folder, but not its contents.
     double.put("/up/folder/three", b"three", Duration::ZERO);
     sync(&double, &here).await;
-    assert_eq!(asked.count(), (2, 1));
+    assert_eq!(requests.count(), (2, 1));
     double.put("/up/folder/three", b"changed", Duration::ZERO);
     sync(&double, &here).await;
-    assert_eq!(asked.count(), (3, 1));
+    assert_eq!(requests.count(), (3, 1));
 }
 
 #[tokio::test]
-async fn what_could_not_be_listed_or_fetched_is_done_the_next_time() {
+async fn failed_listing_or_download_is_retried_by_the_next_run() {
     for (method, at) in [("PROPFIND", "/up/a/b"), ("GET", "/up/a/b/four"), ("REPORT", "/up")] {
         let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
         let refused =
-            move |asked: &str, path: &str, _| (asked == method && path == at).then_some(Fault::Respond(403, ""));
+            move |requests: &str, path: &str, _| (requests == method && path == at).then_some(Fault::Respond(403, ""));
         double.script(refused);
         let first = down(&client(double.address, |_| ()), &here, &options(&here)).await.unwrap();
         assert_eq!(first.failed.is_empty(), method == "REPORT");
@@ -187,7 +187,7 @@ async fn what_could_not_be_listed_or_fetched_is_done_the_next_time() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_private_and_never_needed() {
+async fn snapshot_file_is_private_and_dispensable() {
     use std::os::unix::fs::PermissionsExt;
     let (double, (_kept, here)) = (filled(SyncReports::default()).await, folder());
     sync(&double, &here).await;

@@ -16,7 +16,7 @@ use crate::common::{
     up_to,
 };
 
-/// Uploads a tree amid faults, over an older version of some files, and then again without.
+/// Uploads a tree with faults, over an older version of some files, and then again without.
 async fn through(options: &Options, script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static) -> Failed {
     through_with(lay_out, options, script).await
 }
@@ -50,7 +50,7 @@ async fn complete(double: &Double, here: &Path, wanted: &Tree, options: &Options
     second
 }
 
-/// The fault, for the first so many requests of this method with a path that ends like this.
+/// The fault, for the first requests of this method whose path has this suffix.
 fn first(
     times: usize,
     method: &'static str,
@@ -65,7 +65,7 @@ fn first(
     }
 }
 
-/// The fault, for every file of these again and again, once each.
+/// The fault, once for every n-th file.
 fn once_each(method: &'static str, every: u64, fault: Fault) -> impl FnMut(&str, &str, u64) -> Option<Fault> + Send {
     let mut seen = BTreeSet::new();
     let mut count = 0;
@@ -78,13 +78,13 @@ fn once_each(method: &'static str, every: u64, fault: Fault) -> impl FnMut(&str,
     }
 }
 
-/// Under its own name, and under another first.
+/// Direct and staged uploads.
 fn ways() -> Vec<Options> {
     vec![mirror(), Options { temporary: true, ..mirror() }]
 }
 
 #[tokio::test]
-async fn what_passes_by_itself_harms_nothing() {
+async fn temporary_faults_lose_no_file() {
     let faults = [
         Fault::Reset,
         Fault::ResetAfterProcessing,
@@ -105,8 +105,8 @@ async fn what_passes_by_itself_harms_nothing() {
 }
 
 #[tokio::test]
-async fn a_large_upload_without_an_answer_is_looked_at() {
-    // Not done and done, where nothing was and over an older version.
+async fn large_upload_without_a_response_is_looked_up() {
+    // With and without effect, for a new and for an existing file.
     on_each(pairs([Fault::Silence, Fault::OmitResponse], &[false, true]), async |(fault, older)| {
         let (double, (_kept, here)) = (Double::start().await, folder());
         let wanted = lay_out_large(&here);
@@ -123,7 +123,7 @@ async fn a_large_upload_without_an_answer_is_looked_at() {
 }
 
 #[tokio::test]
-async fn what_somebody_else_put_where_an_upload_got_no_answer_stays() {
+async fn another_writers_file_stays_if_the_upload_got_no_response() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out_large(&here);
     let asked = Arc::new(Notify::new());
@@ -149,7 +149,7 @@ async fn what_somebody_else_put_where_an_upload_got_no_answer_stays() {
 }
 
 #[tokio::test]
-async fn folders_and_names_survive_a_lost_answer() {
+async fn mkcol_and_move_survive_a_lost_response() {
     for (method, fault) in [
         ("MKCOL", Fault::ResetAfterProcessing),
         ("MKCOL", Fault::Reset),
@@ -166,7 +166,7 @@ async fn folders_and_names_survive_a_lost_answer() {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_named_with_the_reason() {
+async fn refused_request_is_reported_with_its_reason() {
     let faults = [
         (Fault::Respond(507, ""), "no space left"),
         (Fault::RespondEarly(507), "no space left"),
@@ -192,7 +192,7 @@ async fn what_is_refused_is_named_with_the_reason() {
 }
 
 #[tokio::test]
-async fn file_whose_answer_cannot_be_read_is_done_if_it_is_there() {
+async fn upload_with_unreadable_response_is_done_if_the_file_exists() {
     on_each(pairs([Fault::EndlessHeader, Fault::TricklingHeader], &ways()), async |(fault, options)| {
         let unread = fault.clone();
         let failed = through(&options, move |method, path, _| {
@@ -205,15 +205,15 @@ async fn file_whose_answer_cannot_be_read_is_done_if_it_is_there() {
     .await;
 }
 
-/// A lock makes an empty file of what was not there. Where the file then cannot be written, it is taken back, and where
-/// that is refused, once more.
+/// A LOCK of a new name creates an empty file. If the upload then fails, the file is deleted, and if that is refused,
+/// deleted again later.
 #[tokio::test]
-async fn what_only_a_lock_has_made_does_not_stay() {
+async fn empty_file_created_by_lock_is_deleted() {
     let mut refused = 0;
     let options = Options { lock: LockPolicy::Always, ..mirror() };
     let failed = through(&options, move |method, path, _| match (method, path) {
         ("PUT", "/up/a/file10") => Some(Fault::Respond(507, "")),
-        // More often than it is asked for at once.
+        // More often than the engine retries.
         ("DELETE", "/up/a/file10") if refused < 4 => {
             refused += 1;
             Some(Fault::Respond(412, ""))
@@ -224,9 +224,9 @@ async fn what_only_a_lock_has_made_does_not_stay() {
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["a/file10"]);
 }
 
-/// Some servers say of each state that it is another one.
+/// On some servers no entity tag in `If` ever matches.
 #[tokio::test]
-async fn a_server_that_knows_no_states_is_asked_without_them() {
+async fn server_without_etags_in_if_gets_requests_without_them() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out_large(&here);
     double.put("/up/file10", b"older", Duration::from_hours(2));
@@ -240,9 +240,9 @@ async fn a_server_that_knows_no_states_is_asked_without_them() {
     assert!(outcome.failed.is_empty() && double.files("/up") == wanted, "{:?}", outcome.failed);
 }
 
-/// Some servers make the folders above as well: what is to be the folder itself would be found to be there.
+/// Some servers create missing parents, and so the target folder itself.
 #[tokio::test]
-async fn a_folder_that_may_be_the_target_is_not_made_in_it() {
+async fn possible_target_folder_is_not_created_inside_itself() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     fs::write(here.join("file"), b"content").unwrap();
     double.put("/up/kept", b"kept", Duration::ZERO);
@@ -252,9 +252,9 @@ async fn a_folder_that_may_be_the_target_is_not_made_in_it() {
     assert!(!double.log().contains("MKCOL /up/new/tree"), "{}", double.log());
 }
 
-/// Nor does what has a temporary name, whatever is said of it.
+/// Nor does a temporary file, whatever the server answers.
 #[tokio::test]
-async fn what_was_not_renamed_does_not_stay() {
+async fn staged_file_is_deleted_if_the_rename_fails() {
     let mut answers = [403, 404, 403, 500].into_iter();
     let options = Options { temporary: true, ..mirror() };
     let failed = through(&options, move |method, path, _| match method {
@@ -266,7 +266,7 @@ async fn what_was_not_renamed_does_not_stay() {
 }
 
 #[tokio::test]
-async fn an_answer_without_end_is_not_read_to_it() {
+async fn endless_response_body_is_abandoned() {
     let faults = [Fault::EndlessBody, Fault::TricklingBody, Fault::TruncateWithoutLength];
     on_each(pairs(faults, &["PUT", "MKCOL", "PROPFIND"]), async |(fault, method)| {
         println!("{method} {fault:?}");
@@ -276,7 +276,7 @@ async fn an_answer_without_end_is_not_read_to_it() {
 }
 
 #[tokio::test]
-async fn somebody_elses_file_of_the_same_length_is_not_taken_for_ours() {
+async fn another_writers_file_of_equal_length_is_not_taken_for_ours() {
     for options in [mirror(), Options { temporary: true, ..mirror() }] {
         let (double, (_kept, here)) = (Double::start().await, folder());
         let wanted = lay_out(&here);
@@ -299,7 +299,7 @@ async fn somebody_elses_file_of_the_same_length_is_not_taken_for_ours() {
 }
 
 #[tokio::test]
-async fn a_server_is_killed_and_started_again() {
+async fn upload_completes_after_a_server_restart() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out_for_ranges(&here);
     let (reached, mut puts) = (Arc::new(Notify::new()), 0);
@@ -325,10 +325,10 @@ async fn a_server_is_killed_and_started_again() {
 }
 
 #[tokio::test]
-async fn a_folder_that_vanishes_loses_its_files_and_no_others() {
+async fn vanished_folder_loses_only_its_files() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
-    // As if it were gone, from its third file on.
+    // The folder seems to be missing from its third file on.
     let mut puts = 0;
     double.script(move |method, path, _| {
         if !path.contains("/a/") || method == "MKCOL" {
@@ -349,7 +349,7 @@ async fn a_folder_that_vanishes_loses_its_files_and_no_others() {
 }
 
 #[tokio::test]
-async fn a_check_that_fails_names_what_was_not_checked() {
+async fn failed_verification_names_the_unverified_files() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
     double.script(|method, path, _| (method == "PROPFIND" && path == "/up/c").then_some(Fault::Respond(500, "")));
@@ -364,10 +364,10 @@ async fn a_check_that_fails_names_what_was_not_checked() {
 }
 
 #[tokio::test]
-async fn a_file_that_the_server_forgot_is_sent_again() {
+async fn acknowledged_but_missing_file_is_sent_again() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
-    // Acknowledged, and not there.
+    // Acknowledged and lost.
     double.script(first(2, "PUT", "a/file6", Fault::Respond(201, "")));
     let first = up(&client(double.address, |_| ()), &here, &mirror()).await;
     let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
@@ -376,7 +376,7 @@ async fn a_file_that_the_server_forgot_is_sent_again() {
 }
 
 #[tokio::test]
-async fn a_stop_leaves_nothing_temporary() {
+async fn interrupt_leaves_no_temporary_file() {
     for at in [3, 20, 40] {
         let (double, (_kept, here)) = (Double::start().await, folder());
         let wanted = lay_out_for_ranges(&here);
@@ -405,13 +405,13 @@ async fn a_stop_leaves_nothing_temporary() {
 }
 
 #[tokio::test]
-async fn a_file_that_changes_or_goes_meanwhile_is_named() {
+async fn file_changed_or_deleted_during_the_upload_is_reported() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out_for_ranges(&here);
     let (large, small) = (here.join("c/large"), here.join("c/file6"));
     double.script(move |method, _, _| {
         if method == "MKCOL" {
-            // Listed already, and not read yet.
+            // It is listed already, but not read yet.
             let _ = fs::File::options().write(true).open(&large).and_then(|file| file.set_len(5_000_000));
             let _ = fs::remove_file(&small);
         }

@@ -1,4 +1,4 @@
-//! Unchanged files are skipped and changed ones copied, whatever the server's clock shows.
+//! Detection of unchanged files despite the server's clock offset.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use crate::common::{client, down, folder, mirror, read, rest, up};
 const MINUTES: i64 = 60;
 const CLOCKS: [i64; 5] = [10 * MINUTES, 24 * 60 * MINUTES, -10 * MINUTES, -24 * 60 * MINUTES, 0];
 
-/// Writes a file, changed so long ago.
+/// Writes a file of this age.
 fn write(path: &Path, content: &str, age: Duration) {
     fs::write(path, content).unwrap();
     fs::File::options().write(true).open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
@@ -28,7 +28,7 @@ async fn sync_up(double: &Double, here: &Path, options: &Options) -> Summary {
 }
 
 #[tokio::test]
-async fn upload_sends_changed_file_of_equal_length_whatever_the_servers_clock_shows() {
+async fn upload_sends_changed_file_of_equal_length_despite_clock_offset() {
     for ahead in CLOCKS {
         let ((_kept, here), double) = (folder(), Double::start().await);
         double.set_clock(ahead);
@@ -40,7 +40,7 @@ async fn upload_sends_changed_file_of_equal_length_whatever_the_servers_clock_sh
 }
 
 #[tokio::test]
-async fn upload_skips_unchanged_files_whatever_the_servers_clock_shows() {
+async fn upload_skips_unchanged_files_despite_clock_offset() {
     for ahead in CLOCKS {
         let ((_kept, here), double) = (folder(), Double::start().await);
         double.set_clock(ahead);
@@ -51,7 +51,7 @@ async fn upload_skips_unchanged_files_whatever_the_servers_clock_shows() {
     }
 }
 
-/// As `haul sync`, which keeps what it has seen beside the folder.
+/// As `haul sync`, with records.
 fn remembering(here: &Path) -> Options {
     Options { synced_versions: Some(here.with_file_name("cache/seen")), delete: true, ..rest(&mirror()) }
 }
@@ -68,12 +68,12 @@ fn set_time(path: &Path, time: SystemTime) {
 }
 
 #[tokio::test]
-async fn upload_compares_nothing_where_a_record_decides() {
+async fn upload_with_a_record_compares_no_content() {
     for ahead in CLOCKS {
         let ((_kept, here), double) = (folder(), Double::start().await);
         double.set_clock(ahead);
         let options = remembering(&here);
-        // In the second in which it is uploaded: its time alone tells nothing.
+        // Changed in the second of its upload, so its time proves nothing.
         write(&here.join("new"), "first", Duration::ZERO);
         write(&here.join("old"), "first", Duration::from_hours(1));
         sync_up(&double, &here, &options).await;
@@ -81,7 +81,7 @@ async fn upload_compares_nothing_where_a_record_decides() {
         let again = sync_up(&double, &here, &options).await;
         assert_eq!((again.files, again.skipped), (0, 2), "{ahead}");
         double.clear_faults();
-        // Now the server's clock is right again, and shows other times than at the upload.
+        // Now the server's clock is right, so its offset differs from that at the upload.
         double.set_clock(0);
         write(&here.join("old"), "other", Duration::from_mins(30));
         write(&here.join("new"), "older", Duration::from_hours(3));
@@ -91,7 +91,7 @@ async fn upload_compares_nothing_where_a_record_decides() {
 }
 
 #[tokio::test]
-async fn upload_sends_again_what_somebody_else_has_changed_on_the_server() {
+async fn upload_overwrites_a_file_changed_on_the_server() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     let options = remembering(&here);
     write(&here.join("file"), "first", Duration::from_hours(1));
@@ -120,13 +120,13 @@ async fn download_fetches_a_change_of_equal_length_and_time() {
 }
 
 #[tokio::test]
-async fn download_skips_unchanged_files_where_times_cannot_be_kept() {
+async fn download_skips_unchanged_files_if_times_cannot_be_set() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     let options = remembering(&here);
     double.put("/up/file", b"first", Duration::from_hours(1));
     sync_down(&double, &here, &options).await;
     let records = options.synced_versions.clone().unwrap();
-    // As on a file system that has set a time of its own.
+    // As on a file system that sets its own times.
     let shown = SystemTime::now() - Duration::from_mins(1);
     set_time(&here.join("file"), shown);
     let known = fs::read_to_string(&records).unwrap();
@@ -150,7 +150,7 @@ async fn times_within_the_window_are_equal() {
 }
 
 #[tokio::test]
-async fn both_ways_share_one_record() {
+async fn upload_and_download_share_one_record() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     let options = remembering(&here);
     write(&here.join("file"), "first", Duration::from_hours(1));

@@ -1,9 +1,9 @@
-//! Mirrors of folders that are not as simple as files with names and times.
+//! Mirrors: clocks, colliding names, special files, temporary files, and two servers.
 
 #[path = "../common/mod.rs"]
 mod common;
 
-mod between;
+mod between_servers;
 mod clocks;
 mod name_collisions;
 mod special_files;

@@ -1,4 +1,4 @@
-//! Names that are two on one side and one on the other.
+//! Names that differ on one side and are equal on the other.
 
 use std::{fs, path::Path, process::Command, time::Duration};
 
@@ -29,7 +29,7 @@ async fn folding() -> Double {
 }
 
 #[tokio::test]
-async fn upload_never_deletes_what_a_folding_server_has_under_the_old_name() {
+async fn upload_keeps_the_file_if_the_server_folds_case() {
     let ((_kept, here), double) = (folder(), folding().await);
     fs::write(here.join("README"), "content").unwrap();
     sync_up(&double, &here).await;
@@ -41,7 +41,7 @@ async fn upload_never_deletes_what_a_folding_server_has_under_the_old_name() {
 }
 
 #[tokio::test]
-async fn upload_renames_on_a_server_that_keeps_names_apart() {
+async fn upload_renames_if_the_server_is_case_sensitive() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     double.put("/up/README", b"content", OLD);
     fs::write(here.join("readme"), "content").unwrap();
@@ -51,7 +51,7 @@ async fn upload_renames_on_a_server_that_keeps_names_apart() {
 }
 
 #[tokio::test]
-async fn download_keeps_both_where_names_are_kept_apart() {
+async fn download_keeps_both_names_on_a_case_sensitive_disk() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     double.put("/up/README", b"upper", OLD);
     double.put("/up/readme", b"lower", OLD);
@@ -63,7 +63,7 @@ async fn download_keeps_both_where_names_are_kept_apart() {
     assert_eq!(fs::read_dir(&here).unwrap().count(), 4, "nothing is left of the trial");
 }
 
-/// A file system that folds case, which ends with the test; none where the kernel has none, or nobody may mount it.
+/// A file system that folds case, unmounted at the end; none if it is not supported or may not be mounted.
 struct Folds(tempfile::TempDir);
 
 impl Folds {
@@ -92,7 +92,7 @@ impl Drop for Folds {
 }
 
 #[tokio::test]
-async fn download_refuses_the_second_of_two_names_and_renames_where_case_is_folded() {
+async fn download_refuses_the_second_name_and_renames_on_a_case_insensitive_disk() {
     let Some(mounted) = Folds::mount() else { return };
     let (here, double) = (mounted.0.path().join("tree"), Double::start().await);
     double.put("/up/README", b"upper", OLD);

@@ -1,4 +1,4 @@
-//! Links, pipes and sockets in a source, and a file where a folder was.
+//! Links, FIFOs and sockets in a source, and files that replace folders.
 
 use std::{
     collections::HashSet,
@@ -20,7 +20,7 @@ fn deleting() -> Options {
     Options { delete: true, ..rest(&mirror()) }
 }
 
-/// Uploads: what was done, and what was told.
+/// Uploads; returns the summary and the notes.
 async fn sync_up(double: &Double, here: &Path, options: &Options) -> (Summary, String) {
     let told = Arc::new(Mutex::new(String::new()));
     let notes = told.clone();
@@ -39,7 +39,7 @@ async fn sync_down(double: &Double, here: &Path, options: &Options) -> Summary {
 }
 
 #[tokio::test]
-async fn upload_skips_what_is_no_file_and_still_deletes() {
+async fn upload_skips_special_files_and_still_deletes() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     fs::write(here.join("file"), "content").unwrap();
     symlink("file", here.join("link")).unwrap();
@@ -51,7 +51,7 @@ async fn upload_skips_what_is_no_file_and_still_deletes() {
     let (summary, told) = sync_up(&double, &here, &deleting()).await;
     assert!(summary.failed.is_empty(), "{:?}", summary.failed);
     assert_eq!((summary.files, summary.deleted), (1, 1));
-    // What stands there under the name of something that was skipped may be its twin.
+    // The remote entry under the name of a skipped file may be its copy.
     assert_eq!(double.files("/up").into_keys().collect::<Vec<_>>(), ["file", "link", "pipe/below"]);
     for (name, kind) in [("link", "a symbolic link"), ("pipe", "a FIFO"), ("socket", "a socket")] {
         assert!(told.contains(&format!("{name}: skipped: it is {kind}")), "{told}");
@@ -59,7 +59,7 @@ async fn upload_skips_what_is_no_file_and_still_deletes() {
 }
 
 #[tokio::test]
-async fn upload_follows_links_if_asked_to_and_sees_loops() {
+async fn upload_follows_links_on_request_and_detects_loops() {
     let ((kept, here), double) = (folder(), Double::start().await);
     let elsewhere = kept.path().join("elsewhere");
     fs::create_dir_all(elsewhere.join("deep")).unwrap();
@@ -104,7 +104,7 @@ async fn upload_replaces_a_file_by_a_folder_and_a_folder_by_a_file() {
         assert_eq!((would.files, would.deleted, would.failed.len()), (2, 3, 0));
         assert_eq!(double.files("/up").len(), 3, "a dry run changes nothing");
 
-        // Some servers do not overwrite one kind by the other.
+        // Some servers do not replace a file by a folder, or the reverse.
         let mut refused = HashSet::new();
         double.script(move |method, path, _| {
             let is_first = method == "MOVE" && refused.insert(path.to_owned());
@@ -119,7 +119,7 @@ async fn upload_replaces_a_file_by_a_folder_and_a_folder_by_a_file() {
 }
 
 #[tokio::test]
-async fn upload_keeps_what_is_in_the_way_until_the_new_is_there() {
+async fn upload_keeps_the_replaced_entry_until_the_new_one_exists() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     fs::create_dir(here.join("was_file")).unwrap();
     fs::write(here.join("was_folder"), "new").unwrap();

@@ -23,7 +23,7 @@ fn lay(root: &Path, files: &[(&str, &str)]) {
     write(root, &files.iter().map(|(name, content)| ((*name).to_owned(), content.as_bytes().to_vec())).collect());
 }
 
-/// What is there, by decoded names.
+/// The server's files, by decoded names.
 fn there(double: &Double) -> Tree {
     double.files("/up").into_iter().map(|(name, content)| (servers::decode(&name), content)).collect()
 }
@@ -43,7 +43,7 @@ const TWINS: [(&str, &str, &str); 3] = [
 ];
 
 #[tokio::test]
-async fn upload_refuses_the_second_of_two_names_that_are_one_on_the_server() {
+async fn upload_refuses_the_second_of_two_colliding_names() {
     for (behaviour, first, second) in TWINS {
         let ((_kept, here), double) = (folder(), server(behaviour).await);
         let [one, other] = [first, second].map(|name| format!("d/{name}"));
@@ -61,7 +61,7 @@ async fn upload_refuses_the_second_of_two_names_that_are_one_on_the_server() {
 }
 
 #[tokio::test]
-async fn upload_refuses_the_second_of_two_folders_and_of_names_in_a_new_target() {
+async fn upload_refuses_colliding_folders_and_names_in_a_new_target() {
     let ((_kept, here), double) = (folder(), server("folds case").await);
     double.put("/up/old", b"", Duration::ZERO);
     lay(&here, &[("Folder/a", "a"), ("folder/b", "b"), ("folder/c/d", "d"), ("z/Z", "Z")]);
@@ -72,7 +72,7 @@ async fn upload_refuses_the_second_of_two_folders_and_of_names_in_a_new_target()
 }
 
 #[tokio::test]
-async fn upload_keeps_names_apart_where_the_server_does() {
+async fn upload_keeps_both_names_if_the_server_does() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     let files =
         [("READ", "1"), ("read", "2"), ("read.", "3"), ("e\u{301}", "4"), ("\u{e9}", "5"), ("D/x", "6"), ("d/y", "7")];
@@ -83,7 +83,7 @@ async fn upload_keeps_names_apart_where_the_server_does() {
 }
 
 #[tokio::test]
-async fn names_that_the_server_composes_are_there_and_stay_and_are_overwritten() {
+async fn names_normalised_by_the_server_are_recognised() {
     let ((_kept, here), double) = (folder(), server("composes names (NFC)").await);
     let [folder, file] = ["u\u{308}", "o\u{308}"];
     let deep = format!("{folder}/{file}");
@@ -100,7 +100,7 @@ async fn names_that_the_server_composes_are_there_and_stay_and_are_overwritten()
 }
 
 #[tokio::test]
-async fn a_name_that_differs_in_form_is_the_servers_where_it_keeps_both_forms_apart() {
+async fn unicode_forms_are_distinct_if_the_server_keeps_both() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     double.put("/up/%C3%B6", b"old", Duration::from_hours(2));
     lay(&here, &[("o\u{308}", "new one")]);
@@ -109,7 +109,7 @@ async fn a_name_that_differs_in_form_is_the_servers_where_it_keeps_both_forms_ap
 }
 
 #[tokio::test]
-async fn change_of_case_is_one_move_and_content_goes_only_if_it_differs() {
+async fn change_of_case_is_one_move_without_content() {
     let ((_kept, here), double) = (folder(), server("folds case").await);
     lay(&here, &[("README", "content"), ("Folder/A", "a")]);
     assert_eq!(counts(&sync(&double, &here).await), (2, 0, 0, 0));
@@ -131,7 +131,7 @@ async fn change_of_case_is_one_move_and_content_goes_only_if_it_differs() {
 }
 
 #[tokio::test]
-async fn change_of_case_goes_by_another_name_where_the_new_one_is_said_to_be_taken() {
+async fn change_of_case_uses_a_temporary_name_if_the_new_one_is_taken() {
     let ((_kept, here), double) = (folder(), server("folds case").await);
     lay(&here, &[("README", "content")]);
     sync(&double, &here).await;

@@ -1,4 +1,4 @@
-//! What haul has left behind itself is never content, and does not stay for ever.
+//! Leftovers of earlier runs are never transferred, and are deleted when they are old.
 
 use std::{
     fs::{self, File},
@@ -13,9 +13,9 @@ use crate::common::{client, down, folder, mirror, rest, up};
 
 const HOUR: Duration = Duration::from_hours(1);
 const DAYS: Duration = Duration::from_hours(3 * 24);
-/// As those of an upload or a download, of a folder that is filled, and of `haul serve`.
+/// Names of uploads and downloads, of bulk uploads, and of `haul serve`.
 const OURS: [&str; 3] = [".a.0123456789abcdef.part", ".a b.c.fedcba9876543210.upload", ".haul-upload-0123456789abcdef"];
-/// Names that are nearly so.
+/// Similar names.
 const OTHERS: [&str; 6] = [
     ".a.0123456789abcde.part",
     ".a.0123456789ABCDEF.part",
@@ -56,7 +56,7 @@ fn went_well(summary: &Summary) {
 }
 
 #[tokio::test]
-async fn leftovers_are_neither_uploaded_nor_downloaded_nor_deleted_while_they_may_be_in_use() {
+async fn recent_leftovers_are_neither_transferred_nor_deleted() {
     let ((kept, here), double) = (folder(), Double::start().await);
     for name in OURS.iter().chain(&OTHERS) {
         write(&here.join(name), HOUR);
@@ -77,7 +77,7 @@ async fn leftovers_are_neither_uploaded_nor_downloaded_nor_deleted_while_they_ma
 }
 
 #[tokio::test]
-async fn leftovers_here_are_deleted_when_they_are_old_and_nobody_holds_them() {
+async fn old_unused_local_leftovers_are_deleted() {
     let ((_kept, here), double) = (folder(), Double::start().await);
     double.put("/up/file", b"content", HOUR);
     for name in OURS.iter().chain(&OTHERS) {
@@ -90,13 +90,13 @@ async fn leftovers_here_are_deleted_when_they_are_old_and_nobody_holds_them() {
     went_well(&down(&dav, &here, &Options { dry_run: true, ..rest(&mirror()) }).await.unwrap());
     assert_eq!(names(&here).len(), OURS.len() + OTHERS.len() + 1);
     went_well(&down(&dav, &here, &rest(&mirror())).await.unwrap());
-    // What belongs to a server is the server's to delete.
+    // The server deletes its own leftovers.
     let stays = OTHERS.into_iter().chain(["file", ".held.0123456789abcdef.part", OURS[2]]);
     assert_eq!(names(&here), sorted(stays));
 }
 
 #[tokio::test]
-async fn leftovers_on_the_server_are_deleted_when_they_are_old_by_its_clock() {
+async fn leftovers_old_by_the_servers_clock_are_deleted() {
     for ahead in [0, 10 * 24 * 3600, -10 * 24 * 3600] {
         let ((_kept, here), double) = (folder(), Double::start().await);
         double.set_clock(ahead);

@@ -20,6 +20,7 @@ use crate::files::options::bandwidth::Timetable;
 /// How to connect to the server.
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Connection")]
+// Not grouped: one field per option.
 pub(super) struct ConnectionOptions {
     /// HTTP version. `auto`: HTTP/1.1 with pipelining, HTTP/2 where pipelining fails; commands other than cp and sync also
     /// use HTTP/3 where the server offers it [default: auto]

@@ -1,4 +1,4 @@
-//! What the tests of the program share.
+//! Helpers that the test programs share.
 
 #![allow(dead_code, reason = "no test uses all of it")]
 
@@ -19,13 +19,13 @@ use nix::{
 };
 use tempfile::TempDir;
 
-/// Longer than anything here takes on the busiest machine.
+/// A timeout that even a busy machine does not reach.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The program.
 pub(crate) const HAUL: &str = env!("CARGO_BIN_EXE_haul");
 
-/// Where one test runs `haul`, and sees afterwards what it left behind.
+/// A folder in which one test runs `haul` and then looks for leftovers.
 pub(crate) struct Room {
     folder: TempDir,
     marker: String,
@@ -45,7 +45,7 @@ impl Room {
         self.folder.path().join(name)
     }
 
-    /// A number of seconds in whose name nobody else sleeps: so are the test's processes known.
+    /// A unique number of seconds to sleep, by which the test's processes are recognised.
     pub(crate) fn marker(&self) -> &str {
         &self.marker
     }
@@ -114,7 +114,7 @@ pub(crate) fn processes(file: &str) -> Vec<(i32, String)> {
     found
 }
 
-/// Runs `command` to its end, but not for ever.
+/// Runs `command` to its end, with a timeout.
 pub(crate) fn output(command: Command) -> Output {
     assert_cmd::Command::from_std(command).timeout(PATIENCE).output().expect("it starts")
 }
@@ -158,7 +158,7 @@ impl Drop for Running {
     }
 }
 
-/// Asks until the answer is yes, or patience is at its end.
+/// Polls until the condition is true, or [`PATIENCE`] is over.
 pub(crate) fn eventually(mut f: impl FnMut() -> bool) -> bool {
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
@@ -179,7 +179,7 @@ pub(crate) fn one_sentence(output: &Output, status: i32) -> String {
     said
 }
 
-/// Checks that it went well, and returns what was printed.
+/// Checks that it succeeded, and returns its output.
 pub(crate) fn printed(output: &Output) -> String {
     assert!(output.status.success() && output.status.signal().is_none(), "{}: {}", output.status, text(&output.stderr));
     text(&output.stdout)

@@ -1,23 +1,23 @@
-//! Whether two folders are the same.
+//! `haul check`.
 
 use std::fs;
 
 use crate::{
     common::{printed, text},
-    place::{Place, json, write},
+    fixture::{Fixture, json, write},
 };
 
 #[test]
-fn check_tells_what_is_missing_and_what_differs() {
-    let place = Place::new();
+fn check_reports_missing_and_different_files() {
+    let fixture = Fixture::new();
     let files = [("same", "1"), ("d/long", "22"), ("d/other", "abc"), ("here only", "x")];
     let other = [("same", "1"), ("d/long", "333"), ("d/other", "xyz"), ("there only", "x")];
     for (folder, files) in [("here", files), ("served/a", files), ("copy", other), ("served/b", other)] {
-        write(&place.path(folder), &files);
+        write(&fixture.path(folder), &files);
     }
-    let (a, b) = (place.at("a"), place.at("b"));
+    let (a, b) = (fixture.at("a"), fixture.at("b"));
     let lines = |options: &[&str]| {
-        let ended = place.haul(&[&["check"], options].concat());
+        let ended = fixture.haul(&[&["check"], options].concat());
         let mut lines: Vec<_> = text(&ended.stdout).lines().map(str::to_owned).collect();
         lines.sort();
         (ended.status.code(), lines, text(&ended.stderr))
@@ -41,35 +41,44 @@ fn check_tells_what_is_missing_and_what_differs() {
         let (code, told, said) = lines(&[source, target]);
         assert!(code == Some(0) && told.is_empty(), "{told:?} {said}");
     }
-    let ended = place.haul(&["check", "here", &b, "--json", "-", "--download"]);
+    let ended = fixture.haul(&["check", "here", &b, "--json", "-", "--download"]);
     let found = json(&ended.stdout, "check");
     assert_eq!((ended.status.code(), &found["equal"]), (Some(1), &1.into()));
     assert_eq!(found["differ"][0]["path"], "d/long");
-    let ended = place.haul(&["check", "here", &place.at("nowhere")]);
+    let ended = fixture.haul(&["check", "here", &fixture.at("nowhere")]);
     assert!(ended.status.code() == Some(1) && !ended.stderr.is_empty());
 }
 
 #[test]
-fn files_and_trees_go_from_server_to_server() {
-    let (place, other) = (Place::new(), Place::new());
-    write(&place.path("served"), &[("tree/a", "1"), ("tree/d/b c", "22"), ("tree/d/e/f", "333"), ("x.tmp", "")]);
-    fs::create_dir_all(place.served("tree/empty")).unwrap();
-    fs::write(place.served("tree/large"), vec![5; 9_000_000]).unwrap();
-    printed(&place.haul(&["cp", &place.at("tree/a"), &other.at("renamed")]));
+fn files_and_trees_are_copied_between_servers() {
+    let (fixture, other) = (Fixture::new(), Fixture::new());
+    write(&fixture.path("served"), &[("tree/a", "1"), ("tree/d/b c", "22"), ("tree/d/e/f", "333"), ("x.tmp", "")]);
+    fs::create_dir_all(fixture.served("tree/empty")).unwrap();
+    fs::write(fixture.served("tree/large"), vec![5; 9_000_000]).unwrap();
+    printed(&fixture.haul(&["cp", &fixture.at("tree/a"), &other.at("renamed")]));
     assert_eq!(fs::read_to_string(other.served("renamed")).unwrap(), "1");
-    printed(&place.haul(&["cp", "-r", &place.at("tree"), &other.at("")]));
-    printed(&place.haul(&["check", &place.at("tree"), &other.at("tree"), "--download"]));
+    printed(&fixture.haul(&["cp", "-r", &fixture.at("tree"), &other.at("")]));
+    printed(&fixture.haul(&["check", &fixture.at("tree"), &other.at("tree"), "--download"]));
     assert!(other.served("tree/empty").is_dir());
 
-    fs::write(place.served("tree/a"), "changed").unwrap();
-    printed(&place.haul(&["cp", "-r", &place.at("tree"), &other.at(""), "--exclude", "large", "--verify", "digest"]));
+    fs::write(fixture.served("tree/a"), "changed").unwrap();
+    printed(&fixture.haul(&[
+        "cp",
+        "-r",
+        &fixture.at("tree"),
+        &other.at(""),
+        "--exclude",
+        "large",
+        "--verify",
+        "digest",
+    ]));
     assert_eq!(fs::read_to_string(other.served("tree/a")).unwrap(), "changed");
-    let ended = place.haul(&["cp", "-r", &place.at("tree"), &other.at(""), "--ignore-existing"]);
+    let ended = fixture.haul(&["cp", "-r", &fixture.at("tree"), &other.at(""), "--ignore-existing"]);
     printed(&ended);
     assert!(text(&ended.stderr).contains("0 files (0 B) copied"), "{}", text(&ended.stderr));
-    let ended = place.haul(&["cp", &place.at("tree"), &other.at("")]);
+    let ended = fixture.haul(&["cp", &fixture.at("tree"), &other.at("")]);
     assert!(ended.status.code() == Some(1) && text(&ended.stderr).contains("add `-r`"), "{}", text(&ended.stderr));
-    let ended = place.haul(&["cp", &place.at("tree/a"), &other.at(""), "--header", "X-Key: hunter2"]);
+    let ended = fixture.haul(&["cp", &fixture.at("tree/a"), &other.at(""), "--header", "X-Key: hunter2"]);
     assert!(ended.status.code() == Some(2) && !text(&ended.stderr).contains("hunter2"));
 }
 
@@ -93,11 +102,11 @@ fn lay_out_special_files(root: &std::path::Path) -> std::os::unix::net::UnixList
 
 #[test]
 fn check_after_sync_of_special_files_finds_no_difference() {
-    let place = Place::new();
-    let _socket = lay_out_special_files(&place.path("here"));
-    let there = place.at("there");
+    let fixture = Fixture::new();
+    let _socket = lay_out_special_files(&fixture.path("here"));
+    let there = fixture.at("there");
     for links in ["skip", "follow"] {
-        let synced = place.haul(&["sync", "here", &there, "--delete", "--links", links]);
+        let synced = fixture.haul(&["sync", "here", &there, "--delete", "--links", links]);
         printed(&synced);
         let warnings = |output: &std::process::Output| {
             let told = text(&output.stderr);
@@ -107,42 +116,42 @@ fn check_after_sync_of_special_files_finds_no_difference() {
             told
         };
         for arguments in [["here", &there], [&there, "here"]] {
-            let checked = place.haul(&[&["check"], &arguments[..], &["--links", links, "--download"]].concat());
+            let checked = fixture.haul(&[&["check"], &arguments[..], &["--links", links, "--download"]].concat());
             printed(&checked);
             assert_eq!(warnings(&checked), warnings(&synced));
             assert_eq!(warnings(&checked).len(), 8);
         }
     }
-    assert!(fs::symlink_metadata(place.served("there/to-folder")).unwrap().is_dir(), "links were followed");
+    assert!(fs::symlink_metadata(fixture.served("there/to-folder")).unwrap().is_dir(), "links were followed");
 
-    // Whatever stands under the name of what is skipped is neither missing nor different.
-    write(&place.served("there"), &[("socket/deep/x", ""), ("dangling", ""), ("d/pipe", "")]);
-    let checked = place.haul(&["check", "here", &there]);
+    // Remote entries under the names of skipped files are neither missing nor different.
+    write(&fixture.served("there"), &[("socket/deep/x", ""), ("dangling", ""), ("d/pipe", "")]);
+    let checked = fixture.haul(&["check", "here", &there]);
     printed(&checked);
-    printed(&place.haul(&["check", &there, "here"]));
-    write(&place.served("there"), &[("d/other", "")]);
-    let checked = place.haul(&["check", "here", &there]);
+    printed(&fixture.haul(&["check", &there, "here"]));
+    write(&fixture.served("there"), &[("d/other", "")]);
+    let checked = fixture.haul(&["check", "here", &there]);
     assert_eq!((checked.status.code(), text(&checked.stdout)), (Some(1), "missing in FROM: d/other\n".into()));
-    let local = place.haul(&["check", "here", "here"]);
+    let local = fixture.haul(&["check", "here", "here"]);
     printed(&local);
 }
 
 #[test]
 fn check_after_sync_with_the_same_filters_finds_no_difference() {
-    let place = Place::new();
-    write(&place.path("here"), &[("a", "1"), ("long", "12345678"), (".x.0123456789abcdef.part", "half")]);
-    write(&place.served("there"), &[("long", "1"), ("a", "123456789"), (".y.0123456789abcdef.part", "half")]);
-    let there = place.at("there");
+    let fixture = Fixture::new();
+    write(&fixture.path("here"), &[("a", "1"), ("long", "12345678"), (".x.0123456789abcdef.part", "half")]);
+    write(&fixture.served("there"), &[("long", "1"), ("a", "123456789"), (".y.0123456789abcdef.part", "half")]);
+    let there = fixture.at("there");
     let filter = ["--max-size", "5B"];
-    printed(&place.haul(&[&["sync", "here", &there, "--delete"], &filter[..]].concat()));
+    printed(&fixture.haul(&[&["sync", "here", &there, "--delete"], &filter[..]].concat()));
     for (from, to) in [("here", there.as_str()), (&there, "here")] {
-        let checked = place.haul(&[&["check", from, to], &filter[..]].concat());
+        let checked = fixture.haul(&[&["check", from, to], &filter[..]].concat());
         assert_eq!(
             text(&checked.stdout),
             if from == "here" { "" } else { "differs: long: 1 bytes in FROM, 8 in TO\n" }
         );
     }
-    // An unreadable folder is a failure, and nothing is said of what is in it.
-    let broken = place.haul(&["check", "here/a", &there]);
+    // An unreadable folder is a failure, and its contents are not reported.
+    let broken = fixture.haul(&["check", "here/a", &there]);
     assert!(broken.status.code() == Some(1) && text(&broken.stdout).is_empty());
 }

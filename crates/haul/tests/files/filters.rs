@@ -1,4 +1,4 @@
-//! Which files are copied, and which a mirror leaves alone.
+//! Filters: which files are copied, and which a mirror keeps.
 
 use std::{
     fs,
@@ -9,14 +9,14 @@ use std::{
 
 use crate::{
     common::{printed, text},
-    place::{Place, tree, write},
+    fixture::{Fixture, tree, write},
 };
 
-fn names(place: &Place, folder: &str) -> Vec<String> {
-    tree(&place.path(folder)).into_keys().collect()
+fn names(fixture: &Fixture, folder: &str) -> Vec<String> {
+    tree(&fixture.path(folder)).into_keys().collect()
 }
 
-fn source(place: &Place) {
+fn source(fixture: &Fixture) {
     let files = [
         ("a.txt", "a"),
         ("b.tmp", "b"),
@@ -25,16 +25,16 @@ fn source(place: &Place) {
         ("docs/deep/e.jpg", "e"),
         ("pics/f.jpg", "f"),
     ];
-    write(&place.path("source"), &files);
-    write(&place.path("served/from"), &files);
+    write(&fixture.path("source"), &files);
+    write(&fixture.path("served/from"), &files);
 }
 
 #[test]
-fn filters_choose_the_same_files_up_and_down() {
-    let place = Place::new();
-    source(&place);
-    fs::write(place.path("rules"), "# a comment\n- *.tmp\n+ /docs/**\n- **\n").unwrap();
-    fs::write(place.path("list"), "a.txt\ndocs/deep/e.jpg\n").unwrap();
+fn filters_select_the_same_files_up_and_down() {
+    let fixture = Fixture::new();
+    source(&fixture);
+    fs::write(fixture.path("rules"), "# a comment\n- *.tmp\n+ /docs/**\n- **\n").unwrap();
+    fs::write(fixture.path("list"), "a.txt\ndocs/deep/e.jpg\n").unwrap();
     for (number, (options, chosen)) in [
         (
             &["--exclude", "*.tmp", "--exclude", "cache/"][..],
@@ -52,27 +52,27 @@ fn filters_choose_the_same_files_up_and_down() {
     .enumerate()
     {
         let (up, down) = (format!("up{number}"), format!("down{number}"));
-        printed(&place.haul(&[&["sync", "source", &place.at(&up)], options].concat()));
-        assert_eq!(names(&place, &format!("served/{up}")), chosen, "{options:?}");
-        printed(&place.haul(&[&["sync", &place.at("from"), &down], options].concat()));
-        assert_eq!(names(&place, &down), chosen, "{options:?}");
-        fs::create_dir(place.path(&format!("cp{number}"))).unwrap();
-        printed(&place.haul(&[&["cp", "-r", &place.at("from"), &format!("cp{number}")], options].concat()));
-        assert_eq!(names(&place, &format!("cp{number}/from")), chosen, "{options:?}");
+        printed(&fixture.haul(&[&["sync", "source", &fixture.at(&up)], options].concat()));
+        assert_eq!(names(&fixture, &format!("served/{up}")), chosen, "{options:?}");
+        printed(&fixture.haul(&[&["sync", &fixture.at("from"), &down], options].concat()));
+        assert_eq!(names(&fixture, &down), chosen, "{options:?}");
+        fs::create_dir(fixture.path(&format!("cp{number}"))).unwrap();
+        printed(&fixture.haul(&[&["cp", "-r", &fixture.at("from"), &format!("cp{number}")], options].concat()));
+        assert_eq!(names(&fixture, &format!("cp{number}/from")), chosen, "{options:?}");
     }
 }
 
 #[test]
-fn an_excluded_folder_is_not_listed() {
-    let place = Place::new();
-    source(&place);
-    printed(&place.haul(&["sync", &place.at("from"), "down", "--exclude", "docs/", "--exclude", "/pics"]));
-    let log = fs::read_to_string(place.path("log")).unwrap();
+fn excluded_folder_is_not_listed() {
+    let fixture = Fixture::new();
+    source(&fixture);
+    printed(&fixture.haul(&["sync", &fixture.at("from"), "down", "--exclude", "docs/", "--exclude", "/pics"]));
+    let log = fs::read_to_string(fixture.path("log")).unwrap();
     assert!(log.contains("/from/cache") && !log.contains("/from/docs") && !log.contains("/from/pics"), "{log}");
 }
 
 #[test]
-fn a_mirror_leaves_alone_what_the_filters_leave_out_unless_told_to_delete_it() {
+fn excluded_files_are_kept_without_delete_excluded() {
     let extra = [
         ("keep.tmp", "mine"),
         ("gone.txt", "old"),
@@ -83,43 +83,43 @@ fn a_mirror_leaves_alone_what_the_filters_leave_out_unless_told_to_delete_it() {
     ];
     let options = ["--delete", "--exclude", "*.tmp", "--max-size", "10B"];
     for excluded in [false, true] {
-        let place = Place::new();
-        write(&place.path("source"), &[("a", "1"), ("big", "this file is too long")]);
-        write(&place.path("served/from"), &[("a", "1"), ("big", "this file is too long")]);
-        write(&place.path("down"), &extra);
-        write(&place.path("served/up"), &extra);
+        let fixture = Fixture::new();
+        write(&fixture.path("source"), &[("a", "1"), ("big", "this file is too long")]);
+        write(&fixture.path("served/from"), &[("a", "1"), ("big", "this file is too long")]);
+        write(&fixture.path("down"), &extra);
+        write(&fixture.path("served/up"), &extra);
         let options = [&options[..], if excluded { &["--delete-excluded"] } else { &[] }].concat();
         let kept: &[&str] = if excluded { &["a"] } else { &["a", "big", "keep.tmp", "old/", "old/y.tmp"] };
-        printed(&place.haul(&[&["sync", "source", &place.at("up")], &options[..]].concat()));
-        assert_eq!(names(&place, "served/up"), kept, "up, {options:?}");
-        printed(&place.haul(&[&["sync", &place.at("from"), "down"], &options[..]].concat()));
-        assert_eq!(names(&place, "down"), kept, "down, {options:?}");
+        printed(&fixture.haul(&[&["sync", "source", &fixture.at("up")], &options[..]].concat()));
+        assert_eq!(names(&fixture, "served/up"), kept, "up, {options:?}");
+        printed(&fixture.haul(&[&["sync", &fixture.at("from"), "down"], &options[..]].concat()));
+        assert_eq!(names(&fixture, "down"), kept, "down, {options:?}");
     }
 }
 
 #[test]
-fn a_file_that_is_out_by_its_size_keeps_its_smaller_version_on_the_other_side() {
-    let place = Place::new();
+fn file_excluded_by_size_keeps_its_smaller_copy() {
+    let fixture = Fixture::new();
     for folder in ["source", "served/from"] {
-        write(&place.path(folder), &[("grown", "twenty bytes or more"), ("a", "1")]);
+        write(&fixture.path(folder), &[("grown", "twenty bytes or more"), ("a", "1")]);
     }
     for folder in ["down", "served/up"] {
-        write(&place.path(folder), &[("grown", "small")]);
+        write(&fixture.path(folder), &[("grown", "small")]);
     }
     let options = ["--delete", "--max-size", "10B"];
-    printed(&place.haul(&[&["sync", "source", &place.at("up")], &options[..]].concat()));
-    printed(&place.haul(&[&["sync", &place.at("from"), "down"], &options[..]].concat()));
+    printed(&fixture.haul(&[&["sync", "source", &fixture.at("up")], &options[..]].concat()));
+    printed(&fixture.haul(&[&["sync", &fixture.at("from"), "down"], &options[..]].concat()));
     for folder in ["down", "served/up"] {
-        assert_eq!(fs::read_to_string(place.path(folder).join("grown")).unwrap(), "small");
+        assert_eq!(fs::read_to_string(fixture.path(folder).join("grown")).unwrap(), "small");
     }
 }
 
 #[test]
-fn sizes_and_ages_choose_files() {
-    let place = Place::new();
-    write(&place.path("source"), &[("old", "12345"), ("new", "12345"), ("large", &"x".repeat(3000))]);
+fn sizes_and_ages_select_files() {
+    let fixture = Fixture::new();
+    write(&fixture.path("source"), &[("old", "12345"), ("new", "12345"), ("large", &"x".repeat(3000))]);
     let long_ago = SystemTime::now() - Duration::from_hours(48);
-    fs::File::options().append(true).open(place.path("source/old")).unwrap().set_modified(long_ago).unwrap();
+    fs::File::options().append(true).open(fixture.path("source/old")).unwrap().set_modified(long_ago).unwrap();
     for (number, (options, chosen)) in [
         (&["--max-age", "1d"][..], &["large", "new"][..]),
         (&["--min-age", "1d"], &["old"]),
@@ -130,23 +130,23 @@ fn sizes_and_ages_choose_files() {
     .enumerate()
     {
         let to = format!("to{number}");
-        printed(&place.haul(&[&["sync", "source", &place.at(&to)], options].concat()));
-        assert_eq!(names(&place, &format!("served/{to}")), chosen, "{options:?}");
-        let files = ["cp", "source/old", "source/new", "source/large", &place.at(&format!("cp{number}/"))];
-        fs::create_dir(place.served(&format!("cp{number}"))).unwrap();
-        printed(&place.haul(&[&files[..], options].concat()));
-        assert_eq!(names(&place, &format!("served/cp{number}")), chosen, "cp {options:?}");
+        printed(&fixture.haul(&[&["sync", "source", &fixture.at(&to)], options].concat()));
+        assert_eq!(names(&fixture, &format!("served/{to}")), chosen, "{options:?}");
+        let files = ["cp", "source/old", "source/new", "source/large", &fixture.at(&format!("cp{number}/"))];
+        fs::create_dir(fixture.served(&format!("cp{number}"))).unwrap();
+        printed(&fixture.haul(&[&files[..], options].concat()));
+        assert_eq!(names(&fixture, &format!("served/cp{number}")), chosen, "cp {options:?}");
     }
 }
 
 #[test]
-fn a_listed_file_that_is_missing_is_named_and_nothing_is_deleted() {
-    let place = Place::new();
-    source(&place);
-    write(&place.path("served/up"), &[("extra", "")]);
-    write(&place.path("down"), &[("extra", "")]);
-    for (from, to) in [("source".to_owned(), place.at("up")), (place.at("from"), "down".to_owned())] {
-        let mut command = place.command(&["sync", &from, &to, "--files-from", "-"]);
+fn missing_file_of_the_list_is_reported_and_nothing_deleted() {
+    let fixture = Fixture::new();
+    source(&fixture);
+    write(&fixture.path("served/up"), &[("extra", "")]);
+    write(&fixture.path("down"), &[("extra", "")]);
+    for (from, to) in [("source".to_owned(), fixture.at("up")), (fixture.at("from"), "down".to_owned())] {
+        let mut command = fixture.command(&["sync", &from, &to, "--files-from", "-"]);
         command.stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut running = command.spawn().unwrap();
         running.stdin.take().unwrap().write_all(b"a.txt\nno/such\n").unwrap();
@@ -154,14 +154,14 @@ fn a_listed_file_that_is_missing_is_named_and_nothing_is_deleted() {
         let told = text(&ended.stderr);
         assert!(ended.status.code() == Some(1) && told.contains("no/such: it is in the list of files"), "{told}");
     }
-    assert_eq!(names(&place, "down"), ["a.txt", "extra"]);
-    assert_eq!(names(&place, "served/up"), ["a.txt", "extra"]);
+    assert_eq!(names(&fixture, "down"), ["a.txt", "extra"]);
+    assert_eq!(names(&fixture, "served/up"), ["a.txt", "extra"]);
 }
 
 #[test]
-fn a_filter_that_cannot_be_used_is_wrong_usage() {
-    let place = Place::new();
-    source(&place);
+fn invalid_filter_is_a_usage_error() {
+    let fixture = Fixture::new();
+    source(&fixture);
     for options in [
         &["--exclude", "a["][..],
         &["--filter", "*.tmp"],
@@ -170,10 +170,10 @@ fn a_filter_that_cannot_be_used_is_wrong_usage() {
         &["--exclude-from", "-", "--include-from", "-"],
         &["--delete-excluded"],
     ] {
-        let ended = place.haul(&[&["sync", "source", &place.at("to")], options].concat());
+        let ended = fixture.haul(&[&["sync", "source", &fixture.at("to")], options].concat());
         assert_eq!(ended.status.code(), Some(2), "{options:?}: {}", text(&ended.stderr));
     }
-    let ended = place.haul(&["cp", "-r", &place.at("from"), &place.at("to"), "--exclude", "x"]);
+    let ended = fixture.haul(&["cp", "-r", &fixture.at("from"), &fixture.at("to"), "--exclude", "x"]);
     assert!(ended.status.code() == Some(2) && text(&ended.stderr).contains("as a whole"));
-    assert!(!place.served("to").exists());
+    assert!(!fixture.served("to").exists());
 }

@@ -1,14 +1,14 @@
-//! HTTP/3 over emulated links: through loss, and where UDP does not pass.
+//! HTTP/3 over emulated links: with loss, and with UDP blocked.
 
 use std::fs;
 
 use crate::{
     common::{HAUL, Room, printed, text},
-    place::{tree, write},
+    fixture::{tree, write},
 };
 
-/// Copies forty files over HTTP/3, twice, across a link; gives what the server's log says of the uploads, and what is
-/// remembered of the server. Nothing where there can be no links.
+/// Copies forty files over HTTP/3, twice, across a link; returns the server's log of the uploads and the cached server
+/// facts. Nothing if links are unavailable.
 fn copy(link: &[&str]) -> Option<(Vec<String>, serde_json::Value)> {
     let room = Room::new();
     let probe = room.link(&["--", "true"]);
@@ -44,7 +44,7 @@ fn copy(link: &[&str]) -> Option<(Vec<String>, serde_json::Value)> {
     }
     let log = fs::read_to_string(log).unwrap();
     let puts = log.lines().filter(|line| line.contains("\"PUT ")).map(str::to_owned).collect();
-    // Where all went well there is nothing to remember.
+    // After a success nothing is cached.
     let known = fs::read(home.join("longhaul/servers.json")).unwrap_or_else(|_| b"null".to_vec());
     let known: serde_json::Value = serde_json::from_slice(&known).unwrap();
     let entry = known["servers"].as_object().and_then(|servers| servers.values().next());
@@ -53,22 +53,22 @@ fn copy(link: &[&str]) -> Option<(Vec<String>, serde_json::Value)> {
 
 #[test]
 fn all_files_go_over_http3() {
-    // On a busy machine TCP may be there before.
+    // On a busy machine TCP may connect first.
     let all = |_| copy(&["--rtt", "20ms"]).is_none_or(|(puts, _)| puts.iter().all(|put| put.contains("HTTP/3.0")));
     assert!((0..3).any(all));
 }
 
 #[test]
-fn what_is_lost_is_sent_again() {
+fn lossy_http3_link_loses_no_file() {
     let Some((puts, known)) = copy(&["--rtt", "20ms", "--loss", "2%"]) else { return };
     assert_eq!(puts.len(), 80);
-    // A first packet that is lost costs so much that TCP may be there before.
+    // If the first packet is lost, TCP may connect first.
     let http3 = puts.iter().filter(|put| put.contains("HTTP/3.0")).count();
     assert!(http3 == 80 || known["failures"] == 1, "{http3}, {known}");
 }
 
 #[test]
-fn where_udp_does_not_pass_tcp_does_and_it_is_remembered() {
+fn blocked_udp_falls_back_to_tcp_and_is_cached() {
     let Some((puts, known)) = copy(&["--rtt", "20ms", "--middlebox", "drop-udp"]) else { return };
     assert_eq!(puts.len(), 80);
     assert!(puts.iter().all(|put| put.contains("HTTP/2.0")), "{puts:?}");

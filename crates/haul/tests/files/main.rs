@@ -1,24 +1,24 @@
-//! The commands on files, as a person meets them: real processes, over loopback, against `haul serve`.
+//! The commands on files as real processes, over loopback, against `haul serve`.
 
 #[path = "../common/mod.rs"]
 mod common;
 
-mod answers;
-mod between;
+mod between_servers;
 mod check;
 mod copying;
 mod credentials;
-mod ends;
 mod filters;
+mod fixture;
 mod http3;
+mod interrupt;
 mod keyring;
 mod listing;
-mod mistakes;
+mod lost_responses;
 mod network;
-mod others;
+mod other_servers;
 mod pipes;
-mod place;
 mod probing;
 mod safety;
 mod settings;
+mod usage_errors;
 mod verbosity;

@@ -1,4 +1,4 @@
-//! Limits, headers and tries.
+//! Bandwidth limits, headers and retries.
 
 use std::{
     fs,
@@ -14,28 +14,30 @@ use std::{
 
 use crate::{
     common::{printed, text},
-    place::Place,
+    fixture::Fixture,
 };
 
 #[test]
-fn a_bandwidth_limit_holds_in_both_directions() {
-    let place = Place::new();
+fn bandwidth_limit_holds_in_both_directions() {
+    let fixture = Fixture::new();
     let content = vec![7; 300_000];
-    fs::write(place.path("source"), &content).unwrap();
+    fs::write(fixture.path("source"), &content).unwrap();
     let begin = Instant::now();
-    printed(&place.haul(&["cp", "source", &place.at("there"), "--bwlimit", "100k"]));
+    printed(&fixture.haul(&["cp", "source", &fixture.at("there"), "--bwlimit", "100k"]));
     let (up, begin) = (begin.elapsed(), Instant::now());
-    printed(&place.haul(&["cp", &place.at("there"), "back", "--bwlimit", "off:100k"]));
+    printed(&fixture.haul(&["cp", &fixture.at("there"), "back", "--bwlimit", "off:100k"]));
     let down = begin.elapsed();
-    // 300 kB take 2.9 s, but for a burst of 0.1 s and the last piece, of 64 KiB at the most.
+    // 300 kB take 2.9 s, less a burst of 0.1 s and the last piece of at most 64 KiB.
     let least = Duration::from_secs(2);
     assert!(up > least && down > least, "{up:?} {down:?}");
-    assert!(fs::read(place.served("there")).unwrap() == content && fs::read(place.path("back")).unwrap() == content);
-    let ended = place.haul(&["cp", "source", &place.at("x"), "--bwlimit", "quick"]);
+    assert!(
+        fs::read(fixture.served("there")).unwrap() == content && fs::read(fixture.path("back")).unwrap() == content
+    );
+    let ended = fixture.haul(&["cp", "source", &fixture.at("x"), "--bwlimit", "quick"]);
     assert!(ended.status.code() == Some(2) && text(&ended.stderr).contains("invalid rate"), "{}", text(&ended.stderr));
 }
 
-/// A server that answers each request by its head, in small letters, and reads its body.
+/// A server that answers each request according to its head, in lower case, and reads its body.
 fn server(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -66,7 +68,7 @@ fn server(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> String {
     url
 }
 
-/// A server that keeps the heads of all requests, and sends all who ask elsewhere, or answers.
+/// A server that records the heads of all requests, and redirects them or answers.
 fn recorder(to: Option<String>) -> (String, Arc<Mutex<Vec<String>>>) {
     let heads = Arc::new(Mutex::new(Vec::new()));
     let kept = heads.clone();
@@ -81,15 +83,15 @@ fn recorder(to: Option<String>) -> (String, Arc<Mutex<Vec<String>>>) {
 }
 
 #[test]
-fn a_header_goes_to_the_named_server_and_to_no_other() {
-    let place = Place::new();
+fn header_is_sent_only_to_the_named_server() {
+    let fixture = Fixture::new();
     let (second, there) = recorder(None);
     let (first, here) = recorder(Some(format!("{second}/b")));
     let url = format!("{first}/a");
-    fs::create_dir_all(place.path("home/.config/longhaul")).unwrap();
+    fs::create_dir_all(fixture.path("home/.config/longhaul")).unwrap();
     let table = format!("[host.\"{}\"]\nheaders = {{ X-File = \"hunter3\" }}\n", &first["http://".len()..]);
-    fs::write(place.path("home/.config/longhaul/config.toml"), table).unwrap();
-    assert_eq!(printed(&place.haul(&["cat", &url, "--header", "X-Key: hunter2", "--pipeline", "off"])), "ok");
+    fs::write(fixture.path("home/.config/longhaul/config.toml"), table).unwrap();
+    assert_eq!(printed(&fixture.haul(&["cat", &url, "--header", "X-Key: hunter2", "--pipeline", "off"])), "ok");
     let (here, there) = (here.lock().unwrap().concat(), there.lock().unwrap().concat());
     assert!(here.contains("x-key: hunter2") && here.contains("x-file: hunter3"), "{here}");
     assert!(!there.is_empty() && !there.contains("hunter"), "{there}");
@@ -97,16 +99,16 @@ fn a_header_goes_to_the_named_server_and_to_no_other() {
     assert!(here.contains(&agent) && there.contains(&agent), "{here}{there}");
 
     for header in ["hunter2", "Range: hunter2", "X-Key: hunter2\u{1}"] {
-        let told = place.haul(&["cat", &url, "--header", header]);
+        let told = fixture.haul(&["cat", &url, "--header", header]);
         assert!(told.status.code() == Some(2) && !text(&told.stderr).contains("hunter2"), "{}", text(&told.stderr));
     }
-    assert_eq!(printed(&place.haul(&["cat", &url, "--header", "User-Agent: mine/1"])), "ok");
+    assert_eq!(printed(&fixture.haul(&["cat", &url, "--header", "User-Agent: mine/1"])), "ok");
 }
 
 #[test]
-fn what_failed_is_tried_again_as_often_as_wished() {
+fn failures_are_retried_as_often_as_requested() {
     for (retries, works) in [("1", false), ("4", true)] {
-        let place = Place::new();
+        let fixture = Fixture::new();
         let gets = AtomicU32::new(0);
         let url = server(move |head| {
             let found = |path: &str| {
@@ -126,11 +128,11 @@ fn what_failed_is_tried_again_as_often_as_wished() {
                 _ => "HTTP/1.1 200 OK\r\nDAV: 1\r\nContent-Length: 0\r\n\r\n".to_owned(),
             }
         });
-        fs::create_dir(place.path("to")).unwrap();
+        fs::create_dir(fixture.path("to")).unwrap();
         let urls = ["a", "b"].map(|name| format!("{url}/{name}"));
-        let ended = place.haul(&["cp", &urls[0], &urls[1], "to", "--retries", retries, "-v"]);
+        let ended = fixture.haul(&["cp", &urls[0], &urls[1], "to", "--retries", retries, "-v"]);
         let told = text(&ended.stderr);
-        assert_eq!((ended.status.success(), place.path("to/a").exists()), (works, works), "{told}");
+        assert_eq!((ended.status.success(), fixture.path("to/a").exists()), (works, works), "{told}");
         assert_eq!(told.contains("1 failed, so it is tried again"), works, "{told}");
         assert_eq!(told.matches("copied /b").count(), 1, "{told}");
     }

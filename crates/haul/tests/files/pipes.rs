@@ -1,4 +1,4 @@
-//! Standard input and output, and servers that have names.
+//! Standard input and output, and named servers.
 
 use std::{
     fs,
@@ -10,11 +10,11 @@ use std::{
 
 use crate::{
     common::{printed, text},
-    place::{Place, tree, write},
+    fixture::{Fixture, tree, write},
 };
 
-fn with_input(place: &Place, arguments: &[&str], input: &[u8]) -> Output {
-    let mut command = place.command(arguments);
+fn with_input(fixture: &Fixture, arguments: &[&str], input: &[u8]) -> Output {
+    let mut command = fixture.command(arguments);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut running = command.spawn().unwrap();
     let (mut pipe, input) = (running.stdin.take().unwrap(), input.to_vec());
@@ -25,26 +25,26 @@ fn with_input(place: &Place, arguments: &[&str], input: &[u8]) -> Output {
 }
 
 #[test]
-fn standard_input_becomes_a_file_whole_or_not_at_all() {
-    let place = Place::new();
+fn standard_input_is_uploaded_atomically() {
+    let fixture = Fixture::new();
     let long: Vec<u8> = (0..20_000_000_u32).map(|number| (number % 251) as u8).collect();
     for content in [&b""[..], b"short", &long] {
-        printed(&with_input(&place, &["cp", "-", &place.at("there")], content));
-        assert!(fs::read(place.served("there")).unwrap() == content, "{} bytes", content.len());
-        assert_eq!(tree(&place.path("served")).len(), 1, "nothing else is left");
-        let ended = place.haul(&["cp", &place.at("there"), "-"]);
+        printed(&with_input(&fixture, &["cp", "-", &fixture.at("there")], content));
+        assert!(fs::read(fixture.served("there")).unwrap() == content, "{} bytes", content.len());
+        assert_eq!(tree(&fixture.path("served")).len(), 1, "nothing else is left");
+        let ended = fixture.haul(&["cp", &fixture.at("there"), "-"]);
         assert!(ended.status.success() && ended.stdout == content);
     }
-    fs::create_dir(place.served("folder")).unwrap();
+    fs::create_dir(fixture.served("folder")).unwrap();
     for to in ["folder", "folder/"] {
-        let ended = with_input(&place, &["cp", "-", &place.at(to)], b"x");
+        let ended = with_input(&fixture, &["cp", "-", &fixture.at(to)], b"x");
         assert!(ended.status.code() == Some(1) && text(&ended.stderr).contains("name the file"), "{to}");
     }
-    let ended = place.haul(&["cp", "-", "also", &place.at("folder")]);
+    let ended = fixture.haul(&["cp", "-", "also", &fixture.at("folder")]);
     assert_eq!(ended.status.code(), Some(2));
 }
 
-/// Before a server, a box that refuses what comes in chunks, as some servers do.
+/// A proxy that refuses chunked requests, as some servers do.
 fn without_chunks(url: &str) -> String {
     let (listener, to) = (TcpListener::bind("127.0.0.1:0").unwrap(), url["http://".len()..].to_owned());
     let url = format!("http://{}", listener.local_addr().unwrap());
@@ -73,43 +73,43 @@ fn without_chunks(url: &str) -> String {
 }
 
 #[test]
-fn a_long_input_is_kept_here_for_a_server_that_wants_its_length() {
-    let place = Place::new();
-    let url = without_chunks(&place.url);
+fn long_input_is_spooled_for_a_server_that_requires_its_length() {
+    let fixture = Fixture::new();
+    let url = without_chunks(&fixture.url);
     let content = vec![9; 9_000_000];
-    let ended = with_input(&place, &["cp", "-", &format!("{url}/there"), "--pipeline", "off"], &content);
+    let ended = with_input(&fixture, &["cp", "-", &format!("{url}/there"), "--pipeline", "off"], &content);
     printed(&ended);
-    assert!(fs::read(place.served("there")).unwrap() == content);
-    assert_eq!(tree(&place.path("served")).len(), 1, "nothing else is left");
+    assert!(fs::read(fixture.served("there")).unwrap() == content);
+    assert_eq!(tree(&fixture.path("served")).len(), 1, "nothing else is left");
 }
 
 #[test]
-fn a_named_server_stands_for_its_url_in_every_command() {
-    let place = Place::new();
-    fs::create_dir_all(place.path("home/.config/longhaul")).unwrap();
-    let file = place.path("home/.config/longhaul/config.toml");
-    fs::write(&file, format!("[servers.cloud]\nurl = \"{}/dav/\"\n", place.url)).unwrap();
-    fs::create_dir(place.served("dav")).unwrap();
-    write(&place.path(""), &[("photos/a b", "1"), ("a:b", "local")]);
-    printed(&place.haul(&["cp", "-r", "photos", "cloud:"]));
-    assert_eq!(fs::read_to_string(place.served("dav/photos/a b")).unwrap(), "1");
-    assert_eq!(printed(&place.haul(&["ls", "cloud:photos"])), "a b\n");
-    assert_eq!(printed(&place.haul(&["cat", "cloud:photos/a b"])), "1");
-    printed(&place.haul(&["sync", "photos", "cloud:/mirror/"]));
-    printed(&place.haul(&["mv", "cloud:mirror", "cloud:moved"]));
-    assert!(place.served("dav/moved/a b").exists());
-    // What is no server is a file; so is what has a folder before it.
-    printed(&place.haul(&["cp", "a:b", "cloud:c"]));
-    printed(&place.haul(&["cp", "./a:b", "cloud:d"]));
-    assert_eq!(fs::read_to_string(place.served("dav/d")).unwrap(), "local");
-    let ended = place.haul(&["ls", "cluod:photos"]);
+fn named_server_works_in_every_command() {
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.path("home/.config/longhaul")).unwrap();
+    let file = fixture.path("home/.config/longhaul/config.toml");
+    fs::write(&file, format!("[servers.cloud]\nurl = \"{}/dav/\"\n", fixture.url)).unwrap();
+    fs::create_dir(fixture.served("dav")).unwrap();
+    write(&fixture.path(""), &[("photos/a b", "1"), ("a:b", "local")]);
+    printed(&fixture.haul(&["cp", "-r", "photos", "cloud:"]));
+    assert_eq!(fs::read_to_string(fixture.served("dav/photos/a b")).unwrap(), "1");
+    assert_eq!(printed(&fixture.haul(&["ls", "cloud:photos"])), "a b\n");
+    assert_eq!(printed(&fixture.haul(&["cat", "cloud:photos/a b"])), "1");
+    printed(&fixture.haul(&["sync", "photos", "cloud:/mirror/"]));
+    printed(&fixture.haul(&["mv", "cloud:mirror", "cloud:moved"]));
+    assert!(fixture.served("dav/moved/a b").exists());
+    // A name that is not a server is a file, and so is one after a folder.
+    printed(&fixture.haul(&["cp", "a:b", "cloud:c"]));
+    printed(&fixture.haul(&["cp", "./a:b", "cloud:d"]));
+    assert_eq!(fs::read_to_string(fixture.served("dav/d")).unwrap(), "local");
+    let ended = fixture.haul(&["ls", "cluod:photos"]);
     assert_eq!(ended.status.code(), Some(2), "{}", text(&ended.stderr));
 
     for table in
         ["[servers.\"a b\"]\nurl = \"http://h/\"", "[servers.cloud]\nurl = \"h/dav\"", "[servers.cloud]\nurk = 1"]
     {
         fs::write(&file, table).unwrap();
-        let ended = place.haul(&["ls", "cloud:photos"]);
+        let ended = fixture.haul(&["ls", "cloud:photos"]);
         assert!(!ended.status.success() && text(&ended.stderr).contains("servers") || table.contains("urk"), "{table}");
     }
 }

@@ -2,17 +2,17 @@
 
 use crate::{
     common::printed,
-    place::{Place, answering, json, tree, write},
+    fixture::{Fixture, answering, json, tree, write},
 };
 
 #[test]
-fn a_server_is_described_and_not_changed() {
-    let place = Place::secured(&[]);
-    write(&place.path("served"), &[("a", "1"), ("empty", "")]);
-    let before = tree(&place.path("served"));
+fn probe_describes_the_server_without_changing_it() {
+    let fixture = Fixture::secured(&[]);
+    write(&fixture.path("served"), &[("a", "1"), ("empty", "")]);
+    let before = tree(&fixture.path("served"));
     let found =
-        json(printed(&place.haul(&["probe", "--ca", "cert.pem", "--json", "-", &place.url])).as_bytes(), "probe");
-    assert!(before == tree(&place.path("served")));
+        json(printed(&fixture.haul(&["probe", "--ca", "cert.pem", "--json", "-", &fixture.url])).as_bytes(), "probe");
+    assert!(before == tree(&fixture.path("served")));
     for (pointer, value) in [
         ("/http/versions", serde_json::json!(["1.1", "2"])),
         ("/http/pipelining", "works".into()),
@@ -32,9 +32,9 @@ fn a_server_is_described_and_not_changed() {
 }
 
 #[test]
-fn a_person_reads_rows_and_sentences() {
-    let place = Place::new();
-    let told = printed(&place.haul(&["probe", &place.url, "--pipeline", "off", "--connections", "1"]));
+fn probe_prints_rows_and_sentences() {
+    let fixture = Fixture::new();
+    let told = printed(&fixture.haul(&["probe", &fixture.url, "--pipeline", "off", "--connections", "1"]));
     for part in [
         "TLS            none",
         "pipelining     not tried",
@@ -46,8 +46,8 @@ fn a_person_reads_rows_and_sentences() {
 }
 
 #[test]
-fn an_answer_without_an_end_is_left() {
-    let place = Place::new();
+fn endless_response_is_abandoned() {
+    let fixture = Fixture::new();
     let server = answering(|request, client| {
         if !request.starts_with("OPTIONS") {
             return client.write_all(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n");
@@ -57,6 +57,6 @@ fn an_answer_without_an_end_is_left() {
             client.write_all(b"8\r\nfor ever\r\n")?;
         }
     });
-    let told = printed(&place.haul(&["probe", &format!("http://{server}/"), "--pipeline", "off"]));
+    let told = printed(&fixture.haul(&["probe", &format!("http://{server}/"), "--pipeline", "off"]));
     assert!(told.contains("DAV classes    1"), "{told}");
 }

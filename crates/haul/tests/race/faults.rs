@@ -1,4 +1,4 @@
-//! What contenders, servers and machines do wrong.
+//! Faults of contenders, servers and machines.
 
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
@@ -7,29 +7,29 @@ use nix::unistd::geteuid;
 use crate::{
     Trials,
     common::{HAUL, Room, output, text},
-    race::{cells, lab_run, program, results, room, run, runs, samples},
+    harness::{cells, lab_run, program, results, room, run, runs, samples},
 };
 
 pub(crate) const TRIALS: Trials = &[
-    ("a_contender_that_hangs_fails_alone", a_contender_that_hangs_fails_alone),
-    ("a_contender_that_fails_keeps_the_samples_it_had", a_contender_that_fails_keeps_the_samples_it_had),
-    ("a_contender_that_does_half_the_work_fails", a_contender_that_does_half_the_work_fails),
-    ("a_server_that_ends_at_once_ends_the_run", a_server_that_ends_at_once_ends_the_run),
-    ("a_server_that_never_listens_ends_the_run", a_server_that_never_listens_ends_the_run),
-    ("work_that_no_machine_holds_is_refused", work_that_no_machine_holds_is_refused),
-    ("a_closed_tmpdir_is_no_obstacle", a_closed_tmpdir_is_no_obstacle),
+    ("hanging_contender_fails_alone", hanging_contender_fails_alone),
+    ("failed_contender_keeps_its_samples", failed_contender_keeps_its_samples),
+    ("contender_that_does_half_the_work_fails", contender_that_does_half_the_work_fails),
+    ("server_that_exits_ends_the_run", server_that_exits_ends_the_run),
+    ("server_that_never_listens_ends_the_run", server_that_never_listens_ends_the_run),
+    ("oversized_workload_is_refused", oversized_workload_is_refused),
+    ("private_tmpdir_is_no_failure", private_tmpdir_is_no_failure),
 ];
 
-/// What takes a mount namespace in which to pretend.
+/// Tests that simulate a fault in a mount namespace.
 pub(crate) const SIMULATED: Trials = &[
-    ("a_disk_that_is_full_from_the_start_is_told", a_disk_that_is_full_from_the_start_is_told),
-    ("a_disk_that_fills_with_captures_keeps_the_results", a_disk_that_fills_with_captures_keeps_the_results),
-    ("results_that_cannot_be_kept_are_shown", results_that_cannot_be_kept_are_shown),
-    ("without_a_tun_device_nothing_is_begun", without_a_tun_device_nothing_is_begun),
-    ("without_user_namespaces_nothing_is_begun", without_user_namespaces_nothing_is_begun),
+    ("full_disk_at_the_start_is_reported", full_disk_at_the_start_is_reported),
+    ("disk_filled_by_captures_keeps_the_results", disk_filled_by_captures_keeps_the_results),
+    ("unwritable_results_are_shown", unwritable_results_are_shown),
+    ("missing_tun_device_starts_nothing", missing_tun_device_starts_nothing),
+    ("missing_user_namespaces_start_nothing", missing_user_namespaces_start_nothing),
 ];
 
-fn a_contender_that_hangs_fails_alone() {
+fn hanging_contender_fails_alone() {
     let room = room();
     let hang = format!("case $1 in version) echo rclone v0;; *) echo stuck >&2; exec sleep {};; esac", room.marker());
     let mut command = lab_run(&room, &["--workload", "upload", "--samples", "2", "--timeout", "5s"]);
@@ -42,7 +42,7 @@ fn a_contender_that_hangs_fails_alone() {
     assert_eq!((rclone["status"].as_str(), &rclone["median_s"]), (Some("failed"), &serde_json::Value::Null));
 }
 
-fn a_contender_that_fails_keeps_the_samples_it_had() {
+fn failed_contender_keeps_its_samples() {
     let room = room();
     // Three files make a sample.
     let count = room.path("count");
@@ -64,7 +64,7 @@ fn a_contender_that_fails_keeps_the_samples_it_had() {
     assert!(runs(&room)[0].join("captures/upload-near-curl.pcapng").exists());
 }
 
-fn a_contender_that_does_half_the_work_fails() {
+fn contender_that_does_half_the_work_fails() {
     let room = room();
     let mut command = lab_run(&room, &["--workload", "upload", "--contender", "rclone"]);
     command.env("PATH", program(&room, "rclone", "exit 0"));
@@ -75,7 +75,7 @@ fn a_contender_that_does_half_the_work_fails() {
     assert!(ended.printed.contains("rclone failed: the result is wrong"), "{}", ended.printed);
 }
 
-/// The command line, with an Apache that does this when it is to serve.
+/// The command line, with this script in place of Apache.
 fn with_apache(room: &Room, script: &str) -> Command {
     let script = format!("case $1 in -v) echo Apache;; *) {script};; esac");
     let mut command = lab_run(room, &["--workload", "upload", "--server", "apache", "--samples", "3"]);
@@ -83,7 +83,7 @@ fn with_apache(room: &Room, script: &str) -> Command {
     command
 }
 
-fn a_server_that_ends_at_once_ends_the_run() {
+fn server_that_exits_ends_the_run() {
     let room = room();
     let ended = run(&room, with_apache(&room, "echo no such luck >&2; exit 1"));
     let said = ended.failure();
@@ -94,7 +94,7 @@ fn a_server_that_ends_at_once_ends_the_run() {
     assert!(!room.path("runs").exists(), "{:?}", runs(&room));
 }
 
-fn a_server_that_never_listens_ends_the_run() {
+fn server_that_never_listens_ends_the_run() {
     let room = room();
     let ended = run(&room, with_apache(&room, &format!("exec sleep {}", room.marker())));
     let said = ended.failure();
@@ -102,7 +102,7 @@ fn a_server_that_never_listens_ends_the_run() {
     assert!(!room.path("runs").exists(), "{:?}", runs(&room));
 }
 
-fn work_that_no_machine_holds_is_refused() {
+fn oversized_workload_is_refused() {
     let room = room();
     let file = room.path("small.toml");
     let huge = fs::read_to_string(&file).unwrap().replace("files = 3", "files = 3000000000");
@@ -113,8 +113,8 @@ fn work_that_no_machine_holds_is_refused() {
     assert!(!room.path("runs").exists(), "{:?}", runs(&room));
 }
 
-/// Apache gives root up, and then finds no way through a folder that is open to root alone.
-fn a_closed_tmpdir_is_no_obstacle() {
+/// Apache drops root privileges, and then cannot enter a folder that only root may enter.
+fn private_tmpdir_is_no_failure() {
     let room = room();
     fs::set_permissions(room.path("tmp"), fs::Permissions::from_mode(0o700)).unwrap();
     let command = lab_run(&room, &["--workload", "upload", "--contender", "curl", "--server", "apache"]);
@@ -137,7 +137,7 @@ fn after(room: &Room, script: &str, run: &Command) -> Command {
     command
 }
 
-/// What is on a disk that only the script sees is copied to one that we see.
+/// The files on the script's private disk are copied to a visible one.
 const AFTER: &str = "if [ -d disk ]; then cp -r disk seen; fi; exit $s";
 
 pub(crate) fn may_simulate() -> bool {
@@ -152,7 +152,7 @@ fn small_disk(room: &Room, options: &str, arguments: &[&str]) -> Command {
     after(room, &format!("mkdir disk; mount -t tmpfs -o {options} none disk"), &run)
 }
 
-fn a_disk_that_is_full_from_the_start_is_told() {
+fn full_disk_at_the_start_is_reported() {
     let room = room();
     let ended = run(&room, small_disk(&room, "nr_inodes=2", &["--workload", "upload"]));
     let said = ended.failure();
@@ -161,7 +161,7 @@ fn a_disk_that_is_full_from_the_start_is_told() {
     assert!(fs::read_dir(room.path("seen")).unwrap().next().is_none(), "a folder without results is left");
 }
 
-fn a_disk_that_fills_with_captures_keeps_the_results() {
+fn disk_filled_by_captures_keeps_the_results() {
     let room = room();
     let workloads = ["--workload", "upload", "--workload", "large", "--contender", "curl"];
     let ended = run(&room, small_disk(&room, "size=160k", &workloads));
@@ -175,9 +175,9 @@ fn a_disk_that_fills_with_captures_keeps_the_results() {
     assert!(ended.printed.contains("upload, near"), "{}", ended.printed);
 }
 
-fn results_that_cannot_be_kept_are_shown() {
+fn unwritable_results_are_shown() {
     let room = room();
-    // Somebody is in the way of the results.
+    // A folder is in the way of the results.
     let script = "mkdir disk; mount -t tmpfs none disk; \
                   (for i in $(seq 3000); do if [ -d disk/runs/*/captures ]; then break; fi; sleep 0.01; done; \
                   for run in disk/runs/*; do mkdir \"$run/run.json\"; done) &";
@@ -191,7 +191,7 @@ fn results_that_cannot_be_kept_are_shown() {
     assert!(ended.printed.contains("upload, near") && ended.printed.contains("curl "), "{}", ended.printed);
 }
 
-fn without_a_tun_device_nothing_is_begun() {
+fn missing_tun_device_starts_nothing() {
     let room = room();
     let ended = run(&room, after(&room, "mount -t tmpfs none /dev/net", &lab_run(&room, &["--workload", "upload"])));
     let said = ended.failure();
@@ -200,7 +200,7 @@ fn without_a_tun_device_nothing_is_begun() {
     assert!(!room.path("runs").exists(), "{:?}", runs(&room));
 }
 
-fn without_user_namespaces_nothing_is_begun() {
+fn missing_user_namespaces_start_nothing() {
     let room = room();
     let script = "echo 0 > /proc/sys/user/max_user_namespaces && \
                   exec setpriv --bounding-set=-all --inh-caps=-all --ambient-caps=-all \"$@\"";

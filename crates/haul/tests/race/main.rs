@@ -1,19 +1,18 @@
-//! `haul race` and `haul lab` from outside, as root and as an ordinary user: small races over every
-//! server; signals at any moment; what a machine may lack; what a user may mistype.
+//! `haul race` and `haul lab` as processes, run by root and by an ordinary user: small races on every server, signals
+//! at any moment, missing system features, usage errors.
 
+mod all_workloads;
 #[path = "../common/mod.rs"]
 mod common;
-mod ends;
 mod faults;
-mod mistakes;
-mod race;
-mod whole;
+mod harness;
+mod interrupt;
+mod usage_errors;
 
 use common::{Room, text};
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// A run mostly waits (the calibration alone takes seconds), so more go on at once than there are
-/// processors.
+/// A run mostly waits (the calibration alone takes seconds), so more of them run at a time than there are processors.
 const AT_ONCE: usize = 6;
 
 fn main() {
@@ -28,8 +27,8 @@ fn main() {
     if !simulated {
         eprintln!("SKIPPED: full disks and missing devices: unshare(1) may not mount anything here");
     }
-    let trials = [(whole::TRIALS, ready), (ends::TRIALS, ready), (faults::TRIALS, ready)];
-    let trials = trials.into_iter().chain([(faults::SIMULATED, ready && simulated), (mistakes::TRIALS, true)]);
+    let trials = [(all_workloads::TRIALS, ready), (interrupt::TRIALS, ready), (faults::TRIALS, ready)];
+    let trials = trials.into_iter().chain([(faults::SIMULATED, ready && simulated), (usage_errors::TRIALS, true)]);
     let trials = trials.flat_map(|(trials, run)| trials.iter().map(move |(name, f)| trial(name, *f, run)));
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }

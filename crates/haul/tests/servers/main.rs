@@ -1,18 +1,18 @@
-//! Behaviours of servers × commands × validators: is what `haul` says true?
+//! Server behaviours × commands × validators: checks that what `haul` reports is true.
 //!
-//! Each cell runs the real program against a scripted server on loopback, and compares the files on both sides with
-//! what it said: exit status, counts, and the failures that it names. What must never be is a file that is wrong while
-//! nobody is told. The table's legend is in docs/src/servers.md.
+//! Each cell runs the real program against a scripted server on loopback, and compares the files on both sides with its
+//! report: exit status, counts and named failures. A wrong file must never go unreported. The table's legend is in
+//! docs/src/servers.md.
 
 #[path = "../common/mod.rs"]
 mod common;
 
 mod commands;
-mod expected;
-mod honest;
-mod judge;
-mod scene;
+mod fixture;
+mod known_faults;
+mod methods_used;
 mod table;
+mod verdict;
 
 use std::{
     sync::{Arc, Mutex},
@@ -25,14 +25,14 @@ use servers::behaviours::{ALL, Entry, VALIDATORS};
 
 use self::{
     commands::Command,
-    judge::Outcome,
-    scene::{Scene, Setting},
+    fixture::{Fixture, Setting},
     table::Table,
+    verdict::Outcome,
 };
 
-/// Cells of one behaviour at a time; most of each is waiting.
+/// Number of cells of one behaviour at a time; most of their time is waiting.
 const AT_ONCE: usize = 3;
-/// Longer than anything here takes on the busiest machine.
+/// A timeout that even a busy machine does not reach.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() {
@@ -62,21 +62,21 @@ fn row(entry: &'static Entry, table: &Mutex<Table>) -> Result<(), String> {
     );
     let mut bad = Vec::new();
     for (validators, command, outcome, why) in played {
-        let is_expected = expected::is_to_be_mended(entry.name, VALIDATORS[validators].0, command.name);
+        let is_expected = known_faults::contains(entry.name, VALIDATORS[validators].0, command.name);
         let cell = format!("{} | {} | {}", entry.name, VALIDATORS[validators].0, command.name);
         if outcome.is_bad() && !is_expected {
             bad.push(format!("{cell}: {outcome}\n{why}"));
         } else if outcome.is_bad() {
-            eprintln!("TO BE MENDED: {cell}: {outcome}: {}", why.lines().next().unwrap_or_default());
+            eprintln!("KNOWN FAULT: {cell}: {outcome}: {}", why.lines().next().unwrap_or_default());
         } else if is_expected {
-            eprintln!("MENDED, it seems: {cell}: {outcome}; take it from the list in expected.rs");
+            eprintln!("FIXED: {cell}: {outcome}; remove it from the list in known_faults.rs");
         }
         table.lock().unwrap().set(entry.name, validators, command.name, outcome);
     }
     if bad.is_empty() { Ok(()) } else { Err(bad.join("\n\n")) }
 }
 
-/// Those that bear on a behaviour, by their place in the list.
+/// The indices of the validators to test with a behaviour.
 fn validators_of(entry: &Entry) -> Vec<usize> {
     match entry.name {
         "honest" => (0..VALIDATORS.len()).collect(),
@@ -85,34 +85,34 @@ fn validators_of(entry: &Entry) -> Vec<usize> {
     }
 }
 
-/// The worst of one cell's runs, and what was seen.
+/// The worst outcome of a cell's runs, and its details.
 async fn play(
     entry: &Entry,
     validators: usize,
     command: &'static Command,
 ) -> (usize, &'static Command, Outcome, String) {
     if let Some(method) = entry.method
-        && !honest::asks(validators, command, method).await
+        && !methods_used::uses(validators, command, method).await
     {
         return (validators, command, Outcome::Untouched, String::new());
     }
     let seeds = if entry.is_random { 3 } else { 1 };
-    let (mut worst, mut told) = (Outcome::Untouched, String::new());
+    let (mut worst, mut detail) = (Outcome::Untouched, String::new());
     for seed in 0..seeds {
         let setting = Setting { entry, validators, seed };
-        let scene = Scene::new(&setting).await;
-        let ended = tokio::time::timeout(PATIENCE, (command.run)(&scene)).await;
+        let fixture = Fixture::new(&setting).await;
+        let ended = tokio::time::timeout(PATIENCE, (command.run)(&fixture)).await;
         let (mut outcome, why) = ended.unwrap_or_else(|_| (Outcome::Endless, String::new()));
-        if outcome == Outcome::Right && entry.is_random && scene.double.effect_count() == 0 {
+        if outcome == Outcome::Right && entry.is_random && fixture.double.effect_count() == 0 {
             outcome = Outcome::Untouched;
         }
         if outcome > worst {
             worst = outcome;
-            told = format!("seed {seed}: {why}");
+            detail = format!("seed {seed}: {why}");
             if outcome.is_bad() {
-                told = format!("{told}\nThe server:\n{}", scene.double.log());
+                detail = format!("{detail}\nThe server:\n{}", fixture.double.log());
             }
         }
     }
-    (validators, command, worst, told)
+    (validators, command, worst, detail)
 }

@@ -1,10 +1,10 @@
-//! The table as it is printed, in Markdown.
+//! The table in Markdown.
 
 use std::{collections::BTreeMap, fmt};
 
 use servers::behaviours::{ALL, VALIDATORS};
 
-use crate::{commands, judge::Outcome};
+use crate::{commands, verdict::Outcome};
 
 #[derive(Default)]
 pub(crate) struct Table(BTreeMap<(usize, usize, usize), Outcome>);

@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_does_not_fit_changes_nothing() {
+    fn property_set_that_does_not_fit_changes_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let file: OwnedFd = std::fs::File::create(folder.path().join("file")).unwrap().into();
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn large_set_is_kept_elsewhere_and_removed_when_it_is_replaced() {
+    fn large_set_is_stored_in_a_file_and_removed_when_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let root = Root::open(folder.path()).unwrap();
         let file: OwnedFd = std::fs::File::create(folder.path().join("file")).unwrap().into();
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn the_declaration_goes_and_the_element_stays() {
+    fn xml_declaration_is_removed_from_a_property() {
         assert_eq!(element(b"<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<a/>"), "<a/>");
         assert_eq!(element(b"<a/>"), "<a/>");
     }

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn only_names_of_ours_are_taken() {
+    fn only_generated_names_count_as_property_files() {
         assert!(Id::parse("0123456789abcdef0123456789abcdef").is_some());
         for name in [
             "",

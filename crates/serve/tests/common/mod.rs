@@ -1,4 +1,4 @@
-//! A server to test against, and a client that is as rude as a test needs.
+//! A server under test, and a client that may violate the protocol.
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::fmt::Write as _;
@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-/// No test waits longer for anything.
+/// Timeout of all waits.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
 /// A server under test.
@@ -112,7 +112,7 @@ pub(crate) fn unfinished(dir: &Path) -> usize {
         .sum()
 }
 
-/// Waits until there is something.
+/// Waits until there is a value.
 pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     timeout(LIMIT, async {
         loop {
@@ -126,7 +126,7 @@ pub(crate) async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
     .expect("what the test waits for happens in time")
 }
 
-/// Reads what is left of a connection.
+/// Reads the rest of a connection.
 pub(crate) async fn finish(mut stream: TcpStream) -> ResponseBody {
     let mut all = Vec::new();
     let _ = timeout(LIMIT, stream.read_to_end(&mut all)).await.expect("the server answers in time");
@@ -176,7 +176,7 @@ impl Write for Lines {
     }
 }
 
-/// Says that a test did not run, past the test harness, which would swallow it.
+/// Prints that a test was skipped, past the test harness, which would capture it.
 pub(crate) fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "SKIPPED: {why}");
 }

@@ -1,5 +1,5 @@
-//! Clients of our own making, for what no engine of ours would do: early what must not be early, two lengths, a hello
-//! that takes several packets, a look at each record.
+//! Hostile clients and servers: unsafe requests in early data, two lengths, a ClientHello of several packets, endless
+//! frames.
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,7 +25,7 @@ use transport::Offer;
 use crate::common::{LIMIT, Running};
 use crate::{open, secure, trusting};
 
-/// A TLS client that sends early whatever it is told to.
+/// A TLS client that sends anything as early data.
 async fn rude(server: &Running, config: &Arc<rustls::ClientConfig>, early: &[u8]) -> (String, bool) {
     let connector = TlsConnector::from(config.clone()).early_data(true);
     let name = ServerName::try_from("localhost").unwrap();
@@ -74,13 +74,13 @@ async fn unsafe_request_before_handshake_end_gets_425() {
     }
     let (answer, accepted) = rude(&server, &config, &text("GET", "", "")).await;
     assert!(answer.ends_with("first") && accepted, "{answer}");
-    // What a proxy took early may be a recording, although the proxy itself is there.
+    // Early data from a proxy may be replayed, although the proxy's own handshake is complete.
     let (answer, _) = rude(&server, &client_config(&server, b"http/1.1"), &text("PUT", "Early-Data: 1\r\n", "x")).await;
     assert!(answer.starts_with("HTTP/1.1 425 "), "{answer}");
     assert_eq!(server.read("file").unwrap(), b"first");
 }
 
-/// Passes a connection on, and keeps what comes.
+/// Forwards a connection and records the server's bytes.
 struct Watched(TcpStream, Arc<Mutex<Vec<u8>>>);
 
 impl AsyncRead for Watched {
@@ -123,7 +123,7 @@ async fn first_tls_records_fit_into_one_packet() {
     };
     timeout(LIMIT, all).await.unwrap();
     assert!(answer.ends_with(&large));
-    // RFC 8446 §5.1: five bytes, the last two of which say how long the rest is.
+    // RFC 8446 §5.1: five bytes, the last two of which are the length of the rest.
     let bytes = seen.lock().unwrap();
     let (mut records, mut rest) = (Vec::new(), &bytes[..]);
     while let [_, _, _, high, low, after @ ..] = rest {
@@ -139,14 +139,14 @@ fn quic_config(tls: Arc<rustls::ClientConfig>) -> quinn::ClientConfig {
     quinn::ClientConfig::new(Arc::new(quinn::crypto::rustls::QuicClientConfig::try_from(tls).unwrap()))
 }
 
-/// Sends a request over HTTP/3 with the first packet, and tells the status and whether it was taken early.
+/// Sends a request over HTTP/3 as early data; returns the status, and whether early data was accepted.
 async fn rude_quic(server: SocketAddr, config: &quinn::ClientConfig, method: Method) -> (StatusCode, bool) {
     let request = Request::builder().method(method).uri("https://localhost/file").body(()).unwrap();
     let (answer, accepted) = raw_quic(server, config, request, "").await;
     (answer.unwrap().status(), accepted)
 }
 
-/// Sends a head over HTTP/3 as it is, and such a body.
+/// Sends this head and body over HTTP/3, unchanged.
 async fn raw_quic(
     server: SocketAddr,
     config: &quinn::ClientConfig,
@@ -172,7 +172,7 @@ async fn raw_quic(
         Some(accepted) => accepted.await,
         None => false,
     };
-    // The tickets come behind the handshake.
+    // The tickets arrive after the handshake.
     sleep(Duration::from_millis(400)).await;
     drop(driver);
     (answer, accepted)
@@ -195,7 +195,7 @@ async fn unsafe_http3_request_before_handshake_end_gets_425() {
 async fn request_with_two_lengths_is_malformed() {
     let server = secure();
     let put = async |lengths: [&str; 2]| {
-        // Nothing of it goes early.
+        // Not as early data.
         let config = quic_config(client_config(&server, b"h3"));
         let mut head = Request::put("https://localhost/file").body(()).unwrap();
         head.headers_mut().extend(lengths.map(|length| (CONTENT_LENGTH, length.parse().unwrap())));
@@ -211,8 +211,8 @@ async fn request_with_two_lengths_is_malformed() {
     assert_eq!(server.read("file").unwrap(), b"five!");
 }
 
-/// Carries one client's packets to a server and back, the first of the client's at once, and the second when the server
-/// has done all it does with the first.
+/// Carries one client's packets to a server and back, the client's first packet at once, the second when the server has
+/// finished with the first.
 async fn first_alone(server: SocketAddr) -> SocketAddr {
     let (inside, outside) =
         (UdpSocket::bind("127.0.0.1:0").await.unwrap(), UdpSocket::bind("127.0.0.1:0").await.unwrap());
@@ -242,7 +242,7 @@ async fn first_alone(server: SocketAddr) -> SocketAddr {
 async fn client_hello_of_several_packets_is_answered_after_the_last() {
     let server = secure();
     server.write("file", "x");
-    // A browser's takes two, for its key share of ML-KEM; this one's names alone are longer than a packet.
+    // A browser's takes two packets because of its ML-KEM key share; here the names alone exceed a packet.
     let mut tls = Arc::unwrap_or_clone(client_config(&server, b"h3"));
     tls.alpn_protocols.extend((b'a'..=b't').map(|letter| vec![letter; 100]));
     let config = quic_config(tls.into());
@@ -255,7 +255,7 @@ fn endless(kind: u8) -> Vec<u8> {
     [&[kind][..], &((1_u64 << 30) | 3 << 62).to_be_bytes()].concat()
 }
 
-/// Writes until the other side stops it; with which code, and how much it took until then.
+/// Writes until the other side stops it; returns the error code, and the number of bytes accepted.
 async fn pour(stream: &mut quinn::SendStream) -> (u64, usize) {
     let piece = vec![0; 16 * 1024];
     let mut taken = 0;
@@ -273,7 +273,7 @@ async fn pour(stream: &mut quinn::SendStream) -> (u64, usize) {
 async fn endless_frames_are_refused_unread() {
     let server = secure();
     let config = quic_config(client_config(&server, b"h3"));
-    // HEADERS, and a type that nobody knows.
+    // HEADERS, and an unknown type.
     for kind in [1, 0x21] {
         let endpoint = quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
         let connection = endpoint.connect_with(config.clone(), server.address, "localhost").unwrap().await.unwrap();
@@ -355,7 +355,7 @@ async fn silent_http3_connections_lock_nobody_out() {
     assert_eq!(answer.expect("an answer in time").0, StatusCode::OK);
 }
 
-/// A server that answers each upload with two lengths before it reads any of it, and tells what then ends it.
+/// A server that answers each upload with two lengths before it reads it, and returns how the upload ends.
 fn rude_server() -> (SocketAddr, mpsc::UnboundedReceiver<Code>) {
     let endpoint = quic_server();
     let address = endpoint.local_addr().unwrap();

@@ -1,4 +1,4 @@
-//! HTTP/3 and early data, between our server and our engine; and what a rude client is refused.
+//! HTTP/3 and early data between this server and our HTTP engine.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -27,7 +27,7 @@ fn origin(server: &Running) -> Origin {
     Origin::of(&format!("https://{}/", server.address).parse().unwrap()).unwrap()
 }
 
-/// Trusts this server, through a file that lives as long as the value beside.
+/// Client settings that trust this server; the certificate file is deleted with the second value.
 fn settings(server: &Running) -> (ConnectSettings, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");
@@ -40,7 +40,7 @@ fn connector(server: &Running) -> Connector {
     Connector::new(settings(server).0).unwrap()
 }
 
-/// Takes anybody for the server.
+/// Accepts any certificate.
 fn trusting() -> Connector {
     let tls = TlsSettings { unverified: true, ..TlsSettings::default() };
     Connector::new(ConnectSettings { tls, ..ConnectSettings::default() }).unwrap()
@@ -107,13 +107,13 @@ async fn resumed_session_saves_round_trips_and_early_data_saves_more() {
             assert!(timeout(LIMIT, lone.confirmed()).await.unwrap());
             assert_eq!((early(&lone.facts()), lone.facts().round_trips()), (came, trips), "{offer:?}");
             assert_eq!(lone.facts().tls.unwrap().resumed, resumed, "{offer:?} {wish}");
-            // What changes something waits for the handshake, and is done.
+            // An unsafe request waits for the handshake.
             assert!(ask(&lone, request(Method::PUT, &server, "/put", "y")).await.0.is_success());
         }
     }
 }
 
-/// Responder with five bytes, and the lengths that the path tells, between slashes.
+/// Responds with five bytes, and with the `Content-Length`s in the path, separated by slashes.
 struct Lengths;
 
 impl Responder for Lengths {
@@ -144,7 +144,7 @@ async fn response_with_two_lengths_is_malformed() {
     assert_eq!(ask(&lone, get("/5/5")).await, (StatusCode::OK, b"five!".to_vec()), "the connection goes on");
 }
 
-/// A server that was started anew knows no session: what was sent early is sent again, once.
+/// A restarted server knows no session, so the early data is sent again, once.
 #[tokio::test]
 async fn refused_early_data_is_sent_after_the_handshake() {
     let folder = tempfile::tempdir().unwrap();
@@ -153,7 +153,7 @@ async fn refused_early_data_is_sent_after_the_handshake() {
     std::fs::write(&certificate, made.cert.pem()).unwrap();
     std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
     let files = Tls::Files { certificate: certificate.clone(), key };
-    // An address that no other test takes a port of.
+    // An address that no other test uses.
     let alone: std::net::SocketAddr = ([127, 77, 0, 1], 0).into();
     for offer in [Offer::Http1, Offer::Http2, Offer::Http3] {
         let tls = files.clone();
@@ -195,7 +195,7 @@ async fn client_learns_alt_svc_and_uses_http3_on_request() {
     assert_eq!(answer.version(), Version::HTTP_11);
     assert!(tcp.alt_svc(&origin(&server)).is_offered(0.0));
 
-    // TCP may win the race where the machine is busy; not again and again.
+    // On a busy machine TCP may win the race, but not repeatedly.
     let speaks = async |versions, known: Option<AltSvc>| {
         for _ in 0..20 {
             let (quic, folder) = client(&server, versions);
@@ -214,12 +214,12 @@ async fn client_learns_alt_svc_and_uses_http3_on_request() {
         assert_eq!(answer.version(), Version::HTTP_3);
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "x");
     }
-    // Who asks for little takes it where it is known.
+    // Small requests use HTTP/3 only if it is known to work.
     let (brief, _folder) = client(&server, Versions::Brief);
     assert_eq!(brief.send(get()).await.unwrap().version(), Version::HTTP_11);
     speaks(Versions::Brief, Some(tcp.alt_svc(&origin(&server)))).await;
 
-    // A port where nobody speaks QUIC, and TCP does.
+    // A port with TCP and without QUIC.
     let listen = |address| start(|config| (config.tls, config.listen) = (Some(Tls::SelfSigned), vec![address]));
     let mut deaf = listen(([127, 77, 0, 2], 0).into());
     deaf.stop().await;

@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_link_is_idle_when_little_comes_of_what_was_asked_for() {
+    fn link_is_idle_if_little_arrives_despite_requests() {
         let mut trips = RoundTrips::default();
         for (moved, all_asked, late) in [
             (0, true, false),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_second_is_asked_for_when_it_is_late_and_whichever_is_first_is_taken() {
+    async fn hedged_request_starts_when_late_and_the_first_response_wins() {
         let (late, rtt) = (Hedge::new(1), Duration::from_millis(100));
         let soon = |answer: Result<u8, ()>| async move {
             tokio::time::sleep(rtt).await;

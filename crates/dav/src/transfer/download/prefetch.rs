@@ -28,7 +28,7 @@ pub(super) struct Prefetch {
 
 impl Prefetch {
     /// Requests the first ranges of a file, over this many connections.
-    pub(super) fn ask(dav: &Dav, path: &RemotePath, connections: usize) -> Self {
+    pub(super) fn start(dav: &Dav, path: &RemotePath, connections: usize) -> Self {
         let first = (connections > 1).then(|| PrefetchedRange::begin(dav, path, 0..FIRST, false));
         let range = |number: u64| FIRST + number * NEXT..FIRST + (number + 1) * NEXT;
         let more = (2..connections as u64).map(|number| PrefetchedRange::begin(dav, path, range(number - 2), true));

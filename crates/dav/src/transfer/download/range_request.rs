@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_what_was_asked_for_or_nothing() {
+    fn response_must_be_the_requested_range() {
         for (told, fits) in [
             ("bytes 10-19/100", true),
             ("bytes 10-19/*", true),

@@ -329,7 +329,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_cover_the_file_and_become_smaller() {
+    fn ranges_cover_the_file_and_become_smaller() {
         for (at, length, lanes) in
             [(0, 20 << 20, 6), (5 << 20, 20 << 20, 6), (7, 9_000_001, 1), (3, 3, 6), (0, 1 << 34, 64)]
         {

@@ -1,16 +1,16 @@
 //! Patterns as in `.gitignore`, in the order of rclone's rules: the first that matches decides.
 //!
-//! A rule for a folder holds for all that is in it. So for each path the first rule counts that matches it or a folder
-//! that it is in, and a walk carries the latter along as it goes down: [`Scope`](super::Scope).
+//! A rule for a folder applies to its contents. So the first rule counts that matches a path or a folder above it, and
+//! a walk passes the rule of the folders down: [`Scope`](super::Scope).
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
 use globset::{Glob, GlobBuilder, GlobSet, GlobSetBuilder};
 
-/// What a pattern is for.
+/// An include or exclude rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// Whether what matches is in; otherwise it is out.
+    /// Whether it includes or excludes.
     pub include: bool,
     /// The pattern, as in `.gitignore`.
     pub pattern: String,
@@ -24,7 +24,7 @@ pub struct BadPattern {
     why: String,
 }
 
-/// Rules, ready to be asked.
+/// Compiled rules.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Rules {
     globs: GlobSet,
@@ -34,9 +34,9 @@ pub(super) struct Rules {
 #[derive(Debug, Clone)]
 struct Compiled {
     include: bool,
-    /// Whether it is for folders alone, with all that is in them.
+    /// Whether it matches only folders, with their contents.
     folders: bool,
-    /// The segments of a pattern that begins at the root, as far as no `**` comes; none where it may match anywhere.
+    /// The segments of a pattern anchored at the root, up to the first `**`; none if it may match anywhere.
     anchored: Option<Vec<String>>,
 }
 
@@ -62,12 +62,12 @@ impl Rules {
         matches.into_iter().filter(|rule| folder || !self.rules[*rule].folders).min()
     }
 
-    /// Whether what the rule decides is in. What no rule matches is.
+    /// Whether the rule includes; without a rule, a path is included.
     pub(super) fn includes(&self, rule: Option<usize>) -> bool {
         rule.is_none_or(|rule| self.rules[rule].include)
     }
 
-    /// Whether a rule before this one may include something that is in the folder.
+    /// Whether a rule before this one may include something in the folder.
     pub(super) fn may_include_below(&self, folder: &[u8], before: usize) -> bool {
         self.rules[..before].iter().any(|rule| rule.include && rule.may_match_below(folder))
     }
@@ -78,7 +78,7 @@ impl Compiled {
         let Some(segments) = &self.anchored else { return true };
         let above = folder.split(|byte| *byte == b'/');
         let mut pairs = above.zip(segments);
-        // A segment with a wildcard in it is taken to match: to look is no harm.
+        // A segment with a wildcard counts as a match, which only costs a listing.
         pairs.all(|(name, segment)| segment.contains(['*', '?', '[', '{', '\\']) || name == segment.as_bytes())
     }
 }
@@ -88,7 +88,7 @@ fn compile(rule: &Rule) -> Result<(Glob, Compiled), BadPattern> {
     let mut pattern = rule.pattern.as_str();
     let rooted = pattern.starts_with('/');
     pattern = pattern.strip_prefix('/').unwrap_or(pattern);
-    // All that is in a folder, and the folder with all that is in it, are the same to a copy.
+    // `folder/` and `folder/**` are equivalent here.
     let mut folders = false;
     while let Some(rest) = pattern.strip_suffix("/**").or_else(|| pattern.strip_suffix('/')) {
         (pattern, folders) = (rest, true);
@@ -102,7 +102,7 @@ fn compile(rule: &Rule) -> Result<(Glob, Compiled), BadPattern> {
     let built = GlobBuilder::new(&text).literal_separator(true).backslash_escape(true).build();
     let glob = built.map_err(|error| bad(&error.kind().to_string()))?;
     let segments = || text.split('/').take_while(|segment| !segment.contains("**")).map(str::to_owned).collect();
-    // A `/` within braces is no end of a segment.
+    // A `/` within braces does not end a segment.
     let known = anchored && !pattern.starts_with("**") && !pattern.contains('{');
     Ok((glob, Compiled { include: rule.include, folders, anchored: known.then(segments) }))
 }

@@ -31,7 +31,7 @@ fn check(rules: &[&str], taken: &[&str], left: &[&str]) {
 }
 
 #[test]
-fn patterns_mean_what_they_mean_in_gitignore() {
+fn patterns_match_as_in_gitignore() {
     check(&["- *.tmp"], &["a", "a.tmp.x", "x/a"], &["a.tmp", "x/y/a.tmp", "x.tmp/a"]);
     check(&["- /a"], &["x/a"], &["a", "a/x"]);
     check(&["- x/a"], &["y/x/a", "a"], &["x/a", "x/a/b"]);
@@ -44,7 +44,7 @@ fn patterns_mean_what_they_mean_in_gitignore() {
 }
 
 #[test]
-fn the_first_rule_to_match_decides() {
+fn first_matching_rule_decides() {
     check(&["+ keep.tmp", "- *.tmp"], &["keep.tmp", "x/keep.tmp", "a"], &["other.tmp"]);
     check(&["- *.tmp", "+ keep.tmp"], &["a"], &["keep.tmp"]);
     check(&["+ *.jpg", "- **"], &["a.jpg", "x/y/a.jpg"], &["a.png", "x/", "x/a.png"]);
@@ -54,7 +54,7 @@ fn the_first_rule_to_match_decides() {
 }
 
 #[test]
-fn folders_in_which_nothing_can_be_in_are_not_entered() {
+fn folder_without_possible_matches_is_not_entered() {
     let only = filter(&["+ /photos/2*/*.jpg", "- **"]);
     let root = Scope::default();
     assert!(only.folder(&root, b"docs").is_none());
@@ -65,7 +65,7 @@ fn folders_in_which_nothing_can_be_in_are_not_entered() {
 }
 
 #[test]
-fn sizes_times_and_lists_leave_files_out() {
+fn sizes_times_and_lists_exclude_files() {
     let day = |number: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(number * 86_400);
     let by = Filter::default().sizes(Some(10), Some(20)).times(Some(day(3)), Some(day(5)));
     let root = Scope::default();
@@ -88,7 +88,7 @@ fn sizes_times_and_lists_leave_files_out() {
 }
 
 #[test]
-fn a_bad_pattern_is_named() {
+fn invalid_pattern_is_named_in_the_error() {
     for pattern in ["", "/", "a[", "{a"] {
         let told = Filter::new(&[Rule { include: false, pattern: pattern.into() }]).unwrap_err().to_string();
         assert!(told.starts_with(&format!("`{pattern}` is not a valid pattern: ")), "{told}");

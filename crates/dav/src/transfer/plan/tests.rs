@@ -66,7 +66,7 @@ fn ready(plan: &mut Plan) -> Vec<Step> {
 }
 
 /// What was told, in a few words.
-fn told(plan: &mut Plan) -> Vec<String> {
+fn reported(plan: &mut Plan) -> Vec<String> {
     let words = |news| match news {
         PlanEvent::HidesFiles => "hides".to_owned(),
         PlanEvent::Done(file) => format!("done {file}"),
@@ -78,13 +78,13 @@ fn told(plan: &mut Plan) -> Vec<String> {
         PlanEvent::Deleted(path) => format!("deleted {path}"),
         PlanEvent::Failed(what, _) => format!("failed {what}"),
     };
-    let mut told: Vec<_> = plan.take_events().into_iter().map(words).collect();
-    told.sort();
-    told
+    let mut reported: Vec<_> = plan.take_events().into_iter().map(words).collect();
+    reported.sort();
+    reported
 }
 
 #[test]
-fn folders_come_before_what_is_in_them_and_listings_after() {
+fn folder_is_created_before_its_files_and_listed_after_them() {
     let mut plan = begun(outline(), Options::default(), false, vec![(0, None)], 0);
     assert_eq!(ready(&mut plan), [Step::Make(0)]);
     plan.take(Outcome::Made(0, Ok(true)));
@@ -98,11 +98,11 @@ fn folders_come_before_what_is_in_them_and_listings_after() {
     plan.take(Outcome::Made(1, Ok(false)));
     assert_eq!(ready(&mut plan), [Step::List(1)], "somebody else has made it, and may have filled it");
     plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
-    assert_eq!(told(&mut plan), ["done 0", "done 1", "made 0"]);
+    assert_eq!(reported(&mut plan), ["done 0", "done 1", "made 0"]);
 }
 
 #[test]
-fn the_first_files_are_under_way_and_what_was_there_is_replaced() {
+fn optimistic_files_are_in_flight_and_existing_ones_are_replaced() {
     let refused = |status| -> Error {
         let status = http::StatusCode::from_u16(status).unwrap();
         let now = SystemTime::UNIX_EPOCH;
@@ -132,12 +132,12 @@ fn the_first_files_are_under_way_and_what_was_there_is_replaced() {
         ready(&mut other);
         other.take(Outcome::Uploaded(file, Err(refused(status))));
         assert_eq!(ready(&mut other), []);
-        assert_eq!(told(&mut other), [format!("failed {}", ["one", "two"][file])]);
+        assert_eq!(reported(&mut other), [format!("failed {}", ["one", "two"][file])]);
     }
 }
 
 #[test]
-fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
+fn large_files_start_first_and_leave_one_connection_to_small_ones() {
     let mut outline = outline();
     outline.files[1].length = SHARED + 1;
     let large = File { name: b"four".to_vec(), ..file_like(&outline.files[1]) };
@@ -151,17 +151,17 @@ fn large_files_go_first_and_leave_a_connection_to_the_small_ones() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_names_all_that_is_in_it() {
+fn failed_folder_reports_all_its_files_as_failed() {
     let mut plan = begun(outline(), Options::default(), false, vec![(0, None)], 0);
     ready(&mut plan);
     plan.take(Outcome::Made(0, Err(wrong())));
     assert_eq!(ready(&mut plan), []);
-    assert_eq!(told(&mut plan), ["failed /up/", "failed one", "failed three", "failed two"]);
+    assert_eq!(reported(&mut plan), ["failed /up/", "failed one", "failed three", "failed two"]);
 
     // A file where a folder is to be loses that folder alone.
     let mut plan = begun(outline(), Options::default(), false, vec![(0, Some(listing(&[("sub", there(1, "a"))])))], 0);
     assert_eq!(ready(&mut plan).len(), 2);
-    assert_eq!(told(&mut plan), ["failed /up/sub/", "failed three"]);
+    assert_eq!(reported(&mut plan), ["failed /up/sub/", "failed three"]);
 }
 
 /// A plan whose files in `/up/` have been sent as `a` and `b`, so that the folder is to be checked.
@@ -172,12 +172,12 @@ fn unchecked() -> Plan {
     plan.take(Outcome::Uploaded(0, Ok(sent("a"))));
     plan.take(Outcome::Uploaded(1, Ok(sent("b"))));
     assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
-    told(&mut plan);
+    reported(&mut plan);
     plan
 }
 
 #[test]
-fn what_did_not_arrive_is_sent_once_more() {
+fn missing_upload_is_sent_once_more() {
     let mut plan = unchecked();
     // One is not there, of the other a part is, and it is ours.
     plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("two", there(4, "b"))]))));
@@ -188,11 +188,11 @@ fn what_did_not_arrive_is_sent_once_more() {
     assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
     plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(10, "c")), ("two", there(4, "d"))]))));
     assert_eq!(ready(&mut plan), []);
-    assert_eq!(told(&mut plan), ["done 0", "failed two"]);
+    assert_eq!(reported(&mut plan), ["done 0", "failed two"]);
 }
 
 #[test]
-fn what_may_be_somebody_elses_is_not_overwritten() {
+fn another_writers_file_is_not_overwritten() {
     let mut plan = unchecked();
     plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(4, "theirs")), ("two", there(10, "b"))]))));
     assert_eq!(ready(&mut plan), []);
@@ -202,7 +202,7 @@ fn what_may_be_somebody_elses_is_not_overwritten() {
 }
 
 #[test]
-fn deletions_come_last_together_and_only_if_all_went_well() {
+fn deletions_come_last_and_only_without_failures() {
     let gone = listing(&[("gone", there(1, "x")), ("old", there(1, "y")), ("one", there(10, "o"))]);
     for fails in [false, true] {
         let rules = Options { delete: true, verify: Verify::None, ..Options::default() };
@@ -222,7 +222,7 @@ fn deletions_come_last_together_and_only_if_all_went_well() {
 }
 
 #[test]
-fn what_could_not_be_read_here_is_not_deleted_there() {
+fn unreadable_local_file_is_not_deleted_on_the_server() {
     let here = tempfile::tempdir().unwrap();
     fs::write(here.path().join("file"), "0123456789").unwrap();
     std::os::unix::fs::symlink("file", here.path().join("link")).unwrap();
@@ -258,7 +258,7 @@ fn what_could_not_be_read_here_is_not_deleted_there() {
 }
 
 #[test]
-fn what_is_there_by_its_bytes_is_left_alone() {
+fn file_with_equal_content_is_skipped() {
     let rules = Options { skip: Skip::SameDigest, ..Options::default() };
     let listed = listing(&[("one", there(10, "a")), ("two", there(10, "b"))]);
     let mut plan = begun(outline(), rules, false, vec![(0, Some(listed))], 0);
@@ -266,11 +266,11 @@ fn what_is_there_by_its_bytes_is_left_alone() {
     plan.take(Outcome::Compared(0, Ok(true)));
     plan.take(Outcome::Compared(1, Ok(false)));
     assert_eq!(ready(&mut plan), [Step::Upload(1, Before::File(Precondition::Unchanged(tag("b"))))]);
-    assert_eq!(told(&mut plan), ["skipped 0"]);
+    assert_eq!(reported(&mut plan), ["skipped 0"]);
 }
 
 #[test]
-fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
+fn digests_are_compared_after_lengths_and_a_stop_counts_sent_files() {
     let rules = Options { verify: Verify::Digest, ..Options::default() };
     let mut plan = begun(outline(), rules, false, vec![(0, Some(Listing::new()))], 0);
     ready(&mut plan);
@@ -280,13 +280,13 @@ fn digests_are_compared_after_lengths_and_a_stop_counts_what_was_sent() {
     plan.take(Outcome::Checked(vec![0, 1], Ok(listing(&[("one", there(10, "a")), ("two", there(10, "b"))]))));
     assert_eq!(ready(&mut plan), [Step::Compare(0, there(10, "a")), Step::Compare(1, there(10, "b"))]);
     plan.take(Outcome::Compared(0, Ok(false)));
-    assert_eq!(told(&mut plan), ["failed one"]);
+    assert_eq!(reported(&mut plan), ["failed one"]);
     assert_eq!(plan.end(), 1);
-    assert_eq!(told(&mut plan), ["done 1"]);
+    assert_eq!(reported(&mut plan), ["done 1"]);
 }
 
 #[test]
-fn a_long_listing_does_not_wait_for_the_last_files() {
+fn long_verification_listing_does_not_wait_for_the_last_files() {
     let mut outline = outline();
     let file = |number: usize| File {
         origin: SourceFile::Local(number.to_string().into()),
@@ -323,12 +323,12 @@ fn a_long_listing_does_not_wait_for_the_last_files() {
     plan.take(Outcome::Uploaded(again, Ok(sent("b"))));
     assert_eq!(ready(&mut plan), [Step::Look(again)]);
     plan.take(Outcome::Checked(vec![again], Ok(everything)));
-    assert_eq!(told(&mut plan).len(), count);
+    assert_eq!(reported(&mut plan).len(), count);
     assert_eq!(ready(&mut plan), []);
 }
 
 #[test]
-fn small_files_of_a_new_folder_go_with_it_where_that_can_be() {
+fn small_files_of_a_new_folder_are_bulk_uploaded_if_supported() {
     let together = || {
         let mut outline = outline();
         outline.files.iter_mut().for_each(|file| file.folder = 0);
@@ -349,7 +349,7 @@ fn small_files_of_a_new_folder_go_with_it_where_that_can_be() {
     let left = [("two", there(10, "b")), ("three", there(10, "c")), ("four", there(BULK + 1, "d"))];
     filled.take(Outcome::Checked(vec![0, 2, 1, 3], Ok(listing(&left))));
     assert_eq!(ready(&mut filled), [upload(0)]);
-    assert_eq!(told(&mut filled), ["done 1", "done 2", "done 3", "made 0"]);
+    assert_eq!(reported(&mut filled), ["done 1", "done 2", "done 3", "made 0"]);
 
     let mut undone = plan(Options::default(), true, None);
     ready(&mut undone);
@@ -367,7 +367,7 @@ fn small_files_of_a_new_folder_go_with_it_where_that_can_be() {
 }
 
 #[test]
-fn the_last_files_are_looked_at_behind_their_uploads_and_those_before_them_listed() {
+fn last_files_are_looked_up_behind_their_uploads_and_earlier_ones_listed() {
     let mut many = outline();
     many.folders.truncate(1);
     many.files.truncate(1);
@@ -384,7 +384,7 @@ fn the_last_files_are_looked_at_behind_their_uploads_and_those_before_them_liste
     last.take(Outcome::Uploaded(1, Ok(sent("a"))));
     let seen = |length, etag| Sent { seen: Some(there(length, etag)), ..sent("a") };
     last.take(Outcome::Uploaded(2, Ok(seen(10, "a"))));
-    assert_eq!((ready(&mut last), told(&mut last)), (vec![], vec!["done 2".to_owned()]));
+    assert_eq!((ready(&mut last), reported(&mut last)), (vec![], vec!["done 2".to_owned()]));
     last.take(Outcome::Uploaded(0, Ok(sent("a"))));
     assert_eq!(ready(&mut last), [Step::Check(0, vec![1, 0])], "the others are not waited for");
     // What was seen is short, another's, or nothing: it is looked at once more.
@@ -393,7 +393,7 @@ fn the_last_files_are_looked_at_behind_their_uploads_and_those_before_them_liste
         assert_eq!(ready(&mut last), [Step::Look(file)]);
     }
     last.take(Outcome::Uploaded(6, Err(wrong())));
-    assert_eq!((ready(&mut last), told(&mut last)), (vec![], vec!["failed one".to_owned()]));
+    assert_eq!((ready(&mut last), reported(&mut last)), (vec![], vec!["failed one".to_owned()]));
 
     // Digests are asked for where they are wanted, and nothing is looked at where nothing is verified.
     let mut digests = plan(Options { verify: Verify::Digest, ..Options::default() });

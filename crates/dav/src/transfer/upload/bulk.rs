@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_has_so_many_files_and_bytes() {
+    fn bulk_request_is_limited_in_files_and_bytes() {
         let lengths = |files: Vec<u64>| -> Vec<usize> {
             let files = files.into_iter().map(|length| small(PathBuf::new(), length)).collect();
             batches(files).iter().map(Vec::len).collect()
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_named_measured_and_summed() {
+    fn bulk_part_has_name_length_and_checksum() {
         let folder = tempfile::tempdir().unwrap();
         let [one, grown] = ["one", "grown"].map(|name| folder.path().join(name));
         std::fs::write(&one, "abc").unwrap();

@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_in_another_length_is_missing() {
+    fn chunk_of_another_length_counts_as_missing() {
         let there = |chunks: &[(u64, u64)]| Some(chunks.iter().copied().collect());
         assert_eq!(missing(None, 25, 10), [(1, 0..10), (2, 10..20), (3, 20..25)]);
         assert_eq!(missing(there(&[(1, 10), (2, 9), (3, 5), (4, 10)]), 25, 10), [(2, 10..20)]);

@@ -1,11 +1,11 @@
-//! Whether what is on the server is what is to be uploaded, or was.
+//! Compares a source file with the file on the server, before or after its upload.
 //!
-//! A file here is compared by a digest, or with what the server has of it. Between two servers nothing is at hand. What
-//! is in doubt by its time is copied again, which costs no more than to fetch it from both. Some servers keep the times of
-//! source files (`X-OC-Mtime`), where an equal time means the same file and an older one an older version; the others set
-//! their own, where a copy's is later than its original's. Not all of the former say so. Where a verdict depends on it, it
-//! is tried once, with an empty file. Where digests are to decide, both servers are asked for one; if they have none in
-//! common, both give the file.
+//! A local file is compared by a digest, or with the downloaded file. Between two servers, a file whose time leaves it
+//! in doubt is copied again, which costs no more than downloading it from both. Some servers keep the times of source
+//! files (`X-OC-Mtime`): there an equal time means the same file, and an older one an older version. The others set
+//! their own time: there a copy is newer than its original. Not every server says which kind it is, so if a verdict
+//! depends on it, an empty file shows it, once. If digests are compared, both servers are asked for one; without a
+//! common algorithm, the file is downloaded from both.
 
 use std::{
     sync::atomic::Ordering,
@@ -26,11 +26,11 @@ use crate::{
     },
 };
 
-/// Up to this size a file is fetched from both servers rather than asked about.
+/// Up to this size a file is downloaded from both servers without a request for digests.
 const SMALL: u64 = 64 * 1024;
 
 impl Upload<'_> {
-    /// Whether a file is the same on both sides: one that was sent, or one that was there before.
+    /// Whether a file is equal on both sides. If it `is_sent`, it was uploaded just now.
     pub(super) async fn is_same(
         &self,
         (origin, length): (&SourceFile, u64),
@@ -72,7 +72,7 @@ impl Upload<'_> {
         self.dav.has_bytes(path, &mut body, there.facts.expected()).await
     }
 
-    /// The same by the times of both, where that depends on whether the server keeps the times of source files.
+    /// The same by the times of both. If the verdict depends on whether the server keeps source times, that is tested.
     async fn is_copy_by_time(
         &self,
         remote: &RemoteSource,
@@ -92,8 +92,8 @@ impl Upload<'_> {
         }
     }
 
-    /// Whether the server keeps the times of source files. It is tried with an empty file of ours beside `path`; none if
-    /// that could not be tried, as in a dry run.
+    /// Whether the server keeps the times of source files, tested with an empty temporary file beside `path`; none if
+    /// the test is impossible, as in a dry run.
     async fn keeps_times(&self, path: &RemotePath) -> Option<bool> {
         match self.times().keeps {
             None if !self.options.dry_run => *self.learned.keeps_times.get_or_init(|| self.try_time(path)).await,

@@ -34,7 +34,7 @@ impl Upload<'_> {
         Outcome::Deleted(path, precondition, deleted)
     }
 
-    /// Some servers do not list names that begin with a dot: of such a name, the server that is copied from is asked.
+    /// Some servers do not list names that begin with a dot: such a name is looked up on the source server.
     async fn has_no_source(&self, path: &RemotePath) -> Result<(), Error> {
         let Some(SourceServer { dav: from, root: Some(root) }) = self.source else { return Ok(()) };
         if !path.name().is_some_and(|name| name.starts_with(b".")) {

@@ -1,4 +1,4 @@
-//! Uploads one file: with its lock, its precondition, and staged under a temporary name if wanted.
+//! Uploads one file with its lock and its precondition, on request staged under a temporary name.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,8 +32,7 @@ pub(super) struct SendMode {
 }
 
 impl Upload<'_> {
-    /// Uploads a file under its lock, if it needs one, and looks right behind it whether it is there, if that is
-    /// wanted.
+    /// Uploads a file, under its lock if it needs one, and with a lookup right behind it if `mode` says so.
     pub(super) async fn file(
         &self,
         origin: &SourceFile,

@@ -1,8 +1,8 @@
-//! Names of one folder here that may be one on the server.
+//! Names in one source folder that may collide on the server.
 //!
-//! Two such files would become one, and a server that minds no conditions would not say so. So before anything is
-//! changed, it is tried with empty files of our own whether the server takes such names for one. Only sources that have
-//! such names pay for that. The second of two names that are one there is refused; where it cannot be tried, it is as well.
+//! One of two such files would overwrite the other, and a server that ignores preconditions would not report it. So
+//! before anything is changed, empty temporary files show whether the server treats such names as equal. Only sources
+//! with such names pay for the test. The second of two colliding names is refused, also if the test is impossible.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -160,7 +160,7 @@ fn leave_out(outline: &mut Outline, groups: &[Vec<Node>], are_one: impl Fn(&[u8]
             };
             let why =
                 format!("the server does not distinguish its name from {}; rename one of them", terminal_safe(other));
-            let (told, error) = match thing {
+            let (source, error) = match thing {
                 Node::File(file) => {
                     let origin = &outline.files[*file].origin;
                     (origin.to_string(), origin.refused(why))
@@ -170,7 +170,7 @@ fn leave_out(outline: &mut Outline, groups: &[Vec<Node>], are_one: impl Fn(&[u8]
                     (path.clone(), Error::local("upload", path, io::Error::other(why)))
                 }
             };
-            outline.left_out.push((told, error));
+            outline.left_out.push((source, error));
             if let Some(above) = folder_of(outline, *thing) {
                 outline.folders[above].twins.push(name);
             }

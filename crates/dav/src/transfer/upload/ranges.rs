@@ -159,8 +159,8 @@ impl Upload<'_> {
         range: Range<u64>,
         whole: u64,
     ) -> Result<(), Error> {
-        let told = format!("bytes {}-{}/{whole}", range.start, range.end - 1);
-        let headers = HeaderValue::from_str(&told).into_iter().map(|told| (CONTENT_RANGE, told)).collect();
+        let value = format!("bytes {}-{}/{whole}", range.start, range.end - 1);
+        let headers = HeaderValue::from_str(&value).into_iter().map(|value| (CONTENT_RANGE, value)).collect();
         let body = self.part_of(local, &range);
         let options = haul_http::Options { class: Class::Large, ..haul_http::Options::default() };
         self.dav.put(temporary, body, headers, &Precondition::Present, &If::default(), options).await?;
@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_done_before_the_last_part_began_is_there() {
+    fn parts_before_the_last_few_are_trusted() {
         let parts = |count: u64| count * PART;
         for (has, sure) in [(0, 0), (1, 0), (parts(8), 0), (parts(8) + 1, 1), (parts(20) - 1, 12), (parts(20), 12)] {
             assert_eq!(trusted(has), parts(sure), "{has}");

@@ -1,9 +1,9 @@
-//! Copies from one server to another, through this machine and without a file here.
+//! Copies from one server to another through this machine, without local files.
 //!
-//! It is an upload whose files are on another server: planned, guarded, verified and mirrored as any other. The source is
-//! listed before anything is done, so it is known to be whole when something is deleted for want of it. A small file is
-//! fetched into memory, and then sent. A large one is the answer to a GET and at the same time the body of a PUT; a PUT
-//! that has to be sent again asks for the file anew. So no more than a few small files is kept here.
+//! It is an upload whose files are on another server, with the same plan, preconditions and verification. The whole
+//! source is listed first, so a mirror deletes nothing because of a failed listing. A small file is downloaded into
+//! memory and then uploaded. A large one is streamed: the response to the GET is the body of the PUT, and a PUT that is
+//! sent again starts a new GET. So only a few small files are in memory.
 
 use std::{future::pending, time::Instant};
 
@@ -27,7 +27,7 @@ const HIDES: &str =
     "the source server (nginx) does not list names that begin with a dot: they are neither copied nor deleted";
 
 /// Copies files and folders from one server to another, as cp(1) does: into `to` if that is a folder, and otherwise, if
-/// there is one source, as `to`. When `stop` is notified, what is in flight is given up.
+/// there is one source, as `to`. When `stop` is notified, transfers in flight are cancelled.
 pub async fn relay(
     (from, sources): (&Dav, &[RemotePath]),
     (dav, to): (&Dav, &RemotePath),
@@ -69,7 +69,7 @@ pub async fn relay(
 }
 
 impl Upload<'_> {
-    /// What there is to copy, where it belongs, and what was seen of it the last time.
+    /// Looks up the sources and the target, and reads the records of the last run.
     async fn look_at_sources(&self, from: &Dav, sources: &[RemotePath]) -> Result<(Placed, SyncedVersions), Error> {
         let looked = try_join_all(sources.iter().map(|source| self.look_at_source(from, source))).await?;
         let chosen: Vec<(RemotePath, Option<FileFacts>)> = looked.into_iter().flatten().collect();
@@ -103,7 +103,7 @@ impl Upload<'_> {
         Ok(((outline, tops), records))
     }
 
-    /// What a source is: a folder if nothing is told of it as a file. None if the filter leaves it out.
+    /// Looks up a source; its facts if it is a file. None if the filter excludes it.
     async fn look_at_source(
         &self,
         from: &Dav,
@@ -128,7 +128,7 @@ impl Upload<'_> {
         Ok(is_in.then(|| (source.clone().as_folder(false), Some(facts))))
     }
 
-    /// What was last seen of a folder and of its copy.
+    /// The records of a folder and its copy.
     async fn records(&self, from: &Dav, folder: Option<RemotePath>) -> SyncedVersions {
         let (Some(file), Some(folder)) = (&self.options.synced_versions, folder) else {
             return SyncedVersions::default();
@@ -140,8 +140,8 @@ impl Upload<'_> {
         }
     }
 
-    /// Refuses to copy something onto itself, or a folder to a place in it. A mirror is not laid around its source
-    /// either: it would change what it is a mirror of.
+    /// Refuses to copy something onto itself, or a folder into itself. A mirror may not contain its source either: it
+    /// would change the source.
     fn check_overlap(&self, from: &Dav, source: &RemotePath, is_folder: bool, target: &Target) -> Result<(), Error> {
         let (one, other) = (from.requests().origin(), self.dav.requests().origin());
         let own = |origin: &haul_http::Origin| origin.port() == if origin.is_tls() { 443 } else { 80 };
@@ -155,7 +155,7 @@ impl Upload<'_> {
             }
             _ => self.target.clone(),
         };
-        // Names that differ in case may be one.
+        // Names that differ only in case may be the same folder.
         let [ours, theirs] = [source, &place].map(|path| path.segments().map(key).collect::<Vec<_>>());
         let why = if ours == theirs {
             "the target is, or may be, the source itself"

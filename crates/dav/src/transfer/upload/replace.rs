@@ -79,9 +79,9 @@ impl Upload<'_> {
         Outcome::Renamed(from, thing, old, now)
     }
 
-    /// Gives what is on the server another name that resembles its own, and never the place of something else; what is there
-    /// then. Some servers that fold case say that the new name is taken, by the thing itself: there it goes by way of a
-    /// name of ours. One that is told to overwrite would delete it first.
+    /// Renames a remote entry to another spelling of its name, without overwriting anything; returns the renamed entry.
+    /// Some servers that fold case refuse because the entry itself has the new name: then it is renamed through a
+    /// temporary name. With `Overwrite: T` such a server would delete it first.
     async fn rename_by_spelling(&self, from: &RemotePath, to: &RemotePath) -> Result<Option<RemoteEntry>, Error> {
         let none = If::default();
         if let Err(error) = self.dav.rename(from, to, false, &none).await {
@@ -113,8 +113,8 @@ impl Upload<'_> {
         }
     }
 
-    /// Whether the server has something that is here no more, and its twin beside it. Where names are folded, there is only
-    /// one of the two, with what was uploaded under the other name. A dry run has uploaded nothing.
+    /// Whether the server lists both a locally deleted name and its twin. A server that folds names lists only one of
+    /// them, with the content uploaded under the other name. A dry run has uploaded nothing.
     async fn lists_both(&self, path: &RemotePath, twin: &[u8]) -> Result<bool, Error> {
         let (parent, name) = place(path)?;
         if self.options.dry_run {

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_is_of_one_version_and_for_one_at_a_time() {
+    fn resume_key_is_for_one_version_and_one_process() {
         let folder = tempfile::tempdir().unwrap();
         let (local, path) = (folder.path().join("file"), RemotePath::from_url_path("/file").unwrap());
         fs::write(&local, "first").unwrap();

@@ -40,8 +40,8 @@ pub(super) struct Seen {
 }
 
 impl Source {
-    /// A file's content, `length` bytes when it was listed. A small one is read now, and is what it is now; a large one
-    /// is read as it is sent.
+    /// The content of a file, `length` bytes when it was listed. A small file is read now; a large one while it is
+    /// sent.
     async fn open(local: &Path, length: u64, watch: &Watch) -> Result<Self, Error> {
         let origin = SourceFile::Local(local.to_owned());
         let path = local.to_owned();
@@ -72,8 +72,8 @@ impl Source {
         Ok(Self { origin, body, seen: Seen { length, modified }, is_read_later: true })
     }
 
-    /// The same of a file on another server. A small one is fetched now, so that an answer that is cut off or delayed
-    /// does not hold up a connection to the target.
+    /// The same for a file on another server. A small one is downloaded now, so that a truncated or delayed response
+    /// does not block a connection to the target.
     async fn fetch(upload: &Upload<'_>, remote: &Arc<RemoteSource>, length: u64) -> Result<Self, Error> {
         let origin = SourceFile::Remote(remote.clone());
         let from = upload.source_server(&remote.path)?;
@@ -101,7 +101,7 @@ impl Upload<'_> {
         }
     }
 
-    /// What a file holds, read anew.
+    /// The content of a file, read again.
     pub(super) fn content(&self, origin: &SourceFile, length: u64) -> Result<Body, Error> {
         Ok(match origin {
             SourceFile::Local(local) => Body::file(local.clone(), 0, length),
@@ -124,7 +124,7 @@ impl Seen {
         seen.still(local).map(|()| seen)
     }
 
-    /// The same of a file wherever it is. A server is asked for the version that was listed, and gives all of it or none.
+    /// The same for any source. A GET from a server is for the listed version only.
     pub(super) fn still_of(self, origin: &SourceFile) -> Result<(), Error> {
         match origin {
             SourceFile::Local(local) => self.still(local),

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_are_for_who_resumes_renames_or_is_many_windows_long() {
+    fn parts_are_used_to_resume_to_stage_or_for_many_windows() {
         let resume = Options { resume: true, ..Options::default() };
         let temporary = Options { temporary: true, ..Options::default() };
         let lone = Options { connections: 1, ..temporary.clone() };
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn chunks_are_as_large_as_they_must_and_may_be() {
+    fn chunk_size_is_within_the_servers_limits() {
         let nextcloud =
             |largest| Capabilities { chunking: Some(Chunking { largest, parallel: 3 }), ..Capabilities::default() };
         let way = |length, largest| Strategy::of(length, &Options::default(), &nextcloud(largest), None, true);

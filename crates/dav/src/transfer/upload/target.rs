@@ -1,4 +1,4 @@
-//! The start of an upload: what the sources are, what exists at the target, and so the path of each file.
+//! The start of an upload: looks up the sources and the target, which determine the path of each file.
 
 use std::{
     collections::HashSet,
@@ -29,8 +29,8 @@ pub(super) enum Target {
     Nothing,
 }
 
-/// Looks at the target, and at what matters in it, which for files is their names: until `arrived`, which is when every source has got there as a new
-/// file.
+/// Looks up the target and, if all sources are files, their names in it; otherwise lists it. Lookups of names end with
+/// `arrived`, when every source has been uploaded as a new file.
 pub(super) async fn target(
     dav: &Dav,
     to: &RemotePath,
@@ -50,9 +50,9 @@ pub(super) fn names_of_files(sources: &[(PathBuf, fs::Metadata)]) -> Result<Opti
     files.then(|| sources.iter().map(|(local, _)| name_of(local)).collect()).transpose()
 }
 
-/// Looks at the target and the names in it that matter, all at once: its listing may be long. When the first connection
-/// is there, the first files wait for theirs already, and the names are looked at on those that they leave: only what
-/// is not new is in need of that.
+/// Looks up the target and the names of the sources in it at the same time, because a listing may be long. The names
+/// are looked up only when the first connection is open: the optimistic uploads have precedence, and only files that
+/// exist already need a lookup.
 async fn few_of(
     dav: &Dav,
     to: &RemotePath,
@@ -94,8 +94,8 @@ async fn few_of(
 
 async fn listing(dav: &Dav, to: &RemotePath, properties: PropertySet) -> Result<Target, Error> {
     let (mut listing, mut own) = (Listing::new(), None);
-    let asked = to.clone().as_folder(true);
-    let listed = dav.list(&asked, Depth::One, properties, |entry| {
+    let folder = to.clone().as_folder(true);
+    let listed = dav.list(&folder, Depth::One, properties, |entry| {
         let Ok(entry) = entry else { return };
         let there = RemoteEntry::from(&entry);
         match entry.path.name() {
@@ -118,10 +118,9 @@ async fn listing(dav: &Dav, to: &RemotePath, properties: PropertySet) -> Result<
     }
 }
 
-/// A lone folder that goes into the target has its name there already, if the target is known to be a folder, as the
-/// root is: it is made, or listed, while the target is looked at. Whether it was made, and what is in it; none if
-/// neither is known. Elsewhere this is not guessed: some servers make the folders above as well, and the target would
-/// be there by the guess.
+/// A single source folder keeps its name if the target is a folder, as the root certainly is. Then it is created, or
+/// listed, while the target is looked up. Returns whether it was created, and its contents; none if neither is known.
+/// With other targets nothing is created in advance: some servers create missing parents, and so the target itself.
 pub(super) async fn begun(
     dav: &Dav,
     to: &RemotePath,
@@ -129,7 +128,7 @@ pub(super) async fn begun(
     options: &Options,
 ) -> Option<(bool, Listing)> {
     let [(local, kind)] = sources else { return None };
-    // On a Nextcloud, a folder is better made with what is in it.
+    // On a Nextcloud, bulk upload creates the folder together with its files.
     if to.name().is_some() || !kind.is_dir() || options.contents || options.dry_run || Nextcloud::of(to).is_some() {
         return None;
     }
@@ -181,7 +180,7 @@ pub(super) struct Found {
     pub(super) kind: Kind,
 }
 
-/// What a source is.
+/// The kind of a source.
 pub(super) enum Kind {
     File(u64, Option<SystemTime>),
     /// With all that is in it.
@@ -193,7 +192,7 @@ impl Found {
         matches!(self.kind, Kind::Folder(_))
     }
 
-    /// What it is called on the other side.
+    /// Its name at the target.
     fn name(&self) -> Result<Vec<u8>, Error> {
         match &self.origin {
             SourceFile::Local(local) => name_of(local),

@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_timetable_goes_round_the_day_and_the_week() {
+    fn timetable_repeats_daily_and_weekly() {
         let table: Timetable = "08:00,512k 19:00,10M:1M 23:00,off".parse().unwrap();
         let evening = Rates { up: Some(10 << 20), down: Some(1 << 20) };
         for (minute, rates) in [

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_and_dates_are_read_as_rclone_reads_them() {
+    fn ages_and_dates_are_parsed_as_in_rclone() {
         let now = SystemTime::now();
         for (text, seconds) in
             [("90s", 90), ("10m", 600), ("1.5h", 5400), ("1d", 86_400), ("2w", 1_209_600), ("1M", 2_592_000)]

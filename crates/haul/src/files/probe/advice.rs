@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_narrow_window_is_told_as_the_rate_that_it_is() {
+    fn receive_window_is_shown_as_its_rate() {
         let found = Found {
             connection: Connection { rtt_ms: Some(100.0), ..Connection::default() },
             http: Http { http2_stream_window: Some(65_535), ..Http::default() },
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_can_do_is_told_with_its_measure() {
+    fn capabilities_are_shown_with_their_limits() {
         assert!(capabilities(&Found::default()).is_empty());
         let dav =
             Dav { chunks_in_parallel: Some(3), chunk_largest: Some(6_291_456), bulk_upload: true, ..Dav::default() };
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_guards_nothing_is_not_called_safe() {
+    fn ineffective_preconditions_are_not_called_safe() {
         let with = |guards, etags| {
             super::guards(&Found {
                 dav: Dav { guards, ..Dav::default() },

@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_breaks_is_told_in_one_line() {
+    fn failed_probe_is_one_line() {
         let told = |cookie, accepted, tally: Tally| {
             let early = InSyn { cookie, data_accepted: accepted, ..InSyn::default() };
             text(Some(InSyn { breaks: breaks(early, tally), ..early }))

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Found, Pipelining};
 use crate::files::results::format;
 
-/// A table, and the settings below it.
+/// A table, and the settings below it. Long, because each row takes a few lines.
 pub(super) fn text(found: &Found) -> String {
     let mut text = format!("{}\n", found.url);
     let mut row = |what: &str, is: String| {

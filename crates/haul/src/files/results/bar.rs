@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_files_count_for_the_time_that_is_left() {
+    fn small_files_count_in_the_time_left() {
         let mut counts = Counts::default();
         assert_eq!(counts.line(EARLY), "listing");
         counts = Counts { files: 3001, bytes: 300_000_000, settled: 3, moved: 12, ..counts };
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_already_makes_nothing_fast() {
+    fn skipped_files_do_not_raise_the_rate() {
         let counts = Counts { files: 100, bytes: 0, settled: 60, skipped: 50, ..Counts::default() };
         assert_eq!(counts.line(EARLY), "60 of 100 files, 0 B of 0 B, 0 B/s, 5 s left");
     }

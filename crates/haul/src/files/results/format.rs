@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_fill_lines_downwards() {
+    fn names_fill_columns_downwards() {
         let names: Vec<String> = ["a", "bb", "ccc", "d", "eé"].map(str::to_owned).into();
         assert_eq!(columns(&names, 80), "a  bb  ccc  d  eé\n");
         assert_eq!(columns(&names, 9), "a    d\nbb   eé\nccc\n");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_a_million_names_take_a_bounded_number_of_tries() {
+    fn columns_of_a_million_names_take_bounded_time() {
         assert!(layouts(1_000_000, 80).count() <= 80);
         let names: Vec<String> = (0..1_000_000).map(|number| number.to_string()).collect();
         assert_eq!(columns(&names, 0).lines().count(), names.len());
@@ -113,13 +113,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_cannot_speak_to_the_terminal() {
+    fn control_characters_in_names_are_escaped() {
         assert_eq!(name(b"a\x1b[2J\nb\xff\xc3\xa9"), "a\\u{1b}[2J\\nb\u{fffd}é");
         assert_eq!(name("\u{9b}31m".as_bytes()), "\\u{9b}31m");
     }
 
     #[test]
-    fn numbers_are_said_as_people_say_them() {
+    fn numbers_are_formatted_for_people() {
         assert_eq!((took(Duration::from_millis(182)), took(Duration::from_secs(61))), ("0.18 s".into(), "61 s".into()));
     }
 }

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_says_all_that_matters_and_nothing_else() {
+    fn last_line_shows_only_nonzero_counts() {
         let took = Duration::from_millis(200);
         let mut summary = Summary { files: 200, bytes: 2_048_000, took, ..Summary::default() };
         assert_eq!(last_line(&summary, false), "200 files (2.0 MiB) copied in 0.20 s, 9.8 MiB/s");

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_are_kept_and_those_of_other_networks_forgotten_where_they_must_be() {
+    fn path_facts_are_kept_per_network() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("servers.json");
         let in_network = |network: u64| {
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_as_good_as_none_and_is_mended() {
+    fn broken_cache_counts_as_empty_and_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("servers.json");
         for text in ["", "{", "[]", "{\"schema\":\"longhaul.servers/2\",\"servers\":{}}", "\u{feff}x"] {

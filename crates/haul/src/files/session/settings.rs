@@ -36,7 +36,7 @@ use crate::files::options::{ConnectionOptions, Http, Lock, Pipeline, Tfo, Transf
 use crate::files::{options::bandwidth::Timetable, options::headers};
 use crate::usage;
 
-/// A table of the file.
+/// A table of the file. Not grouped: one field per key.
 #[derive(Deserialize, Debug, Clone, Default)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 struct Table {
@@ -194,6 +194,7 @@ impl File {
         Ok(made)
     }
 
+    /// The settings for a server. Long, because each setting takes a few lines to combine its sources.
     fn settings(
         &self,
         origin: &Origin,
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nearer_wins() {
+    fn more_specific_setting_wins() {
         let file = parse(
             "[defaults]\nconnections = 3\nlock = \"edit\"\ntimeout = \"7s\"\n\
              [host.a]\nconnections = 4\nuser = \"ann\"\npassword-file = \"word\"\nca = \"/ca.pem\"\n\
@@ -351,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_granted_to_one_server_is_for_its_host_alone() {
+    fn insecure_and_ca_apply_only_to_their_host() {
         let file = parse("[defaults]\nca = \"/all.pem\"\n[host.a]\nca = \"/a.pem\"\n").unwrap();
         let insecure = ConnectionOptions { insecure: true, ..ConnectionOptions::default() };
         let named = ConnectionOptions { ca: Some("mine".into()), ..ConnectionOptions::default() };
@@ -371,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mistake_is_told_with_file_and_line() {
+    fn settings_error_names_file_and_line() {
         for (text, line, said) in [
             ("[defaults]\n\npipelin = \"off\"\n", 3, "`pipelin`"),
             ("[defaults]\npipeline = \"on\"\n", 2, "`on`"),

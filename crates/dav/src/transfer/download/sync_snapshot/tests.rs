@@ -112,7 +112,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn what_is_remembered_and_told_is_what_is_there(rounds in vec(vec(change(), 0..8), 1..5), backwards: bool) {
+    fn snapshot_updated_by_reports_equals_the_server(rounds in vec(vec(change(), 0..8), 1..5), backwards: bool) {
         let mut model = Model::from([(path("/m/"), FolderSnapshot::default())]);
         let (mut remembered, mut version) = (new(), 0);
         for changes in rounds {
@@ -139,7 +139,7 @@ proptest! {
 }
 
 #[test]
-fn a_report_is_believed_where_it_was_seen_to_reach() {
+fn report_is_trusted_only_if_it_covers_nested_folders() {
     let mut remembered = new();
     let with = |folders: &[&str]| FolderSnapshot {
         folders: folders.iter().map(|name| name.as_bytes().into()).collect(),
@@ -158,7 +158,7 @@ fn a_report_is_believed_where_it_was_seen_to_reach() {
 }
 
 #[test]
-fn what_is_of_another_kind_or_broken_is_as_good_as_nothing() {
+fn broken_or_foreign_snapshot_counts_as_missing() {
     let mut remembered = new();
     remembered.keep(
         path("/m/"),

@@ -9,7 +9,7 @@ fn deleting(gone: &Listing) -> Plan {
 }
 
 #[test]
-fn deletion_is_told_when_the_thing_is_seen_to_be_gone() {
+fn deletion_is_reported_after_a_lookup_confirms_it() {
     let mut plan = deleting(&listing(&[("a", there(1, "x")), ("b", there(1, "y"))]));
     let steps = ready(&mut plan);
     assert_eq!(steps.len(), 2);
@@ -19,10 +19,10 @@ fn deletion_is_told_when_the_thing_is_seen_to_be_gone() {
     }
     let [Step::Remaining(folder, mut paths)] = <[Step; 1]>::try_from(ready(&mut plan)).unwrap() else { panic!() };
     paths.sort_by_key(|(path, _)| path.clone());
-    assert_eq!((told(&mut plan), folder), (vec![], path("/up/")));
+    assert_eq!((reported(&mut plan), folder), (vec![], path("/up/")));
     let b = path("/up/b");
     plan.take(Outcome::Remained(paths, Ok([b.clone()].into())));
-    assert_eq!(told(&mut plan), ["deleted /up/a"]);
+    assert_eq!(reported(&mut plan), ["deleted /up/a"]);
 
     // What is still there goes once more, alone and under the same guard; then it is named.
     let precondition = Precondition::Unchanged(tag("y"));
@@ -30,11 +30,11 @@ fn deletion_is_told_when_the_thing_is_seen_to_be_gone() {
     plan.take(Outcome::Deleted(b.clone(), precondition.clone(), Ok(())));
     assert_eq!(ready(&mut plan), [Step::Remaining(path("/up/"), vec![(b.clone(), precondition.clone())])]);
     plan.take(Outcome::Remained(vec![(b.clone(), precondition)], Ok([b].into())));
-    assert_eq!((ready(&mut plan), told(&mut plan)), (vec![], vec!["failed /up/b".to_owned()]));
+    assert_eq!((ready(&mut plan), reported(&mut plan)), (vec![], vec!["failed /up/b".to_owned()]));
 }
 
 #[test]
-fn deletions_are_looked_at_though_one_of_them_was_refused() {
+fn deletions_are_checked_even_if_one_was_refused() {
     let mut plan = deleting(&listing(&[("a", there(1, "x")), ("b", there(1, "y"))]));
     for (nth, step) in ready(&mut plan).into_iter().enumerate() {
         let Step::Delete(path, precondition) = step else { panic!("{step:?}") };
@@ -65,7 +65,7 @@ fn no_folder() -> Error {
 }
 
 #[test]
-fn folder_that_was_not_made_is_made_again_and_filled() {
+fn missing_folder_is_created_again_and_filled() {
     let mut plan = seemingly_made();
     assert!(!plan.makes_alone(1));
     plan.take(Outcome::Uploaded(2, Err(no_folder())));
@@ -75,28 +75,28 @@ fn folder_that_was_not_made_is_made_again_and_filled() {
     assert_eq!(ready(&mut plan), [Step::Upload(2, Before::Nothing)]);
     plan.take(Outcome::Uploaded(2, Ok(sent("c"))));
     assert_eq!(ready(&mut plan), [Step::Check(1, vec![2])]);
-    assert_eq!(told(&mut plan), ["made 1"], "once");
+    assert_eq!(reported(&mut plan), ["made 1"], "once");
 }
 
 #[test]
-fn file_is_refused_for_good_where_its_folder_is_there() {
+fn refused_file_fails_if_its_folder_exists() {
     let mut plan = seemingly_made();
     plan.take(Outcome::Uploaded(2, Err(no_folder())));
     ready(&mut plan);
     plan.take(Outcome::Made(1, Ok(false)));
     ready(&mut plan);
     plan.take(Outcome::Uploaded(2, Err(no_folder())));
-    assert_eq!((ready(&mut plan), told(&mut plan)), (vec![], vec!["failed three".to_owned(), "made 1".to_owned()]));
+    assert_eq!((ready(&mut plan), reported(&mut plan)), (vec![], vec!["failed three".to_owned(), "made 1".to_owned()]));
 
     let mut plan = seemingly_made();
     plan.take(Outcome::Uploaded(2, Err(no_folder())));
     ready(&mut plan);
     plan.take(Outcome::Made(1, Err(wrong())));
-    assert_eq!(told(&mut plan), ["failed /up/sub/", "failed three", "made 1"]);
+    assert_eq!(reported(&mut plan), ["failed /up/sub/", "failed three", "made 1"]);
 }
 
 #[test]
-fn empty_folder_is_looked_at_and_made_again() {
+fn empty_folder_is_looked_up_and_created_again() {
     let mut empty = outline();
     empty.files.truncate(2);
     let mut plan = begun(empty, Options::default(), false, vec![(0, Some(Listing::new()))], 0);
@@ -110,7 +110,7 @@ fn empty_folder_is_looked_at_and_made_again() {
 }
 
 #[test]
-fn folder_is_made_after_the_one_it_belongs_in() {
+fn folder_is_created_again_after_its_parent() {
     let mut deep = outline();
     deep.folders.push(Folder::new(path("/up/sub/deep/"), Some(1), Scope::default()));
     let mut plan = begun(deep, Options::default(), false, vec![(0, Some(Listing::new()))], 0);
@@ -126,7 +126,7 @@ fn folder_is_made_after_the_one_it_belongs_in() {
 }
 
 #[test]
-fn overwritten_file_that_is_as_before_is_sent_once_more_alone() {
+fn unchanged_target_is_overwritten_again_on_its_own_connection() {
     let before = there(10, "old");
     let mut without_etag = before.clone();
     without_etag.facts.etag = None;
@@ -144,11 +144,11 @@ fn overwritten_file_that_is_as_before_is_sent_once_more_alone() {
     plan.take(Outcome::Uploaded(1, Ok(silent())));
     assert_eq!(ready(&mut plan), [Step::Check(0, vec![0, 1])]);
     plan.take(Outcome::Checked(vec![0, 1], Ok(listed)));
-    assert_eq!(told(&mut plan), ["done 1"]);
+    assert_eq!(reported(&mut plan), ["done 1"]);
     assert_eq!((ready(&mut plan), plan.goes_alone(0)), (vec![Step::Upload(0, old)], true));
     // The same bytes may get the same tag.
     plan.take(Outcome::Uploaded(0, Ok(silent())));
     ready(&mut plan);
     plan.take(Outcome::Checked(vec![0], Ok(listing(&[("one", before)]))));
-    assert_eq!(told(&mut plan), ["done 0"]);
+    assert_eq!(reported(&mut plan), ["done 0"]);
 }

@@ -1,21 +1,20 @@
-//! What a user may mistype. A name on the command line that means nothing is wrong usage, status 2; a
-//! file that says what it cannot mean is a failure, status 1.
+//! Usage errors. An unknown name on the command line has status 2, an invalid file status 1.
 
 use std::fs;
 
 use crate::{
     Trials,
     common::{HAUL, one_sentence, output, text},
-    race::{lab_run, room},
+    harness::{lab_run, room},
 };
 
 pub(crate) const TRIALS: Trials = &[
-    ("a_wrong_name_is_wrong_usage", a_wrong_name_is_wrong_usage),
-    ("a_wrong_file_is_told_with_its_place", a_wrong_file_is_told_with_its_place),
-    ("results_that_would_be_lost_are_not_begun", results_that_would_be_lost_are_not_begun),
+    ("unknown_name_is_a_usage_error", unknown_name_is_a_usage_error),
+    ("invalid_file_is_reported_with_its_line", invalid_file_is_reported_with_its_line),
+    ("run_with_unwritable_results_does_not_start", run_with_unwritable_results_does_not_start),
 ];
 
-fn a_wrong_name_is_wrong_usage() {
+fn unknown_name_is_a_usage_error() {
     let room = room();
     for (arguments, said) in [
         (&["race", "--contender", "rclon"][..], "unknown contender `rclon` in this experiment; did you mean `rclone`?"),
@@ -54,7 +53,7 @@ fn a_wrong_name_is_wrong_usage() {
     assert!(!room.path("runs").exists());
 }
 
-fn a_wrong_file_is_told_with_its_place() {
+fn invalid_file_is_reported_with_its_line() {
     let room = room();
     let file = room.path("small.toml");
     let right = fs::read_to_string(&file).unwrap();
@@ -73,8 +72,8 @@ fn a_wrong_file_is_told_with_its_place() {
     room.assert_clear();
 }
 
-/// Better now than after hours.
-fn results_that_would_be_lost_are_not_begun() {
+/// It is checked first, not after hours of measuring.
+fn run_with_unwritable_results_does_not_start() {
     let room = room();
     fs::write(room.path("file"), "").unwrap();
     for (arguments, said) in [

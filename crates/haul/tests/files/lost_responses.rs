@@ -1,4 +1,4 @@
-//! Commands whose requests are done, while the answers get lost on the way back.
+//! Commands whose requests take effect, but whose responses are lost.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -8,10 +8,10 @@ use std::{
 
 use crate::{
     common::{one_sentence, printed, text},
-    place::{Place, tree, write},
+    fixture::{Fixture, tree, write},
 };
 
-/// Passes requests on to a server, and its answers back, but for those to one method: the connection ends instead.
+/// A proxy that drops the responses to one method and closes the connection instead.
 fn losing(method: &'static str, server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -41,7 +41,7 @@ fn pass(client: &TcpStream, method: &str, server: SocketAddr) -> io::Result<()> 
     }
 }
 
-/// A head, and a body of the length that it tells, or in chunks; nothing at the end.
+/// Reads a head and its body, by `Content-Length` or in chunks; nothing at the end.
 fn message(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let (mut bytes, mut length, mut is_chunked) = (Vec::new(), 0, false);
     loop {
@@ -61,50 +61,50 @@ fn message(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
 }
 
 #[test]
-fn what_was_done_is_no_failure_because_its_answer_was_lost() {
-    let place = Place::new();
-    write(&place.path("served"), &[("file", "1"), ("dir/x", "2"), ("old", "3"), ("here/y", "4")]);
-    let server = place.url.strip_prefix("http://").unwrap().parse().unwrap();
+fn request_with_lost_response_is_no_failure() {
+    let fixture = Fixture::new();
+    write(&fixture.path("served"), &[("file", "1"), ("dir/x", "2"), ("old", "3"), ("here/y", "4")]);
+    let server = fixture.url.strip_prefix("http://").unwrap().parse().unwrap();
     let through = |method, path: &str| format!("http://{}/{path}", losing(method, server));
     for (arguments, said) in [
         (&["rm", &through("DELETE", "file")][..], "/file: deleted (response lost"),
         (&["rm", "-r", &through("DELETE", "dir")], "/dir/: deleted (response lost"),
         (&["mkdir", &through("MKCOL", "new")], "/new/: created (response lost"),
     ] {
-        let ended = place.haul(arguments);
+        let ended = fixture.haul(arguments);
         let told = text(&ended.stderr);
         assert!(told.contains(said), "{arguments:?}: {told}");
         assert!(!told.contains("spelling") && !told.contains("already"), "{told}");
     }
     let copying = format!("http://{}", losing("COPY", server));
-    let ended = place.haul(&["cp", "-r", &format!("{copying}/here"), &format!("{copying}/copy")]);
+    let ended = fixture.haul(&["cp", "-r", &format!("{copying}/here"), &format!("{copying}/copy")]);
     printed(&ended);
     assert!(text(&ended.stderr).contains("/here/: copied to /copy/ (response lost"), "{}", text(&ended.stderr));
     let moving = format!("http://{}", losing("MOVE", server));
-    let ended = place.haul(&["mv", &format!("{moving}/old"), &format!("{moving}/young")]);
+    let ended = fixture.haul(&["mv", &format!("{moving}/old"), &format!("{moving}/young")]);
     printed(&ended);
     assert!(text(&ended.stderr).contains("/old: moved to /young (response lost"), "{}", text(&ended.stderr));
-    let names: Vec<_> = tree(&place.path("served")).into_keys().collect();
+    let names: Vec<_> = tree(&fixture.path("served")).into_keys().collect();
     assert_eq!(names, ["copy/", "copy/y", "here/", "here/y", "new/", "young"]);
 }
 
 #[test]
-fn names_without_a_shape_are_escaped_in_lists_and_errors() {
-    let place = Place::new();
+fn invisible_names_are_escaped_in_lists_and_errors() {
+    let fixture = Fixture::new();
     let name = "photo_\u{202e}gpj.exe";
-    write(&place.path("served"), &[(name, ""), ("dir\u{200b}/x", "")]);
-    let listed = printed(&place.haul(&["ls", &place.url]));
+    write(&fixture.path("served"), &[(name, ""), ("dir\u{200b}/x", "")]);
+    let listed = printed(&fixture.haul(&["ls", &fixture.url]));
     assert_eq!(listed, "dir\\u{200b}/\nphoto_\\u{202e}gpj.exe\n");
-    let told = one_sentence(&place.haul(&["rm", &place.at("dir%E2%80%8B")]), 1);
+    let told = one_sentence(&fixture.haul(&["rm", &fixture.at("dir%E2%80%8B")]), 1);
     assert!(told.contains("dir\\u{200b}") && !told.contains('\u{200b}'), "{told}");
-    let told = one_sentence(&place.haul(&["cp", name, &place.url]), 1);
+    let told = one_sentence(&fixture.haul(&["cp", name, &fixture.url]), 1);
     assert!(told.contains("\\u{202e}") && !told.contains('\u{202e}'), "{told}");
-    let found = printed(&place.haul(&["ls", "--json", "-", &place.url]));
+    let found = printed(&fixture.haul(&["ls", "--json", "-", &fixture.url]));
     assert!(found.contains(&format!("\"path\": \"/{name}\"")), "{found}");
 }
 
 #[test]
-fn server_with_a_certificate_of_its_own_is_trusted_if_that_is_named() {
+fn self_signed_certificate_is_trusted_with_ca() {
     let certificates = tempfile::tempdir().unwrap();
     let file = |name: &str| certificates.path().join(name).to_string_lossy().into_owned();
     for name in ["its", "another"] {
@@ -114,11 +114,11 @@ fn server_with_a_certificate_of_its_own_is_trusted_if_that_is_named() {
         std::fs::write(file(&format!("{name}.pem")), params.self_signed(&key).unwrap().pem()).unwrap();
         std::fs::write(file(&format!("{name}.key")), key.serialize_pem()).unwrap();
     }
-    let place = Place::serving(&["--tls", &format!("{},{}", file("its.pem"), file("its.key"))]);
-    write(&place.path("served"), &[("file", "")]);
-    assert_eq!(printed(&place.haul(&["ls", "--ca", &file("its.pem"), &place.url])), "file\n");
-    for arguments in [&["ls", &place.url][..], &["ls", "--ca", &file("another.pem"), &place.url]] {
-        let told = one_sentence(&place.haul(arguments), 1);
+    let fixture = Fixture::serving(&["--tls", &format!("{},{}", file("its.pem"), file("its.key"))]);
+    write(&fixture.path("served"), &[("file", "")]);
+    assert_eq!(printed(&fixture.haul(&["ls", "--ca", &file("its.pem"), &fixture.url])), "file\n");
+    for arguments in [&["ls", &fixture.url][..], &["ls", "--ca", &file("another.pem"), &fixture.url]] {
+        let told = one_sentence(&fixture.haul(arguments), 1);
         assert!(told.contains("(CA:TRUE)") && !told.contains("Other"), "{told}");
     }
 }

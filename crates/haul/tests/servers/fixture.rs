@@ -1,4 +1,4 @@
-//! One run's server, folder and files.
+//! The server, folder and files of one run.
 
 use std::{
     fs,
@@ -16,35 +16,35 @@ use tempfile::TempDir;
 
 use crate::{
     common::HAUL,
-    judge::{Files, Said},
+    verdict::{Files, Said},
 };
 
-/// What a run is with.
+/// The parameters of a run.
 pub(crate) struct Setting<'a> {
     pub(crate) entry: &'a Entry,
     pub(crate) validators: usize,
     pub(crate) seed: u64,
 }
 
-pub(crate) struct Scene {
+pub(crate) struct Fixture {
     folder: TempDir,
     pub(crate) double: Double,
-    /// Another server, with nothing special about it.
+    /// Another server, which behaves correctly.
     pub(crate) honest: Double,
-    /// The files that are moved.
+    /// The files that are transferred.
     pub(crate) files: Files,
-    /// Names that mean something to this server alone, and are only uploaded.
+    /// Names that this server treats specially; they are only uploaded.
     odd: &'static [&'static str],
-    /// Whether all files are of one length.
+    /// Whether all files have one length.
     is_even: bool,
-    /// What it is told of connections and pipelines.
+    /// Options for connections and pipelining.
     way: &'static [&'static str],
     is_secret: bool,
-    /// Whether what it gives is not what it has, so that no file of its is right for who reads it.
+    /// Whether downloads from it are always wrong.
     pub(crate) gives_wrongly: bool,
 }
 
-impl Scene {
+impl Fixture {
     pub(crate) async fn new(setting: &Setting<'_>) -> Self {
         let Setting { entry, validators, seed } = *setting;
         let folder = TempDir::with_prefix("longhaul-servers-").expect("a temporary folder");
@@ -64,7 +64,7 @@ impl Scene {
             "hides dotfiles" => &[".hidden", "d0/.hidden"],
             _ => &[],
         };
-        let mut scene = Self {
+        let mut fixture = Self {
             folder,
             double,
             honest: Double::start().await,
@@ -77,8 +77,8 @@ impl Scene {
         };
         let names = (0..6).flat_map(|number| (0..4).map(move |file| format!("d{number}/f{file}")));
         let names = names.chain((0..8).map(|file| format!("f{file}")));
-        scene.files = names.enumerate().map(|(number, name)| (name, scene.content(number))).collect();
-        scene
+        fixture.files = names.enumerate().map(|(number, name)| (name, fixture.content(number))).collect();
+        fixture
     }
 
     /// The files that are uploaded.
@@ -87,7 +87,7 @@ impl Scene {
         self.files.clone().into_iter().chain(odd).collect()
     }
 
-    /// What the server has below `/up`, by the names that are wanted where those are other names of the same files.
+    /// The server's files below `/up`, under the expected names if the server uses other names for the same files.
     pub(crate) fn seen(&self, wanted: &Files) -> Files {
         let mut there = self.there("/up");
         let kept = |name: &str| servers::decode(&self.double.stored_path(&format!("/up/{}", encoded(name))));
@@ -132,7 +132,7 @@ impl Scene {
         }
     }
 
-    /// Puts files into a folder here, an hour old.
+    /// Writes files into a local folder, an hour old.
     pub(crate) fn keep(&self, folder: &str, files: &Files) {
         for (name, content) in files {
             self.write(folder, name, content, SystemTime::now() - Duration::from_hours(1));
@@ -146,7 +146,7 @@ impl Scene {
         fs::File::options().append(true).open(&path).expect("the file").set_modified(modified).expect("a time");
     }
 
-    /// What the server has below a folder, by decoded names.
+    /// The server's files below a folder, by decoded names.
     pub(crate) fn there(&self, folder: &str) -> Files {
         decoded(&self.double, folder)
     }
@@ -172,7 +172,7 @@ impl Scene {
         found
     }
 
-    /// Runs `haul` with these arguments to its end, on a server that does what is special about it.
+    /// Runs `haul` to its end with the server's behaviour active.
     pub(crate) async fn haul(&self, arguments: &[&str]) -> Said {
         self.double.arm();
         self.run(arguments).await
@@ -203,7 +203,7 @@ fn decoded(server: &Double, folder: &str) -> Files {
     files.map(|(name, content)| (servers::decode(&name), content)).collect()
 }
 
-/// A path as it stands in a request.
+/// A path as in a request.
 pub(crate) fn encoded(path: &str) -> String {
     path.split('/').map(|name| servers::encode(name.as_bytes())).collect::<Vec<_>>().join("/")
 }

@@ -1,16 +1,16 @@
-//! What cannot be done is one sentence, and the status says whose fault it is.
+//! Errors are one sentence; status 2 is for usage errors, status 1 for all others.
 
 use std::net::TcpListener;
 
 use crate::{
     common::{one_sentence, text},
-    place::Place,
+    fixture::Fixture,
 };
 
 #[test]
 fn wrong_usage_is_status_2() {
-    let place = Place::new();
-    let here = place.at("x");
+    let fixture = Fixture::new();
+    let here = fixture.at("x");
     for (arguments, said) in [
         (&["ls"][..], "<URL>"),
         (&["ls", "folder"], "`folder` is not a URL"),
@@ -29,7 +29,7 @@ fn wrong_usage_is_status_2() {
         (&["ls", &here, "--timeout", "0s"], "--timeout"),
         (&["ls", &here, "--pipeline", "on"], "safe"),
     ] {
-        let ended = place.haul(arguments);
+        let ended = fixture.haul(arguments);
         let told = text(&ended.stderr);
         assert_eq!(ended.status.code(), Some(2), "{arguments:?}: {told}");
         assert!(told.contains(said), "{arguments:?}: {told}");
@@ -37,8 +37,8 @@ fn wrong_usage_is_status_2() {
 }
 
 #[test]
-fn a_server_that_cannot_be_reached_is_status_1() {
-    let place = Place::secured(&[]);
+fn unreachable_server_is_status_1() {
+    let fixture = Fixture::secured(&[]);
     let nobody = TcpListener::bind("127.0.0.1:0").unwrap();
     let silent = format!("http://{}/", nobody.local_addr().unwrap());
     let closed = {
@@ -48,25 +48,25 @@ fn a_server_that_cannot_be_reached_is_status_1() {
     for (arguments, said) in [
         (&["ls", &closed][..], "Connection refused"),
         (&["ls", &silent, "--timeout", "300ms"], "within 0.3 s"),
-        (&["ls", &place.url], "certificate"),
-        (&["probe", &place.url], "certificate"),
-        (&["ls", &place.url, "--ca", "none.pem"], "none.pem"),
+        (&["ls", &fixture.url], "certificate"),
+        (&["probe", &fixture.url], "certificate"),
+        (&["ls", &fixture.url, "--ca", "none.pem"], "none.pem"),
         (&["cp", "-r", "served", &closed], "Connection refused"),
     ] {
-        let told = one_sentence(&place.haul(arguments), 1);
+        let told = one_sentence(&fixture.haul(arguments), 1);
         assert!(told.contains(said), "{arguments:?}: {told}");
     }
-    let insecure = place.haul(&["ls", "--insecure", &place.url]);
+    let insecure = fixture.haul(&["ls", "--insecure", &fixture.url]);
     assert!(insecure.status.success() && text(&insecure.stderr).contains("--insecure"));
 }
 
 #[test]
-fn manual_and_completions_know_the_commands() {
-    let place = Place::new();
-    crate::common::printed(&place.haul(&["man", "man"]));
+fn manual_and_completions_cover_all_commands() {
+    let fixture = Fixture::new();
+    crate::common::printed(&fixture.haul(&["man", "man"]));
     for command in ["ls", "cp", "sync", "cat", "mv", "rm", "mkdir", "stat", "probe"] {
-        assert!(place.path(&format!("man/haul-{command}.1")).exists(), "{command}");
+        assert!(fixture.path(&format!("man/haul-{command}.1")).exists(), "{command}");
     }
-    let completions = crate::common::printed(&place.haul(&["completions", "bash"]));
+    let completions = crate::common::printed(&fixture.haul(&["completions", "bash"]));
     assert!(completions.contains("--pipeline"));
 }

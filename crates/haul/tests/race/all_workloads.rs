@@ -1,4 +1,4 @@
-//! Whole races: every contender, every server, every kind of work.
+//! Complete races with every contender, server and workload.
 
 use std::path::Path;
 
@@ -9,16 +9,16 @@ use serde_json::Value;
 use crate::{
     Trials,
     common::{HAUL, Room, output, printed},
-    race::{Ended, SMALL, cells, lab_run, results, room, run, runs, samples},
+    harness::{Ended, SMALL, cells, lab_run, results, room, run, runs, samples},
 };
 
 pub(crate) const TRIALS: Trials = &[
-    ("every_contender_races", every_contender_races),
-    ("nginx_is_read_over_tls", nginx_is_read_over_tls),
-    ("apache_is_edited_and_listed_in_the_clear", apache_is_edited_and_listed_in_the_clear),
-    ("the_embedded_server_takes_all_work_in_the_clear", the_embedded_server_takes_all_work_in_the_clear),
-    ("an_odd_segment_stalls_an_upload", an_odd_segment_stalls_an_upload),
-    ("far_from_the_server_locks_cost_round_trips", far_from_the_server_locks_cost_round_trips),
+    ("every_contender_runs", every_contender_runs),
+    ("reading_workloads_run_on_nginx_over_tls", reading_workloads_run_on_nginx_over_tls),
+    ("editing_and_listing_run_on_apache_in_cleartext", editing_and_listing_run_on_apache_in_cleartext),
+    ("all_workloads_run_on_the_embedded_server_in_cleartext", all_workloads_run_on_the_embedded_server_in_cleartext),
+    ("odd_segment_stalls_an_upload", odd_segment_stalls_an_upload),
+    ("locks_cost_round_trips_on_a_long_link", locks_cost_round_trips_on_a_long_link),
 ];
 
 /// The fields that `docs/src/run-json.md` promises.
@@ -56,8 +56,7 @@ const CELL_FIELDS: [&str; 18] = [
     "why",
 ];
 
-/// Runs a race that succeeds, and checks each of its cells: it went well, or it could not run here for a
-/// reason that is not the race's.
+/// Runs a race and checks each cell: it succeeded, or was skipped because something is missing on this machine.
 fn race(room: &Room, server: &str, arguments: &[&str]) -> Option<Ended> {
     let ended = run(room, lab_run(room, &[&["--server", server], arguments].concat()));
     if let Some(missing) = ended.said.iter().find(|line| line.contains("is not installed") && ended.said.len() == 1) {
@@ -89,7 +88,7 @@ fn race(room: &Room, server: &str, arguments: &[&str]) -> Option<Ended> {
 fn excused(cell: &Value, server: &str, arguments: &[&str], reason: &str) -> bool {
     let (contender, workload) = (cell["contender"].as_str().unwrap(), cell["workload"].as_str().unwrap());
     if contender.contains("davfs2") && !geteuid().is_root() {
-        // And how to have it.
+        // And the package to install.
         return reason.contains("root") && reason.contains("sudo");
     }
     let one_by_one = contender.starts_with("curl-parallel") && ["list", "edit"].contains(&workload);
@@ -97,7 +96,7 @@ fn excused(cell: &Value, server: &str, arguments: &[&str], reason: &str) -> bool
     one_by_one || no_proppatch || contender == "curl-parallel-h2" && arguments.contains(&"--plain")
 }
 
-/// The cell's capture shows the connections and bytes that the cell tells of.
+/// Checks that the cell's capture has the connections and bytes that the cell reports.
 fn check_capture(folder: &Path, cell: &Value) {
     let [workload, network, contender] = ["workload", "network", "contender"].map(|key| cell[key].as_str().unwrap());
     let name = format!("{workload}-{network}-{contender}.pcapng").replace(' ', "-");
@@ -111,7 +110,7 @@ fn check_capture(folder: &Path, cell: &Value) {
     }
 }
 
-/// Every instant of the typical sample has a cause.
+/// Checks that the causes cover the whole time of the typical sample.
 fn check_why(cell: &Value) {
     let why = &cell["why"];
     let place = why["round"].as_u64().expect("a round") as usize;
@@ -122,8 +121,8 @@ fn check_why(cell: &Value) {
     assert!(why["answer"].as_str().is_some_and(|answer| answer.contains(" % ")), "{cell:#}");
 }
 
-/// What the redirector's model waits for over 50 ms.
-fn far_from_the_server_locks_cost_round_trips() {
+/// The causes of the redirector model's time over 50 ms.
+fn locks_cost_round_trips_on_a_long_link() {
     let room = room();
     std::fs::write(room.path("small.toml"), SMALL.replace("5ms", "50ms")).expect("a file");
     let arguments = ["--plain", "--workload", "upload"];
@@ -136,7 +135,7 @@ fn far_from_the_server_locks_cost_round_trips() {
     assert!(ended.printed.contains("Where the time went"), "{}", ended.printed);
 }
 
-fn every_contender_races() {
+fn every_contender_runs() {
     let room = room();
     let arguments = ["--workload", "upload", "--samples", "3", "--json", "-"];
     let Some(ended) = race(&room, "apache", &arguments) else { return };
@@ -185,21 +184,21 @@ fn every_contender_races() {
     );
 }
 
-fn nginx_is_read_over_tls() {
+fn reading_workloads_run_on_nginx_over_tls() {
     let arguments = ["--workload", "download", "--workload", "list"];
     let contenders =
         ["curl", "curl-parallel-h2", "rclone", "redirector-h1", "redirector-h2", "webdrive", "davfs2-nolocks"];
     race(&room(), "nginx", &with(&arguments, &contenders));
 }
 
-fn apache_is_edited_and_listed_in_the_clear() {
+fn editing_and_listing_run_on_apache_in_cleartext() {
     let arguments = ["--plain", "--workload", "edit", "--workload", "list"];
     let contenders =
         ["curl", "curl-parallel-h1", "rclone", "redirector-h2", "webdrive", "davfs2", "samba-davfs2-nolocks"];
     race(&room(), "apache", &with(&arguments, &contenders));
 }
 
-fn the_embedded_server_takes_all_work_in_the_clear() {
+fn all_workloads_run_on_the_embedded_server_in_cleartext() {
     let arguments =
         ["--plain", "--workload", "upload", "--workload", "download", "--workload", "edit", "--workload", "list"];
     let contenders = ["curl-parallel-h1", "rclone", "redirector-h1", "webdrive", "samba-davfs2"];
@@ -209,11 +208,11 @@ fn the_embedded_server_takes_all_work_in_the_clear() {
     assert!(all_read >= 4 * 2, "{all_read} cells");
 }
 
-/// The experiment of the stalled upload, with a file of ten chunks, and so ten waits for a timer of 0.1 s.
+/// The experiment of the stalled upload, with a file of ten chunks, which waits ten times for a timer of 0.1 s.
 ///
-/// A busy machine makes all slower, and makes fewer waits: where it keeps the sender from its last segment, the
-/// receiver may have acknowledged by then. So it may have three tries.
-fn an_odd_segment_stalls_an_upload() {
+/// On a busy machine there may be fewer waits: if the sender's last segment is late, the receiver has acknowledged
+/// already. So it has three attempts.
+fn odd_segment_stalls_an_upload() {
     let experiment = include_str!("../../../../experiments/upload-stall.toml").replace("328680B", "82170B");
     let rows = [8217, 9280].map(|chunk| format!("chunked-upload chunk={chunk} in-flight=1"));
     let arguments = ["--samples", "1", "--network", "deferred-100ms"];
@@ -229,13 +228,13 @@ fn an_odd_segment_stalls_an_upload() {
             (cell["median_s"].as_f64().expect("a time"), held)
         });
         println!("{stalled:?} s and {fixed:?} s, of which waited for an ACK");
-        // It takes longer, and the waits are told for what they are.
+        // It takes longer, and the waits are attributed to the right cause.
         stalled.0 > 1.5 * fixed.0 && stalled.1 > fixed.1 + 0.2
     };
     assert!((0..3).any(|_| stalls()));
 }
 
-/// The arguments, and the choice of these contenders.
+/// The arguments, with these contenders selected.
 fn with<'a>(arguments: &[&'a str], contenders: &[&'a str]) -> Vec<&'a str> {
     let chosen = contenders.iter().flat_map(|name| ["--contender", *name]);
     arguments.iter().copied().chain(chosen).collect()

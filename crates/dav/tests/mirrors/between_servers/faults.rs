@@ -1,4 +1,4 @@
-//! What goes wrong on the way from one server to the other.
+//! Faults during copies between two servers.
 
 use std::{
     sync::{
@@ -15,7 +15,7 @@ use super::{HOUR, Pair, deleting, sync};
 use crate::common::noise;
 
 #[tokio::test]
-async fn answer_that_breaks_off_is_asked_for_again() {
+async fn truncated_response_is_requested_again() {
     for size in [1000, 9_000_000] {
         for verify in [Verify::Size, Verify::Digest] {
             let pair = Pair::new().await;
@@ -36,7 +36,7 @@ async fn answer_that_breaks_off_is_asked_for_again() {
 }
 
 #[tokio::test]
-async fn source_that_never_gives_a_file_is_named_and_the_rest_is_copied() {
+async fn unreadable_source_file_is_reported_and_the_rest_copied() {
     for fault in [Fault::Respond(500, ""), Fault::Reset, Fault::TruncateResponse, Fault::Silence, Fault::LengthTooLong]
     {
         let pair = Pair::new().await;
@@ -55,12 +55,12 @@ async fn source_that_never_gives_a_file_is_named_and_the_rest_is_copied() {
 }
 
 #[tokio::test]
-async fn file_that_changes_length_after_the_listing_is_named() {
+async fn file_with_changed_length_is_reported() {
     for (size, later) in [(1000, 1500), (1000, 10), (9_000_000, 9_000_100)] {
         let pair = Arc::new(Pair::new().await);
         pair.from.put("/up/file", &noise(1, size), HOUR);
         let (changing, once) = (Arc::downgrade(&pair), Arc::new(AtomicUsize::new(0)));
-        // Between the listing and the GET, by way of the target.
+        // Changed between the listing and the GET, by the target's script.
         pair.to.script(move |method, _, _| {
             if method == "PROPFIND"
                 && once.fetch_add(1, Ordering::SeqCst) == 0
@@ -79,7 +79,7 @@ async fn file_that_changes_length_after_the_listing_is_named() {
 }
 
 #[tokio::test]
-async fn file_goes_by_a_temporary_name_and_under_a_lock_if_that_is_wished() {
+async fn copy_is_staged_and_locked_on_request() {
     use dav::LockPolicy;
     for options in [Options { temporary: true, ..deleting() }, Options { lock: LockPolicy::Always, ..deleting() }] {
         let pair = Pair::new().await;
@@ -93,7 +93,7 @@ async fn file_goes_by_a_temporary_name_and_under_a_lock_if_that_is_wished() {
 }
 
 #[tokio::test]
-async fn upload_whose_answer_is_lost_is_looked_at_and_not_reported_as_failed() {
+async fn upload_with_lost_response_is_confirmed_by_a_lookup() {
     let pair = Pair::new().await;
     for number in 0..20 {
         pair.from.put(&format!("/up/f{number}"), &noise(number, 1000), HOUR);
@@ -107,7 +107,7 @@ async fn upload_whose_answer_is_lost_is_looked_at_and_not_reported_as_failed() {
 }
 
 #[tokio::test]
-async fn reason_of_the_source_is_told_for_small_files_and_large_ones() {
+async fn source_error_is_reported_for_small_and_large_files() {
     for size in [1000, 9_000_000] {
         let pair = Pair::new().await;
         pair.from.put("/up/file", &noise(1, size), HOUR);

@@ -1,4 +1,4 @@
-//! A race in a room of its own, watched from outside.
+//! Runs a race in a folder of its own and observes its processes.
 
 use std::{
     collections::BTreeSet,
@@ -20,18 +20,17 @@ use serde_json::Value;
 
 use crate::common::{HAUL, PATIENCE, Room, eventually, processes};
 
-/// What all of them race for.
+/// The experiment of all tests.
 pub(crate) const SMALL: &str = include_str!("small.toml");
 
-/// A room with the experiment in it.
+/// A folder with the experiment.
 pub(crate) fn room() -> Room {
     let room = Room::new();
     fs::write(room.path("small.toml"), SMALL).expect("a file");
     room
 }
 
-/// `haul lab run small.toml` with these arguments, in the room's folder, over the embedded server unless
-/// they say otherwise.
+/// `haul lab run small.toml` with these arguments, in the room's folder, with the embedded server by default.
 pub(crate) fn lab_run(room: &Room, arguments: &[&str]) -> Command {
     let mut command = room.command(HAUL);
     command.args(["lab", "run", "small.toml"]).args(arguments).current_dir(room.path("."));
@@ -41,13 +40,13 @@ pub(crate) fn lab_run(room: &Room, arguments: &[&str]) -> Command {
     command
 }
 
-/// A run that goes on; dropping it kills it.
+/// A run in progress; dropping it kills it.
 pub(crate) struct Race {
     child: Child,
     lines: Receiver<String>,
     said: Vec<String>,
     printed: Option<JoinHandle<String>>,
-    /// The namespaces that were seen to be its own.
+    /// The namespaces of its processes.
     namespaces: BTreeSet<PathBuf>,
 }
 
@@ -74,7 +73,7 @@ impl Race {
 
     fn with(mut command: Command) -> Self {
         let mut child = command.stderr(Stdio::piped()).process_group(0).spawn().expect("it starts");
-        // Else what it is started with would live here, and end no reader's wait.
+        // Otherwise the pipe's write end would stay open here, and its reader would wait for ever.
         drop(command);
         let stderr = child.stderr.take().expect("a pipe");
         let printed = child.stdout.take().map(|stdout| {
@@ -91,7 +90,7 @@ impl Race {
         Self { child, lines, said: Vec::new(), printed, namespaces: BTreeSet::new() }
     }
 
-    /// Waits for a line on its standard error of which this is true.
+    /// Waits for a line on its standard error that fulfils a condition.
     fn wait_for(&mut self, what: &str, is_it: impl Fn(&str) -> bool) {
         while !self.said.last().is_some_and(|line| is_it(line)) {
             let line = self.lines.recv_timeout(PATIENCE);
@@ -109,7 +108,7 @@ impl Race {
         self.wait_for("how long a sample took", |line| line.contains("near, ") && line.ends_with(" s"));
     }
 
-    /// Lets it run for so long, and looks on.
+    /// Lets it run for a time, and records its namespaces.
     pub(crate) fn watch(&mut self, time: Duration) {
         let start = Instant::now();
         loop {
@@ -137,7 +136,7 @@ impl Race {
         family
     }
 
-    /// Remembers the namespaces that it and its descendants are in and we are not.
+    /// Records the namespaces of it and its descendants, without the test's own.
     fn note(&mut self) {
         let ours = namespaces(std::process::id() as i32);
         let theirs = self.family().into_iter().flat_map(namespaces).filter(|namespace| !ours.contains(namespace));
@@ -152,7 +151,7 @@ impl Race {
         sent.expect("it runs");
     }
 
-    /// Stops listening to what it says.
+    /// Closes the reader of its standard error.
     pub(crate) fn turn_away(&mut self) {
         self.lines = mpsc::channel().1;
     }
@@ -197,7 +196,7 @@ impl Drop for Race {
 }
 
 impl Ended {
-    /// The last thing it said, which is a sentence, after a failure.
+    /// The last line of its standard error, after a failure.
     pub(crate) fn failure(&self) -> &str {
         let last = self.said.last().map_or("nothing", String::as_str);
         assert_eq!(self.status.code(), Some(1), "{}: {:?}", self.status, self.said);
@@ -230,20 +229,20 @@ fn namespaces(pid: i32) -> BTreeSet<PathBuf> {
     tasks.flat_map(of_task).flatten().collect()
 }
 
-/// The processes, anywhere, whose environment, command line or mounts speak of the room.
+/// All processes whose environment, command line or mounts contain the room's path.
 fn named_after(room: &Room) -> BTreeSet<i32> {
     let here = room.path("").to_string_lossy().trim_end_matches('/').to_owned();
     let texts = ["environ", "cmdline", "mountinfo"].into_iter().flat_map(processes);
     texts.filter(|(_, text)| text.contains(&here)).map(|(pid, _)| pid).collect()
 }
 
-/// The processes, anywhere, of which a thread is in one of these namespaces.
+/// All processes with a thread in one of these namespaces.
 fn inside(namespaces_of_run: &BTreeSet<PathBuf>) -> BTreeSet<i32> {
     let all = processes("comm").into_iter().map(|(pid, _)| pid);
     all.filter(|pid| !namespaces(*pid).is_disjoint(namespaces_of_run)).collect()
 }
 
-/// The processes that have to do with the room or are in one of these namespaces; and the mounts.
+/// The mounts, and the processes of the room or in one of these namespaces.
 fn left_over(room: &Room, namespaces_of_run: &BTreeSet<PathBuf>) -> Vec<String> {
     let pids = named_after(room).into_iter().chain(inside(namespaces_of_run));
     let told =

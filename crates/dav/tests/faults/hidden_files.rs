@@ -1,4 +1,4 @@
-//! Servers that do not list names that begin with a dot, and serve them.
+//! Servers that serve names that begin with a dot, but do not list them.
 
 use std::{
     fs,
@@ -10,11 +10,11 @@ use servers::{Double, behaviours::ALL};
 
 use crate::common::{client, folder, mirror, noise, rest, up_watched, write};
 
-/// Those at the root of the tree, and in a folder that is made for them.
+/// Names at the root of the tree, and in a new folder.
 const NAMES: [&str; 4] = [".hidden", "dir/.hidden", "dir/seen", "seen"];
 
 #[tokio::test]
-async fn hidden_file_is_looked_at_by_itself_and_said_once() {
+async fn hidden_file_is_looked_up_and_reported_once() {
     let entry = ALL.iter().find(|entry| entry.name == "hides dotfiles").expect("it is in the list");
     let double = Double::with_behaviours(vec![(entry.make)(0)]).await;
     let (_kept, here) = folder();
@@ -35,10 +35,10 @@ async fn hidden_file_is_looked_at_by_itself_and_said_once() {
         (done.files, done.skipped, told.len())
     };
     let stored = || double.log().lines().filter(|line| line.contains(" PUT ") && line.contains("/.hidden")).count();
-    // What is looked at right behind its upload is not missed in a listing.
+    // A file looked up right behind its upload is not expected in a listing.
     let (files, _, _) = run(&mirror()).await;
     assert_eq!((files, stored()), (4, 2));
-    // One whose refused upload turns out to be there already counts as done.
+    // A refused upload counts as done if the file turns out to exist already.
     let (files, skipped, told) = run(&rest(&mirror())).await;
     assert!(files + skipped == 4 && skipped >= 2 && told == 1, "{files}, {skipped}, {told}\n{}", double.log());
     fs::write(here.join("dir/.hidden"), b"newer").unwrap();
@@ -47,7 +47,7 @@ async fn hidden_file_is_looked_at_by_itself_and_said_once() {
     assert_eq!(double.files("/up")["dir/.hidden"], b"newer");
 }
 
-/// Over one connection without a pipeline nothing is looked at right behind its upload.
+/// Over one connection without pipelining there are no lookups right behind uploads.
 #[tokio::test]
 async fn uploaded_file_that_is_not_listed_is_not_sent_again() {
     let entry = ALL.iter().find(|entry| entry.name == "hides dotfiles").expect("it is in the list");

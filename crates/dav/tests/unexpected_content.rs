@@ -1,4 +1,4 @@
-//! Downloads from servers that send something else than was asked for.
+//! Downloads from servers that send something else than requested.
 
 use std::{fs, net::SocketAddr, sync::Arc};
 
@@ -16,11 +16,11 @@ use tokio::{
 /// How a file is sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Manner {
-    /// All of it, whatever part was asked for.
+    /// The whole file, whatever range was requested.
     Whole,
-    /// Parts that say to be others.
+    /// Ranges with a wrong `Content-Range`.
     OtherParts,
-    /// A page that asks for a password.
+    /// A login page.
     Login,
 }
 
@@ -41,7 +41,7 @@ async fn start(manner: Manner) -> SocketAddr {
     address
 }
 
-/// Answers one request after another, until the client has what it wants.
+/// Answers requests until the client closes the connection.
 async fn serve(mut stream: TcpStream, manner: Manner) {
     let mut received = Vec::new();
     loop {
@@ -89,7 +89,7 @@ fn answer(manner: Manner, lists: bool, range: Option<&str>) -> (String, Vec<u8>)
     }
 }
 
-/// Downloads the file: what came of it, and what is in the folder then.
+/// Downloads the file; returns the summary and the files in the folder.
 async fn fetch(manner: Manner) -> (Summary, Vec<(String, Vec<u8>)>) {
     let address = start(manner).await;
     let origin = Origin::of(&format!("http://{address}").parse().unwrap()).unwrap();
@@ -104,14 +104,14 @@ async fn fetch(manner: Manner) -> (Summary, Vec<(String, Vec<u8>)>) {
 }
 
 #[tokio::test]
-async fn who_sends_no_parts_is_asked_for_the_whole() {
+async fn server_without_ranges_gets_a_request_for_the_whole_file() {
     let (summary, found) = fetch(Manner::Whole).await;
     assert_eq!((summary.files, summary.failed.len()), (1, 0), "{:?}", summary.failed);
     assert!(found == [("file".to_owned(), content())]);
 }
 
 #[tokio::test]
-async fn what_is_not_the_file_is_not_kept() {
+async fn wrong_content_is_not_kept() {
     for (manner, reason) in
         [(Manner::OtherParts, "its range is not the requested one"), (Manner::Login, "listed 9000000 bytes")]
     {

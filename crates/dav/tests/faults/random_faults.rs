@@ -19,9 +19,9 @@ use servers::{Double, Fault};
 
 use crate::common::{Tree, check, client, down, folder, mirror, noise, read, rest, up, write};
 
-/// Trees to move, unless `PROPTEST_CASES` wants more.
+/// Number of trees, unless `PROPTEST_CASES` is larger.
 const TREES: u32 = 20;
-/// How long it may take; what is not tried by then is another day's.
+/// Time limit; remaining cases are skipped.
 const ENOUGH: Duration = Duration::from_mins(1);
 
 fn fault() -> impl Strategy<Value = Fault> {
@@ -44,7 +44,7 @@ fn fault() -> impl Strategy<Value = Fault> {
 
 struct Case {
     tree: Tree,
-    /// By the number of the request among all.
+    /// By request number.
     faults: BTreeMap<u64, Fault>,
     options: Options,
     pipelining: Pipelining,
@@ -77,7 +77,7 @@ fn cases() -> impl Strategy<Value = Case> {
     });
     (tree, prop::collection::btree_map(0_u64..120, fault(), 0..12), options, pipelining).prop_map(
         |(tree, mut faults, options, pipelining)| {
-            // Who compares nothing does not see that one file's answer was another's.
+            // Without verification, swapped responses of two files are not detected.
             if options.verify == Verify::None && pipelining != Pipelining::Off {
                 faults.retain(|_, fault| !matches!(fault, Fault::SwapResponses | Fault::OmitResponse));
             }
@@ -86,10 +86,10 @@ fn cases() -> impl Strategy<Value = Case> {
     )
 }
 
-/// Tells what the double was asked for, if the test fails.
-struct Told<'a>(&'a Double);
+/// Prints the server's requests if the test fails.
+struct LogOnPanic<'a>(&'a Double);
 
-impl Drop for Told<'_> {
+impl Drop for LogOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             eprintln!("{}", self.0.log());
@@ -114,13 +114,13 @@ async fn play(case: &Case, upwards: bool) {
         write(&here, &case.tree);
         double.script(script);
         let first = up(&dav(true), &here, &case.options).await;
-        let _told = Told(&double);
+        let _told = LogOnPanic(&double);
         check(&case.tree, &Tree::new(), &double.files("/up"), &first);
         double.clear_faults();
         let second = up(&dav(false), &here, &rest(&case.options)).await.unwrap();
         assert!(second.failed.is_empty(), "{:?}", second.failed);
         assert!(double.files("/up") == case.tree);
-        // Nor does anybody see it of two answers to UNLOCK. Such a lock ends by itself.
+        // Nor are swapped responses to UNLOCK. Such a lock expires.
         let swapped =
             case.pipelining != Pipelining::Off && case.faults.values().any(|fault| *fault == Fault::SwapResponses);
         assert!(swapped || double.locks() == 0);

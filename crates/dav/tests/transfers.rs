@@ -1,4 +1,4 @@
-//! Trees moved to a real server and back.
+//! Transfers of trees to a real server and back.
 
 use std::{
     collections::BTreeMap,
@@ -95,7 +95,7 @@ async fn up(server: &Server, from: &Path, to: &str, options: &Options) -> Summar
 }
 
 #[tokio::test]
-async fn a_tree_goes_up_and_comes_back() {
+async fn tree_is_uploaded_and_downloaded_unchanged() {
     for pipelining in [Pipelining::Off, Pipelining::Safe, Pipelining::Aggressive] {
         let (server, here) = (server(pipelining), tempfile::tempdir().unwrap());
         let source = here.path().join("source");
@@ -115,7 +115,7 @@ async fn a_tree_goes_up_and_comes_back() {
 }
 
 #[tokio::test]
-async fn a_mirror_moves_what_differs_and_deletes_what_is_gone() {
+async fn mirror_transfers_differences_and_deletes_extra_files() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     lay_out(here.path());
     let mirror =
@@ -139,7 +139,7 @@ async fn a_mirror_moves_what_differs_and_deletes_what_is_gone() {
 }
 
 #[tokio::test]
-async fn temporary_names_and_locks_leave_nothing_behind() {
+async fn staging_and_locks_leave_nothing_behind() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     fs::write(here.path().join("one"), "first").unwrap();
     for options in [
@@ -152,7 +152,7 @@ async fn temporary_names_and_locks_leave_nothing_behind() {
             let summary = up(&server, &here.path().join("one"), "/", &options).await;
             assert_eq!(summary.failed.len(), 0, "{options:?}: {:?}", summary.failed);
             assert!(tree(here.path()) == tree(server.root.path()), "{options:?}");
-            // Not locked any more.
+            // The lock is released.
             let lock = server.dav.lock(&path("/one"), "somebody", Duration::from_mins(1)).await.unwrap();
             server.dav.unlock(&path("/one"), &lock.token).await.unwrap();
         }
@@ -160,7 +160,7 @@ async fn temporary_names_and_locks_leave_nothing_behind() {
 }
 
 #[tokio::test]
-async fn somebody_elses_lock_is_told_with_their_name() {
+async fn lock_of_another_user_is_reported_with_its_owner() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     for name in ["mine", "theirs"] {
         fs::write(here.path().join(name), "content").unwrap();
@@ -181,7 +181,7 @@ async fn somebody_elses_lock_is_told_with_their_name() {
 }
 
 #[tokio::test]
-async fn a_stop_leaves_whole_files_and_no_temporary_ones() {
+async fn interrupt_leaves_complete_files_and_no_temporary_ones() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     for number in 0..500 {
         fs::write(here.path().join(format!("{number}")), vec![number as u8; 20_000]).unwrap();
@@ -216,7 +216,7 @@ fn mirror() -> Options {
 }
 
 #[tokio::test]
-async fn what_a_link_here_stands_for_stays_there() {
+async fn remote_namesake_of_a_skipped_link_is_kept() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     fs::write(here.path().join("file"), "content").unwrap();
     std::os::unix::fs::symlink("file", here.path().join("link")).unwrap();
@@ -232,7 +232,7 @@ async fn what_a_link_here_stands_for_stays_there() {
 }
 
 #[tokio::test]
-async fn a_mirror_here_stays_in_its_tree_and_deletes_last() {
+async fn local_mirror_stays_in_its_folder_and_deletes_last() {
     let (server, here, elsewhere) =
         (server(Pipelining::Safe), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     lay_out(server.root.path());
@@ -240,7 +240,7 @@ async fn a_mirror_here_stays_in_its_tree_and_deletes_last() {
     assert_eq!(down(&server, "/", &target, &mirror()).await.failed.len(), 0);
     assert!(tree(&target) == tree(server.root.path()));
 
-    // A folder here has become a link that leads out.
+    // A local folder has become a link that leads out of the tree.
     fs::write(elsewhere.path().join("precious"), "precious").unwrap();
     fs::remove_dir_all(target.join("a")).unwrap();
     std::os::unix::fs::symlink(elsewhere.path(), target.join("a")).unwrap();
@@ -257,13 +257,13 @@ async fn a_mirror_here_stays_in_its_tree_and_deletes_last() {
 }
 
 #[tokio::test]
-async fn bytes_are_compared_where_there_are_no_digests() {
+async fn content_is_compared_without_digests() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     lay_out(here.path());
     let exact = Options { verify: Verify::Digest, skip: Skip::SameDigest, ..mirror() };
     let first = up(&server, here.path(), "/", &exact).await;
     assert_eq!((first.files, first.failed.len()), (36, 0));
-    // The same length, and newer than its original.
+    // Same length, and newer than its original.
     for name in ["a/file 3", "large"] {
         let mut content = fs::read(server.root.path().join(name)).unwrap();
         *content.last_mut().unwrap() ^= 1;
@@ -279,7 +279,7 @@ async fn bytes_are_compared_where_there_are_no_digests() {
     assert!(tree(here.path()) == tree(server.root.path()));
 }
 
-/// Begins to download the file `large` to `here` in a folder, and stops in the middle: what is left there.
+/// Starts to download `large` to `here` in a folder, and stops in the middle; returns the partial file.
 async fn interrupted(server: &Server, folder: &Path, options: &Options) -> PathBuf {
     let (stop, moved) = (Arc::new(Notify::new()), Arc::new(Mutex::new(0)));
     let (stopping, counted) = (stop.clone(), moved.clone());
@@ -304,7 +304,7 @@ fn large() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_interrupted_download_is_gone_on_from() {
+async fn interrupted_download_is_resumed() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     let content = large();
     fs::write(server.root.path().join("large"), &content).unwrap();
@@ -313,7 +313,7 @@ async fn an_interrupted_download_is_gone_on_from() {
     let (has, place) = (fs::read(&part).unwrap(), here.path().join("here"));
     assert!(has.len() > 4_000_000 && content.starts_with(&has));
 
-    // What was there is not fetched again: a mark in it stays.
+    // Received parts are not requested again: a mark in them stays.
     let mut marked = has.clone();
     marked[1000] ^= 1;
     fs::write(&part, &marked).unwrap();
@@ -322,7 +322,7 @@ async fn an_interrupted_download_is_gone_on_from() {
     let got = tree(here.path()).remove(Path::new("here")).unwrap().unwrap();
     assert!(got.len() == content.len() && got[1000] != content[1000] && got[1001..] == content[1001..]);
 
-    // Of another version nothing is gone on from.
+    // Parts of another version are not used.
     fs::write(&part, &marked).unwrap();
     let newer = vec![7; content.len()];
     fs::write(server.root.path().join("large"), &newer).unwrap();
@@ -331,7 +331,7 @@ async fn an_interrupted_download_is_gone_on_from() {
 }
 
 #[tokio::test]
-async fn what_others_have_put_where_a_part_belongs_is_left_alone() {
+async fn another_users_file_under_the_temporary_name_is_kept() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     let (content, others) = (large(), tempfile::tempdir().unwrap());
     fs::write(server.root.path().join("large"), &content).unwrap();
@@ -356,7 +356,7 @@ async fn what_others_have_put_where_a_part_belongs_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_file_keeps_its_mode_and_what_is_no_file_stays() {
+async fn replaced_file_keeps_its_mode_and_special_files_stay() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     fs::write(server.root.path().join("file"), b"newer").unwrap();
     let place = here.path().join("file");
@@ -366,7 +366,7 @@ async fn a_file_keeps_its_mode_and_what_is_no_file_stays() {
     assert_eq!(fs::read(&place).unwrap(), b"newer");
     assert_eq!(fs::metadata(&place).unwrap().permissions().mode() & 0o777, 0o600);
 
-    // A link that is named leads to the file.
+    // A link named by the user is followed.
     let link = here.path().join("link");
     std::os::unix::fs::symlink(&place, &link).unwrap();
     fs::write(server.root.path().join("file"), b"newest").unwrap();
@@ -384,7 +384,7 @@ async fn a_file_keeps_its_mode_and_what_is_no_file_stays() {
 }
 
 #[tokio::test]
-async fn two_of_one_name_are_refused_before_anything_is_moved() {
+async fn two_sources_with_one_name_are_refused_before_any_transfer() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     for folder in ["a", "b"] {
         for root in [server.root.path(), here.path()] {
@@ -403,7 +403,7 @@ async fn two_of_one_name_are_refused_before_anything_is_moved() {
 }
 
 #[tokio::test]
-async fn a_lone_folder_goes_into_the_target_whether_it_is_there_or_not() {
+async fn single_folder_is_copied_into_the_target() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     let source = here.path().join("d");
     fs::create_dir(&source).unwrap();
@@ -419,7 +419,7 @@ async fn a_lone_folder_goes_into_the_target_whether_it_is_there_or_not() {
 }
 
 #[tokio::test]
-async fn names_may_be_as_long_as_they_can_be() {
+async fn names_of_maximum_length_are_transferred() {
     let (server, here) = (server(Pipelining::Safe), tempfile::tempdir().unwrap());
     let name = "ü".repeat(127);
     fs::write(here.path().join(&name), "content").unwrap();

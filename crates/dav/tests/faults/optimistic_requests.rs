@@ -1,4 +1,4 @@
-//! Files that are named one by one, and so begun before it is known what there is.
+//! Files named one by one, whose transfer starts before the first lookup has returned.
 
 use std::{collections::BTreeSet, fs, path::PathBuf, time::Duration};
 
@@ -37,7 +37,7 @@ async fn with_file(content: &[u8]) -> Double {
 }
 
 #[tokio::test]
-async fn a_file_of_any_length_comes_whole() {
+async fn file_of_any_length_is_downloaded_whole() {
     on_each([0, 1, 1000, MIB - 1, MIB, MIB + 1, 5 * MIB, 5 * MIB + 1, 9 * MIB], async |length| {
         let (content, (_kept, here)) = (noise(length, length), folder());
         let double = with_file(&content).await;
@@ -50,7 +50,7 @@ async fn a_file_of_any_length_comes_whole() {
 }
 
 #[tokio::test]
-async fn what_passes_by_itself_harms_no_range() {
+async fn temporary_faults_lose_no_prefetched_range() {
     let faults = [
         Fault::Reset,
         Fault::ResetAfterProcessing,
@@ -61,7 +61,7 @@ async fn what_passes_by_itself_harms_no_range() {
         Fault::EndlessHeader,
         Fault::Silence,
         Fault::Respond(503, "retry-after: 1\r\n"),
-        // Of a server that sends no parts before it has been asked what is there.
+        // The server sends ranges only after a listing.
         Fault::Respond(416, ""),
         Fault::Respond(403, ""),
     ];
@@ -99,7 +99,7 @@ async fn two_versions_of_a_file_are_never_mixed() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_leaves_nothing_behind() {
+async fn download_of_a_folder_or_missing_file_leaves_nothing_behind() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     double.put("/up/file/within", b"content", Duration::from_hours(1));
     let told = fetch(&double, &here.join("copy")).await.unwrap_err().to_string();
@@ -110,7 +110,7 @@ async fn what_is_no_file_leaves_nothing_behind() {
     assert!(read(&here).is_empty());
 }
 
-/// Files here, of which some are there in other bytes, and what is there in the end.
+/// Uploads files, some of which exist on the server with other content; checks the server's files.
 async fn through(
     sizes: &[usize],
     there: &[usize],
@@ -137,7 +137,7 @@ async fn through(
 }
 
 #[tokio::test]
-async fn what_is_there_is_replaced_and_what_is_not_is_made() {
+async fn existing_files_are_replaced_and_new_ones_created() {
     on_each([vec![], vec![0], vec![0, 1, 2, 3, 4, 5, 6, 7, 8, 9]], async |there| {
         through(&[10; 1], &there[..there.len().min(1)], |_, _, _| None).await;
         through(&[1000; 20], &there, |_, _, _| None).await;
@@ -147,7 +147,7 @@ async fn what_is_there_is_replaced_and_what_is_not_is_made() {
 }
 
 #[tokio::test]
-async fn what_passes_by_itself_harms_no_first_file() {
+async fn temporary_faults_lose_no_optimistic_upload() {
     let faults = [
         Fault::Reset,
         Fault::ResetAfterProcessing,
@@ -167,7 +167,7 @@ async fn what_passes_by_itself_harms_no_first_file() {
 }
 
 #[tokio::test]
-async fn new_files_that_have_arrived_do_not_wait_for_looks_at_their_names() {
+async fn arrived_optimistic_uploads_do_not_wait_for_lookups() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     double.put("/up/kept", b"kept", Duration::from_hours(2));
     let sources = [1, 2, 3].map(|number| here.join(format!("file{number}")));
@@ -182,7 +182,7 @@ async fn new_files_that_have_arrived_do_not_wait_for_looks_at_their_names() {
 }
 
 #[tokio::test]
-async fn a_folder_in_the_way_of_a_first_file_is_named() {
+async fn folder_with_the_name_of_an_optimistic_file_is_reported() {
     let (double, (_kept, here)) = (Double::start().await, folder());
     double.put("/up/file/within", b"content", Duration::from_hours(1));
     fs::write(here.join("file"), b"a file").unwrap();

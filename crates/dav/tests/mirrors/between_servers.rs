@@ -1,4 +1,4 @@
-//! Mirrors of a folder of one server on another.
+//! Mirrors of a folder on one server to another server.
 
 mod clocks;
 mod deletions;
@@ -31,7 +31,7 @@ impl Pair {
         Self { from: Double::start().await, to: Double::start().await }
     }
 
-    /// Servers that behave so, by the names in the list of behaviours.
+    /// Servers with these behaviours, by name.
     async fn behaving(from: &str, to: &str, seed: u64) -> Self {
         let make = |name: &str| (ALL.iter().find(|entry| entry.name == name).expect("a behaviour").make)(seed);
         Self {
@@ -68,7 +68,7 @@ impl Pair {
         timeout(PATIENCE, synced).await.expect("the sync never ends")
     }
 
-    /// The same, which has to succeed and to make the target like the source.
+    /// The same; it must succeed and make the target equal to the source.
     async fn mirror(&self, options: &Options) -> Summary {
         let summary = self.sync(options).await.unwrap();
         assert!(summary.failed.is_empty(), "{:?}\n{}", summary.failed, self.to.log());
@@ -81,7 +81,7 @@ impl Pair {
     }
 }
 
-/// As `haul sync`, without what it keeps here.
+/// As `haul sync`, without records.
 fn sync() -> Options {
     Options { skip: Skip::SameSizeAndTime, ..mirror() }
 }
@@ -90,7 +90,7 @@ fn deleting() -> Options {
     Options { delete: true, ..sync() }
 }
 
-/// Hears what is done, a line for each.
+/// Records the events, one line each.
 fn hearing() -> (Watch, Arc<Mutex<Vec<String>>>) {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let lines = heard.clone();
@@ -116,7 +116,7 @@ fn sorted(heard: &Mutex<Vec<String>>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn sync_copies_what_is_missing_or_different_and_deletes_the_rest() {
+async fn sync_copies_missing_and_different_files_and_deletes_the_rest() {
     let pair = Pair::new().await;
     pair.lay_out(&[("a", "1"), ("d/b%20c", "22"), ("d/e/%C3%BC%23", "333")]);
     pair.from.put("/up/large", &noise(1, 9_000_000), HOUR);
@@ -142,7 +142,7 @@ async fn sync_copies_what_is_missing_or_different_and_deletes_the_rest() {
 }
 
 #[tokio::test]
-async fn sync_that_is_stopped_or_killed_in_the_middle_goes_on_the_next_time() {
+async fn interrupted_sync_continues_in_the_next_run() {
     let pair = Pair::new().await;
     let names: Vec<String> = (0..300).map(|number| format!("d{}/f{number}", number % 7)).collect();
     for (number, name) in names.iter().enumerate() {
@@ -161,7 +161,7 @@ async fn sync_that_is_stopped_or_killed_in_the_middle_goes_on_the_next_time() {
     let synced = relay((&from, std::slice::from_ref(&root)), (&to, &root), &options, &stop, &watch);
     let stopped = timeout(PATIENCE, synced).await.unwrap().unwrap();
     assert_eq!(stopped.deleted, 0);
-    // The whole target, too, goes down amid the next run.
+    // The target server also goes down during the next run.
     let killed = async {
         while pair.to.files("/up").len() < 200 {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -179,7 +179,7 @@ async fn sync_that_is_stopped_or_killed_in_the_middle_goes_on_the_next_time() {
 }
 
 #[tokio::test]
-async fn servers_that_mix_up_or_lose_answers_spoil_no_mirror_unseen() {
+async fn swapped_or_lost_responses_never_go_unnoticed() {
     let sides = ["answers as done", "swaps two answers", "answers one twice", "drops a GET", "does one, and resets"];
     for (number, odd) in sides.into_iter().enumerate() {
         for (from, to) in [(odd, "honest"), ("honest", odd), (odd, odd)] {
@@ -188,7 +188,7 @@ async fn servers_that_mix_up_or_lose_answers_spoil_no_mirror_unseen() {
                 (0..40).map(|number| (format!("d{}/f{number}", number % 5), noise(number, 700))).collect();
             for (name, content) in &files {
                 pair.from.put(&format!("/up/{name}"), content, HOUR);
-                // Half of it is there already, some of it as something else.
+                // Half of the files exist already, some with other content.
                 if content[0] % 2 == 0 {
                     let there = if content[1] % 2 == 0 { content.clone() } else { noise(7, 700) };
                     pair.to.put(&format!("/up/{name}"), &there, 2 * HOUR);

@@ -1,4 +1,4 @@
-//! What a run comes to: the truth on both sides beside what was said.
+//! The outcome of a run: compares the files on both sides with the report.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,24 +10,24 @@ use serde_json::Value;
 /// Files by name, with their content.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// The better before the worse.
+/// From best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Outcome {
-    /// Right, and what is special about the server never came to bear.
+    /// Right, but the server's behaviour never occurred.
     Untouched,
-    /// Done, and said so.
+    /// Done and reported as done.
     Right,
-    /// Nothing was done, and it failed.
+    /// Nothing was changed, and it failed.
     Refused,
-    /// What is wrong is named, and nothing else; it failed.
+    /// It failed, and named all wrong files and no others.
     Named,
-    /// All that is wrong is named, and of something that is right it is said that it could not be told.
+    /// It named all wrong files, and reported that it could not tell for some right ones.
     Unsure,
-    /// Something untrue is said of what is right: that it was refused, is not there, or is another's.
+    /// It reported something right as refused, missing or another user's.
     Accused,
-    /// It does not end.
+    /// It did not end in time.
     Endless,
-    /// Something is wrong, and nobody was told.
+    /// Something is wrong and was not reported.
     Unseen,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// What the program said.
+/// The program's report.
 pub(crate) struct Said {
     pub(crate) is_success: bool,
     pub(crate) stdout: Vec<u8>,
@@ -61,7 +61,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// The paths of failures, as they were told, without what is before the tree; and why.
+    /// The reported failures, by path below the tree.
     fn named(&self) -> BTreeMap<String, String> {
         let failed = self.json["failed"].as_array().into_iter().flatten();
         let text = |failed: &Value, key: &str| failed[key].as_str().unwrap_or_default().to_owned();
@@ -81,17 +81,17 @@ fn name(path: &str) -> String {
     below.unwrap_or("").trim_end_matches('/').to_owned()
 }
 
-/// The truth after a run.
+/// The files after a run.
 pub(crate) struct Truth<'a> {
-    /// What there was before, where it was to be changed.
+    /// The files before, if they were to be changed.
     pub(crate) before: &'a Files,
     pub(crate) wanted: &'a Files,
     pub(crate) found: &'a Files,
-    /// The number of files that were to be said to be right, if it is told.
+    /// The expected number of files in the report, if it has one.
     pub(crate) count: Option<u64>,
 }
 
-/// Whether a reason says more of a file than that something could not be told, as where a listing failed.
+/// Whether a reason states a fact about a file, and not only that it is unknown, as after a failed listing.
 fn claims(why: &str) -> bool {
     if why.starts_with("PROPFIND") {
         return false;
@@ -111,7 +111,7 @@ pub(crate) fn judge(truth: &Truth<'_>, said: &Said) -> (Outcome, String) {
             failed.is_empty() || name == failed || name.strip_prefix(failed).is_some_and(|rest| rest.starts_with('/'))
         })
     };
-    // A failed run that says that nothing was deleted has told of all that is left.
+    // A failed run that reports no deletions has reported all undeleted files.
     let is_left = |name: &String| !said.is_success && said.number("deleted") == 0 && !wanted.contains_key(name);
     let unseen: Vec<_> = wrong.iter().filter(|name| !told(name) && !is_left(name)).collect();
     let covers = |failed: &str| wrong.iter().any(|name| failed.is_empty() || name.starts_with(failed));

@@ -1,4 +1,4 @@
-//! What is unchanged, whatever the clocks of both servers show.
+//! Detection of unchanged files despite the clock offsets of both servers.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +11,7 @@ const MINUTES: i64 = 60;
 const CLOCKS: [i64; 4] = [10 * MINUTES, -10 * MINUTES, 24 * 60 * MINUTES, 0];
 
 #[tokio::test]
-async fn changed_file_of_equal_length_is_copied_and_an_unchanged_one_is_not_whatever_the_clocks_show() {
+async fn changed_file_of_equal_length_is_copied_despite_clock_offsets() {
     for ahead in CLOCKS {
         for other in CLOCKS {
             let pair = Pair::new().await;
@@ -29,12 +29,12 @@ async fn changed_file_of_equal_length_is_copied_and_an_unchanged_one_is_not_what
 }
 
 #[tokio::test]
-async fn file_with_the_time_of_its_original_is_unchanged_where_the_server_keeps_times() {
+async fn equal_time_means_unchanged_if_the_server_keeps_times() {
     for ahead in CLOCKS {
         let pair = Pair::new().await;
         pair.to.set_clock(ahead);
         pair.to.keep_times();
-        // New enough for its copy to be no proof of anything.
+        // Too new for the time of its copy to prove anything.
         pair.from.put("/up/d/a", b"first", Duration::ZERO);
         pair.from.put("/up/d/b", b"first", HOUR);
         pair.mirror(&deleting()).await;
@@ -48,11 +48,11 @@ async fn file_with_the_time_of_its_original_is_unchanged_where_the_server_keeps_
 }
 
 #[tokio::test]
-async fn copy_is_known_by_the_clock_where_the_server_sets_its_own_times() {
+async fn copy_is_recognised_by_the_clock_offset_if_the_server_sets_times() {
     for ahead in CLOCKS {
         let pair = Pair::new().await;
         pair.to.set_clock(ahead);
-        // Changed a minute ago: a copy by a clock behind ours looks older.
+        // Changed a minute ago: by a clock that is behind, its copy looks older.
         pair.from.put("/up/a", b"first", Duration::from_mins(1));
         pair.mirror(&sync()).await;
         assert_eq!(pair.mirror(&sync()).await.files, 0, "{ahead}: {}", pair.to.log());
@@ -62,7 +62,7 @@ async fn copy_is_known_by_the_clock_where_the_server_sets_its_own_times() {
 }
 
 #[tokio::test]
-async fn equal_times_mean_nothing_where_the_server_sets_its_own() {
+async fn equal_times_mean_nothing_if_the_server_sets_times() {
     let pair = Pair::new().await;
     pair.lay_out(&[("a", "first")]);
     pair.put_there(&[("a", "other")]);
@@ -72,7 +72,7 @@ async fn equal_times_mean_nothing_where_the_server_sets_its_own() {
 }
 
 #[tokio::test]
-async fn record_decides_where_clocks_and_times_deceive() {
+async fn record_takes_precedence_over_clocks_and_times() {
     let (_kept, here) = folder();
     let options = Options { synced_versions: Some(here.join("seen")), ..deleting() };
     let pair = Pair::new().await;
@@ -81,22 +81,22 @@ async fn record_decides_where_clocks_and_times_deceive() {
     pair.lay_out(&[("old", "first")]);
     pair.mirror(&options).await;
     assert_eq!(pair.mirror(&options).await.files, 0, "one is as new as its copy");
-    // An older version comes back, of the same length.
+    // An older version of the same length is restored.
     pair.from.put("/up/old", b"zeroth", 2 * HOUR);
     pair.from.put("/up/old", b"older", 2 * HOUR);
     assert_eq!(pair.mirror(&options).await.files, 1);
-    // Another version in the same second, known by its entity tag.
+    // Another version in the same second, with another entity tag.
     let time = pair.from.modified("/up/old");
     pair.from.put("/up/old", b"again", HOUR);
     pair.from.set_modified("/up/old", time);
     assert_eq!(pair.mirror(&options).await.files, 1);
-    // Somebody has changed the copy.
+    // Another writer has changed the copy.
     pair.to.put("/up/old", b"wrong", Duration::ZERO);
     assert_eq!(pair.mirror(&options).await.files, 1);
 }
 
 #[tokio::test]
-async fn files_are_compared_by_their_bytes_where_the_servers_have_no_digests() {
+async fn files_are_compared_by_content_without_common_digests() {
     let pair = Pair::new().await;
     let (long, other) = ("x".repeat(100_000), "y".repeat(100_000));
     pair.lay_out(&[("same", "first"), ("other", "first"), ("long", &long), ("longer", &long)]);
@@ -111,7 +111,7 @@ async fn files_are_compared_by_their_bytes_where_the_servers_have_no_digests() {
 }
 
 #[tokio::test]
-async fn files_at_the_target_are_spared_as_wished() {
+async fn existing_files_are_kept_as_requested() {
     use dav::transfer::KeepExisting;
     let none = KeepExisting::default();
     for (keep_existing, copied) in [

@@ -1,8 +1,8 @@
-//! Answers of real servers, and of others in their style.
+//! Responses of real servers, and some written in their style.
 //!
-//! Those of Apache 2.4.71, nginx 1.22.1 with dav-ext, and `haul serve` were recorded over the same folder: a folder,
-//! a file, one with a name that needs encoding, and one with a byte of Latin-1 and a control character in its name.
-//! Those of Nextcloud, IIS, SharePoint and sabre/dav are written by hand after their manner.
+//! Those of Apache 2.4.71, nginx 1.22.1 with dav-ext, and `haul serve` were recorded over the same folder: a folder, a
+//! file, one with a name that needs encoding, and one with a byte of Latin-1 and a control character in its name. Those
+//! of Nextcloud, IIS, SharePoint and sabre/dav are written by hand.
 
 use std::{fmt::Write, fs, path::Path, time::Duration};
 
@@ -26,7 +26,7 @@ fn read(file: &str, asked: &str) -> (Vec<Entry>, dav::End) {
     (entries, answer.finish().unwrap())
 }
 
-/// A line per entry: place, length, time, tag, and what else there is.
+/// A line per entry: path, length, time, entity tag, and other properties.
 fn lines(entries: &[Entry]) -> String {
     let mut lines = String::new();
     for Entry { path, properties: p, status, .. } in entries {
@@ -62,7 +62,7 @@ fn apache() {
 
     let lock = Properties::read(&data("apache-lock.xml")).unwrap().locks.remove(0);
     assert_eq!((lock.timeout, lock.infinite_depth, lock.shared), (Some(Duration::from_mins(10)), false, false));
-    // With status 424 and not 207, though some of the folder may be gone.
+    // With status 424 instead of 207, although some of the folder may be deleted.
     assert_eq!(lines(&read("apache-delete-424.xml", "/top/").0), "/top/a.txt 423 Locked\n");
     assert_eq!(ErrorBody::read(&data("apache-423.html")), ErrorBody::default());
 }
@@ -107,7 +107,7 @@ fn longhaul() {
 }
 
 #[test]
-fn settings_that_fail_together() {
+fn proppatch_fails_as_a_whole() {
     for (file, expected) in [
         ("apache-proppatch.xml", ["Win32LastModifiedTime 424", "executable 424", "getetag 409"]),
         ("longhaul-proppatch.xml", ["executable 403", "getetag 403", "Win32LastModifiedTime 424"]),
@@ -153,7 +153,7 @@ fn sharepoint() {
 }
 
 #[test]
-fn sabre_changes() {
+fn sabre_sync_report() {
     let (entries, end) = read("sabre-sync.xml", "/dav/");
     assert_eq!(lines(&entries), "/dav/new.txt \"1\"\n/dav/gone.txt 404 Not Found\n/dav/ 507 Insufficient Storage\n");
     assert_eq!(entries[2].conditions[0].code, dav::ConditionCode::NumberOfMatchesWithinLimits);

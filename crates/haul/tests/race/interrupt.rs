@@ -1,4 +1,4 @@
-//! How a race ends before its time.
+//! Races that are interrupted.
 
 use std::{fs, io::Write, os::fd::OwnedFd, os::unix::process::ExitStatusExt, process::Command, time::Duration};
 
@@ -12,27 +12,24 @@ use nix::{
 use crate::{
     Trials,
     common::{HAUL, Room, output, printed},
-    race::{Ended, Race, cells, lab_run, results, room, runs, samples},
+    harness::{Ended, Race, cells, lab_run, results, room, runs, samples},
 };
 
 pub(crate) const TRIALS: Trials = &[
-    (
-        "an_interrupt_before_anything_is_measured_leaves_nothing",
-        an_interrupt_before_anything_is_measured_leaves_nothing,
-    ),
-    ("an_interrupt_keeps_what_was_measured", an_interrupt_keeps_what_was_measured),
-    ("a_request_to_end_keeps_what_was_measured", a_request_to_end_keeps_what_was_measured),
-    ("a_terminal_that_is_gone_takes_no_result_with_it", a_terminal_that_is_gone_takes_no_result_with_it),
-    ("an_end_that_hangs_is_cut_short_at_a_terminal_too", an_end_that_hangs_is_cut_short_at_a_terminal_too),
-    ("nohup_is_heeded", nohup_is_heeded),
-    ("a_killed_supervisor_takes_everything_with_it", a_killed_supervisor_takes_everything_with_it),
-    ("a_killed_worker_is_told", a_killed_worker_is_told),
+    ("interrupt_before_the_first_sample_leaves_nothing", interrupt_before_the_first_sample_leaves_nothing),
+    ("interrupt_keeps_finished_samples", interrupt_keeps_finished_samples),
+    ("sigterm_keeps_finished_samples", sigterm_keeps_finished_samples),
+    ("closed_terminal_loses_no_result", closed_terminal_loses_no_result),
+    ("hanging_shutdown_is_bounded_at_a_terminal_too", hanging_shutdown_is_bounded_at_a_terminal_too),
+    ("nohup_is_respected", nohup_is_respected),
+    ("killed_supervisor_leaves_no_process", killed_supervisor_leaves_no_process),
+    ("killed_worker_is_reported", killed_worker_is_reported),
 ];
 
-/// More than anybody waits for.
+/// Longer than any test waits.
 const ENDLESS: [&str; 4] = ["--samples", "100", "--workload", "upload"];
 
-fn an_interrupt_before_anything_is_measured_leaves_nothing() {
+fn interrupt_before_the_first_sample_leaves_nothing() {
     let moments = [(0, Signal::SIGINT, true), (15, Signal::SIGTERM, false), (40, Signal::SIGINT, false)];
     for (ms, signal, to_the_group) in
         moments.into_iter().chain([(150, Signal::SIGTERM, true), (1300, Signal::SIGINT, true)])
@@ -42,7 +39,7 @@ fn an_interrupt_before_anything_is_measured_leaves_nothing() {
         race.watch(Duration::from_millis(ms));
         race.send(signal, to_the_group);
         let ended = race.end();
-        // It may not have come as far as to listen to signals.
+        // It may not have installed its signal handlers yet.
         if ended.status.signal() != Some(signal as i32) {
             assert_eq!(ended.failure(), "haul: interrupted before anything was measured", "after {ms} ms");
         }
@@ -52,19 +49,19 @@ fn an_interrupt_before_anything_is_measured_leaves_nothing() {
     }
 }
 
-fn an_interrupt_keeps_what_was_measured() {
+fn interrupt_keeps_finished_samples() {
     for (ms, to_the_group) in [(0, true), (130, false), (390, true), (710, true)] {
         stop_midway(ms, Signal::SIGINT, to_the_group);
     }
 }
 
-fn a_request_to_end_keeps_what_was_measured() {
+fn sigterm_keeps_finished_samples() {
     for (ms, to_the_group) in [(30, false), (220, false), (520, true), (900, false)] {
         stop_midway(ms, Signal::SIGTERM, to_the_group);
     }
 }
 
-/// So long after the first sample: while a server starts, a mount is made, a contender runs, or all is torn
+/// Stops a time after the first sample: while a server starts, a mount is created, a contender runs, or all is torn
 /// down.
 fn stop_midway(ms: u64, signal: Signal, to_the_group: bool) {
     let room = room();
@@ -104,9 +101,9 @@ fn by(room: &Room, starter: &[&str], arguments: &[&str]) -> Command {
     command
 }
 
-fn a_terminal_that_is_gone_takes_no_result_with_it() {
+fn closed_terminal_loses_no_result() {
     let room = room();
-    // The reader of both pipes goes away while there is still much to say.
+    // The reader of both pipes ends while there is still much output.
     let script = "\"$@\" 2>&1 | head -n 3 >&2";
     let mut race = Race::start(by(&room, &["bash", "-c", script, "bash"], &["--samples", "100"]));
     race.wait_for_sample();
@@ -119,7 +116,7 @@ fn a_terminal_that_is_gone_takes_no_result_with_it() {
     assert!(cells(&kept)[0]["samples_s"].as_array().unwrap().len() > 1, "{kept:#}");
 }
 
-/// A pipe that takes no more, and its other end.
+/// A full pipe, and its other end.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = pipe().unwrap();
     fcntl(&writer, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).unwrap();
@@ -128,9 +125,9 @@ fn full_pipe() -> (OwnedFd, OwnedFd) {
     (reader, writer)
 }
 
-/// Ctrl-C, from the terminal itself: the supervisor hears of it and sets nobody a limit. And then the table
-/// goes to somebody who does not read.
-fn an_end_that_hangs_is_cut_short_at_a_terminal_too() {
+/// Ctrl-C from the terminal itself: the supervisor gets it too and sets no time limit. Then the table goes to a pipe
+/// that nobody reads.
+fn hanging_shutdown_is_bounded_at_a_terminal_too() {
     let room = room();
     let terminal = openpty(None, None).unwrap();
     let (unread, full) = full_pipe();
@@ -152,7 +149,7 @@ fn an_end_that_hangs_is_cut_short_at_a_terminal_too() {
     drop(unread);
 }
 
-fn nohup_is_heeded() {
+fn nohup_is_respected() {
     let room = room();
     let mut race = Race::start(by(&room, &["nohup"], &[]));
     race.wait_for_calibration();
@@ -162,7 +159,7 @@ fn nohup_is_heeded() {
     assert_eq!(cells(&results(&room))[0]["status"], "ok");
 }
 
-fn a_killed_supervisor_takes_everything_with_it() {
+fn killed_supervisor_leaves_no_process() {
     let room = room();
     let mut race = Race::start(lab_run(&room, &ENDLESS));
     race.wait_for_sample();
@@ -171,7 +168,7 @@ fn a_killed_supervisor_takes_everything_with_it() {
     race.end();
     race.assert_gone(&room);
     assert!(samples(&room) > 0, "what was measured is gone");
-    // All that stands is an empty folder, which the next run removes; and the samples and captures.
+    // Only an empty folder is left, which the next run removes, with the samples and captures.
     let left = room.left_over();
     assert_eq!(left.len(), 1, "{left:?}");
     assert_eq!(fs::read_dir(&left[0]).unwrap().count(), 0);
@@ -183,7 +180,7 @@ fn a_killed_supervisor_takes_everything_with_it() {
     assert!(told.contains("no results: it is in progress or was killed; samples.csv"), "{told}");
 }
 
-fn a_killed_worker_is_told() {
+fn killed_worker_is_reported() {
     // The supervisor's child is the init of the sandbox, and the worker is the child of that.
     for generation in [1, 2] {
         let room = room();

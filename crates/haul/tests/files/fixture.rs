@@ -1,4 +1,4 @@
-//! A served folder, and a `haul` that knows nothing but what a test tells it.
+//! A served folder, and a `haul` without settings but those of the test.
 
 use std::{
     collections::BTreeMap,
@@ -16,22 +16,22 @@ use tempfile::TempDir;
 
 use crate::common::{HAUL, output};
 
-pub(crate) struct Place {
+pub(crate) struct Fixture {
     folder: TempDir,
     server: Child,
     pub(crate) url: String,
-    /// Kept open: a server whose words nobody takes may fail to say them.
+    /// Kept open: the server might fail to write to a closed pipe.
     _said: BufReader<ChildStderr>,
 }
 
-impl Drop for Place {
+impl Drop for Fixture {
     fn drop(&mut self) {
         let _ = self.server.kill();
         let _ = self.server.wait();
     }
 }
 
-impl Place {
+impl Fixture {
     pub(crate) fn new() -> Self {
         Self::serving(&[])
     }
@@ -139,7 +139,7 @@ pub(crate) fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     found
 }
 
-/// The JSON in a file, whose schema and command are as they should be.
+/// The JSON in a file; checks its schema and command.
 pub(crate) fn json(text: &[u8], command: &str) -> serde_json::Value {
     let value: serde_json::Value = serde_json::from_slice(text).expect("JSON");
     assert_eq!((&value["schema"], &value["command"]), (&"longhaul.files/1".into(), &command.into()));

@@ -10,7 +10,7 @@ use nix::sys::signal::Signal;
 
 use crate::{
     common::{Running, eventually, one_sentence, printed, text},
-    place::{Place, json, tree, write},
+    fixture::{Fixture, json, tree, write},
 };
 
 /// Sets the times of all files below a folder back by an hour.
@@ -25,9 +25,9 @@ fn last_line(output: &std::process::Output) -> String {
     text(&output.stderr).lines().last().unwrap_or_default().to_owned()
 }
 
-/// A tree with odd names, an empty folder and a file that is not held in memory.
-fn grow(place: &Place) {
-    let root = place.served("source");
+/// A tree with odd names, an empty folder, and a file too large to be held in memory.
+fn grow(fixture: &Fixture) {
+    let root = fixture.served("source");
     write(&root, &[("a", "1"), ("ü b/#?%41+;", "odd"), ("none", ""), ("x/y/z", "deep"), ("e\u{301}/.dot", "2")]);
     fs::create_dir(root.join("empty")).unwrap();
     fs::write(root.join("big"), (0..251).collect::<Vec<u8>>().repeat(36_000)).unwrap();
@@ -36,22 +36,22 @@ fn grow(place: &Place) {
 
 #[test]
 fn sync_between_servers_makes_an_exact_mirror_and_check_agrees() {
-    let (place, other) = (Place::new(), Place::secured(&[]));
+    let (fixture, other) = (Fixture::new(), Fixture::secured(&[]));
     let ca = ["--ca", &other.path("cert.pem").display().to_string()];
-    let (from, to) = (place.at("source"), other.at("mirror"));
-    let sync = |options: &[&str]| place.haul(&[&["sync", &from, &to], &ca[..], options].concat());
-    let check = || place.haul(&[&["check", &from, &to, "--download"], &ca[..]].concat());
-    grow(&place);
+    let (from, to) = (fixture.at("source"), other.at("mirror"));
+    let sync = |options: &[&str]| fixture.haul(&[&["sync", &from, &to], &ca[..], options].concat());
+    let check = || fixture.haul(&[&["check", &from, &to, "--download"], &ca[..]].concat());
+    grow(&fixture);
     let first = sync(&["--json", "first.json"]);
     printed(&first);
-    let said = json(&fs::read(place.path("first.json")).unwrap(), "sync");
+    let said = json(&fs::read(fixture.path("first.json")).unwrap(), "sync");
     assert_eq!((&said["files"], &said["skipped"], &said["folders"]), (&6.into(), &0.into(), &6.into()));
-    assert!(tree(&place.served("source")) == tree(&other.served("mirror")));
+    assert!(tree(&fixture.served("source")) == tree(&other.served("mirror")));
     assert!(last_line(&sync(&[])).starts_with("haul: 0 files (0 B) copied; 6 "));
     printed(&check());
 
-    write(&place.served("source"), &[("new", "n"), ("a", "22")]);
-    fs::remove_dir_all(place.served("source/x")).unwrap();
+    write(&fixture.served("source"), &[("new", "n"), ("a", "22")]);
+    fs::remove_dir_all(fixture.served("source/x")).unwrap();
     write(&other.served("mirror"), &[("extra/deep/er", ""), ("x/y/mine", "")]);
     let before = tree(&other.served("mirror"));
     let would = sync(&["--delete", "--dry-run"]);
@@ -66,86 +66,86 @@ fn sync_between_servers_makes_an_exact_mirror_and_check_agrees() {
     for line in ["haul: deleted /mirror/x/", "haul: deleted /mirror/extra/"] {
         assert_eq!(told.lines().filter(|told| *told == line).count(), 1, "{told}");
     }
-    assert!(tree(&place.served("source")) == tree(&other.served("mirror")));
+    assert!(tree(&fixture.served("source")) == tree(&other.served("mirror")));
     printed(&check());
     assert_eq!(other.requests("PUT"), 8, "no file went twice");
 }
 
 #[test]
 fn sync_between_two_folders_of_a_server_is_refused_where_they_overlap() {
-    let place = Place::new();
-    grow(&place);
-    let before = tree(&place.served("."));
+    let fixture = Fixture::new();
+    grow(&fixture);
+    let before = tree(&fixture.served("."));
     for (from, to, why) in [
         ("source", "source", "the source itself"),
         ("source/", "source/x/", "inside the source folder"),
         ("source/x", "source", "contains the source folder"),
         ("source", "", "contains the source folder"),
     ] {
-        let told = one_sentence(&place.haul(&["sync", &place.at(from), &place.at(to), "--delete"]), 1);
+        let told = one_sentence(&fixture.haul(&["sync", &fixture.at(from), &fixture.at(to), "--delete"]), 1);
         assert!(told.contains(why), "{told}");
     }
-    assert!(tree(&place.served(".")) == before);
-    printed(&place.haul(&["sync", &place.at("source"), &place.at("copy"), "--header", "X-Key: one server"]));
-    assert!(tree(&place.served("source")) == tree(&place.served("copy")));
+    assert!(tree(&fixture.served(".")) == before);
+    printed(&fixture.haul(&["sync", &fixture.at("source"), &fixture.at("copy"), "--header", "X-Key: one server"]));
+    assert!(tree(&fixture.served("source")) == tree(&fixture.served("copy")));
 }
 
 #[test]
-fn mistakes_are_told_before_anything_is_changed() {
-    let (place, other) = (Place::new(), Place::new());
-    grow(&place);
+fn usage_errors_are_reported_before_any_change() {
+    let (fixture, other) = (Fixture::new(), Fixture::new());
+    grow(&fixture);
     let to = other.at("to");
     for (arguments, code, said) in [
-        (vec![place.at("nothing"), to.clone()], 1, "nothing"),
-        (vec![place.at("source/a"), to.clone()], 1, "haul cp"),
-        (vec![place.at("source"), to.clone(), "--header".into(), "X-Key: hunter2".into()], 2, "settings file"),
+        (vec![fixture.at("nothing"), to.clone()], 1, "nothing"),
+        (vec![fixture.at("source/a"), to.clone()], 1, "haul cp"),
+        (vec![fixture.at("source"), to.clone(), "--header".into(), "X-Key: hunter2".into()], 2, "settings file"),
         (
-            vec![place.at("source"), to.clone(), "--delete".into(), "--backup-dir".into(), "here".into()],
+            vec![fixture.at("source"), to.clone(), "--delete".into(), "--backup-dir".into(), "here".into()],
             2,
             "same side as TO",
         ),
     ] {
-        let ended = place.haul(&[vec!["sync".to_owned()], arguments].concat());
+        let ended = fixture.haul(&[vec!["sync".to_owned()], arguments].concat());
         let told = text(&ended.stderr);
         assert_eq!(ended.status.code(), Some(code), "{told}");
         assert!(told.contains(said) && !told.contains("hunter2"), "{told}");
     }
     assert!(tree(&other.served(".")).is_empty());
-    let kept = place.haul(&["sync", &place.at("source"), &to, "--delete", "--backup-dir", &other.at("kept")]);
+    let kept = fixture.haul(&["sync", &fixture.at("source"), &to, "--delete", "--backup-dir", &other.at("kept")]);
     printed(&kept);
-    write(&place.served("source"), &[("a", "new content")]);
-    fs::remove_file(place.served("source/none")).unwrap();
-    printed(&place.haul(&["sync", &place.at("source"), &to, "--delete", "--backup-dir", &other.at("kept")]));
+    write(&fixture.served("source"), &[("a", "new content")]);
+    fs::remove_file(fixture.served("source/none")).unwrap();
+    printed(&fixture.haul(&["sync", &fixture.at("source"), &to, "--delete", "--backup-dir", &other.at("kept")]));
     assert_eq!(tree(&other.served("kept")).into_keys().collect::<Vec<_>>(), ["a", "none"]);
 }
 
 #[test]
-fn sync_that_was_interrupted_goes_on_and_leaves_nothing_behind() {
-    let (place, other) = (Place::new(), Place::new());
+fn interrupted_sync_continues_and_leaves_nothing_behind() {
+    let (fixture, other) = (Fixture::new(), Fixture::new());
     for number in 0..12 {
-        let folder = place.served(&format!("source/{}", number % 3));
+        let folder = fixture.served(&format!("source/{}", number % 3));
         fs::create_dir_all(&folder).unwrap();
         fs::write(folder.join(number.to_string()), vec![number; 6_000_000]).unwrap();
     }
-    age(&place.served("source"));
-    let arguments = ["sync", &place.at("source"), &other.at("to"), "--delete", "--temporary", "--bwlimit", "30M"];
+    age(&fixture.served("source"));
+    let arguments = ["sync", &fixture.at("source"), &other.at("to"), "--delete", "--temporary", "--bwlimit", "30M"];
     for signal in [Signal::SIGINT, Signal::SIGKILL] {
-        let mut command = place.command(&arguments);
+        let mut command = fixture.command(&arguments);
         command.stderr(std::process::Stdio::null());
         let had = other.requests("PUT");
         let mut running = Running::start(command);
         assert!(eventually(|| other.requests("PUT") > had));
         running.send(signal);
         let _ = running.status();
-        for name in tree(&place.served("source")).into_keys().filter(|name| !name.ends_with('/')) {
+        for name in tree(&fixture.served("source")).into_keys().filter(|name| !name.ends_with('/')) {
             let content = fs::read(other.served("to").join(&name)).ok();
             let is_whole =
-                content.is_none_or(|content| fs::read(place.served("source").join(&name)).unwrap() == content);
+                content.is_none_or(|content| fs::read(fixture.served("source").join(&name)).unwrap() == content);
             assert!(is_whole, "{name} is half there");
         }
     }
-    printed(&place.haul(&arguments[..4]));
-    for (name, content) in tree(&place.served("source")).into_iter().filter(|(name, _)| !name.ends_with('/')) {
+    printed(&fixture.haul(&arguments[..4]));
+    for (name, content) in tree(&fixture.served("source")).into_iter().filter(|(name, _)| !name.ends_with('/')) {
         assert!(fs::read(other.served("to").join(&name)).unwrap() == content, "{name}");
     }
     // Temporary names of the killed run are swept when they are old.
@@ -154,19 +154,19 @@ fn sync_that_was_interrupted_goes_on_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn second_try_does_what_is_left_and_deletes() {
+fn second_attempt_does_the_rest_and_deletes() {
     use std::os::unix::fs::PermissionsExt;
-    let (place, other) = (Place::new(), Place::new());
-    write(&place.served("source"), &[("a", "1"), ("d/b", "2")]);
+    let (fixture, other) = (Fixture::new(), Fixture::new());
+    write(&fixture.served("source"), &[("a", "1"), ("d/b", "2")]);
     write(&other.served("to"), &[("extra", "")]);
-    let lock = |mode| fs::set_permissions(place.served("source/d"), fs::Permissions::from_mode(mode)).unwrap();
+    let lock = |mode| fs::set_permissions(fixture.served("source/d"), fs::Permissions::from_mode(mode)).unwrap();
     lock(0o000);
     // Root may read everything.
-    let is_locked = fs::read_dir(place.served("source/d")).is_err();
-    let ended = place.haul(&["sync", &place.at("source"), &other.at("to"), "--delete", "--retries", "2"]);
+    let is_locked = fs::read_dir(fixture.served("source/d")).is_err();
+    let ended = fixture.haul(&["sync", &fixture.at("source"), &other.at("to"), "--delete", "--retries", "2"]);
     lock(0o755);
     assert!(!is_locked || ended.status.code() == Some(1), "{}", text(&ended.stderr));
     assert!(!is_locked || tree(&other.served("to")).contains_key("extra"), "nothing is deleted after an error");
-    printed(&place.haul(&["sync", &place.at("source"), &other.at("to"), "--delete", "--retries", "2"]));
-    assert!(tree(&place.served("source")) == tree(&other.served("to")));
+    printed(&fixture.haul(&["sync", &fixture.at("source"), &other.at("to"), "--delete", "--retries", "2"]));
+    assert!(tree(&fixture.served("source")) == tree(&other.served("to")));
 }

@@ -1,4 +1,4 @@
-//! What is deleted, and what must not be.
+//! Deletions by a mirror, and their limits.
 
 use std::sync::{
     Arc,
@@ -17,7 +17,7 @@ fn excluding(patterns: &[&str]) -> Filter {
 }
 
 #[tokio::test]
-async fn filters_keep_what_they_leave_out_and_the_folders_that_it_is_in() {
+async fn excluded_files_and_their_folders_are_kept() {
     let pair = Pair::new().await;
     pair.lay_out(&[("a", "1"), ("b.tmp", "new"), ("cache/x", "new"), ("big", "123456"), ("d/c", "3")]);
     pair.put_there(&[
@@ -42,7 +42,7 @@ async fn filters_keep_what_they_leave_out_and_the_folders_that_it_is_in() {
 }
 
 #[tokio::test]
-async fn folders_that_a_rule_only_passes_through_are_made_for_their_files() {
+async fn excluded_folders_are_created_for_included_files() {
     let pair = Pair::new().await;
     pair.lay_out(&[("d/a.jpg", "1"), ("d/b.txt", "2"), ("none/c.txt", "3")]);
     pair.put_there(&[("d/old.jpg", ""), ("d/old.txt", ""), ("none/old.jpg", "")]);
@@ -55,7 +55,7 @@ async fn folders_that_a_rule_only_passes_through_are_made_for_their_files() {
 }
 
 #[tokio::test]
-async fn nothing_is_deleted_when_a_listing_failed_unless_that_is_wished() {
+async fn failed_listing_prevents_deletions_without_ignore_errors() {
     for broken in ["/up/d", "/up/d/"] {
         for ignores in [false, true] {
             let pair = Pair::new().await;
@@ -77,7 +77,7 @@ async fn nothing_is_deleted_when_a_listing_failed_unless_that_is_wished() {
 }
 
 #[tokio::test]
-async fn nothing_is_deleted_when_a_copy_failed_or_the_target_was_not_listed() {
+async fn failed_copy_or_target_listing_prevents_deletions() {
     for (method, at) in [("PUT", "/up/d/b"), ("PROPFIND", "/up/d")] {
         let pair = Pair::new().await;
         pair.lay_out(&[("a", "1"), ("d/b", "2")]);
@@ -87,7 +87,7 @@ async fn nothing_is_deleted_when_a_copy_failed_or_the_target_was_not_listed() {
         assert!(!summary.failed.is_empty() && summary.deleted == 0);
         assert!(pair.there().contains(&"extra".to_owned()) && pair.there().contains(&"d/c".to_owned()));
     }
-    // A file of the source that cannot be had.
+    // A source file that cannot be downloaded.
     let pair = Pair::new().await;
     pair.lay_out(&[("a", "1"), ("d/b", "2")]);
     pair.put_there(&[("extra", ""), ("d/b", "3")]);
@@ -98,13 +98,13 @@ async fn nothing_is_deleted_when_a_copy_failed_or_the_target_was_not_listed() {
 }
 
 #[tokio::test]
-async fn deleted_is_what_is_seen_to_be_gone() {
+async fn deletion_is_counted_only_if_confirmed() {
     for liar in [1, usize::MAX] {
         let pair = Pair::new().await;
         pair.lay_out(&[("a", "1")]);
         pair.put_there(&[("a", "1"), ("x", ""), ("y/z", "")]);
         let asked = Arc::new(AtomicUsize::new(0));
-        // It says that it has deleted it, and has not.
+        // The server confirms the deletion, but has not deleted the file.
         pair.to.script(move |method, path, _| {
             let lies = method == "DELETE" && path == "/up/x" && asked.fetch_add(1, Ordering::SeqCst) < liar;
             lies.then_some(Fault::RespondWithBody(204, ""))
@@ -126,7 +126,7 @@ async fn deleted_is_what_is_seen_to_be_gone() {
 }
 
 #[tokio::test]
-async fn somebody_elses_new_version_is_neither_overwritten_nor_deleted() {
+async fn another_writers_version_is_neither_overwritten_nor_deleted() {
     let pair = Pair::new().await;
     pair.lay_out(&[("a", "longer"), ("b", "1")]);
     pair.put_there(&[("a", "old"), ("b", "1"), ("x", "old")]);
@@ -142,7 +142,7 @@ async fn somebody_elses_new_version_is_neither_overwritten_nor_deleted() {
 }
 
 #[tokio::test]
-async fn no_more_is_deleted_than_is_allowed() {
+async fn max_delete_limits_deletions() {
     let pair = Pair::new().await;
     pair.lay_out(&[("a", "1")]);
     pair.put_there(&[("b", ""), ("x/c", ""), ("x/y/d", "")]);
@@ -156,7 +156,7 @@ async fn no_more_is_deleted_than_is_allowed() {
 }
 
 #[tokio::test]
-async fn files_and_folders_give_way_to_each_other_in_a_mirror_that_deletes() {
+async fn files_and_folders_replace_each_other_with_delete() {
     let pair = Pair::new().await;
     pair.lay_out(&[("file", "1"), ("folder/x", "2"), ("folder/y/z", "3")]);
     pair.put_there(&[("file/inside", ""), ("folder", "was a file")]);
@@ -197,7 +197,7 @@ async fn temporary_files_are_never_content() {
 }
 
 #[tokio::test]
-async fn hidden_file_of_the_source_is_not_deleted_at_the_target() {
+async fn hidden_source_file_is_not_deleted_at_the_target() {
     let make = |name: &str| (ALL.iter().find(|entry| entry.name == name).expect("a behaviour").make)(0);
     let pair = Pair { from: Double::with_behaviours(vec![make("hides dotfiles")]).await, to: Double::start().await };
     pair.lay_out(&[("a", "1"), (".hidden", "2")]);
@@ -208,7 +208,7 @@ async fn hidden_file_of_the_source_is_not_deleted_at_the_target() {
 }
 
 #[tokio::test]
-async fn names_that_are_one_at_the_target_are_told() {
+async fn colliding_names_at_the_target_are_reported() {
     let make = |name: &str| (ALL.iter().find(|entry| entry.name == name).expect("a behaviour").make)(0);
     for spares in [false, true] {
         let pair = Pair { from: Double::start().await, to: Double::with_behaviours(vec![make("folds case")]).await };
