@@ -42,6 +42,7 @@ tshark                    test,bench      any   tshark              captures are
 tcptrace                  bench           any   tcptrace            haul explain is not compared with tcptrace
 iperf3                    test,bench      any   iperf3              the checks with iperf3 are skipped
 chromium                  test,bench      any   chromium            reports are not opened in a browser
+fuse3                     test            any   fusermount3         haul mount is not tested as an ordinary user
 shellcheck                lint            any   shellcheck          shell scripts are not checked
 '
 
@@ -113,24 +114,27 @@ if [[ -n $vital ]]; then exit 1; fi
 
 if [[ $purpose == lint ]]; then exit 0; fi
 
-# Cables are TUN devices. udev gives the device mode 0666, because creating an interface needs a capability anyway.
-# Without udev it keeps the kernel's 0600.
-tun=/dev/net/tun
+# Cables are TUN devices, and mounts speak through /dev/fuse. udev gives both mode 0666, because creating an interface or a
+# mount needs a capability anyway. Without udev they keep the kernel's 0600.
 no_link="every race, and every test over a link, will be skipped"
-usable_by_me() { [[ -r $tun && -w $tun ]]; }
-usable_by_all() { [[ $(stat -c %a $tun) == 666 ]]; }
-if [[ ! -c $tun ]]; then
-  say "$tun is missing: $no_link"
-  say "to create it, as root: modprobe tun (for a container: --device $tun)"
-else
-  if ! usable_by_all && [[ ! -e /run/udev/control ]] && can_be_root; then
-    if as_root chmod 0666 $tun 2>/dev/null; then say "$tun now has mode 0666, as udev would set it"; fi
+no_mount="the tests of haul mount will be skipped"
+open_to_all() {
+  local device=$1 module=$2 effect=$3
+  if [[ ! -c $device ]]; then
+    say "$device is missing: $effect"
+    say "to create it, as root: modprobe $module (for a container: --device $device)"
+    return
   fi
-  if ! usable_by_me; then
-    say "you may not open $tun: $no_link"
-    say "to change that: sudo chmod 0666 $tun"
+  if [[ $(stat -c %a "$device") != 666 && ! -e /run/udev/control ]] && can_be_root; then
+    if as_root chmod 0666 "$device" 2>/dev/null; then say "$device now has mode 0666, as udev would set it"; fi
   fi
-fi
+  if [[ ! -r $device || ! -w $device ]]; then
+    say "you may not open $device: $effect"
+    say "to change that: sudo chmod 0666 $device"
+  fi
+}
+open_to_all /dev/net/tun tun "$no_link"
+if [[ $purpose == test ]]; then open_to_all /dev/fuse fuse "$no_mount"; fi
 
 # Ordinary users create hosts inside a user namespace.
 if [[ $EUID != 0 ]] && have unshare && ! unshare --user --map-current-user --keep-caps --net true 2>/dev/null; then

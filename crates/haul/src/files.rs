@@ -9,6 +9,7 @@ mod check;
 mod cp;
 mod ls;
 mod mkdir;
+mod mount;
 mod mv;
 mod options;
 mod password;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
     Mkdir(mkdir::Args),
     Stat(stat::Args),
     Probe(probe::Args),
+    Mount(Box<mount::Args>),
+    Unmount(mount::UnmountArgs),
     #[command(subcommand)]
     Password(password::Command),
 }
@@ -57,6 +60,8 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Cp(args) => runtime::run_until_stopped(|stop| cp::run(*args, stop)),
         Command::Sync(args) => runtime::run_until_stopped(|stop| sync::run(*args, stop)),
         Command::Check(args) => runtime::run_until_stopped(|_| check::run(*args)),
+        Command::Mount(args) => mount::run(*args),
+        Command::Unmount(args) => mount::unmount(&args),
         Command::Cat(args) => runtime::run_until_stopped(|_| cat::run(args)),
         Command::Mv(args) => runtime::run_until_stopped(|_| mv::run(args)),
         Command::Rm(args) => runtime::run_until_stopped(|_| rm::run(args)),

@@ -21,7 +21,8 @@ use clap::{Parser, Subcommand, error::ErrorKind};
 use tracing_subscriber::EnvFilter;
 
 /// What is logged unless `HAUL_LOG` says otherwise.
-const LOG: &str = "warn";
+/// (The crate fuser warns of every operation that a mount does not have.)
+const LOG: &str = "warn,fuser=error";
 
 /// HTTP and WebDAV over long links: measure it, explain it, make it fast.
 #[derive(Parser)]

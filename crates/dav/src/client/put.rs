@@ -60,6 +60,21 @@ impl Dav {
         Ok(self.put_and_look(path, body, headers, precondition, locks, options, None).await?.0)
     }
 
+    /// The same, followed by a PROPFIND of the result (its [`PropertySet::LISTING`]) in the same round trip. `None` if the
+    /// connection did not allow that, or the entry is missing in the answer.
+    pub async fn put_and_stat(
+        &self,
+        path: &RemotePath,
+        body: Body,
+        headers: HeaderMap,
+        precondition: &Precondition,
+        locks: &If,
+        options: Options,
+    ) -> Result<(Stored, Option<Entry>), Error> {
+        let properties = Some(PropertySet::LISTING);
+        self.put_and_look(path, body, headers, precondition, locks, options, properties).await
+    }
+
     /// The same, followed by a PROPFIND of the result, in the same round trip if possible.
     #[expect(clippy::too_many_arguments, reason = "each is a part of the request")]
     pub(crate) async fn put_and_look(

@@ -1,0 +1,148 @@
+//! A file's content in the cache: a sparse local file, and the state of its parts.
+
+use std::{
+    fs::{self, File},
+    io,
+    ops::Range,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+
+use nix::errno::Errno;
+use tokio::sync::Notify;
+
+use crate::file_state::FileState;
+
+/// The content of one file, of one version and what was written over it. The local file goes with it.
+#[derive(Debug)]
+pub(crate) struct CachedFile {
+    path: PathBuf,
+    file: File,
+    state: Mutex<Shared>,
+    /// Bytes have arrived, or a fetch has ended.
+    pub(crate) progress: Notify,
+    /// One upload at a time.
+    pub(crate) upload: tokio::sync::Mutex<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: FileState,
+    /// The number of failed fetches, and why the last one failed.
+    failures: (u64, Option<Errno>),
+    /// The modification time that a program has set.
+    modified: Option<SystemTime>,
+}
+
+impl CachedFile {
+    pub(crate) fn create(path: PathBuf, state: FileState) -> io::Result<Self> {
+        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+        file.set_len(state.length())?;
+        let state = Mutex::new(Shared { file: state, failures: (0, None), modified: None });
+        Ok(Self { path, file, state, progress: Notify::new(), upload: tokio::sync::Mutex::default() })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Reads or changes the state.
+    pub(crate) fn state<T>(&self, with: impl FnOnce(&mut FileState) -> T) -> T {
+        with(&mut self.lock().file)
+    }
+
+    /// How many fetches have failed.
+    pub(crate) fn failures(&self) -> u64 {
+        self.lock().failures.0
+    }
+
+    /// Why the last fetch failed, if any has since `before`.
+    pub(crate) fn failure_since(&self, before: u64) -> Option<Errno> {
+        let (count, why) = self.lock().failures;
+        why.filter(|_| count > before)
+    }
+
+    pub(crate) fn fetch_ended(&self, range: Range<u64>, failure: Option<Errno>) {
+        let mut shared = self.lock();
+        shared.file.fetch_ended(range);
+        if failure.is_some() {
+            shared.failures = (shared.failures.0 + 1, failure);
+        }
+        drop(shared);
+        self.progress.notify_waiters();
+    }
+
+    /// Stores bytes of the server, but for those that were written over.
+    pub(crate) fn store(&self, at: u64, bytes: &[u8]) -> io::Result<()> {
+        let range = at..at + bytes.len() as u64;
+        let mut shared = self.lock();
+        for part in shared.file.missing(range.clone()) {
+            let part_bytes = &bytes[(part.start - at) as usize..(part.end - at) as usize];
+            self.file.write_all_at(part_bytes, part.start)?;
+        }
+        shared.file.arrived(range);
+        drop(shared);
+        self.progress.notify_waiters();
+        Ok(())
+    }
+
+    pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<u64> {
+        let mut shared = self.lock();
+        self.file.write_all_at(bytes, at)?;
+        shared.file.write(at..at + bytes.len() as u64);
+        shared.modified = None;
+        Ok(shared.file.length())
+    }
+
+    pub(crate) fn truncate(&self, length: u64) -> io::Result<()> {
+        let mut shared = self.lock();
+        self.file.set_len(length)?;
+        shared.file.truncate(length);
+        shared.modified = None;
+        Ok(())
+    }
+
+    pub(crate) fn set_modified(&self, modified: SystemTime) {
+        self.lock().modified = Some(modified);
+    }
+
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        self.lock().modified
+    }
+
+    /// Reads bytes that are all here.
+    pub(crate) fn read(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        let mut filled = 0;
+        // A program may shorten the file at the same time.
+        while filled < bytes.len() {
+            match self.file.read_at(&mut bytes[filled..], range.start + filled as u64) {
+                Ok(0) => break,
+                Ok(count) => filled += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.truncate(filled);
+        Ok(bytes)
+    }
+
+    /// Moves the content to a path where it outlives the mount.
+    pub(crate) fn keep(&self, target: &Path) -> io::Result<()> {
+        fs::hard_link(&self.path, target).or_else(|_| fs::copy(&self.path, target).map(drop))?;
+        self.file.sync_all()
+    }
+}
+
+impl Drop for CachedFile {
+    fn drop(&mut self) {
+        // Nobody has the name; what is left goes with the cache folder.
+        let _ = fs::remove_file(&self.path);
+    }
+}

@@ -1,0 +1,228 @@
+//! What is here of a file's content, what is on its way, and what the server does not have yet. No I/O.
+//!
+//! The server's bytes are those below `remote`, as far as the program has not written over them; they are fetched when they
+//! are needed. All other bytes are here: written ones, and the zeros of a file that was made longer.
+
+use std::ops::Range;
+
+use crate::{ranges::Ranges, tree::Facts};
+
+/// The version on the server that the content began with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// There is none: a program has created the file.
+    New,
+    Version(Facts),
+}
+
+/// What an upload has to send.
+#[derive(Debug, Clone)]
+pub(crate) struct Snapshot {
+    /// The number of changes that it contains.
+    pub(crate) changes: u64,
+    pub(crate) length: u64,
+    pub(crate) base: Base,
+}
+
+#[derive(Debug)]
+pub(crate) struct FileState {
+    base: Base,
+    length: u64,
+    /// The end of the server's bytes.
+    remote: u64,
+    /// The server's bytes that are here or written over.
+    present: Ranges,
+    /// Those that were requested and have not arrived.
+    requested: Ranges,
+    changes: u64,
+    uploaded: u64,
+}
+
+impl FileState {
+    /// A file that a program has created: an upload is due even if nothing is written.
+    pub(crate) fn new() -> Self {
+        let (present, requested) = <(Ranges, Ranges)>::default();
+        Self { base: Base::New, length: 0, remote: 0, present, requested, changes: 1, uploaded: 0 }
+    }
+
+    /// A file of the server.
+    pub(crate) fn of(facts: Facts) -> Self {
+        let length = facts.length;
+        let (present, requested) = <(Ranges, Ranges)>::default();
+        Self { base: Base::Version(facts), length, remote: length, present, requested, changes: 0, uploaded: 0 }
+    }
+
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    pub(crate) fn base(&self) -> &Base {
+        &self.base
+    }
+
+    /// Whether the server lacks a change.
+    pub(crate) fn is_dirty(&self) -> bool {
+        self.changes != self.uploaded
+    }
+
+    /// Whether the server has never had the file.
+    pub(crate) fn is_new(&self) -> bool {
+        self.base == Base::New
+    }
+
+    fn remote_part(&self, range: Range<u64>) -> Range<u64> {
+        range.start.min(self.remote)..range.end.min(self.remote)
+    }
+
+    /// The parts of a range that are not here.
+    pub(crate) fn missing(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        self.present.missing(self.remote_part(range))
+    }
+
+    /// The parts of a range that nobody has requested yet; they count as requested now.
+    pub(crate) fn request(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
+        let missing = self.missing(range);
+        let parts: Vec<_> = missing.into_iter().flat_map(|part| self.requested.missing(part)).collect();
+        for part in &parts {
+            self.requested.insert(part.clone());
+        }
+        parts
+    }
+
+    /// Bytes of the server have arrived. Returns the parts to store: the program has written over the others.
+    pub(crate) fn arrived(&mut self, range: Range<u64>) -> Vec<Range<u64>> {
+        let parts = self.missing(range.clone());
+        self.present.insert(self.remote_part(range.clone()));
+        self.requested.remove(range);
+        parts
+    }
+
+    /// A fetch has ended; what has not arrived may be requested again.
+    pub(crate) fn fetch_ended(&mut self, range: Range<u64>) {
+        self.requested.remove(range);
+    }
+
+    /// A program writes.
+    pub(crate) fn write(&mut self, range: Range<u64>) {
+        self.present.insert(self.remote_part(range.clone()));
+        self.length = self.length.max(range.end);
+        self.changes += 1;
+    }
+
+    /// A program sets the length.
+    pub(crate) fn truncate(&mut self, length: u64) {
+        self.length = length;
+        if length < self.remote {
+            self.present.remove(length..self.remote);
+            self.remote = length;
+        }
+        self.changes += 1;
+    }
+
+    /// What an upload has to send, if anything.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        let snapshot = || Snapshot { changes: self.changes, length: self.length, base: self.base.clone() };
+        self.is_dirty().then(snapshot)
+    }
+
+    /// The server has what `snapshot` contained, as the version `facts`.
+    pub(crate) fn uploaded(&mut self, snapshot: &Snapshot, facts: Facts) {
+        self.uploaded = snapshot.changes;
+        self.base = Base::Version(facts);
+        // All of it is here.
+        self.remote = snapshot.length.min(self.length);
+        self.present.insert(0..self.remote);
+    }
+
+    /// The server has the same content under a new entity tag, because it was renamed.
+    pub(crate) fn rebase(&mut self, base: Base) {
+        self.base = base;
+    }
+
+    /// The bytes that the cache holds.
+    pub(crate) fn stored(&self) -> u64 {
+        self.present.total() + (self.length - self.remote)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Write(u64, u64),
+        Truncate(u64),
+        Fetch(u64, u64),
+        Upload,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..60_u64, 1..20_u64).prop_map(|(at, length)| Step::Write(at, length)),
+            (0..60_u64).prop_map(Step::Truncate),
+            (0..60_u64, 1..40_u64).prop_map(|(at, length)| Step::Fetch(at, length)),
+            Just(Step::Upload),
+        ]
+    }
+
+    proptest! {
+        /// Against plain bytes: whatever is written, cut and fetched in whatever order, the file is what a local file would
+        /// be as soon as nothing is missing.
+        #[test]
+        fn a_partly_fetched_file_reads_as_a_local_one(length in 0..60_u64, steps in prop::collection::vec(step(), 0..40)) {
+            let server: Vec<u8> = (0..length).map(|at| at as u8 + 1).collect();
+            let (mut model, mut server_now) = (server.clone(), server);
+            let mut here = vec![0_u8; length as usize];
+            let mut state = FileState::of(Facts { length, ..Facts::default() });
+            for (number, step) in steps.into_iter().enumerate() {
+                let mark = 100 + number as u8;
+                let set_length = |bytes: &mut Vec<u8>, length: u64| bytes.resize(length as usize, 0);
+                match step {
+                    Step::Write(at, count) => {
+                        for bytes in [&mut model, &mut here] {
+                            let end = bytes.len().max((at + count) as usize) as u64;
+                            set_length(bytes, end);
+                            bytes[at as usize..(at + count) as usize].fill(mark);
+                        }
+                        state.write(at..at + count);
+                    }
+                    Step::Truncate(length) => {
+                        set_length(&mut model, length);
+                        set_length(&mut here, length);
+                        state.truncate(length);
+                    }
+                    Step::Fetch(at, count) => {
+                        for range in state.request(at..at + count) {
+                            for part in state.arrived(range) {
+                                let part = part.start as usize..part.end as usize;
+                                here[part.clone()].copy_from_slice(&server_now[part]);
+                            }
+                        }
+                    }
+                    Step::Upload => {
+                        for range in state.request(0..state.length()) {
+                            for part in state.arrived(range) {
+                                let part = part.start as usize..part.end as usize;
+                                here[part.clone()].copy_from_slice(&server_now[part]);
+                            }
+                        }
+                        if let Some(snapshot) = state.snapshot() {
+                            server_now = here.clone();
+                            state.uploaded(&snapshot, Facts { length: snapshot.length, ..Facts::default() });
+                        }
+                        prop_assert!(!state.is_dirty());
+                        prop_assert_eq!(&server_now, &model);
+                    }
+                }
+                prop_assert_eq!(state.length(), model.len() as u64);
+                let missing: Vec<u64> = state.missing(0..state.length()).into_iter().flatten().collect();
+                for at in 0..model.len() {
+                    prop_assert!(missing.contains(&(at as u64)) || here[at] == model[at], "byte {}", at);
+                }
+            }
+        }
+    }
+}

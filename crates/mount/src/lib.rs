@@ -1,0 +1,150 @@
+//! A WebDAV share as a folder (FUSE).
+//!
+//! Programs that work in a mounted folder wait for the server at every step, unless the mount knows when it need not ask.
+//! These decisions are state machines without I/O, which can be tested without a server, a kernel or a clock: which names are
+//! believed and for how long (`tree`), which bytes of a file are here and which the server lacks (`file_state`, `ranges`), and
+//! how much to fetch ahead of a reader (`read_ahead`). `share` carries them out with [`dav::Dav`], and `filesystem` answers
+//! the kernel.
+//!
+//! # Writing
+//! close(2) returns when the server has the whole file, and its error is the upload's. A file that a program creates reaches
+//! the server when it is closed, by a single PUT; until then it is only here. Every upload has the precondition that the
+//! server still has the version that the program opened. Otherwise both versions are kept.
+//!
+//! # Cache
+//! Contents are kept in sparse files below [`Options::cache`], in a folder that only the user may enter, and are used as long
+//! as the server lists the same entity tag and length. The folder disappears with the mount.
+
+mod cached_file;
+mod errno;
+mod file_state;
+mod filesystem;
+mod ranges;
+mod read_ahead;
+mod share;
+mod tree;
+
+use std::{io, path::PathBuf, sync::Arc, time::Duration};
+
+use dav::{Dav, RemotePath};
+use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
+use tokio::{runtime::Handle, sync::oneshot, task};
+
+use crate::{filesystem::Filesystem, share::Share};
+
+/// How a share is mounted.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// What the list of mounts calls it, as a rule the URL.
+    pub source: String,
+    /// How long a listing is believed before the server is asked again.
+    pub fresh: Duration,
+    /// The folder for cached contents. It is created if it is missing.
+    pub cache: PathBuf,
+    /// The size above which cached contents of closed files are dropped, in bytes.
+    pub cache_size: u64,
+    /// Whether nothing may be changed.
+    pub read_only: bool,
+    /// Whether other users may use the mount.
+    pub allow_other: bool,
+    /// The owner of all files.
+    pub uid: u32,
+    /// Their group.
+    pub gid: u32,
+    /// The permission bits that all files lack.
+    pub umask: u32,
+}
+
+/// Why a share was not mounted.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The server cannot be reached, or refuses.
+    #[error(transparent)]
+    Dav(#[from] dav::Error),
+    /// The cache folder cannot be used.
+    #[error("cannot create the cache folder {}: {source}", path.display())]
+    Cache {
+        /// The folder.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The kernel, or fusermount3, refuses the mount.
+    #[error("cannot mount on {}: {source}{hint}", folder.display())]
+    Fuse {
+        /// The mount point.
+        folder: PathBuf,
+        /// The cause.
+        source: io::Error,
+        /// What to do about it.
+        hint: &'static str,
+    },
+}
+
+/// A mounted share. Dropping it unmounts it.
+pub struct Mount {
+    session: BackgroundSession,
+    ended: oneshot::Receiver<()>,
+}
+
+impl Mount {
+    /// Mounts the folder `base` of a server on `folder`, after the server has listed it. Must be called on a multi-threaded
+    /// tokio runtime, which has to run until the mount ends.
+    pub async fn new(dav: Dav, base: RemotePath, folder: PathBuf, options: Options) -> Result<Self, Error> {
+        let cache = options.cache.clone();
+        let config = config(&options);
+        let share = Share::new(dav, base, options).map_err(|source| Error::Cache { path: cache, source })?;
+        share.check().await?;
+        let (end, ended) = oneshot::channel();
+        let filesystem = Filesystem::new(Arc::new(share), Handle::current(), end);
+        let place = folder.clone();
+        let mounted = task::spawn_blocking(move || Session::new(filesystem, &place, &config)?.spawn()).await;
+        let mounted = mounted.map_err(io::Error::other).and_then(|mounted| mounted);
+        let session = mounted.map_err(|source| Error::Fuse { folder, hint: hint(&source), source })?;
+        Ok(Self { session, ended })
+    }
+
+    /// Waits until somebody unmounts it.
+    pub async fn ended(&mut self) {
+        let _ = (&mut self.ended).await;
+    }
+
+    /// Unmounts it. Files that are open become unusable.
+    pub async fn unmount(self) -> io::Result<()> {
+        task::spawn_blocking(|| self.session.umount_and_join()).await.map_err(io::Error::other)?
+    }
+}
+
+fn config(options: &Options) -> Config {
+    let mut config = Config::default();
+    config.mount_options = vec![
+        MountOption::FSName(options.source.clone()),
+        MountOption::Subtype("haul".into()),
+        MountOption::DefaultPermissions,
+        MountOption::NoDev,
+        MountOption::NoSuid,
+    ];
+    if options.read_only {
+        config.mount_options.push(MountOption::RO);
+    }
+    config.acl = if options.allow_other { SessionACL::All } else { SessionACL::Owner };
+    config.n_threads = Some(2);
+    config
+}
+
+/// What to do if a mount is refused.
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "; is the package fuse3 installed, and does the folder exist?",
+        io::ErrorKind::PermissionDenied => {
+            "; an ordinary user needs the package fuse3 (fusermount3) and a folder of their own"
+        }
+        _ => "",
+    }
+}
+
+/// The cache folder unless another is given: `haul` in the user's cache folder (XDG Base Directory Specification).
+pub fn default_cache() -> Option<PathBuf> {
+    share::default_cache()
+}

@@ -1,0 +1,305 @@
+//! A mounted share: the operations of the file system, without FUSE.
+//!
+//! Each operation locks the tree or a file's state for a moment and holds no lock while it waits for the server, with two
+//! exceptions: a folder is listed by one request at a time, and a file is uploaded by one at a time.
+
+mod names;
+mod reading;
+mod writing;
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant, SystemTime},
+};
+
+use dav::{Dav, Depth, Entry, PropertySet, RemotePath};
+use nix::errno::Errno;
+
+use crate::{
+    Options,
+    cached_file::CachedFile,
+    errno,
+    file_state::FileState,
+    tree::{Facts, Ino, Listed, Lookup, Tree},
+};
+
+pub(crate) type Result<T> = std::result::Result<T, Errno>;
+
+/// Contents of files that no program has open are kept up to this number.
+const IDLE_FILES: usize = 512;
+
+/// The extended attribute with a file's entity tag.
+pub(crate) const ETAG_ATTRIBUTE: &str = "user.dav.etag";
+
+/// A share of a server.
+pub(crate) struct Share {
+    pub(crate) dav: Dav,
+    pub(crate) options: Options,
+    tree: Mutex<Tree>,
+    contents: Mutex<Contents>,
+    /// The folders that are being listed.
+    listings: Mutex<HashMap<Ino, Arc<tokio::sync::Mutex<()>>>>,
+    /// Holds the cached files.
+    cache: tempfile::TempDir,
+    numbers: AtomicU64,
+}
+
+/// Attributes of a file or folder.
+#[derive(Debug, Clone)]
+pub(crate) struct Attributes {
+    pub(crate) ino: Ino,
+    pub(crate) is_folder: bool,
+    pub(crate) length: u64,
+    pub(crate) modified: SystemTime,
+    /// How long the kernel may keep them.
+    pub(crate) valid: Duration,
+}
+
+/// The cached contents of files.
+#[derive(Default)]
+struct Contents {
+    files: HashMap<Ino, Arc<CachedFile>>,
+    /// Those that no program has open, the longest closed first.
+    idle: Vec<Ino>,
+}
+
+impl Share {
+    pub(crate) fn new(dav: Dav, base: RemotePath, options: Options) -> std::io::Result<Self> {
+        fs::create_dir_all(&options.cache)?;
+        let cache = tempfile::Builder::new().prefix("mount-").tempdir_in(&options.cache)?;
+        Ok(Self {
+            dav,
+            tree: Mutex::new(Tree::new(base, options.fresh)),
+            options,
+            contents: Mutex::default(),
+            listings: Mutex::default(),
+            cache,
+            numbers: AtomicU64::new(1),
+        })
+    }
+
+    fn tree(&self) -> MutexGuard<'_, Tree> {
+        self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn contents(&self) -> MutexGuard<'_, Contents> {
+        self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Checks that the server can be reached, and that the share is a folder.
+    pub(crate) async fn check(&self) -> std::result::Result<(), dav::Error> {
+        let (path, mark) = {
+            let tree = self.tree();
+            (tree.path(Tree::ROOT).unwrap_or_else(RemotePath::root), tree.mark(Instant::now()))
+        };
+        let entries = self.request_listing(&path).await?;
+        self.tree().listed(Tree::ROOT, mark, entries);
+        Ok(())
+    }
+
+    async fn request_listing(&self, path: &RemotePath) -> std::result::Result<Vec<Listed>, dav::Error> {
+        let mut entries = Vec::new();
+        let listed = self.dav.list(path, Depth::One, PropertySet::LISTING, |entry| match entry {
+            Ok(entry) if !entry.path.same_place(path) => {
+                let name = entry.path.name().unwrap_or_default().to_vec();
+                entries.push(Listed { name, is_folder: entry.path.is_folder(), facts: facts(&entry) });
+            }
+            Ok(_) => {}
+            Err(error) => tracing::warn!("{error}"),
+        });
+        listed.await?;
+        Ok(entries)
+    }
+
+    /// Makes the listing of a folder fresh, by one request for all who need it.
+    async fn list(&self, folder: Ino) -> Result<()> {
+        let turn = self.listings.lock().unwrap_or_else(PoisonError::into_inner).entry(folder).or_default().clone();
+        let _turn = turn.lock().await;
+        let (path, mark) = {
+            let tree = self.tree();
+            if !tree.contains(folder) || tree.is_listed(folder, Instant::now()) {
+                return Ok(());
+            }
+            (tree.path(folder).ok_or(Errno::ENOENT)?, tree.mark(Instant::now()))
+        };
+        let listed = self.request_listing(&path).await;
+        self.listings.lock().unwrap_or_else(PoisonError::into_inner).remove(&folder);
+        let entries = listed.map_err(|error| errno::of(&path, "list", &error))?;
+        let mut tree = self.tree();
+        if tree.contains(folder) {
+            tree.listed(folder, mark, entries);
+        }
+        Ok(())
+    }
+
+    fn attributes(tree: &Tree, ino: Ino) -> Attributes {
+        let facts = tree.facts(ino);
+        // What is being written changes without the kernel's knowledge, when it is stored.
+        let valid = match tree.parent(ino) {
+            Some(parent) if !tree.is_dirty(ino) => tree.believed_for(parent, Instant::now()),
+            _ => Duration::ZERO,
+        };
+        Attributes {
+            ino,
+            is_folder: tree.is_folder(ino),
+            length: facts.length,
+            modified: facts.modified.unwrap_or(SystemTime::UNIX_EPOCH),
+            valid,
+        }
+    }
+
+    /// Looks a name up for the kernel, which has to forget it again. `Err` with a time: it does not exist, for so long.
+    pub(crate) async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<std::result::Result<Attributes, Duration>> {
+        for _ in 0..2 {
+            {
+                let mut tree = self.tree();
+                let now = Instant::now();
+                match tree.lookup(parent, name, now) {
+                    Lookup::Found(ino) => {
+                        tree.looked_up(ino);
+                        return Ok(Ok(Self::attributes(&tree, ino)));
+                    }
+                    Lookup::Absent => return Ok(Err(tree.believed_for(parent, now))),
+                    Lookup::Unlisted => {}
+                }
+            }
+            self.list(parent).await?;
+        }
+        // The listing took longer than it is believed.
+        let mut tree = self.tree();
+        let Some(ino) = tree.member(parent, name) else { return Ok(Err(Duration::ZERO)) };
+        tree.looked_up(ino);
+        Ok(Ok(Self::attributes(&tree, ino)))
+    }
+
+    pub(crate) fn forget(&self, ino: Ino, lookups: u64) {
+        let mut tree = self.tree();
+        tree.forget(ino, lookups);
+        if !tree.contains(ino) {
+            self.contents().drop_idle(ino);
+        }
+    }
+
+    pub(crate) async fn getattr(&self, ino: Ino) -> Result<Attributes> {
+        let stale = {
+            let tree = self.tree();
+            let is_stale = |parent: &Ino| !tree.is_dirty(ino) && !tree.is_listed(*parent, Instant::now());
+            // Nothing can have changed of the root but its time.
+            tree.parent(ino).filter(|_| ino != Tree::ROOT).filter(is_stale)
+        };
+        if let Some(parent) = stale {
+            self.list(parent).await?;
+        }
+        let tree = self.tree();
+        Ok(Self::attributes(&tree, ino))
+    }
+
+    /// The attributes as they are known.
+    pub(crate) fn attributes_of(&self, ino: Ino) -> Attributes {
+        Self::attributes(&self.tree(), ino)
+    }
+
+    /// The value of an extended attribute, if the file has it.
+    pub(crate) fn attribute_value(&self, ino: Ino, name: &[u8]) -> Option<String> {
+        let tree = self.tree();
+        let tag = tree.facts(ino).etag.as_ref().filter(|_| name == ETAG_ATTRIBUTE.as_bytes() && !tree.is_dirty(ino));
+        tag.map(ToString::to_string)
+    }
+
+    /// What readdir shows of a folder, its listing made fresh: `.`, `..` and the members.
+    pub(crate) async fn folder_entries(&self, folder: Ino) -> Result<Vec<(Vec<u8>, Attributes)>> {
+        if !self.tree().is_listed(folder, Instant::now()) {
+            self.list(folder).await?;
+        }
+        let tree = self.tree();
+        let above = tree.parent(folder).unwrap_or(Tree::ROOT);
+        let dots = [(b".".to_vec(), folder), (b"..".to_vec(), above)];
+        let entries = dots.into_iter().chain(tree.members(folder));
+        Ok(entries.map(|(name, ino)| (name, Self::attributes(&tree, ino))).collect())
+    }
+
+    /// The kernel has been told of an entry by readdirplus. False if it has gone in the meantime.
+    pub(crate) fn looked_up(&self, ino: Ino) -> bool {
+        let mut tree = self.tree();
+        let is_there = tree.contains(ino);
+        if is_there {
+            tree.looked_up(ino);
+        }
+        is_there
+    }
+
+    /// Total and free bytes, if the server says (RFC 4331).
+    pub(crate) async fn quota(&self) -> Option<(u64, u64)> {
+        let path = self.tree().path(Tree::ROOT)?;
+        let entry = self.dav.stat(&path, PropertySet::CAPABILITIES).await.ok().flatten()?;
+        let available = entry.properties.quota_available?;
+        Some((available.saturating_add(entry.properties.quota_used.unwrap_or(0)), available))
+    }
+
+    fn new_file(&self, state: FileState) -> Result<Arc<CachedFile>> {
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let file = CachedFile::create(self.cache.path().join(number.to_string()), state);
+        file.map(Arc::new).map_err(|error| errno::of_io(&error))
+    }
+
+    /// What was written to a file cannot be stored on the server, and its last program has gone: it is kept here, and said.
+    fn keep_unsaved(&self, file: &CachedFile, path: Option<&RemotePath>) {
+        let folder = self.options.cache.join("unsaved");
+        let name = path.and_then(RemotePath::name).map_or_else(|| "deleted file".into(), String::from_utf8_lossy);
+        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        let target = folder.join(format!("{seconds}-{number}-{name}"));
+        let kept = fs::create_dir_all(&folder).and_then(|()| file.keep(&target));
+        let what = path.map_or_else(|| "a deleted file".to_owned(), ToString::to_string);
+        match kept {
+            Ok(()) => tracing::error!("{what} is not on the server; its content is in {}", target.display()),
+            Err(error) => {
+                tracing::error!("{what} is not on the server, and cannot be kept in {}: {error}", target.display());
+            }
+        }
+    }
+}
+
+impl Contents {
+    fn drop_idle(&mut self, ino: Ino) {
+        if let Some(at) = self.idle.iter().position(|idle| *idle == ino) {
+            self.idle.remove(at);
+            self.files.remove(&ino);
+        }
+    }
+
+    /// No program has the file open any more. The longest closed files go if there are too many bytes.
+    fn closed(&mut self, ino: Ino, limit: u64) {
+        self.idle.push(ino);
+        let mut stored: u64 = self.files.values().map(|file| file.state(|state| state.stored())).sum();
+        while stored > limit || self.idle.len() > IDLE_FILES {
+            if self.idle.is_empty() {
+                return;
+            }
+            let oldest = self.idle.remove(0);
+            if let Some(file) = self.files.remove(&oldest) {
+                stored = stored.saturating_sub(file.state(|state| state.stored()));
+            }
+        }
+    }
+}
+
+/// What an entry of a listing says of a file.
+fn facts(entry: &Entry) -> Facts {
+    let properties = &entry.properties;
+    Facts { length: properties.length.unwrap_or(0), modified: properties.modified, etag: properties.etag.clone() }
+}
+
+/// The cache folder of an ordinary user.
+pub(crate) fn default_cache() -> Option<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    named("XDG_CACHE_HOME")
+        .or_else(|| Some(named("HOME")?.join(".cache")))
+        .map(|cache: PathBuf| Path::join(&cache, "haul"))
+}

@@ -1,0 +1,166 @@
+//! Creating folders, deleting and renaming.
+//!
+//! A DELETE or MOVE of a collection takes everything below it (RFC 4918 §9.6.1), and rmdir(2) and rename(2) must not. So a
+//! folder is listed anew before it is deleted or replaced. What somebody else puts into it between that and the request is
+//! lost; WebDAV has no way to ask for an empty folder only.
+
+use std::sync::Arc;
+
+use dav::{If, Precondition, PropertySet};
+use nix::errno::Errno;
+
+use super::{Attributes, Result, Share, facts};
+use crate::{errno, file_state::Base, tree::Ino};
+
+impl Share {
+    pub(crate) async fn mkdir(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
+        let path = self.tree().path_of(parent, name, true).ok_or(Errno::EINVAL)?;
+        let made = self.dav.mkcol(&path).await.map_err(|error| errno::of(&path, "create", &error))?;
+        if made.is_none() {
+            self.tree().expire(parent);
+            return Err(Errno::EEXIST);
+        }
+        let mut tree = self.tree();
+        let ino = tree.create(parent, name, true);
+        tree.looked_up(ino);
+        Ok(Self::attributes(&tree, ino))
+    }
+
+    pub(crate) async fn unlink(self: &Arc<Self>, parent: Ino, name: &[u8]) -> Result<()> {
+        let (path, ino) = {
+            let tree = self.tree();
+            (tree.path_of(parent, name, false).ok_or(Errno::EINVAL)?, tree.member(parent, name))
+        };
+        let file = ino.and_then(|ino| self.contents().files.get(&ino).cloned());
+        // Not while it is being uploaded.
+        let _turn = match &file {
+            Some(file) => Some(file.upload.lock().await),
+            None => None,
+        };
+        if let Some(ino) = ino {
+            self.keep_content(ino).await?;
+        }
+        if !ino.is_some_and(|ino| self.is_only_here(ino)) {
+            let deleted = self.dav.delete(&path, &Precondition::None, &If::default()).await;
+            deleted.map_err(|error| errno::of(&path, "delete", &error))?;
+        }
+        self.tree().remove(parent, name);
+        Ok(())
+    }
+
+    pub(crate) async fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
+        let path = self.tree().path_of(parent, name, true).ok_or(Errno::EINVAL)?;
+        let ino = self.tree().member(parent, name).ok_or(Errno::ENOENT)?;
+        self.must_be_empty(ino).await?;
+        let deleted = self.dav.delete(&path, &Precondition::None, &If::default()).await;
+        deleted.map_err(|error| errno::of(&path, "delete", &error))?;
+        self.tree().remove(parent, name);
+        Ok(())
+    }
+
+    pub(crate) async fn rename(
+        self: &Arc<Self>,
+        (parent, name): (Ino, &[u8]),
+        (new_parent, new_name): (Ino, &[u8]),
+        may_replace: bool,
+    ) -> Result<()> {
+        let (ino, is_folder, replaced) = {
+            let tree = self.tree();
+            let ino = tree.member(parent, name).ok_or(Errno::ENOENT)?;
+            (ino, tree.is_folder(ino), tree.member(new_parent, new_name))
+        };
+        if let Some(replaced) = replaced.filter(|replaced| *replaced != ino) {
+            match (is_folder, self.tree().is_folder(replaced)) {
+                _ if !may_replace => return Err(Errno::EEXIST),
+                (true, false) => return Err(Errno::ENOTDIR),
+                (false, true) => return Err(Errno::EISDIR),
+                _ => {}
+            }
+            if is_folder {
+                self.must_be_empty(replaced).await?;
+            } else {
+                self.keep_content(replaced).await?;
+            }
+        }
+        let file = self.contents().files.get(&ino).cloned();
+        // Not while it is being uploaded.
+        let _turn = match &file {
+            Some(file) => Some(file.upload.lock().await),
+            None => None,
+        };
+        let [from, to] = {
+            let tree = self.tree();
+            [(parent, name), (new_parent, new_name)].map(|(parent, name)| tree.path_of(parent, name, is_folder))
+        };
+        let (from, to) = (from.ok_or(Errno::EINVAL)?, to.ok_or(Errno::EINVAL)?);
+        if self.is_only_here(ino) {
+            self.rename_only_here(ino, replaced);
+        } else {
+            let moved = self.dav.rename(&from, &to, may_replace, &If::default()).await;
+            moved.map_err(|error| match errno::of(&from, "rename", &error) {
+                // Overwrite: F (RFC 4918 §9.9.4).
+                Errno::ESTALE if !may_replace => Errno::EEXIST,
+                number => number,
+            })?;
+        }
+        self.tree().rename(parent, name, new_parent, new_name);
+        self.learn_version(ino, &to).await;
+        Ok(())
+    }
+
+    /// A file that the server does not have yet gets another name. Its upload will replace what is there.
+    fn rename_only_here(&self, ino: Ino, replaced: Option<Ino>) {
+        let tree = self.tree();
+        let base =
+            replaced.filter(|replaced| !tree.is_dirty(*replaced)).map(|it| Base::Version(tree.facts(it).clone()));
+        if let (Some(base), Some(file)) = (base, self.contents().files.get(&ino)) {
+            file.state(|state| state.rebase(base));
+        }
+    }
+
+    /// A MOVE may change the entity tag. Of an open file it must be known, or its upload would be taken for a conflict.
+    async fn learn_version(&self, ino: Ino, path: &dav::RemotePath) {
+        let (is_open, file) = (self.tree().opens(ino) > 0, self.contents().files.get(&ino).cloned());
+        let Some(file) = file.filter(|file| !file.state(|state| state.is_new())) else { return };
+        let seen = if is_open { self.dav.stat(path, PropertySet::LISTING).await.ok().flatten() } else { None };
+        match seen {
+            Some(entry) => {
+                let facts = facts(&entry);
+                file.state(|state| state.rebase(Base::Version(facts.clone())));
+                let mut tree = self.tree();
+                if tree.contains(ino) && !tree.is_dirty(ino) {
+                    tree.set_facts(ino, facts);
+                }
+            }
+            None => self.expire_parent(ino),
+        }
+    }
+
+    /// Whether the server does not have the file yet.
+    fn is_only_here(&self, ino: Ino) -> bool {
+        self.contents().files.get(&ino).is_some_and(|file| file.state(|state| state.is_new()))
+    }
+
+    /// A file that loses its name stays readable for programs that have it open: everything is fetched before.
+    async fn keep_content(self: &Arc<Self>, ino: Ino) -> Result<()> {
+        if self.tree().opens(ino) == 0 {
+            return Ok(());
+        }
+        let file = self.contents().files.get(&ino).cloned();
+        match file {
+            Some(file) => {
+                let length = file.state(|state| state.length());
+                self.fetch(ino, &file, 0..length, 0..0).await
+            }
+            None => Ok(()),
+        }
+    }
+
+    async fn must_be_empty(&self, folder: Ino) -> Result<()> {
+        self.tree().expire(folder);
+        self.list(folder).await?;
+        let tree = self.tree();
+        let is_empty = !tree.contains(folder) || tree.members(folder).is_empty();
+        if is_empty { Ok(()) } else { Err(Errno::ENOTEMPTY) }
+    }
+}

@@ -1,0 +1,219 @@
+//! Creating and uploading files.
+//!
+//! A file is uploaded whole by one PUT when a program closes or synchronises it, under the precondition that the server still
+//! has the version that the content began with (`If-Match`), or none (`If-None-Match: *`). If that fails, somebody else has
+//! changed the file: both versions are kept, ours under a name of its own beside the other.
+
+use std::{sync::Arc, time::SystemTime};
+
+use dav::{Entry, If, Precondition, RemotePath};
+use haul_http::{Body, Class, Options};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use nix::errno::Errno;
+
+use super::{Result, Share, facts};
+use crate::{
+    cached_file::CachedFile,
+    errno,
+    file_state::{Base, FileState, Snapshot},
+    tree::{Facts, Ino},
+};
+
+/// Up to this size an upload is a small request.
+const SMALL: u64 = 256 * 1024;
+
+impl Share {
+    /// Creates a file and opens it. The server learns of it when the program closes it.
+    pub(crate) fn create(&self, parent: Ino, name: &[u8]) -> Result<(Ino, Arc<CachedFile>)> {
+        let mut tree = self.tree();
+        tree.path_of(parent, name, false).ok_or(Errno::EINVAL)?;
+        let file = self.new_file(FileState::new())?;
+        let ino = tree.create(parent, name, false);
+        tree.open(ino);
+        tree.looked_up(ino);
+        self.contents().files.insert(ino, file.clone());
+        Ok((ino, file))
+    }
+
+    pub(crate) fn write(&self, ino: Ino, file: &CachedFile, at: u64, bytes: &[u8]) -> Result<()> {
+        let length = file.write(at, bytes).map_err(|error| errno::of_io(&error))?;
+        self.tree().changed(ino, length);
+        Ok(())
+    }
+
+    /// Sets the length of an open file.
+    pub(crate) fn truncate(&self, ino: Ino, file: &CachedFile, length: u64) -> Result<()> {
+        file.truncate(length).map_err(|error| errno::of_io(&error))?;
+        self.tree().changed(ino, length);
+        Ok(())
+    }
+
+    /// Sets the length of a file that a program may have open. If it has not, the server has the new length when this
+    /// returns.
+    pub(crate) async fn set_length(
+        self: &Arc<Self>,
+        ino: Ino,
+        open: Option<Arc<CachedFile>>,
+        length: u64,
+    ) -> Result<()> {
+        if let Some(file) = open {
+            return self.truncate(ino, &file, length);
+        }
+        let (file, _) = self.open(ino)?;
+        let set = async {
+            self.truncate(ino, &file, length)?;
+            self.flush(ino, &file).await
+        };
+        let set = set.await;
+        self.release(ino, &file);
+        set
+    }
+
+    /// Sets the modification time of an open file, which goes with its next upload where the server stores times.
+    pub(crate) fn set_modified(&self, ino: Ino, modified: SystemTime) {
+        let mut tree = self.tree();
+        let facts = Facts { modified: Some(modified), ..tree.facts(ino).clone() };
+        tree.set_facts(ino, facts);
+        if let Some(file) = self.contents().files.get(&ino).filter(|file| file.state(|state| state.is_dirty())) {
+            file.set_modified(modified);
+        }
+    }
+
+    /// Uploads a file if the server lacks a change. When this returns without an error, the server has all of it.
+    pub(crate) async fn flush(self: &Arc<Self>, ino: Ino, file: &Arc<CachedFile>) -> Result<()> {
+        let _turn = file.upload.lock().await;
+        // A deleted file goes nowhere.
+        let path = self.tree().path(ino);
+        let (Some(path), Some(snapshot)) = (path, file.state(|state| state.snapshot())) else { return Ok(()) };
+        self.fetch(ino, file, 0..snapshot.length, 0..0).await?;
+        let (precondition, body) = (precondition(&snapshot.base), body(file, &snapshot)?);
+        let stored = self.put(&path, file, body, &snapshot, &precondition).await;
+        let stored = match stored {
+            Err(error) if error.is(412) => return Err(self.keep_both(ino, &path, file, &snapshot).await),
+            stored => stored.map_err(|error| errno::of(&path, "upload", &error))?,
+        };
+        let still_dirty = file.state(|state| {
+            state.uploaded(&snapshot, stored.clone());
+            state.is_dirty()
+        });
+        self.tree().uploaded(ino, stored, still_dirty);
+        Ok(())
+    }
+
+    async fn put(
+        &self,
+        path: &RemotePath,
+        file: &CachedFile,
+        body: Body,
+        snapshot: &Snapshot,
+        precondition: &Precondition,
+    ) -> std::result::Result<Facts, dav::Error> {
+        let class = if snapshot.length <= SMALL { Class::Small } else { Class::Large };
+        let options = Options { class, ..Options::default() };
+        let headers = HeaderMap::from_iter(self.time_header(file));
+        let (stored, seen) = self.dav.put_and_stat(path, body, headers, precondition, &If::default(), options).await?;
+        let seen = match seen {
+            Some(seen) => Some(seen),
+            None if stored.etag.is_none() => self.dav.stat(path, dav::PropertySet::LISTING).await?,
+            None => None,
+        };
+        match seen {
+            Some(Entry { path: seen_path, properties, .. })
+                if properties.length.is_some_and(|it| it != snapshot.length) =>
+            {
+                let why =
+                    format!("{} bytes were sent and {} are there", snapshot.length, properties.length.unwrap_or(0));
+                Err(dav::Error::Differs { path: seen_path, why })
+            }
+            Some(entry) => Ok(Facts { length: snapshot.length, ..facts(&entry) }),
+            None => Ok(Facts { length: snapshot.length, modified: Some(SystemTime::now()), etag: stored.etag }),
+        }
+    }
+
+    fn time_header(&self, file: &CachedFile) -> Option<(HeaderName, HeaderValue)> {
+        let modified = file.modified().filter(|_| self.dav.capabilities().is_some_and(|server| server.sets_mtime))?;
+        let seconds = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
+        Some((HeaderName::from_static("x-oc-mtime"), HeaderValue::from(seconds)))
+    }
+
+    /// Somebody else has changed the file. Stores ours beside it; the program learns of it in any case.
+    async fn keep_both(&self, ino: Ino, path: &RemotePath, file: &CachedFile, snapshot: &Snapshot) -> Errno {
+        let name = String::from_utf8_lossy(path.name().unwrap_or_default()).into_owned();
+        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let beside = path.parent().and_then(|folder| folder.join(conflict_name(&name, seconds).as_bytes(), false).ok());
+        let stored = match (&beside, body(file, snapshot)) {
+            (_, Err(errno)) => return errno,
+            (Some(beside), Ok(body)) => self.put(beside, file, body, snapshot, &Precondition::Absent).await,
+            (None, _) => {
+                Err(dav::Error::Differs { path: path.clone(), why: "its name is too long for a second one".into() })
+            }
+        };
+        match (stored, beside) {
+            (Ok(facts), Some(beside)) => {
+                tracing::error!("{path} was changed by somebody else; this version is now {beside}");
+                // It is safe; what is opened from now on is the other's.
+                file.state(|state| state.uploaded(snapshot, facts));
+                self.tree().give_up(ino);
+            }
+            (Err(error), _) => {
+                tracing::error!("{path} was changed by somebody else, and this version cannot be stored: {error}");
+            }
+            (Ok(_), None) => {}
+        }
+        Errno::ESTALE
+    }
+
+    /// The last program that had the file open has gone. What could not be uploaded is kept here.
+    pub(crate) fn release(&self, ino: Ino, file: &CachedFile) {
+        let path = self.tree().path(ino);
+        let is_last = self.tree().opens(ino) == 1;
+        if is_last && path.is_some() && file.state(|state| state.is_dirty()) {
+            self.keep_unsaved(file, path.as_ref());
+            self.contents().files.remove(&ino);
+            let mut tree = self.tree();
+            if file.state(|state| state.is_new())
+                && let Some((parent, name)) = tree.place(ino)
+            {
+                tree.remove(parent, &name);
+            }
+            tree.give_up(ino);
+        }
+        self.close(ino);
+    }
+}
+
+/// What an upload sends: small files from memory.
+fn body(file: &CachedFile, snapshot: &Snapshot) -> Result<Body> {
+    if snapshot.length > SMALL {
+        return Ok(Body::file(file.path().to_owned(), 0, snapshot.length));
+    }
+    let bytes = file.read(0..snapshot.length).map_err(|error| errno::of_io(&error))?;
+    Ok(Body::from(bytes::Bytes::from(bytes)))
+}
+
+fn precondition(base: &Base) -> Precondition {
+    match base {
+        Base::New => Precondition::Absent,
+        Base::Version(facts) => Precondition::of(facts.etag.as_ref()),
+    }
+}
+
+/// `report.txt` becomes `report (conflict 1700000000).txt`.
+fn conflict_name(name: &str, seconds: u64) -> String {
+    match name.rsplit_once('.') {
+        Some((stem, extension)) if !stem.is_empty() => format!("{stem} (conflict {seconds}).{extension}"),
+        _ => format!("{name} (conflict {seconds})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_keeps_the_extension() {
+        assert_eq!(conflict_name("report.txt", 7), "report (conflict 7).txt");
+        assert_eq!(conflict_name(".bashrc", 7), ".bashrc (conflict 7)");
+        assert_eq!(conflict_name("README", 7), "README (conflict 7)");
+    }
+}

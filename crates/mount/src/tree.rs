@@ -1,0 +1,398 @@
+//! The names: which file or folder an inode number is, and how long that is believed.
+//!
+//! A folder is known by one listing (PROPFIND of depth 1), which is believed for the time `fresh` from the moment it was
+//! requested. Within this time a name that it lacks does not exist, without asking again. What is changed through the mount
+//! is visible at once, and a listing that was requested before the change does not undo it: every change has a number, and a
+//! listing applies only to names whose last change is older than the listing.
+//!
+//! A node without a parent has been removed while a program had it open, or while the kernel remembered it; it goes with the
+//! last of both.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::{Duration, Instant, SystemTime},
+};
+
+use dav::{ETag, RemotePath};
+
+/// An inode number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Ino(pub(crate) u64);
+
+/// What a server says of a file or folder.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) length: u64,
+    pub(crate) modified: Option<SystemTime>,
+    pub(crate) etag: Option<ETag>,
+}
+
+impl Facts {
+    /// Whether both are the same version, as far as is known.
+    pub(crate) fn is_version(&self, other: &Self) -> bool {
+        let same_tag = match (&self.etag, &other.etag) {
+            (Some(one), Some(other)) => one.resembles(other),
+            _ => self.modified == other.modified,
+        };
+        same_tag && self.length == other.length
+    }
+}
+
+/// The result of a lookup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    Found(Ino),
+    Absent,
+    /// The folder has to be listed first.
+    Unlisted,
+}
+
+/// The number of the last change before a listing was requested.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Mark {
+    change: u64,
+    requested: Instant,
+}
+
+/// An entry of a listing.
+#[derive(Debug, Clone)]
+pub(crate) struct Listed {
+    pub(crate) name: Vec<u8>,
+    pub(crate) is_folder: bool,
+    pub(crate) facts: Facts,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// None for the root, and for what has been removed.
+    parent: Option<Ino>,
+    name: Vec<u8>,
+    facts: Facts,
+    folder: Option<Folder>,
+    /// The file has changes that the server does not have: no listing touches it.
+    is_dirty: bool,
+    /// How often the kernel has looked it up and not yet forgotten it.
+    lookups: u64,
+    /// Open handles.
+    opens: u64,
+}
+
+#[derive(Debug, Default)]
+struct Folder {
+    members: BTreeMap<Vec<u8>, Ino>,
+    /// When the current listing was requested.
+    listed: Option<Instant>,
+    /// The number of the last change of each name that was changed since the last listing.
+    changes: HashMap<Vec<u8>, u64>,
+}
+
+/// All known names.
+#[derive(Debug)]
+pub(crate) struct Tree {
+    nodes: HashMap<Ino, Node>,
+    base: RemotePath,
+    fresh: Duration,
+    next: u64,
+    change: u64,
+}
+
+impl Tree {
+    pub(crate) const ROOT: Ino = Ino(1);
+
+    /// A tree whose root is the folder `base` of the server.
+    pub(crate) fn new(base: RemotePath, fresh: Duration) -> Self {
+        let mut tree = Self { nodes: HashMap::new(), base: base.as_folder(true), fresh, next: 1, change: 0 };
+        tree.add(None, Vec::new(), true, Facts::default());
+        // The kernel never forgets the root.
+        tree.node_mut(Self::ROOT).lookups = 1;
+        tree
+    }
+
+    fn add(&mut self, parent: Option<Ino>, name: Vec<u8>, is_folder: bool, facts: Facts) -> Ino {
+        let ino = Ino(self.next);
+        self.next += 1;
+        let folder = is_folder.then(Folder::default);
+        let node = Node { parent, name: name.clone(), facts, folder, is_dirty: false, lookups: 0, opens: 0 };
+        self.nodes.insert(ino, node);
+        if let Some(parent) = parent {
+            self.folder_mut(parent).members.insert(name, ino);
+        }
+        ino
+    }
+
+    fn node(&self, ino: Ino) -> &Node {
+        self.nodes.get(&ino).expect("the kernel names only what it has not forgotten")
+    }
+
+    fn node_mut(&mut self, ino: Ino) -> &mut Node {
+        self.nodes.get_mut(&ino).expect("the kernel names only what it has not forgotten")
+    }
+
+    fn folder_mut(&mut self, ino: Ino) -> &mut Folder {
+        self.node_mut(ino).folder.as_mut().expect("the kernel looks only into folders")
+    }
+
+    pub(crate) fn contains(&self, ino: Ino) -> bool {
+        self.nodes.contains_key(&ino)
+    }
+
+    pub(crate) fn is_folder(&self, ino: Ino) -> bool {
+        self.node(ino).folder.is_some()
+    }
+
+    pub(crate) fn facts(&self, ino: Ino) -> &Facts {
+        &self.node(ino).facts
+    }
+
+    /// Its folder; the root's is the root. None for what has been removed.
+    pub(crate) fn parent(&self, ino: Ino) -> Option<Ino> {
+        if ino == Self::ROOT { Some(ino) } else { self.node(ino).parent }
+    }
+
+    /// Its folder and its name there; none for the root, and for what has been removed.
+    pub(crate) fn place(&self, ino: Ino) -> Option<(Ino, Vec<u8>)> {
+        let node = self.node(ino);
+        Some((node.parent?, node.name.clone()))
+    }
+
+    /// Its path on the server; none for what has been removed.
+    pub(crate) fn path(&self, ino: Ino) -> Option<RemotePath> {
+        let mut names = Vec::new();
+        let (mut at, is_folder) = (ino, self.is_folder(ino));
+        while at != Self::ROOT {
+            let node = self.node(at);
+            names.push(&node.name);
+            at = node.parent?;
+        }
+        let joined = names.iter().rev().try_fold(self.base.clone(), |path, name| path.join(name, true));
+        joined.ok().map(|path| path.as_folder(is_folder))
+    }
+
+    /// The path of a name in a folder.
+    pub(crate) fn path_of(&self, parent: Ino, name: &[u8], is_folder: bool) -> Option<RemotePath> {
+        self.path(parent)?.join(name, is_folder).ok()
+    }
+
+    pub(crate) fn is_listed(&self, folder: Ino, now: Instant) -> bool {
+        !self.believed_for(folder, now).is_zero()
+    }
+
+    /// For how long the listing of a folder is still believed.
+    pub(crate) fn believed_for(&self, folder: Ino, now: Instant) -> Duration {
+        let listed = self.node(folder).folder.as_ref().and_then(|folder| folder.listed);
+        listed.map_or(Duration::ZERO, |listed| (listed + self.fresh).saturating_duration_since(now))
+    }
+
+    pub(crate) fn lookup(&self, parent: Ino, name: &[u8], now: Instant) -> Lookup {
+        let found = self.member(parent, name);
+        match found {
+            Some(ino) if self.node(ino).is_dirty => Lookup::Found(ino),
+            _ if !self.is_listed(parent, now) => Lookup::Unlisted,
+            Some(ino) => Lookup::Found(ino),
+            None => Lookup::Absent,
+        }
+    }
+
+    /// The inode of a name, however old the listing is.
+    pub(crate) fn member(&self, parent: Ino, name: &[u8]) -> Option<Ino> {
+        self.node(parent).folder.as_ref()?.members.get(name).copied()
+    }
+
+    /// The members of a folder, in the order of their names.
+    pub(crate) fn members(&self, folder: Ino) -> Vec<(Vec<u8>, Ino)> {
+        let members = self.node(folder).folder.as_ref().map(|folder| &folder.members);
+        members.into_iter().flatten().map(|(name, ino)| (name.clone(), *ino)).collect()
+    }
+
+    /// A listing is about to be requested.
+    pub(crate) fn mark(&self, now: Instant) -> Mark {
+        Mark { change: self.change, requested: now }
+    }
+
+    /// Applies a listing that was requested at `mark`.
+    pub(crate) fn listed(&mut self, folder: Ino, mark: Mark, entries: Vec<Listed>) {
+        let mut gone = self.folder_mut(folder).members.clone();
+        for Listed { name, is_folder, facts } in entries {
+            let known = gone.remove(&name);
+            if self.is_newer(folder, &name, mark) {
+                continue;
+            }
+            match known.map(|ino| (ino, self.node(ino))) {
+                Some((_, node)) if node.is_dirty => {}
+                Some((ino, node)) if node.folder.is_some() == is_folder => self.node_mut(ino).facts = facts,
+                known => {
+                    if let Some((ino, _)) = known {
+                        self.detach(ino);
+                    }
+                    self.add(Some(folder), name, is_folder, facts);
+                }
+            }
+        }
+        for (name, ino) in gone {
+            if !self.is_newer(folder, &name, mark) && !self.node(ino).is_dirty {
+                self.detach(ino);
+            }
+        }
+        let folder = self.folder_mut(folder);
+        folder.changes.retain(|_, change| *change > mark.change);
+        folder.listed = Some(folder.listed.map_or(mark.requested, |listed| listed.max(mark.requested)));
+    }
+
+    fn is_newer(&self, folder: Ino, name: &[u8], mark: Mark) -> bool {
+        let changes = self.node(folder).folder.as_ref().map(|folder| &folder.changes);
+        changes.and_then(|changes| changes.get(name)).is_some_and(|change| *change > mark.change)
+    }
+
+    /// The next lookup in a folder lists it again.
+    pub(crate) fn expire(&mut self, folder: Ino) {
+        if let Some(folder) = self.nodes.get_mut(&folder).and_then(|node| node.folder.as_mut()) {
+            folder.listed = None;
+        }
+    }
+
+    fn note_change(&mut self, parent: Ino, name: &[u8]) {
+        self.change += 1;
+        let change = self.change;
+        self.folder_mut(parent).changes.insert(name.to_vec(), change);
+    }
+
+    /// A program has created a file (dirty: the server does not have it yet) or a folder.
+    pub(crate) fn create(&mut self, parent: Ino, name: &[u8], is_folder: bool) -> Ino {
+        if let Some(old) = self.member(parent, name) {
+            self.detach(old);
+        }
+        let facts = Facts { modified: Some(SystemTime::now()), ..Facts::default() };
+        let ino = self.add(Some(parent), name.to_vec(), is_folder, facts);
+        self.node_mut(ino).is_dirty = !is_folder;
+        if is_folder {
+            // It is empty, and need not be listed.
+            self.folder_mut(ino).listed = Some(Instant::now());
+        }
+        self.note_change(parent, name);
+        ino
+    }
+
+    /// A program has removed a name.
+    pub(crate) fn remove(&mut self, parent: Ino, name: &[u8]) {
+        if let Some(ino) = self.member(parent, name) {
+            self.detach(ino);
+        }
+        self.note_change(parent, name);
+    }
+
+    /// A program has renamed something; what had the new name is removed.
+    pub(crate) fn rename(&mut self, parent: Ino, name: &[u8], new_parent: Ino, new_name: &[u8]) {
+        if (parent, name) == (new_parent, new_name) {
+            return;
+        }
+        if let Some(ino) = self.folder_mut(parent).members.remove(name) {
+            if let Some(old) = self.member(new_parent, new_name) {
+                self.detach(old);
+            }
+            let node = self.node_mut(ino);
+            node.parent = Some(new_parent);
+            node.name = new_name.to_vec();
+            self.folder_mut(new_parent).members.insert(new_name.to_vec(), ino);
+        }
+        self.note_change(parent, name);
+        self.note_change(new_parent, new_name);
+    }
+
+    /// A program has changed a file's content, which has this length now.
+    pub(crate) fn changed(&mut self, ino: Ino, length: u64) {
+        let node = self.node_mut(ino);
+        node.facts.length = length;
+        node.facts.modified = Some(SystemTime::now());
+        node.is_dirty = true;
+    }
+
+    /// The server has a file's content, unless it has changed again in the meantime.
+    pub(crate) fn uploaded(&mut self, ino: Ino, facts: Facts, is_dirty: bool) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        node.is_dirty = is_dirty;
+        if is_dirty {
+            node.facts.etag = facts.etag;
+        } else {
+            node.facts = facts;
+        }
+        if let Some(parent) = node.parent {
+            let name = node.name.clone();
+            self.note_change(parent, &name);
+        }
+    }
+
+    /// Whether the node has changes that the server does not have.
+    pub(crate) fn is_dirty(&self, ino: Ino) -> bool {
+        self.node(ino).is_dirty
+    }
+
+    /// The content that the server does not have is given up.
+    pub(crate) fn give_up(&mut self, ino: Ino) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        node.is_dirty = false;
+        if let Some(parent) = node.parent {
+            self.expire(parent);
+        }
+    }
+
+    /// Replaces what is known of a file.
+    pub(crate) fn set_facts(&mut self, ino: Ino, facts: Facts) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.facts = facts;
+        }
+    }
+
+    pub(crate) fn open(&mut self, ino: Ino) {
+        self.node_mut(ino).opens += 1;
+    }
+
+    pub(crate) fn close(&mut self, ino: Ino) {
+        let node = self.node_mut(ino);
+        node.opens = node.opens.saturating_sub(1);
+        self.drop_if_unused(ino);
+    }
+
+    /// How many handles of it are open.
+    pub(crate) fn opens(&self, ino: Ino) -> u64 {
+        self.node(ino).opens
+    }
+
+    /// The kernel has been told of the node.
+    pub(crate) fn looked_up(&mut self, ino: Ino) {
+        self.node_mut(ino).lookups += 1;
+    }
+
+    /// The kernel has forgotten so many lookups.
+    pub(crate) fn forget(&mut self, ino: Ino, lookups: u64) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.lookups = node.lookups.saturating_sub(lookups);
+            self.drop_if_unused(ino);
+        }
+    }
+
+    /// Takes a node out of its folder.
+    fn detach(&mut self, ino: Ino) {
+        let node = self.node_mut(ino);
+        let (parent, name) = (node.parent.take(), node.name.clone());
+        if let Some(parent) = parent {
+            let members = &mut self.folder_mut(parent).members;
+            if members.get(&name) == Some(&ino) {
+                members.remove(&name);
+            }
+        }
+        for (_, member) in self.members(ino) {
+            self.detach(member);
+        }
+        self.drop_if_unused(ino);
+    }
+
+    fn drop_if_unused(&mut self, ino: Ino) {
+        let is_unused = |node: &Node| node.parent.is_none() && node.lookups == 0 && node.opens == 0;
+        if ino != Self::ROOT && self.nodes.get(&ino).is_some_and(is_unused) {
+            self.nodes.remove(&ino);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,109 @@
+use super::*;
+
+const FRESH: Duration = Duration::from_secs(10);
+
+fn tree() -> Tree {
+    Tree::new(RemotePath::from_url_path("/dav/").unwrap(), FRESH)
+}
+
+fn file(name: &str, length: u64) -> Listed {
+    let etag = ETag::parse(&format!("\"{length}\""));
+    Listed { name: name.into(), is_folder: false, facts: Facts { length, modified: None, etag } }
+}
+
+fn folder(name: &str) -> Listed {
+    Listed { name: name.into(), is_folder: true, facts: Facts::default() }
+}
+
+fn found(lookup: Lookup) -> Ino {
+    let Lookup::Found(ino) = lookup else { panic!("{lookup:?}") };
+    ino
+}
+
+#[test]
+fn a_listing_is_believed_for_its_time_and_says_what_does_not_exist() {
+    let (mut tree, start) = (tree(), Instant::now());
+    assert_eq!(tree.lookup(Tree::ROOT, b"a", start), Lookup::Unlisted);
+    let mark = tree.mark(start);
+    tree.listed(Tree::ROOT, mark, vec![file("a", 1), folder("b")]);
+    let ino = found(tree.lookup(Tree::ROOT, b"a", start + FRESH / 2));
+    assert_eq!(tree.path(ino).unwrap().target(), "/dav/a");
+    assert_eq!(tree.lookup(Tree::ROOT, b"c", start + FRESH / 2), Lookup::Absent);
+    assert_eq!(tree.lookup(Tree::ROOT, b"a", start + FRESH), Lookup::Unlisted);
+    assert_eq!(tree.lookup(Tree::ROOT, b"c", start + FRESH), Lookup::Unlisted);
+}
+
+#[test]
+fn a_file_keeps_its_inode_over_listings() {
+    let (mut tree, start) = (tree(), Instant::now());
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("a", 1)]);
+    let ino = found(tree.lookup(Tree::ROOT, b"a", start));
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("a", 2)]);
+    assert_eq!(found(tree.lookup(Tree::ROOT, b"a", start)), ino);
+    assert_eq!(tree.facts(ino).length, 2);
+    // A folder of the same name is something else.
+    tree.listed(Tree::ROOT, tree.mark(start), vec![folder("a")]);
+    assert_ne!(found(tree.lookup(Tree::ROOT, b"a", start)), ino);
+    assert!(!tree.contains(ino), "neither the kernel nor a program has it");
+}
+
+#[test]
+fn a_listing_from_before_a_change_does_not_undo_it() {
+    let (mut tree, start) = (tree(), Instant::now());
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("gone", 1), file("moved", 2)]);
+    let early = tree.mark(start);
+    let made = tree.create(Tree::ROOT, b"made", true);
+    tree.remove(Tree::ROOT, b"gone");
+    tree.rename(Tree::ROOT, b"moved", made, b"here");
+    tree.listed(Tree::ROOT, early, vec![file("gone", 1), file("moved", 2)]);
+    assert_eq!(found(tree.lookup(Tree::ROOT, b"made", start)), made);
+    assert_eq!(tree.lookup(Tree::ROOT, b"gone", start), Lookup::Absent);
+    assert_eq!(tree.lookup(Tree::ROOT, b"moved", start), Lookup::Absent);
+    let moved = tree.member(made, b"here").unwrap();
+    assert_eq!(tree.path(moved).unwrap().target(), "/dav/made/here");
+    // One from after it does: somebody else has.
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("gone", 3)]);
+    assert_eq!(tree.facts(found(tree.lookup(Tree::ROOT, b"gone", start))).length, 3);
+    assert_eq!(tree.lookup(Tree::ROOT, b"made", start), Lookup::Absent);
+}
+
+#[test]
+fn what_the_server_lacks_is_found_however_old_the_listing_is() {
+    let (mut tree, start) = (tree(), Instant::now());
+    tree.listed(Tree::ROOT, tree.mark(start), vec![]);
+    let ino = tree.create(Tree::ROOT, b"new", false);
+    tree.changed(ino, 5);
+    assert_eq!(found(tree.lookup(Tree::ROOT, b"new", start + FRESH * 2)), ino);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![]);
+    assert_eq!(found(tree.lookup(Tree::ROOT, b"new", start)), ino);
+    tree.uploaded(ino, Facts { length: 5, ..Facts::default() }, false);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![]);
+    assert_eq!(tree.lookup(Tree::ROOT, b"new", start), Lookup::Absent);
+}
+
+#[test]
+fn a_removed_file_stays_until_the_kernel_and_the_programs_have_done_with_it() {
+    let (mut tree, start) = (tree(), Instant::now());
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("a", 1)]);
+    let ino = found(tree.lookup(Tree::ROOT, b"a", start));
+    tree.looked_up(ino);
+    tree.open(ino);
+    tree.remove(Tree::ROOT, b"a");
+    assert_eq!(tree.path(ino), None);
+    tree.forget(ino, 1);
+    assert!(tree.contains(ino));
+    tree.close(ino);
+    assert!(!tree.contains(ino));
+}
+
+#[test]
+fn a_renamed_folder_takes_its_members_along() {
+    let (mut tree, start) = (tree(), Instant::now());
+    tree.listed(Tree::ROOT, tree.mark(start), vec![folder("a"), folder("b")]);
+    let a = found(tree.lookup(Tree::ROOT, b"a", start));
+    tree.listed(a, tree.mark(start), vec![file("x", 1)]);
+    let x = found(tree.lookup(a, b"x", start));
+    tree.rename(Tree::ROOT, b"a", Tree::ROOT, b"b");
+    assert_eq!(tree.path(x).unwrap().target(), "/dav/b/x");
+    assert_eq!(tree.members(Tree::ROOT), [(b"b".to_vec(), a)]);
+}

@@ -1,0 +1,112 @@
+//! Changes that somebody else makes on the server.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+};
+
+use libtest_mimic::Failed;
+
+use crate::{
+    Test,
+    world::{World, let_listings_expire, noise},
+};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("changes_elsewhere_are_seen_in_time", changes_elsewhere_are_seen_in_time),
+    ("a_conflict_keeps_both_versions", a_conflict_keeps_both_versions),
+    ("a_name_taken_elsewhere_is_not_overwritten", a_name_taken_elsewhere_is_not_overwritten),
+    ("versions_are_never_mixed", versions_are_never_mixed),
+    ("what_cannot_be_uploaded_is_kept", what_cannot_be_uploaded_is_kept),
+];
+
+fn changes_elsewhere_are_seen_in_time(world: &World) -> Result<(), Failed> {
+    fs::write(world.here.join("file"), "first")?;
+    assert!(!world.here.join("other").exists());
+    fs::write(world.there.join("file"), "second")?;
+    fs::write(world.there.join("other"), "other")?;
+    let_listings_expire();
+    assert_eq!(fs::read(world.here.join("file"))?, b"second");
+    assert_eq!(fs::read(world.here.join("other"))?, b"other");
+    fs::remove_file(world.there.join("file"))?;
+    let_listings_expire();
+    assert!(!world.here.join("file").exists());
+    Ok(())
+}
+
+fn conflicts(world: &World) -> Result<Vec<Vec<u8>>, Failed> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(&world.there)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().contains("(conflict ") {
+            found.push(fs::read(entry.path())?);
+        }
+    }
+    Ok(found)
+}
+
+fn a_conflict_keeps_both_versions(world: &World) -> Result<(), Failed> {
+    world.store("file.txt", b"original")?;
+    let mut file = File::options().write(true).open(world.here.join("file.txt"))?;
+    file.write_all(b"mine, which is longer")?;
+    fs::write(world.there.join("file.txt"), "theirs")?;
+    // close(2) itself cannot be asked from here; fsync(2) says the same.
+    let error = file.sync_all().expect_err("a conflict");
+    assert_eq!(error.raw_os_error(), Some(nix::libc::ESTALE));
+    drop(file);
+    assert_eq!(fs::read(world.there.join("file.txt"))?, b"theirs");
+    assert_eq!(conflicts(world)?, [b"mine, which is longer"]);
+    let_listings_expire();
+    assert_eq!(fs::read(world.here.join("file.txt"))?, b"theirs");
+    Ok(())
+}
+
+fn a_name_taken_elsewhere_is_not_overwritten(world: &World) -> Result<(), Failed> {
+    let mut file = File::create(world.here.join("file"))?;
+    file.write_all(b"mine")?;
+    fs::write(world.there.join("file"), "theirs")?;
+    assert!(file.sync_all().is_err());
+    drop(file);
+    assert_eq!(fs::read(world.there.join("file"))?, b"theirs");
+    assert_eq!(conflicts(world)?, [b"mine"]);
+    Ok(())
+}
+
+fn versions_are_never_mixed(world: &World) -> Result<(), Failed> {
+    let (first, second) = (noise(8_000_000), vec![7_u8; 8_000_000]);
+    world.store("file", &first)?;
+    let mut file = File::open(world.here.join("file"))?;
+    let mut bytes = vec![0; 1000];
+    file.read_exact(&mut bytes)?;
+    fs::write(world.there.join("file"), &second)?;
+    let mut rest = Vec::new();
+    // It may all have been on its way; else the reader is told.
+    match file.read_to_end(&mut rest) {
+        Ok(_) => assert!(rest == first[1000..], "a mixture"),
+        Err(error) => assert_eq!(error.raw_os_error(), Some(nix::libc::ESTALE)),
+    }
+    let_listings_expire();
+    assert!(fs::read(world.here.join("file"))? == second);
+    Ok(())
+}
+
+fn what_cannot_be_uploaded_is_kept(world: &World) -> Result<(), Failed> {
+    fs::create_dir(world.here.join("folder"))?;
+    let mut file = File::create(world.here.join("folder/file"))?;
+    file.write_all(b"precious")?;
+    fs::remove_dir_all(world.there.join("folder"))?;
+    assert!(file.sync_all().is_err());
+    drop(file);
+    let unsaved = world.cache.join("unsaved");
+    // The last close is answered before the mount has let go of the file.
+    for _ in 0..200 {
+        if unsaved.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let kept: Vec<_> = fs::read_dir(&unsaved)?.collect::<Result<_, _>>()?;
+    assert_eq!(kept.len(), 1);
+    assert_eq!(fs::read(kept[0].path())?, b"precious");
+    Ok(())
+}

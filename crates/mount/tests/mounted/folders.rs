@@ -1,0 +1,148 @@
+//! Folders and names.
+
+use std::{fs, io::ErrorKind, process::Command};
+
+use libtest_mimic::Failed;
+
+use crate::{
+    Test,
+    world::{World, noise},
+};
+
+pub(crate) const TESTS: &[(&str, Test)] = &[
+    ("a_tree_is_copied_and_compared", a_tree_is_copied_and_compared),
+    ("a_folder_with_members_is_neither_removed_nor_replaced", a_folder_with_members_is_neither_removed_nor_replaced),
+    ("a_file_is_renamed_over_another", a_file_is_renamed_over_another),
+    ("an_editor_saves_by_a_rename", an_editor_saves_by_a_rename),
+    ("a_renamed_open_file_is_stored_under_its_new_name", a_renamed_open_file_is_stored_under_its_new_name),
+    ("an_exclusive_creation_succeeds_once", an_exclusive_creation_succeeds_once),
+    ("odd_names_are_kept", odd_names_are_kept),
+    ("git_works_in_a_mount", git_works_in_a_mount),
+];
+
+fn a_tree_is_copied_and_compared(world: &World) -> Result<(), Failed> {
+    let source = tempfile::tempdir()?;
+    for number in 0..30 {
+        let folder = source.path().join(format!("folder{}/deep", number % 3));
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(format!("file{number}")), &noise(1000 * number)[..])?;
+    }
+    let tree = world.here.join("tree");
+    for (program, source, target) in [("cp", source.path(), tree.as_path()), ("diff", source.path(), tree.as_path())] {
+        let output = Command::new(program).arg("-r").arg(source).arg(target).output()?;
+        assert!(output.status.success(), "{program}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let output = Command::new("diff").arg("-r").arg(source.path()).arg(world.there.join("tree")).output()?;
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+    fs::remove_dir_all(&tree)?;
+    assert!(!world.there.join("tree").exists());
+    Ok(())
+}
+
+fn a_folder_with_members_is_neither_removed_nor_replaced(world: &World) -> Result<(), Failed> {
+    fs::create_dir(world.here.join("full"))?;
+    fs::create_dir(world.here.join("empty"))?;
+    // Put there by somebody else, and not listed yet.
+    fs::write(world.there.join("full/file"), "precious")?;
+    let removed = fs::remove_dir(world.here.join("full"));
+    assert_eq!(removed.map_err(|error| error.kind()), Err(ErrorKind::DirectoryNotEmpty));
+    let renamed = fs::rename(world.here.join("empty"), world.here.join("full"));
+    assert_eq!(renamed.map_err(|error| error.kind()), Err(ErrorKind::DirectoryNotEmpty));
+    assert_eq!(fs::read(world.there.join("full/file"))?, b"precious");
+    fs::rename(world.here.join("full"), world.here.join("empty"))?;
+    assert_eq!(fs::read(world.there.join("empty/file"))?, b"precious");
+    Ok(())
+}
+
+fn a_file_is_renamed_over_another(world: &World) -> Result<(), Failed> {
+    fs::write(world.here.join("old"), "old")?;
+    fs::write(world.here.join("new"), "new!")?;
+    fs::rename(world.here.join("new"), world.here.join("old"))?;
+    assert_eq!(fs::read(world.here.join("old"))?, b"new!");
+    assert_eq!(fs::read(world.there.join("old"))?, b"new!");
+    assert!(!world.here.join("new").exists() && !world.there.join("new").exists());
+    let over_folder = fs::create_dir(world.here.join("folder"))
+        .and_then(|()| fs::rename(world.here.join("old"), world.here.join("folder")));
+    assert_eq!(over_folder.map_err(|error| error.kind()), Err(ErrorKind::IsADirectory));
+    Ok(())
+}
+
+fn an_editor_saves_by_a_rename(world: &World) -> Result<(), Failed> {
+    for version in ["first", "second", "third!"] {
+        let (file, backup) = (world.here.join("letter.txt"), world.here.join("letter.txt~"));
+        let temporary = world.here.join(".letter.txt.swp");
+        fs::write(&temporary, version)?;
+        if file.exists() {
+            fs::rename(&file, &backup)?;
+        }
+        fs::rename(&temporary, &file)?;
+        assert_eq!(fs::read_to_string(world.there.join("letter.txt"))?, version);
+    }
+    assert_eq!(fs::read(world.there.join("letter.txt~"))?, b"second");
+    Ok(())
+}
+
+fn a_renamed_open_file_is_stored_under_its_new_name(world: &World) -> Result<(), Failed> {
+    use std::io::Write;
+    world.store("target", b"before")?;
+    assert!(world.here.join("target").exists());
+    let mut file = fs::File::create(world.here.join("a"))?;
+    file.write_all(b"content")?;
+    fs::rename(world.here.join("a"), world.here.join("target"))?;
+    file.write_all(b" and more")?;
+    drop(file);
+    assert_eq!(fs::read(world.there.join("target"))?, b"content and more");
+    assert!(!world.there.join("a").exists());
+    // One that the server has.
+    let mut file = fs::File::options().append(true).open(world.here.join("target"))?;
+    fs::rename(world.here.join("target"), world.here.join("b"))?;
+    file.write_all(b".")?;
+    drop(file);
+    assert_eq!(fs::read(world.there.join("b"))?, b"content and more.");
+    Ok(())
+}
+
+fn an_exclusive_creation_succeeds_once(world: &World) -> Result<(), Failed> {
+    let path = world.here.join("lock");
+    drop(fs::File::create_new(&path)?);
+    assert_eq!(fs::File::create_new(&path).map(drop).map_err(|error| error.kind()), Err(ErrorKind::AlreadyExists));
+    fs::remove_file(&path)?;
+    drop(fs::File::create_new(&path)?);
+    Ok(())
+}
+
+fn odd_names_are_kept(world: &World) -> Result<(), Failed> {
+    let names = ["with space", "per%cent", "quest?ion", "ha#sh", "ümläut", "quote\"'", "semi;colon&amp", "new\nline"];
+    for name in names {
+        fs::write(world.here.join(name), name)?;
+    }
+    let mut listed: Vec<_> =
+        fs::read_dir(&world.here)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_, Failed>>()?;
+    let mut expected: Vec<_> = names.map(std::ffi::OsString::from).to_vec();
+    listed.sort();
+    expected.sort();
+    assert_eq!(listed, expected);
+    for name in names {
+        assert_eq!(fs::read_to_string(world.there.join(name))?, name);
+    }
+    Ok(())
+}
+
+fn git_works_in_a_mount(world: &World) -> Result<(), Failed> {
+    let script = "git init -q r && cd r && echo one > a && git add a && git commit -qm first && echo two > a \
+        && git commit -qam second && git checkout -q HEAD~1 && cat a && git status --porcelain && git fsck --strict 2>&1";
+    let mut command = Command::new("sh");
+    command.args(["-c", script]).current_dir(&world.here).env("HOME", &world.cache);
+    for name in ["GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_COMMITTER_NAME", "GIT_COMMITTER_EMAIL"] {
+        command.env(name, "somebody");
+    }
+    let output = command.output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("not found") {
+        println!("skipped: git is not installed");
+        return Ok(());
+    }
+    assert!(output.status.success(), "{said}");
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("one"), "{output:?}");
+    Ok(())
+}

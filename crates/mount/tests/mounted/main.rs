@@ -1,0 +1,38 @@
+//! A share that is really mounted, and the programs' view of it, over the embedded server.
+//!
+//! The sandbox gives an ordinary user the right to mount. Their harness is libtest-mimic's, because it must be entered before
+//! any thread starts.
+
+mod changes;
+mod files;
+mod folders;
+mod world;
+
+use std::fs::File;
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use link::sandbox;
+
+use crate::world::World;
+
+type Test = fn(&World) -> Result<(), Failed>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let ready = sandbox::enter().map_err(|error| error.to_string());
+    let device = File::options().read(true).write(true).open("/dev/fuse");
+    let missing = match (&ready, &device) {
+        (Err(error), _) => Some(error.clone()),
+        (_, Err(error)) => Some(format!("/dev/fuse: {error}")),
+        _ => None,
+    };
+    if let Some(missing) = &missing {
+        eprintln!("SKIPPED: mounts: {missing}");
+    }
+    let tests = [files::TESTS, folders::TESTS, changes::TESTS].concat();
+    let trials = tests.into_iter().map(|(name, test): (&str, Test)| {
+        let run = move || World::new().map_err(Failed::from).and_then(|world| test(&world));
+        Trial::test(name, run).with_ignored_flag(missing.is_some())
+    });
+    libtest_mimic::run(&arguments, trials.collect()).exit();
+}

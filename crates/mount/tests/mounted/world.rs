@@ -1,0 +1,94 @@
+//! A server, and its folder mounted.
+
+use std::{
+    error::Error,
+    fs,
+    net::TcpListener,
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use dav::{Dav, RemotePath};
+use haul_http::{Client, Origin, Settings, auth::Authenticator};
+use mount::{Mount, Options};
+use tokio::runtime::Runtime;
+
+/// How long a listing is believed here: shorter than the pauses of the tests on changes made elsewhere.
+pub(crate) const FRESH: Duration = Duration::from_millis(300);
+
+/// A mounted share.
+pub(crate) struct World {
+    /// The mount point.
+    pub(crate) here: PathBuf,
+    /// The server's folder.
+    pub(crate) there: PathBuf,
+    pub(crate) cache: PathBuf,
+    mount: Mutex<Option<Mount>>,
+    runtime: Option<Runtime>,
+    _scratch: tempfile::TempDir,
+}
+
+impl World {
+    pub(crate) fn new() -> Result<Self, Box<dyn Error>> {
+        let scratch = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
+        let [here, there, cache] = ["here", "there", "cache"].map(|name| scratch.path().join(name));
+        for folder in [&here, &there] {
+            fs::create_dir(folder)?;
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+        let config = serve::Config { root: there.clone(), listen: vec![address], ..serve::Config::default() };
+        let server = runtime.block_on(async { serve::Server::bind(config) })?;
+        runtime.spawn(server.run(std::future::pending()));
+        let origin = Origin::of(&format!("http://{address}").parse()?)?;
+        let dav = Dav::new(Client::new(Settings::default(), Authenticator::default())?, origin);
+        let options = Options {
+            source: format!("http://{address}/"),
+            fresh: FRESH,
+            cache: cache.clone(),
+            cache_size: 64 << 20,
+            read_only: false,
+            allow_other: false,
+            uid: nix::unistd::geteuid().as_raw(),
+            gid: nix::unistd::getegid().as_raw(),
+            umask: 0o022,
+        };
+        let mount = runtime.block_on(Mount::new(dav, RemotePath::root(), here.clone(), options))?;
+        Ok(Self { here, there, cache, mount: Mutex::new(Some(mount)), runtime: Some(runtime), _scratch: scratch })
+    }
+
+    /// Somebody else stores a file on the server; it is visible here when this returns.
+    pub(crate) fn store(&self, name: &str, content: &[u8]) -> std::io::Result<()> {
+        fs::write(self.there.join(name), content)?;
+        let_listings_expire();
+        Ok(())
+    }
+}
+
+/// Waits until no listing from before is believed.
+pub(crate) fn let_listings_expire() {
+    std::thread::sleep(FRESH + Duration::from_millis(200));
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        let mount = self.mount.lock().expect("no test panics with it").take();
+        if let (Some(runtime), Some(mount)) = (self.runtime.take(), mount) {
+            let _ = runtime.block_on(mount.unmount());
+            runtime.shutdown_timeout(Duration::from_secs(5));
+        }
+    }
+}
+
+/// Bytes that differ everywhere.
+pub(crate) fn noise(length: usize) -> Arc<Vec<u8>> {
+    let mut state = 0x9E37_79B9_u32;
+    let mut next = || {
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state as u8
+    };
+    Arc::new((0..length).map(|_| next()).collect())
+}
