@@ -4,17 +4,13 @@
 //! leaving the thread. Otherwise it continues on the runtime, and the thread takes the next request.
 
 use std::{
-    collections::HashMap,
     ffi::OsStr,
     io,
     ops::Range,
     os::unix::ffi::OsStrExt,
     path::Path,
     pin::Pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Waker},
     time::SystemTime,
 };
@@ -29,13 +25,13 @@ use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
     cached_file::CachedFile,
+    handles::Table,
     read_ahead::ReadAhead,
+    replies::{BLOCK, attr, errno, reply_empty, reply_entry, reply_xattr},
     share::{Attributes, ETAG_ATTRIBUTE, Share},
     tree::Ino,
 };
 
-/// Block size of statfs, and of `st_blocks` (stat(2)).
-const BLOCK: u64 = 512;
 /// What statfs reports where the server does not tell: large enough for every program that checks first.
 const UNKNOWN_SPACE: u64 = 1 << 50;
 
@@ -59,36 +55,6 @@ struct OpenFile {
     reads: Mutex<ReadAhead>,
 }
 
-/// Open handles.
-struct Table<T> {
-    handles: Mutex<HashMap<u64, Arc<T>>>,
-    next: AtomicU64,
-}
-
-impl<T> Table<T> {
-    fn new() -> Self {
-        Self { handles: Mutex::default(), next: AtomicU64::new(1) }
-    }
-
-    fn add(&self, value: T) -> FileHandle {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(number, Arc::new(value));
-        FileHandle(number)
-    }
-
-    fn get(&self, handle: FileHandle) -> Option<Arc<T>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).get(&handle.0).cloned()
-    }
-
-    fn remove(&self, handle: FileHandle) -> Option<Arc<T>> {
-        self.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&handle.0)
-    }
-}
-
-fn errno(error: nix::errno::Errno) -> Errno {
-    Errno::from_i32(error as i32)
-}
-
 impl Filesystem {
     pub(crate) fn new(share: Arc<Share>, runtime: Handle, end: oneshot::Sender<()>) -> Self {
         Self { share, runtime, files: Table::new(), folders: Arc::new(Table::new()), _end: end }
@@ -105,51 +71,6 @@ impl Filesystem {
 
     fn attr(&self, attributes: &Attributes) -> FileAttr {
         attr(&self.share, attributes)
-    }
-}
-
-fn attr(share: &Share, attributes: &Attributes) -> FileAttr {
-    let (kind, mode) = if attributes.is_folder { (FileType::Directory, 0o777) } else { (FileType::RegularFile, 0o666) };
-    let time = attributes.modified;
-    FileAttr {
-        ino: INodeNo(attributes.ino.0),
-        size: attributes.length,
-        blocks: attributes.length.div_ceil(BLOCK),
-        atime: time,
-        mtime: time,
-        ctime: time,
-        crtime: time,
-        kind,
-        perm: (mode & !share.options.umask) as u16,
-        nlink: if attributes.is_folder { 2 } else { 1 },
-        uid: share.options.uid,
-        gid: share.options.gid,
-        rdev: 0,
-        blksize: 128 * 1024,
-        flags: 0,
-    }
-}
-
-fn reply_entry(share: &Share, found: Result<Attributes, nix::errno::Errno>, reply: ReplyEntry) {
-    match found {
-        Ok(found) => reply.entry(&found.valid, &attr(share, &found), Generation(0)),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-fn reply_empty(done: Result<(), nix::errno::Errno>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-/// A size of 0 asks for the size alone (getxattr(2)).
-fn reply_xattr(value: &[u8], size: u32, reply: ReplyXattr) {
-    match size {
-        0 => reply.size(value.len() as u32),
-        _ if value.len() > size as usize => reply.error(Errno::ERANGE),
-        _ => reply.data(value),
     }
 }
 

@@ -19,8 +19,10 @@ mod cached_file;
 mod errno;
 mod file_state;
 mod filesystem;
+mod handles;
 mod ranges;
 mod read_ahead;
+mod replies;
 mod share;
 mod tree;
 

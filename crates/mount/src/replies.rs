@@ -1,0 +1,57 @@
+//! Replies to the kernel.
+
+use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr};
+
+use crate::share::{Attributes, Share};
+
+/// Block size of statfs, and of `st_blocks` (stat(2)).
+pub(crate) const BLOCK: u64 = 512;
+
+pub(crate) fn errno(error: nix::errno::Errno) -> Errno {
+    Errno::from_i32(error as i32)
+}
+
+pub(crate) fn attr(share: &Share, attributes: &Attributes) -> FileAttr {
+    let (kind, mode) = if attributes.is_folder { (FileType::Directory, 0o777) } else { (FileType::RegularFile, 0o666) };
+    let time = attributes.modified;
+    FileAttr {
+        ino: INodeNo(attributes.ino.0),
+        size: attributes.length,
+        blocks: attributes.length.div_ceil(BLOCK),
+        atime: time,
+        mtime: time,
+        ctime: time,
+        crtime: time,
+        kind,
+        perm: (mode & !share.options.umask) as u16,
+        nlink: if attributes.is_folder { 2 } else { 1 },
+        uid: share.options.uid,
+        gid: share.options.gid,
+        rdev: 0,
+        blksize: 128 * 1024,
+        flags: 0,
+    }
+}
+
+pub(crate) fn reply_entry(share: &Share, found: Result<Attributes, nix::errno::Errno>, reply: ReplyEntry) {
+    match found {
+        Ok(found) => reply.entry(&found.valid, &attr(share, &found), Generation(0)),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+pub(crate) fn reply_empty(done: Result<(), nix::errno::Errno>, reply: ReplyEmpty) {
+    match done {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(errno(error)),
+    }
+}
+
+/// A size of 0 asks for the size alone (getxattr(2)).
+pub(crate) fn reply_xattr(value: &[u8], size: u32, reply: ReplyXattr) {
+    match size {
+        0 => reply.size(value.len() as u32),
+        _ if value.len() > size as usize => reply.error(Errno::ERANGE),
+        _ => reply.data(value),
+    }
+}
