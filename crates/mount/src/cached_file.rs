@@ -10,7 +10,10 @@ use std::{
     time::SystemTime,
 };
 
-use nix::errno::Errno;
+use nix::{
+    errno::Errno,
+    fcntl::{FallocateFlags, fallocate},
+};
 use tokio::sync::Notify;
 
 use crate::file_state::FileState;
@@ -116,21 +119,32 @@ impl CachedFile {
         self.lock().modified
     }
 
-    /// Reads bytes that are all here.
-    pub(crate) fn read(&self, range: Range<u64>) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; (range.end - range.start) as usize];
-        let mut filled = 0;
-        // A program may shorten the file at the same time.
-        while filled < bytes.len() {
-            match self.file.read_at(&mut bytes[filled..], range.start + filled as u64) {
-                Ok(0) => break,
-                Ok(count) => filled += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+    /// Reads a range, if all of it is here.
+    pub(crate) fn read(&self, range: Range<u64>) -> io::Result<Option<Vec<u8>>> {
+        // Under the lock, or what is here might be evicted before it is read.
+        let shared = self.lock();
+        if !shared.file.missing(range.clone()).is_empty() {
+            return Ok(None);
+        }
+        let end = range.end.min(shared.file.length());
+        let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
+        self.file.read_exact_at(&mut bytes, range.start)?;
+        Ok(Some(bytes))
+    }
+
+    /// Gives the disk back what is not in `kept` if there is more than `limit`, as far as the server has it.
+    pub(crate) fn trim(&self, limit: u64, kept: Range<u64>) {
+        let mut shared = self.lock();
+        if shared.file.stored() <= limit {
+            return;
+        }
+        let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+        for range in shared.file.evictable(kept) {
+            // A file system without holes keeps it all.
+            if fallocate(&self.file, punch, range.start as i64, (range.end - range.start) as i64).is_ok() {
+                shared.file.evicted(range);
             }
         }
-        bytes.truncate(filled);
-        Ok(bytes)
     }
 
     /// Moves the content to a path where it outlives the mount.

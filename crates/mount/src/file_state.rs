@@ -134,6 +134,29 @@ impl FileState {
         self.present.insert(0..self.remote);
     }
 
+    /// The server's bytes here outside `kept`, which can be fetched again; none while the server lacks a change.
+    pub(crate) fn evictable(&self, kept: Range<u64>) -> Vec<Range<u64>> {
+        if self.is_dirty() {
+            return Vec::new();
+        }
+        let outside = [0..kept.start.min(self.remote), kept.end.min(self.remote)..self.remote];
+        outside.into_iter().flat_map(|range| self.present.within(range)).collect()
+    }
+
+    /// Makes all bytes ours, because they cannot be fetched again. False if some are missing.
+    pub(crate) fn detach(&mut self) -> bool {
+        let is_whole = self.missing(0..self.length).is_empty();
+        if is_whole {
+            (self.remote, self.present) = (0, Ranges::default());
+        }
+        is_whole
+    }
+
+    /// Bytes of the server are here no more.
+    pub(crate) fn evicted(&mut self, range: Range<u64>) {
+        self.present.remove(range);
+    }
+
     /// The server has the same content under a new entity tag, because it was renamed.
     pub(crate) fn rebase(&mut self, base: Base) {
         self.base = base;
@@ -157,6 +180,7 @@ mod tests {
         Truncate(u64),
         Fetch(u64, u64),
         Upload,
+        Evict(u64, u64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
@@ -165,6 +189,7 @@ mod tests {
             (0..60_u64).prop_map(Step::Truncate),
             (0..60_u64, 1..40_u64).prop_map(|(at, length)| Step::Fetch(at, length)),
             Just(Step::Upload),
+            (0..60_u64, 0..60_u64).prop_map(|(start, end)| Step::Evict(start, end)),
         ]
     }
 
@@ -200,6 +225,12 @@ mod tests {
                                 let part = part.start as usize..part.end as usize;
                                 here[part.clone()].copy_from_slice(&server_now[part]);
                             }
+                        }
+                    }
+                    Step::Evict(start, end) => {
+                        for range in state.evictable(start.min(end)..end) {
+                            here[range.start as usize..range.end as usize].fill(0);
+                            state.evicted(range);
                         }
                     }
                     Step::Upload => {

@@ -286,8 +286,7 @@ impl fuser::Filesystem for Filesystem {
         self.run(async move {
             let wanted = clipped(&file.content, offset, size.into());
             let ahead = file.reads.lock().unwrap_or_else(PoisonError::into_inner).read(wanted.clone());
-            let read = share.fetch(file.ino, &file.content, wanted.clone(), ahead).await;
-            let read = read.and_then(|()| file.content.read(wanted).map_err(|error| crate::errno::of_io(&error)));
+            let read = share.read(file.ino, &file.content, wanted, ahead).await;
             match read {
                 Ok(bytes) => reply.data(&bytes),
                 Err(error) => reply.error(errno(error)),

@@ -59,6 +59,16 @@ impl Ranges {
         gaps
     }
 
+    /// The parts of `range` that are in the set.
+    pub(crate) fn within(&self, range: Range<u64>) -> Vec<Range<u64>> {
+        let mut all = Self::default();
+        all.insert(range.clone());
+        for gap in self.missing(range) {
+            all.remove(gap);
+        }
+        all.ends.into_iter().map(|(start, end)| start..end).collect()
+    }
+
     /// The number of bytes in the set.
     pub(crate) fn total(&self) -> u64 {
         self.ends.iter().map(|(start, end)| end - start).sum()
@@ -87,6 +97,7 @@ mod tests {
             prop_assert_eq!(ranges.total(), bytes.iter().filter(|is_in| **is_in).count() as u64);
             prop_assert!(ranges.ends.iter().zip(ranges.ends.keys().skip(1)).all(|((_, end), next)| end < next));
             let part: Vec<u64> = ranges.missing(7..23).into_iter().flatten().collect();
+            prop_assert!(ranges.within(7..23).into_iter().flatten().eq((7..23).filter(|at| bytes[*at as usize])));
             prop_assert_eq!(part, (7..23).filter(|at| !bytes[*at as usize]).collect::<Vec<_>>());
         }
     }

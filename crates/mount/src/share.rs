@@ -258,7 +258,14 @@ impl Share {
         let kept = fs::create_dir_all(&folder).and_then(|()| file.keep(&target));
         let what = path.map_or_else(|| "a deleted file".to_owned(), ToString::to_string);
         match kept {
-            Ok(()) => tracing::error!("{what} is not on the server; its content is in {}", target.display()),
+            Ok(()) if file.state(|state| state.missing(0..state.length()).is_empty()) => {
+                tracing::error!("{what} is not on the server; its content is in {}", target.display());
+            }
+            Ok(()) => tracing::error!(
+                "{what} is not on the server; what was written to it is in {}, with zeros where it was not changed, because \
+                 these parts could not be fetched any more",
+                target.display()
+            ),
             Err(error) => {
                 tracing::error!("{what} is not on the server, and cannot be kept in {}: {error}", target.display());
             }

@@ -148,10 +148,7 @@ impl Share {
         }
         let file = self.contents().files.get(&ino).cloned();
         match file {
-            Some(file) => {
-                let length = file.state(|state| state.length());
-                self.fetch(ino, &file, 0..length, 0..0).await
-            }
+            Some(file) => self.fetch_whole(ino, &file).await,
             None => Ok(()),
         }
     }

@@ -20,6 +20,9 @@ use crate::{
 /// Up to this size a fetch is a small request, which may share a pipeline.
 const SMALL: u64 = 256 * 1024;
 
+/// How much stays here behind the last fetch of a file that is larger than the cache, for a reader that lags behind.
+const KEPT_BEHIND: u64 = 32 * 1024 * 1024;
+
 impl Share {
     /// The content of a file that a program opens, and whether the kernel's own cache of it is still right.
     pub(crate) fn open(&self, ino: Ino) -> Result<(Arc<CachedFile>, bool)> {
@@ -57,25 +60,43 @@ impl Share {
         }
     }
 
-    /// Waits until `wanted` is here, and requests `ahead` as well.
-    pub(crate) async fn fetch(
+    /// Reads `wanted`, as soon as it is here, and requests `ahead` as well.
+    pub(crate) async fn read(
         self: &Arc<Self>,
         ino: Ino,
         file: &Arc<CachedFile>,
         wanted: Range<u64>,
         ahead: Range<u64>,
-    ) -> Result<()> {
+    ) -> Result<Vec<u8>> {
+        let all = wanted.start.min(ahead.start)..wanted.end.max(ahead.end);
+        let read = || file.read(wanted.clone()).map_err(|error| errno::of_io(&error)).transpose();
+        self.when_here(ino, file, all, read).await
+    }
+
+    /// Fetches all that is missing of a file, and keeps it: it is about to lose its name, or to be uploaded.
+    pub(super) async fn fetch_whole(self: &Arc<Self>, ino: Ino, file: &Arc<CachedFile>) -> Result<()> {
+        let detached = || file.state(FileState::detach).then_some(Ok(()));
+        self.when_here(ino, file, 0..u64::MAX, detached).await
+    }
+
+    /// Requests `range`, and waits until `done` has a result.
+    async fn when_here<T>(
+        self: &Arc<Self>,
+        ino: Ino,
+        file: &Arc<CachedFile>,
+        range: Range<u64>,
+        done: impl Fn() -> Option<Result<T>>,
+    ) -> Result<T> {
         let failures = file.failures();
         loop {
             let progress = file.progress.notified();
-            if file.state(|state| state.missing(wanted.clone())).is_empty() {
-                self.request(ino, file, ahead);
-                return Ok(());
+            self.request(ino, file, range.clone());
+            if let Some(result) = done() {
+                return result;
             }
             if let Some(errno) = file.failure_since(failures) {
                 return Err(errno);
             }
-            self.request(ino, file, wanted.start.min(ahead.start)..wanted.end.max(ahead.end));
             progress.await;
         }
     }
@@ -86,6 +107,7 @@ impl Share {
             let (share, file) = (self.clone(), file.clone());
             tokio::spawn(async move {
                 let fetched = share.fetch_part(ino, &file, part.clone()).await;
+                file.trim(share.options.cache_size, part.start.saturating_sub(KEPT_BEHIND)..part.end);
                 file.fetch_ended(part, fetched.err());
             });
         }

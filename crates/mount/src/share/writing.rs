@@ -83,9 +83,9 @@ impl Share {
     pub(crate) async fn flush(self: &Arc<Self>, ino: Ino, file: &Arc<CachedFile>) -> Result<()> {
         let _turn = file.upload.lock().await;
         // A deleted file goes nowhere.
-        let path = self.tree().path(ino);
-        let (Some(path), Some(snapshot)) = (path, file.state(|state| state.snapshot())) else { return Ok(()) };
-        self.fetch(ino, file, 0..snapshot.length, 0..0).await?;
+        let Some(path) = self.tree().path(ino).filter(|_| file.state(|state| state.is_dirty())) else { return Ok(()) };
+        self.fetch_whole(ino, file).await?;
+        let Some(snapshot) = file.state(|state| state.snapshot()) else { return Ok(()) };
         let (precondition, body) = (precondition(&snapshot.base), body(file, &snapshot)?);
         let stored = self.put(&path, file, body, &snapshot, &precondition).await;
         let stored = match stored {
@@ -188,6 +188,9 @@ fn body(file: &CachedFile, snapshot: &Snapshot) -> Result<Body> {
         return Ok(Body::file(file.path().to_owned(), 0, snapshot.length));
     }
     let bytes = file.read(0..snapshot.length).map_err(|error| errno::of_io(&error))?;
+    // A program that shortens the file at the same time will upload it again.
+    let mut bytes = bytes.ok_or(Errno::EIO)?;
+    bytes.resize(snapshot.length as usize, 0);
     Ok(Body::from(bytes::Bytes::from(bytes)))
 }
 
