@@ -26,6 +26,8 @@ mod transfer;
 
 use std::{error::Error, fmt::Display, process::ExitCode};
 
+pub(crate) use mount::fstab::translated as mount_helper_arguments;
+
 /// The result of a command.
 type Outcome = Result<ExitCode, Box<dyn Error>>;
 

@@ -74,7 +74,14 @@ fn main() -> ExitCode {
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
         .init();
-    let done: Result<ExitCode, Box<dyn Error>> = match Haul::parse().command {
+    let arguments = match files::mount_helper_arguments(std::env::args_os().collect()) {
+        Ok(arguments) => arguments,
+        Err(why) => {
+            say(why);
+            return ExitCode::FAILURE;
+        }
+    };
+    let done: Result<ExitCode, Box<dyn Error>> = match Haul::parse_from(arguments).command {
         Command::Race(options) => lab::race(&options),
         Command::Lab(command) => lab::run(command),
         Command::Report(args) => lab::report(&args),

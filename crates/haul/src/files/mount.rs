@@ -3,6 +3,8 @@
 //! In the background, the work is done by a second process, this program started again. The first one waits until the share
 //! is mounted, so that its exit status tells, and until then both use the terminal, so that the second can ask for a password.
 
+pub(crate) mod fstab;
+
 use std::{
     env,
     error::Error,
@@ -110,7 +112,8 @@ pub(super) fn run(args: Args) -> Outcome {
 /// Starts this program again, and waits until it has mounted the share or failed.
 fn start_in_background() -> Outcome {
     let mut command = process::Command::new(env::current_exe()?);
-    let mut child = command.args(env::args_os().skip(1)).env(BACKGROUND, "1").stdout(Stdio::piped()).spawn()?;
+    let arguments = fstab::translated(env::args_os().collect())?;
+    let mut child = command.args(&arguments[1..]).env(BACKGROUND, "1").stdout(Stdio::piped()).spawn()?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line)?;
