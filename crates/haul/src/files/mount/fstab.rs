@@ -1,8 +1,8 @@
 //! `mount.haul`: the helper that mount(8) calls for a line of fstab.
 //!
-//! For the line `https://dav.example.org/ /mnt/cloud haul ro,fresh=1m,_netdev 0 0`, mount(8) runs
-//! `mount.haul https://dav.example.org/ /mnt/cloud -o ro,fresh=1m,_netdev`. `haul`, called under that name, takes this for
-//! `haul mount https://dav.example.org/ /mnt/cloud --read-only --fresh=1m`.
+//! For the line `https://dav.example.org/ /mnt/cloud haul ro,fresh=60s,_netdev 0 0`, mount(8) runs
+//! `mount.haul https://dav.example.org/ /mnt/cloud -o ro,fresh=60s,_netdev`. `haul`, called under that name, takes this for
+//! `haul mount https://dav.example.org/ /mnt/cloud --read-only --fresh=60s`.
 
 use std::{
     ffi::{OsStr, OsString},
