@@ -99,7 +99,7 @@ impl Share {
             (tree.path(Tree::ROOT).unwrap_or_else(RemotePath::root), tree.mark(Instant::now()))
         };
         let entries = self.request_listing(&path).await?;
-        self.tree().listed(Tree::ROOT, mark, entries);
+        self.tree().listed(Tree::ROOT, mark, entries, Instant::now());
         Ok(())
     }
 
@@ -133,7 +133,7 @@ impl Share {
         let entries = listed.map_err(|error| errno::of(&path, "list", &error))?;
         let mut tree = self.tree();
         if tree.contains(folder) {
-            tree.listed(folder, mark, entries);
+            tree.listed(folder, mark, entries, Instant::now());
         }
         Ok(())
     }

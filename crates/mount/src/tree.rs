@@ -1,7 +1,6 @@
 //! The names: which file or folder an inode number is, and how long that is believed.
 //!
-//! A folder is known by one listing (PROPFIND of depth 1), which is believed for the time `fresh` from the moment it was
-//! requested. Within this time a name that it lacks does not exist, without asking again. What is changed through the mount
+//! A folder is known by one listing (PROPFIND of depth 1), which is believed for the time `fresh` from its end. Within this time a name that it lacks does not exist, without asking again. What is changed through the mount
 //! is visible at once, and a listing that was requested before the change does not undo it: every change has a number, and a
 //! listing applies only to names whose last change is older than the listing.
 //!
@@ -80,8 +79,8 @@ struct Node {
 #[derive(Debug, Default)]
 struct Folder {
     members: BTreeMap<Vec<u8>, Ino>,
-    /// When the current listing was requested.
-    listed: Option<Instant>,
+    /// Until when the current listing is believed.
+    believed_until: Option<Instant>,
     /// The number of the last change of each name that was changed since the last listing.
     changes: HashMap<Vec<u8>, u64>,
 }
@@ -179,8 +178,8 @@ impl Tree {
 
     /// For how long the listing of a folder is still believed.
     pub(crate) fn believed_for(&self, folder: Ino, now: Instant) -> Duration {
-        let listed = self.node(folder).folder.as_ref().and_then(|folder| folder.listed);
-        listed.map_or(Duration::ZERO, |listed| (listed + self.fresh).saturating_duration_since(now))
+        let until = self.node(folder).folder.as_ref().and_then(|folder| folder.believed_until);
+        until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
     pub(crate) fn lookup(&self, parent: Ino, name: &[u8], now: Instant) -> Lookup {
@@ -209,8 +208,9 @@ impl Tree {
         Mark { change: self.change, requested: now }
     }
 
-    /// Applies a listing that was requested at `mark`.
-    pub(crate) fn listed(&mut self, folder: Ino, mark: Mark, entries: Vec<Listed>) {
+    /// Applies a listing that was requested at `mark` and is complete `now`. A listing that took longer than `fresh` is
+    /// believed for as long as it took, or a program that works through a huge folder would wait for it again and again.
+    pub(crate) fn listed(&mut self, folder: Ino, mark: Mark, entries: Vec<Listed>, now: Instant) {
         let mut gone = self.folder_mut(folder).members.clone();
         for Listed { name, is_folder, facts } in entries {
             let known = gone.remove(&name);
@@ -233,9 +233,10 @@ impl Tree {
                 self.detach(ino);
             }
         }
+        let fresh = self.fresh;
         let folder = self.folder_mut(folder);
         folder.changes.retain(|_, change| *change > mark.change);
-        folder.listed = Some(folder.listed.map_or(mark.requested, |listed| listed.max(mark.requested)));
+        folder.believed_until = Some(now + fresh.max(now.saturating_duration_since(mark.requested)));
     }
 
     fn is_newer(&self, folder: Ino, name: &[u8], mark: Mark) -> bool {
@@ -246,7 +247,7 @@ impl Tree {
     /// The next lookup in a folder lists it again.
     pub(crate) fn expire(&mut self, folder: Ino) {
         if let Some(folder) = self.nodes.get_mut(&folder).and_then(|node| node.folder.as_mut()) {
-            folder.listed = None;
+            folder.believed_until = None;
         }
     }
 
@@ -266,7 +267,8 @@ impl Tree {
         self.node_mut(ino).is_dirty = !is_folder;
         if is_folder {
             // It is empty, and need not be listed.
-            self.folder_mut(ino).listed = Some(Instant::now());
+            let until = Instant::now() + self.fresh;
+            self.folder_mut(ino).believed_until = Some(until);
         }
         self.note_change(parent, name);
         ino

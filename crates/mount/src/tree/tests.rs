@@ -25,7 +25,7 @@ fn a_listing_is_believed_for_its_time_and_says_what_does_not_exist() {
     let (mut tree, start) = (tree(), Instant::now());
     assert_eq!(tree.lookup(Tree::ROOT, b"a", start), Lookup::Unlisted);
     let mark = tree.mark(start);
-    tree.listed(Tree::ROOT, mark, vec![file("a", 1), folder("b")]);
+    tree.listed(Tree::ROOT, mark, vec![file("a", 1), folder("b")], start);
     let ino = found(tree.lookup(Tree::ROOT, b"a", start + FRESH / 2));
     assert_eq!(tree.path(ino).unwrap().target(), "/dav/a");
     assert_eq!(tree.lookup(Tree::ROOT, b"c", start + FRESH / 2), Lookup::Absent);
@@ -36,13 +36,13 @@ fn a_listing_is_believed_for_its_time_and_says_what_does_not_exist() {
 #[test]
 fn a_file_keeps_its_inode_over_listings() {
     let (mut tree, start) = (tree(), Instant::now());
-    tree.listed(Tree::ROOT, tree.mark(start), vec![file("a", 1)]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("a", 1)], start);
     let ino = found(tree.lookup(Tree::ROOT, b"a", start));
-    tree.listed(Tree::ROOT, tree.mark(start), vec![file("a", 2)]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("a", 2)], start);
     assert_eq!(found(tree.lookup(Tree::ROOT, b"a", start)), ino);
     assert_eq!(tree.facts(ino).length, 2);
     // A folder of the same name is something else.
-    tree.listed(Tree::ROOT, tree.mark(start), vec![folder("a")]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![folder("a")], start);
     assert_ne!(found(tree.lookup(Tree::ROOT, b"a", start)), ino);
     assert!(!tree.contains(ino), "neither the kernel nor a program has it");
 }
@@ -50,19 +50,19 @@ fn a_file_keeps_its_inode_over_listings() {
 #[test]
 fn a_listing_from_before_a_change_does_not_undo_it() {
     let (mut tree, start) = (tree(), Instant::now());
-    tree.listed(Tree::ROOT, tree.mark(start), vec![file("gone", 1), file("moved", 2)]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("gone", 1), file("moved", 2)], start);
     let early = tree.mark(start);
     let made = tree.create(Tree::ROOT, b"made", true);
     tree.remove(Tree::ROOT, b"gone");
     tree.rename(Tree::ROOT, b"moved", made, b"here");
-    tree.listed(Tree::ROOT, early, vec![file("gone", 1), file("moved", 2)]);
+    tree.listed(Tree::ROOT, early, vec![file("gone", 1), file("moved", 2)], start);
     assert_eq!(found(tree.lookup(Tree::ROOT, b"made", start)), made);
     assert_eq!(tree.lookup(Tree::ROOT, b"gone", start), Lookup::Absent);
     assert_eq!(tree.lookup(Tree::ROOT, b"moved", start), Lookup::Absent);
     let moved = tree.member(made, b"here").unwrap();
     assert_eq!(tree.path(moved).unwrap().target(), "/dav/made/here");
     // One from after it does: somebody else has.
-    tree.listed(Tree::ROOT, tree.mark(start), vec![file("gone", 3)]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("gone", 3)], start);
     assert_eq!(tree.facts(found(tree.lookup(Tree::ROOT, b"gone", start))).length, 3);
     assert_eq!(tree.lookup(Tree::ROOT, b"made", start), Lookup::Absent);
 }
@@ -70,21 +70,21 @@ fn a_listing_from_before_a_change_does_not_undo_it() {
 #[test]
 fn what_the_server_lacks_is_found_however_old_the_listing_is() {
     let (mut tree, start) = (tree(), Instant::now());
-    tree.listed(Tree::ROOT, tree.mark(start), vec![]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![], start);
     let ino = tree.create(Tree::ROOT, b"new", false);
     tree.changed(ino, 5);
     assert_eq!(found(tree.lookup(Tree::ROOT, b"new", start + FRESH * 2)), ino);
-    tree.listed(Tree::ROOT, tree.mark(start), vec![]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![], start);
     assert_eq!(found(tree.lookup(Tree::ROOT, b"new", start)), ino);
     tree.uploaded(ino, Facts { length: 5, ..Facts::default() }, false);
-    tree.listed(Tree::ROOT, tree.mark(start), vec![]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![], start);
     assert_eq!(tree.lookup(Tree::ROOT, b"new", start), Lookup::Absent);
 }
 
 #[test]
 fn a_removed_file_stays_until_the_kernel_and_the_programs_have_done_with_it() {
     let (mut tree, start) = (tree(), Instant::now());
-    tree.listed(Tree::ROOT, tree.mark(start), vec![file("a", 1)]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file("a", 1)], start);
     let ino = found(tree.lookup(Tree::ROOT, b"a", start));
     tree.looked_up(ino);
     tree.open(ino);
@@ -99,11 +99,20 @@ fn a_removed_file_stays_until_the_kernel_and_the_programs_have_done_with_it() {
 #[test]
 fn a_renamed_folder_takes_its_members_along() {
     let (mut tree, start) = (tree(), Instant::now());
-    tree.listed(Tree::ROOT, tree.mark(start), vec![folder("a"), folder("b")]);
+    tree.listed(Tree::ROOT, tree.mark(start), vec![folder("a"), folder("b")], start);
     let a = found(tree.lookup(Tree::ROOT, b"a", start));
-    tree.listed(a, tree.mark(start), vec![file("x", 1)]);
+    tree.listed(a, tree.mark(start), vec![file("x", 1)], start);
     let x = found(tree.lookup(a, b"x", start));
     tree.rename(Tree::ROOT, b"a", Tree::ROOT, b"b");
     assert_eq!(tree.path(x).unwrap().target(), "/dav/b/x");
     assert_eq!(tree.members(Tree::ROOT), [(b"b".to_vec(), a)]);
+}
+
+#[test]
+fn a_listing_that_takes_long_is_believed_for_as_long() {
+    let (mut tree, start) = (tree(), Instant::now());
+    let mark = tree.mark(start);
+    tree.listed(Tree::ROOT, mark, vec![file("a", 1)], start + FRESH * 3);
+    found(tree.lookup(Tree::ROOT, b"a", start + FRESH * 5));
+    assert_eq!(tree.lookup(Tree::ROOT, b"a", start + FRESH * 6), Lookup::Unlisted);
 }
