@@ -54,7 +54,9 @@ async fn serve_requests(stream: &mut TcpStream, state: &Mutex<State>) -> io::Res
             Some(Fault::RespondWithBody(status, body)) => Response { body: body.into(), ..Response::new(status) },
             Some(Fault::Reset) => return Ok(()),
             Some(Fault::OverwrittenByOther(path)) => {
-                state.lock().unwrap().put(path, &[b'T'; 1000], Duration::ZERO);
+                let mut state = state.lock().unwrap();
+                state.locks.remove(path);
+                state.put(path, &[b'T'; 1000], Duration::ZERO);
                 return Ok(());
             }
             Some(Fault::Silence) => {

@@ -1,7 +1,7 @@
 //! Locks around writes: carries out what [`Locks`] decides.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
     sync::Mutex,
     time::{Duration, Instant},
@@ -38,8 +38,8 @@ pub(crate) struct HeldLocks<'a> {
     owner: String,
     locks: Mutex<Locks>,
     traces: Mutex<BTreeMap<RemotePath, Trace>>,
-    /// What was undone according to pipelined answers, which may belong to other requests.
-    believed: Mutex<Vec<(RemotePath, Trace)>>,
+    /// Files that a lock of ours has created. An upload that is repeated finds such a file empty.
+    created: Mutex<BTreeSet<RemotePath>>,
     policy: LockPolicy,
     /// Serialises writes under a lock.
     turn: tokio::sync::Mutex<()>,
@@ -62,7 +62,7 @@ impl<'a> HeldLocks<'a> {
             owner,
             locks: Locks::new(policy).into(),
             traces: Mutex::default(),
-            believed: Mutex::default(),
+            created: Mutex::default(),
             policy,
             turn: tokio::sync::Mutex::default(),
         }
@@ -80,18 +80,21 @@ impl<'a> HeldLocks<'a> {
             LockPermit::Locked(token) => token,
             LockPermit::Ask => {
                 let sent = Instant::now();
-                lock(&self.traces).insert(path.clone(), Trace { token: None, hollow: !exists });
-                match self.ask(path).await {
+                let earlier = lock(&self.traces).insert(path.clone(), Trace { token: None, hollow: !exists });
+                match self.ask(path, earlier).await {
                     Ok(Locked { token, lasts, created }) => {
                         lock(&self.locks).granted(path, token.clone(), lasts, sent);
                         let trace = Trace { token: Some(token.clone()), hollow: created && !exists };
                         lock(&self.traces).insert(path.clone(), trace);
-                        if !exists
-                            && !created
-                            && let Err(error) = self.see(path).await
-                        {
-                            self.release(path, false).await;
-                            return Err(error);
+                        if created {
+                            lock(&self.created).insert(path.clone());
+                        } else if !exists {
+                            if let Err(error) = self.see(path).await {
+                                self.release(path, false).await;
+                                return Err(error);
+                            }
+                            let hollow = lock(&self.created).contains(path);
+                            lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = hollow);
                         }
                         token
                     }
@@ -123,7 +126,8 @@ impl<'a> HeldLocks<'a> {
         if sound || !self.policy.locks(exists) { None } else { Some(self.turn.lock().await) }
     }
 
-    async fn ask(&self, path: &RemotePath) -> Result<Locked, Error> {
+    /// Sends LOCK. If it is refused, only the `earlier` trace is left, which may be the lock in its way.
+    async fn ask(&self, path: &RemotePath, earlier: Option<Trace>) -> Result<Locked, Error> {
         match self.dav.lock(path, &self.owner, LASTING).await {
             // A lookup shows whether it took effect, but not whether it created the file.
             Err(error) if is_undecided(&error) => match self.find(path).await? {
@@ -142,7 +146,9 @@ impl<'a> HeldLocks<'a> {
                 },
             },
             Err(error) if error.refusal().is_some() => {
-                lock(&self.traces).remove(path);
+                let mut traces = lock(&self.traces);
+                traces.remove(path);
+                traces.extend(earlier.map(|earlier| (path.clone(), earlier)));
                 Err(error)
             }
             decided => decided,
@@ -173,11 +179,12 @@ impl<'a> HeldLocks<'a> {
 
     /// Releases a file's lock, if there is one. Deletes the file that the lock created, unless it was `written`.
     pub(crate) async fn release(&self, path: &RemotePath, written: bool) {
-        let action = lock(&self.locks).release(path);
-        let Some(LockAction::Unlock(path, token)) = action else { return };
+        // Also if the lock is lost.
         if written {
             lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
         }
+        let action = lock(&self.locks).release(path);
+        let Some(LockAction::Unlock(path, token)) = action else { return };
         self.undo(&path, &token, false).await;
         lock(&self.locks).unlocked(&path);
     }
@@ -186,12 +193,8 @@ impl<'a> HeldLocks<'a> {
     /// `last` attempt.
     async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
-        let pipelined = self.dav.pipelines();
-        if self.take_away(path, token, hollow, last).await
-            && let Some(trace) = lock(&self.traces).remove(path)
-            && pipelined
-        {
-            lock(&self.believed).push((path.clone(), trace));
+        if self.take_away(path, token, hollow, last).await {
+            lock(&self.traces).remove(path);
         }
     }
 
@@ -200,16 +203,29 @@ impl<'a> HeldLocks<'a> {
     async fn take_away(&self, path: &RemotePath, token: &LockToken, hollow: bool, last: bool) -> bool {
         let away = hollow && (self.delete(path, token).await || self.delete(path, token).await);
         // An error may mean that the lock is gone already (RFC 4918 §9.11.1); another attempt at the end makes sure.
-        // DELETE removes the lock too (RFC 4918 §9.6), and then UNLOCK fails; but a 404 may have been wrong.
+        // DELETE removes the lock too (RFC 4918 §9.6), and then UNLOCK fails.
         (away || !hollow || last)
             && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |_| true)
     }
 
-    /// Deletes the file that a lock created, and thereby the lock (RFC 4918 §9.6).
+    /// Deletes the file that a lock created, and thereby the lock (RFC 4918 §9.6). A 404 may be wrong, so a lookup shows
+    /// whether the file is gone.
     async fn delete(&self, path: &RemotePath, token: &LockToken) -> bool {
         let claims = If::default().locked(path, token.clone());
-        let deleted = self.dav.delete(path, &Precondition::None, &claims).await;
-        deleted.is_ok() || deleted.is_err_and(|error| error.is(404))
+        match self.dav.delete(path, &Precondition::None, &claims).await {
+            Ok(_) => true,
+            Err(error) => error.is(404) && matches!(self.dav.stat(path, PropertySet::LISTING).await, Ok(None)),
+        }
+    }
+
+    /// Whether nobody else can have written the file since its lock created it: our lock is still there, or no content.
+    /// Not every server checks the token of a lock that has ended.
+    async fn is_untouched(&self, path: &RemotePath, token: &LockToken) -> Result<bool, Error> {
+        if self.find(path).await?.is_some_and(|(held, _)| held == *token) {
+            return Ok(true);
+        }
+        let found = self.dav.stat(path, PropertySet::LISTING).await?;
+        Ok(found.is_none_or(|found| found.properties.length == Some(0)))
     }
 
     /// Refreshes the locks for as long as it is polled.
@@ -235,9 +251,6 @@ impl<'a> HeldLocks<'a> {
     }
 
     /// Undoes everything that is left, in a few rounds. A lock that cannot be released expires by itself.
-    ///
-    /// If pipelining turned out to be broken, answers may have belonged to other requests, so everything is repeated.
-    /// Where our lock is gone already, the server refuses that, as it should.
     pub(crate) async fn release_all(&self) {
         lock(&self.locks).release_all();
         let farewell = async {
@@ -249,27 +262,29 @@ impl<'a> HeldLocks<'a> {
                 if round > 1 {
                     sleep(PAUSE).await;
                 }
-                let undone = left.into_iter().map(|(path, trace)| async move {
-                    let token = match trace.token {
-                        Some(token) => Some(token),
-                        None => self.recover(&path).await.ok().flatten(),
-                    };
-                    if let Some(token) = token {
-                        self.undo(&path, &token, round == ROUNDS).await;
-                    }
-                });
-                join_all(undone).await;
-            }
-            if !self.dav.pipelines() {
-                let believed = std::mem::take(&mut *lock(&self.believed));
-                let once_more = believed.into_iter().map(|(path, Trace { token, hollow })| async move {
-                    if let Some(token) = token {
-                        self.take_away(&path, &token, hollow, true).await;
-                    }
-                });
-                join_all(once_more).await;
+                join_all(left.into_iter().map(|(path, trace)| self.undo_late(path, trace, round == ROUNDS))).await;
             }
         };
         let _ = timeout(FAREWELL, farewell).await;
+    }
+
+    /// Undoes what is left of a lock that its writer does not hold any more. Somebody else may hold it by now.
+    async fn undo_late(&self, path: RemotePath, trace: Trace, last: bool) {
+        let token = match trace.token {
+            Some(token) if trace.hollow => match self.is_untouched(&path, &token).await {
+                Ok(true) => Some(token),
+                Err(_) if !last => None,
+                // Then only the lock is released.
+                Ok(false) | Err(_) => {
+                    lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
+                    Some(token)
+                }
+            },
+            Some(token) => Some(token),
+            None => self.recover(&path).await.ok().flatten(),
+        };
+        if let Some(token) = token {
+            self.undo(&path, &token, last).await;
+        }
     }
 }

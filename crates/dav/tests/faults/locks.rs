@@ -7,7 +7,7 @@ use dav::{LockPolicy, transfer::Options};
 use haul_http::Settings;
 use servers::{Double, Fault};
 
-use crate::common::{Tree, check, client, folder, lay_out, mirror, rest, up};
+use crate::common::{Failed, Tree, check, client, folder, lay_out, mirror, rest, up};
 
 #[tokio::test]
 async fn faults_leave_no_lock_and_no_empty_file() {
@@ -44,21 +44,23 @@ async fn faults_leave_no_lock_and_no_empty_file() {
     }
 }
 
-/// An upload under locks with faults, after which nothing is locked, and a second one that completes it.
+/// An upload under locks with faults, after which nothing is locked, and a second one that completes it. Returns the
+/// failures of the first.
 async fn locks_amid(
     settings: impl FnOnce(&mut Settings),
     script: impl FnMut(&str, &str, u64) -> Option<Fault> + Send + 'static,
-) {
+) -> Failed {
     let options = Options { lock: LockPolicy::Always, ..mirror() };
     let (double, (_kept, here)) = (Double::start().await, folder());
     let wanted = lay_out(&here);
     double.script(script);
     let first = up(&client(double.address, settings), &here, &options).await;
-    check(&wanted, &Tree::new(), &double.files("/up"), &first);
+    let failed = check(&wanted, &Tree::new(), &double.files("/up"), &first);
     assert_eq!(double.locks(), 0, "{}", double.log());
     double.clear_faults();
     let second = up(&client(double.address, |_| ()), &here, &rest(&options)).await.unwrap();
     assert!(second.failed.is_empty() && double.files("/up") == wanted);
+    failed
 }
 
 /// The refusal is for the lookup, not for the LOCK, which may have been granted.
@@ -87,6 +89,77 @@ async fn shifted_responses_leave_no_lock() {
         }
     };
     locks_amid(|settings| settings.connections = 1, script).await;
+}
+
+/// The first attempt's empty file is deleted when it fails. By the end, the name belongs to the second attempt.
+#[tokio::test]
+async fn file_uploaded_at_the_second_attempt_is_not_deleted_at_the_end() {
+    let (mut folders, mut files) = (0, 0);
+    let script = move |method: &str, path: &str, _: u64| {
+        folders += u32::from((method, path) == ("MKCOL", "/up/a"));
+        files += u32::from(method == "PUT");
+        match (method, path, folders, files) {
+            ("PUT", "/up/a/file3", 1, _) => Some(Fault::Respond(404, "")),
+            // Ends pipelining.
+            ("PUT", _, _, 20) => Some(Fault::OmitResponse),
+            _ => None,
+        }
+    };
+    assert_eq!(locks_amid(|_| (), script).await, Failed::new());
+}
+
+#[tokio::test]
+async fn empty_file_of_a_lock_is_deleted_although_a_404_denies_it() {
+    let mut denied = false;
+    let script = move |method: &str, path: &str, _: u64| match (method, path) {
+        ("PUT", "/up/a/file3") => Some(Fault::Respond(507, "")),
+        ("DELETE", "/up/a/file3") if !std::mem::replace(&mut denied, true) => Some(Fault::Respond(404, "")),
+        _ => None,
+    };
+    locks_amid(|_| (), script).await;
+}
+
+/// As if the success were another request's: a listing shows the empty file that the lock has created.
+#[tokio::test]
+async fn file_still_empty_after_its_upload_is_uploaded_again() {
+    for again in [None, Some(Fault::Respond(507, ""))] {
+        println!("{again:?}");
+        let (is_refused, mut count) = (again.is_some(), 0);
+        let script = move |method: &str, path: &str, _: u64| {
+            count += u32::from((method, path) == ("PUT", "/up/a/file3"));
+            match (method, path) {
+                ("PUT", "/up/a/file3") if count == 1 => Some(Fault::Respond(201, "")),
+                ("PUT", "/up/a/file3") => again.clone(),
+                _ => None,
+            }
+        };
+        assert_eq!(locks_amid(|_| (), script).await.contains_key("a/file3"), is_refused);
+    }
+}
+
+/// The lock ends, and somebody else writes the file, before it could be deleted.
+#[tokio::test]
+async fn file_of_somebody_else_is_not_deleted_after_the_end_of_a_lock() {
+    let (double, (_kept, here)) = (Double::start().await, folder());
+    let mut wanted = lay_out(&here);
+    let (mut deletions, mut overwritten) = (0, false);
+    double.script(move |method, path, _| match (method, path) {
+        ("PUT", "/up/a/file3") => Some(Fault::Respond(507, "")),
+        ("DELETE", "/up/a/file3") if deletions < 2 => {
+            deletions += 1;
+            Some(Fault::Respond(500, ""))
+        }
+        ("PUT" | "UNLOCK" | "PROPFIND", _) if deletions == 2 && !std::mem::replace(&mut overwritten, true) => {
+            Some(Fault::OverwrittenByOther("/up/a/file3"))
+        }
+        _ => None,
+    });
+    let options = Options { lock: LockPolicy::Always, ..mirror() };
+    let first = up(&client(double.address, |_| ()), &here, &options).await.unwrap();
+    assert_eq!(first.failed.len(), 1, "{:?}", first.failed);
+    wanted.insert("a/file3".into(), vec![b'T'; 1000]);
+    assert!(double.files("/up") == wanted, "{}", double.log());
+    assert_eq!(double.locks(), 0);
 }
 
 #[tokio::test]

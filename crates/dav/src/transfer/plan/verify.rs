@@ -118,6 +118,9 @@ impl Plan {
                 }
                 None if self.looks_for_unlisted(file) => {}
                 None if self.uploads.tries[file] < 2 => self.upload_again(file, Before::Nothing),
+                Some(there) if self.uploads.tries[file] < 2 && self.is_created_by_lock(file, there) => {
+                    self.upload_again(file, Before::Nothing);
+                }
                 Some(there) if self.uploads.tries[file] < 2 && self.is_as_before(file, there) => {
                     self.upload_again(file, Before::File(there.precondition()));
                 }
@@ -158,6 +161,12 @@ impl Plan {
             tags.is_none_or(|(before, now)| before == now)
                 && (before.facts.length, before.facts.modified) == (there.facts.length, there.facts.modified)
         })
+    }
+
+    /// Whether the remote entry may be the empty file that the lock of a new file has created (RFC 4918 §7.3).
+    fn is_created_by_lock(&self, file: usize, there: &RemoteEntry) -> bool {
+        let is_new = !self.uploads.overwritten.contains_key(&file);
+        is_new && self.rules.lock.locks(false) && !there.is_folder && there.facts.length == Some(0)
     }
 
     /// The file exists with the right length.
