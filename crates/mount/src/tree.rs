@@ -5,7 +5,9 @@
 //! listing applies only to names whose last change is older than the listing.
 //!
 //! A node without a parent has been removed while a program had it open, or while the kernel remembered it; it goes with the
-//! last of both.
+//! last of both. An open file that somebody else replaces or deletes on the server keeps its place without being a member of
+//! its folder: what now has the name is another node, so that nobody sees a mixture of both, and what the program still writes
+//! is a conflict.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -70,10 +72,19 @@ struct Node {
     folder: Option<Folder>,
     /// The file has changes that the server does not have: no listing touches it.
     is_dirty: bool,
+    /// A program here has removed it.
+    is_removed: bool,
     /// How often the kernel has looked it up and not yet forgotten it.
     lookups: u64,
     /// Open handles.
     opens: u64,
+}
+
+impl Node {
+    /// Whether programs have another version of the file open than `facts`.
+    fn is_other_version(&self, facts: &Facts) -> bool {
+        self.folder.is_none() && self.opens > 0 && !self.facts.is_version(facts)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -111,7 +122,8 @@ impl Tree {
         let ino = Ino(self.next);
         self.next += 1;
         let folder = is_folder.then(Folder::default);
-        let node = Node { parent, name: name.clone(), facts, folder, is_dirty: false, lookups: 0, opens: 0 };
+        let (is_dirty, is_removed, lookups, opens) = (false, false, 0, 0);
+        let node = Node { parent, name: name.clone(), facts, folder, is_dirty, is_removed, lookups, opens };
         self.nodes.insert(ino, node);
         if let Some(parent) = parent {
             self.folder_mut(parent).members.insert(name, ino);
@@ -159,7 +171,7 @@ impl Tree {
         let mut names = Vec::new();
         let (mut at, is_folder) = (ino, self.is_folder(ino));
         while at != Self::ROOT {
-            let node = self.node(at);
+            let node = self.nodes.get(&at)?;
             names.push(&node.name);
             at = node.parent?;
         }
@@ -219,10 +231,12 @@ impl Tree {
             }
             match known.map(|ino| (ino, self.node(ino))) {
                 Some((_, node)) if node.is_dirty => {}
-                Some((ino, node)) if node.folder.is_some() == is_folder => self.node_mut(ino).facts = facts,
+                Some((ino, node)) if node.folder.is_some() == is_folder && !node.is_other_version(&facts) => {
+                    self.node_mut(ino).facts = facts;
+                }
                 known => {
                     if let Some((ino, _)) = known {
-                        self.detach(ino);
+                        self.displace(ino);
                     }
                     self.add(Some(folder), name, is_folder, facts);
                 }
@@ -230,7 +244,7 @@ impl Tree {
         }
         for (name, ino) in gone {
             if !self.is_newer(folder, &name, mark) && !self.node(ino).is_dirty {
-                self.detach(ino);
+                self.displace(ino);
             }
         }
         let fresh = self.fresh;
@@ -259,9 +273,7 @@ impl Tree {
 
     /// A program has created a file (dirty: the server does not have it yet) or a folder.
     pub(crate) fn create(&mut self, parent: Ino, name: &[u8], is_folder: bool) -> Ino {
-        if let Some(old) = self.member(parent, name) {
-            self.detach(old);
-        }
+        self.discard(parent, name);
         let facts = Facts { modified: Some(SystemTime::now()), ..Facts::default() };
         let ino = self.add(Some(parent), name.to_vec(), is_folder, facts);
         self.node_mut(ino).is_dirty = !is_folder;
@@ -276,9 +288,7 @@ impl Tree {
 
     /// A program has removed a name.
     pub(crate) fn remove(&mut self, parent: Ino, name: &[u8]) {
-        if let Some(ino) = self.member(parent, name) {
-            self.detach(ino);
-        }
+        self.discard(parent, name);
         self.note_change(parent, name);
     }
 
@@ -288,9 +298,7 @@ impl Tree {
             return;
         }
         if let Some(ino) = self.folder_mut(parent).members.remove(name) {
-            if let Some(old) = self.member(new_parent, new_name) {
-                self.detach(old);
-            }
+            self.discard(new_parent, new_name);
             let node = self.node_mut(ino);
             node.parent = Some(new_parent);
             node.name = new_name.to_vec();
@@ -298,6 +306,19 @@ impl Tree {
         }
         self.note_change(parent, name);
         self.note_change(new_parent, new_name);
+    }
+
+    /// A file gets another name in its folder, because the server has something else under its own.
+    pub(crate) fn set_aside(&mut self, ino: Ino, name: &[u8]) {
+        let Some((parent, old)) = self.place(ino).filter(|(parent, _)| self.contains(*parent)) else { return };
+        let members = &mut self.folder_mut(parent).members;
+        if members.get(&old) == Some(&ino) {
+            members.remove(&old);
+        }
+        members.insert(name.to_vec(), ino);
+        self.node_mut(ino).name = name.to_vec();
+        self.note_change(parent, name);
+        self.expire(parent);
     }
 
     /// A program has changed a file's content, which has this length now.
@@ -372,6 +393,31 @@ impl Tree {
         }
     }
 
+    /// A program here removes what has this name.
+    fn discard(&mut self, parent: Ino, name: &[u8]) {
+        if let Some(ino) = self.member(parent, name) {
+            self.node_mut(ino).is_removed = true;
+            self.detach(ino);
+        }
+    }
+
+    /// The server has something else, or nothing, in place of a node. An open file keeps its path.
+    fn displace(&mut self, ino: Ino) {
+        let node = self.node(ino);
+        match node.parent {
+            Some(parent) if node.folder.is_none() && node.opens > 0 => {
+                let name = node.name.clone();
+                self.folder_mut(parent).members.remove(&name);
+            }
+            _ => self.detach(ino),
+        }
+    }
+
+    /// Whether a program here has removed it, so that nobody misses what is written to it.
+    pub(crate) fn is_removed(&self, ino: Ino) -> bool {
+        self.node(ino).is_removed
+    }
+
     /// Takes a node out of its folder.
     fn detach(&mut self, ino: Ino) {
         let node = self.node_mut(ino);
@@ -389,10 +435,17 @@ impl Tree {
     }
 
     fn drop_if_unused(&mut self, ino: Ino) {
-        let is_unused = |node: &Node| node.parent.is_none() && node.lookups == 0 && node.opens == 0;
-        if ino != Self::ROOT && self.nodes.get(&ino).is_some_and(is_unused) {
+        let is_unused = |node: &Node| node.lookups == 0 && node.opens == 0;
+        if ino != Self::ROOT && self.nodes.get(&ino).is_some_and(is_unused) && !self.is_member(ino) {
             self.nodes.remove(&ino);
         }
+    }
+
+    /// Whether a lookup in its folder finds it.
+    fn is_member(&self, ino: Ino) -> bool {
+        let node = self.node(ino);
+        let folder = node.parent.and_then(|parent| self.nodes.get(&parent)?.folder.as_ref());
+        folder.is_some_and(|folder| folder.members.get(&node.name) == Some(&ino))
     }
 }
 

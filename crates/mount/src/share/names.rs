@@ -110,10 +110,14 @@ impl Share {
 
     /// A file that the server does not have yet gets another name. Its upload will replace what is there.
     fn rename_only_here(&self, ino: Ino, replaced: Option<Ino>) {
-        let tree = self.tree();
-        let base =
-            replaced.filter(|replaced| !tree.is_dirty(*replaced)).map(|it| Base::Version(tree.facts(it).clone()));
-        if let (Some(base), Some(file)) = (base, self.contents().files.get(&ino)) {
+        let Some(replaced) = replaced.filter(|replaced| *replaced != ino) else { return };
+        let (tree, contents) = (self.tree(), self.contents());
+        let written = contents.files.get(&replaced).filter(|_| tree.is_dirty(replaced));
+        let base = match written {
+            Some(written) => written.state(|state| state.base().clone()),
+            None => Base::Version(tree.facts(replaced).clone()),
+        };
+        if let Some(file) = contents.files.get(&ino) {
             file.state(|state| state.rebase(base));
         }
     }

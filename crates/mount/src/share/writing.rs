@@ -21,6 +21,8 @@ use crate::{
 
 /// Up to this size an upload is a small request.
 const SMALL: u64 = 256 * 1024;
+/// How many names a conflict tries.
+const CONFLICTS: u64 = 100;
 
 impl Share {
     /// Creates a file and opens it. The server learns of it when the program closes it.
@@ -82,8 +84,12 @@ impl Share {
     /// Uploads a file if the server lacks a change. When this returns without an error, the server has all of it.
     pub(crate) async fn flush(self: &Arc<Self>, ino: Ino, file: &Arc<CachedFile>) -> Result<()> {
         let _turn = file.upload.lock().await;
-        // A deleted file goes nowhere.
-        let Some(path) = self.tree().path(ino).filter(|_| file.state(|state| state.is_dirty())) else { return Ok(()) };
+        let (path, is_removed) = self.place_of(ino);
+        if is_removed || !file.state(|state| state.is_dirty()) {
+            return Ok(());
+        }
+        // Somebody else has deleted its folder.
+        let path = path.ok_or(Errno::ENOENT)?;
         self.fetch_whole(ino, file).await?;
         let Some(snapshot) = file.state(|state| state.snapshot()) else { return Ok(()) };
         let (precondition, body) = (precondition(&snapshot.base), body(file, &snapshot)?);
@@ -98,6 +104,12 @@ impl Share {
         });
         self.tree().uploaded(ino, stored, still_dirty);
         Ok(())
+    }
+
+    /// The path of a file, and whether a program here has removed it.
+    fn place_of(&self, ino: Ino) -> (Option<RemotePath>, bool) {
+        let tree = self.tree();
+        (tree.path(ino), tree.is_removed(ino))
     }
 
     async fn put(
@@ -140,34 +152,45 @@ impl Share {
     async fn keep_both(&self, ino: Ino, path: &RemotePath, file: &CachedFile, snapshot: &Snapshot) -> Errno {
         let name = String::from_utf8_lossy(path.name().unwrap_or_default()).into_owned();
         let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let beside = path.parent().and_then(|folder| folder.join(conflict_name(&name, seconds).as_bytes(), false).ok());
-        let stored = match (&beside, body(file, snapshot)) {
-            (_, Err(errno)) => return errno,
-            (Some(beside), Ok(body)) => self.put(beside, file, body, snapshot, &Precondition::Absent).await,
-            (None, _) => {
-                Err(dav::Error::Differs { path: path.clone(), why: "its name is too long for a second one".into() })
+        // There may be one of this second already.
+        for seconds in seconds..seconds + CONFLICTS {
+            let other = conflict_name(&name, seconds);
+            let beside = path.parent().and_then(|folder| folder.join(other.as_bytes(), false).ok());
+            let stored = match (&beside, body(file, snapshot)) {
+                (_, Err(errno)) => return errno,
+                (Some(beside), Ok(body)) => self.put(beside, file, body, snapshot, &Precondition::Absent).await,
+                (None, _) => {
+                    Err(dav::Error::Differs { path: path.clone(), why: "its name is too long for a second one".into() })
+                }
+            };
+            match stored {
+                Ok(facts) => {
+                    tracing::error!("{path} was changed by somebody else; this version is now {other}, beside it");
+                    // The open file is now that one; what is opened from now on is the other's.
+                    let still_dirty = file.state(|state| {
+                        state.uploaded(snapshot, facts.clone());
+                        state.is_dirty()
+                    });
+                    let mut tree = self.tree();
+                    tree.set_aside(ino, other.as_bytes());
+                    tree.uploaded(ino, facts, still_dirty);
+                    break;
+                }
+                Err(error) if error.is(412) => {}
+                Err(error) => {
+                    tracing::error!("{path} was changed by somebody else, and this version cannot be stored: {error}");
+                    break;
+                }
             }
-        };
-        match (stored, beside) {
-            (Ok(facts), Some(beside)) => {
-                tracing::error!("{path} was changed by somebody else; this version is now {beside}");
-                // It is safe; what is opened from now on is the other's.
-                file.state(|state| state.uploaded(snapshot, facts));
-                self.tree().give_up(ino);
-            }
-            (Err(error), _) => {
-                tracing::error!("{path} was changed by somebody else, and this version cannot be stored: {error}");
-            }
-            (Ok(_), None) => {}
         }
         Errno::ESTALE
     }
 
     /// The last program that had the file open has gone. What could not be uploaded is kept here.
     pub(crate) fn release(&self, ino: Ino, file: &CachedFile) {
-        let path = self.tree().path(ino);
+        let (path, is_removed) = self.place_of(ino);
         let is_last = self.tree().opens(ino) == 1;
-        if is_last && path.is_some() && file.state(|state| state.is_dirty()) {
+        if is_last && !is_removed && file.state(|state| state.is_dirty()) {
             self.keep_unsaved(file, path.as_ref());
             self.contents().files.remove(&ino);
             let mut tree = self.tree();

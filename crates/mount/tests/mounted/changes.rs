@@ -18,6 +18,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_name_taken_elsewhere_is_not_overwritten", a_name_taken_elsewhere_is_not_overwritten),
     ("versions_are_never_mixed", versions_are_never_mixed),
     ("what_cannot_be_uploaded_is_kept", what_cannot_be_uploaded_is_kept),
+    ("an_open_file_and_its_new_version_are_two_files", an_open_file_and_its_new_version_are_two_files),
+    ("what_is_written_to_a_file_deleted_elsewhere_is_kept", what_is_written_to_a_file_deleted_elsewhere_is_kept),
 ];
 
 fn changes_elsewhere_are_seen_in_time(world: &World) -> Result<(), Failed> {
@@ -90,6 +92,18 @@ fn versions_are_never_mixed(world: &World) -> Result<(), Failed> {
     Ok(())
 }
 
+/// What the mount has kept; waits for it, because the last close is answered before the mount has let go of the file.
+fn unsaved(world: &World) -> Result<Vec<Vec<u8>>, Failed> {
+    let folder = world.cache.join("unsaved");
+    for _ in 0..200 {
+        if folder.exists() && fs::read_dir(&folder)?.next().is_some() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    fs::read_dir(&folder)?.map(|entry| Ok(fs::read(entry?.path())?)).collect()
+}
+
 fn what_cannot_be_uploaded_is_kept(world: &World) -> Result<(), Failed> {
     fs::create_dir(world.here.join("folder"))?;
     let mut file = File::create(world.here.join("folder/file"))?;
@@ -97,16 +111,39 @@ fn what_cannot_be_uploaded_is_kept(world: &World) -> Result<(), Failed> {
     fs::remove_dir_all(world.there.join("folder"))?;
     assert!(file.sync_all().is_err());
     drop(file);
-    let unsaved = world.cache.join("unsaved");
-    // The last close is answered before the mount has let go of the file.
-    for _ in 0..200 {
-        if unsaved.exists() {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(50));
-    }
-    let kept: Vec<_> = fs::read_dir(&unsaved)?.collect::<Result<_, _>>()?;
-    assert_eq!(kept.len(), 1);
-    assert_eq!(fs::read(kept[0].path())?, b"precious");
+    assert_eq!(unsaved(world)?, [b"precious"]);
+    Ok(())
+}
+
+fn an_open_file_and_its_new_version_are_two_files(world: &World) -> Result<(), Failed> {
+    world.store("file", b"the first version")?;
+    let mut first = File::options().read(true).write(true).open(world.here.join("file"))?;
+    let mut bytes = Vec::new();
+    first.read_to_end(&mut bytes)?;
+    world.store("file", b"the second version, which is longer")?;
+    assert_eq!(fs::read(world.here.join("file"))?, b"the second version, which is longer");
+    assert_eq!((first.metadata()?.len(), bytes), (17, b"the first version".to_vec()));
+    // What is written to the first is a conflict, and goes on in the file that keeps it.
+    first.write_all(b"!")?;
+    assert_eq!(first.sync_all().map_err(|error| error.raw_os_error()), Err(Some(nix::libc::ESTALE)));
+    first.write_all(b"?")?;
+    first.sync_all()?;
+    drop(first);
+    assert_eq!(conflicts(world)?, [b"the first version!?"]);
+    assert_eq!(fs::read(world.here.join("file"))?, b"the second version, which is longer");
+    Ok(())
+}
+
+fn what_is_written_to_a_file_deleted_elsewhere_is_kept(world: &World) -> Result<(), Failed> {
+    world.store("file", b"there")?;
+    let mut file = File::options().append(true).open(world.here.join("file"))?;
+    fs::remove_file(world.there.join("file"))?;
+    let_listings_expire();
+    assert!(!world.here.join("file").exists());
+    file.write_all(b", and more")?;
+    assert!(file.sync_all().is_err());
+    drop(file);
+    let kept = unsaved(world)?;
+    assert!(kept.len() == 1 && kept[0].ends_with(b", and more"), "{kept:?}");
     Ok(())
 }

@@ -15,6 +15,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_file_is_renamed_over_another", a_file_is_renamed_over_another),
     ("an_editor_saves_by_a_rename", an_editor_saves_by_a_rename),
     ("a_renamed_open_file_is_stored_under_its_new_name", a_renamed_open_file_is_stored_under_its_new_name),
+    ("a_new_file_replaces_one_that_is_being_written", a_new_file_replaces_one_that_is_being_written),
     ("an_exclusive_creation_succeeds_once", an_exclusive_creation_succeeds_once),
     ("odd_names_are_kept", odd_names_are_kept),
     ("git_works_in_a_mount", git_works_in_a_mount),
@@ -99,6 +100,22 @@ fn a_renamed_open_file_is_stored_under_its_new_name(world: &World) -> Result<(),
     file.write_all(b".")?;
     drop(file);
     assert_eq!(fs::read(world.there.join("b"))?, b"content and more.");
+    Ok(())
+}
+
+fn a_new_file_replaces_one_that_is_being_written(world: &World) -> Result<(), Failed> {
+    use std::io::Write;
+    world.store("target", b"before")?;
+    let mut replaced = fs::File::create(world.here.join("target"))?;
+    let mut file = fs::File::create(world.here.join("new"))?;
+    file.write_all(b"new")?;
+    replaced.write_all(b"lost")?;
+    fs::rename(world.here.join("new"), world.here.join("target"))?;
+    file.sync_all()?;
+    replaced.sync_all()?;
+    drop((file, replaced));
+    assert_eq!(fs::read(world.there.join("target"))?, b"new");
+    assert_eq!(fs::read_dir(&world.there)?.count(), 1);
     Ok(())
 }
 

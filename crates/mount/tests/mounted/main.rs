@@ -15,6 +15,9 @@ use link::sandbox;
 
 use crate::world::World;
 
+/// Larger than what a test reads.
+const CACHE_SIZE: u64 = 64 << 20;
+
 type Test = fn(&World) -> Result<(), Failed>;
 
 fn main() {
@@ -31,7 +34,7 @@ fn main() {
     }
     let tests = [files::TESTS, folders::TESTS, changes::TESTS].concat();
     let trials = tests.into_iter().map(|(name, test): (&str, Test)| {
-        let run = move || World::new().map_err(Failed::from).and_then(|world| test(&world));
+        let run = move || World::new(1, CACHE_SIZE).map_err(Failed::from).and_then(|world| test(&world));
         Trial::test(name, run).with_ignored_flag(missing.is_some())
     });
     libtest_mimic::run(&arguments, trials.collect()).exit();

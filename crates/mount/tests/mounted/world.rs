@@ -12,6 +12,7 @@ use std::{
 use dav::{Dav, RemotePath};
 use haul_http::{Client, Origin, Settings, auth::Authenticator};
 use mount::{Mount, Options};
+use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 /// How long a listing is believed here: shorter than the pauses of the tests on changes made elsewhere.
@@ -24,38 +25,50 @@ pub(crate) struct World {
     /// The server's folder.
     pub(crate) there: PathBuf,
     pub(crate) cache: PathBuf,
-    mount: Mutex<Option<Mount>>,
+    mounts: Mutex<Vec<Mount>>,
     runtime: Option<Runtime>,
-    _scratch: tempfile::TempDir,
+    scratch: TempDir,
 }
 
 impl World {
-    pub(crate) fn new() -> Result<Self, Box<dyn Error>> {
+    /// The same share mounted so many times, with so large caches.
+    pub(crate) fn new(count: usize, cache_size: u64) -> Result<Self, Box<dyn Error>> {
         let scratch = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
-        let [here, there, cache] = ["here", "there", "cache"].map(|name| scratch.path().join(name));
-        for folder in [&here, &there] {
-            fs::create_dir(folder)?;
-        }
+        let [there, cache] = ["there", "cache"].map(|name| scratch.path().join(name));
+        fs::create_dir(&there)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
         let config = serve::Config { root: there.clone(), listen: vec![address], ..serve::Config::default() };
         let server = runtime.block_on(async { serve::Server::bind(config) })?;
         runtime.spawn(server.run(std::future::pending()));
-        let origin = Origin::of(&format!("http://{address}").parse()?)?;
-        let dav = Dav::new(Client::new(Settings::default(), Authenticator::default())?, origin);
         let options = Options {
             source: format!("http://{address}/"),
             fresh: FRESH,
             cache: cache.clone(),
-            cache_size: 64 << 20,
+            cache_size,
             read_only: false,
             allow_other: false,
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
             umask: 0o022,
         };
-        let mount = runtime.block_on(Mount::new(dav, RemotePath::root(), here.clone(), options))?;
-        Ok(Self { here, there, cache, mount: Mutex::new(Some(mount)), runtime: Some(runtime), _scratch: scratch })
+        let (handle, here) = (runtime.handle().clone(), PathBuf::new());
+        let mut world = Self { here, there, cache, mounts: Mutex::default(), runtime: Some(runtime), scratch };
+        world.here = world.mount_point(0);
+        for number in 0..count {
+            let origin = Origin::of(&format!("http://{address}").parse()?)?;
+            let dav = Dav::new(Client::new(Settings::default(), Authenticator::default())?, origin);
+            let folder = world.mount_point(number);
+            fs::create_dir(&folder)?;
+            let mount = handle.block_on(Mount::new(dav, RemotePath::root(), folder, options.clone()))?;
+            world.mounts.lock().expect("no test panics with it").push(mount);
+        }
+        Ok(world)
+    }
+
+    /// Where the share is mounted for the `number`th time, from 0.
+    pub(crate) fn mount_point(&self, number: usize) -> PathBuf {
+        self.scratch.path().join(format!("here{number}"))
     }
 
     /// Somebody else stores a file on the server; it is visible here when this returns.
@@ -73,9 +86,11 @@ pub(crate) fn let_listings_expire() {
 
 impl Drop for World {
     fn drop(&mut self) {
-        let mount = self.mount.lock().expect("no test panics with it").take();
-        if let (Some(runtime), Some(mount)) = (self.runtime.take(), mount) {
-            let _ = runtime.block_on(mount.unmount());
+        let mounts = std::mem::take(&mut *self.mounts.lock().expect("no test panics with it"));
+        if let Some(runtime) = self.runtime.take() {
+            for mount in mounts {
+                let _ = runtime.block_on(mount.unmount());
+            }
             runtime.shutdown_timeout(Duration::from_secs(5));
         }
     }
