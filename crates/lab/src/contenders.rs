@@ -5,9 +5,9 @@
 //! cleaned up in any case: [`Prepared`] owns everything that `prepare` created, and dropping it cleans up in bounded
 //! time.
 //!
-//! Whatever exists before a user begins is prepared: the mount of davfs2, the SMB session, the first connection of a
+//! Whatever exists before a user begins is prepared: the mount of davfs2, haul or rclone, the SMB session, the first connection of a
 //! mapped drive. A program that the user starts for the work (curl, rclone) starts and connects within the measured
-//! time. So the models and davfs2, whose files are copied by a thread of ours, start no process in that time; this saves
+//! time. So the models and the mounts, whose files are copied by a thread of ours, start no process in that time; this saves
 //! them a millisecond or two for the whole work, in which `cp -r` would start once.
 
 mod chromium;
@@ -16,11 +16,15 @@ mod connection_per_file;
 mod curl;
 mod curl_parallel;
 mod davfs2;
+mod foreground_mount;
 mod haul;
+mod haul_mount;
 mod http_engine;
 mod kdig;
+mod mounted;
 mod page_load;
 mod rclone;
+mod rclone_mount;
 mod samba;
 mod webdrive;
 mod windows_redirector;
@@ -351,6 +355,9 @@ fn programs_and_models() -> Vec<Registered> {
         haul::HTTP2,
         haul::HTTP3,
         haul::LOCKS,
+        haul_mount::REGISTERED,
+        rclone_mount::WRITES,
+        rclone_mount::FULL,
         http_engine::OLDEST,
         http_engine::NEWEST,
         http_engine::LARGEST,

@@ -317,6 +317,11 @@ impl Daemon {
         Some(Duration::from_secs_f64(ticks.sum::<u64>() as f64 / per_second))
     }
 
+    /// Kills it with all its children.
+    pub fn kill(&mut self) {
+        end(&mut self.child);
+    }
+
     /// Sends SIGTERM, waits a bounded time, then kills it with all its children.
     pub fn stop(&mut self) {
         signal(&self.child, Signal::SIGTERM);

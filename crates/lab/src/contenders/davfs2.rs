@@ -24,11 +24,9 @@
 //! serves the next open(2) only after the server's response.
 
 use std::{
-    fs::{self, DirEntry, OpenOptions},
-    io::{self, Write},
+    fs,
     path::{Path, PathBuf},
-    sync::mpsc::{self, RecvTimeoutError},
-    thread::{self, JoinHandle},
+    thread,
     time::Duration,
 };
 
@@ -39,18 +37,20 @@ use nix::{
     unistd::{Gid, Group, Pid, Uid, chown},
 };
 
-use super::{Contender, Failure, Prepared, Registered, SampleSetup, io_failure};
+use super::{
+    Contender, Failure, Prepared, Registered, SampleSetup, io_failure,
+    mounted::{MountPoint, Mounted, PAUSE, no_fuse},
+};
 use crate::{
     deadline::{Deadline, Stop},
     process::{Program, ordinary_user, run},
     servers::{Http, Server},
-    work::{Done, Task, Work},
+    work::Work,
 };
 
 pub(super) const MOUNT: Program = Program { name: "mount.davfs", package: "davfs2", version: "-V" };
 /// Where davfs2 keeps the process ids of its daemons.
 const PIDS: &str = "/run/mount.davfs";
-const PAUSE: Duration = Duration::from_millis(2);
 
 pub(super) const LOCKS: Registered =
     Registered { name: "davfs2", parameters: &[], make: |_| Box::new(Davfs2 { locks: true }) };
@@ -95,13 +95,8 @@ impl Contender for Davfs2 {
     }
 
     fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
-        Ok(Box::new(Mounted { worker: Worker(None), mount: Mount::new(sample, self.locks)?, sample }))
+        Ok(Box::new(Mounted::new(Mount::new(sample, self.locks)?, sample, 1)))
     }
-}
-
-/// Why nothing can be mounted here, if so.
-pub(super) fn no_fuse() -> Option<String> {
-    (!Path::new("/dev/fuse").exists()).then(|| "this machine has no /dev/fuse; try `modprobe fuse`".to_owned())
 }
 
 pub(super) fn settings(locks: bool) -> Vec<(String, String)> {
@@ -115,106 +110,6 @@ pub(super) fn settings(locks: bool) -> Vec<(String, String)> {
     ]
     .map(|(name, value)| (name.to_owned(), value.to_owned()))
     .into()
-}
-
-/// A mount, and the thread that works on it; fields are dropped in order.
-struct Mounted<'a> {
-    worker: Worker,
-    mount: Mount,
-    sample: &'a SampleSetup<'a>,
-}
-
-/// A thread, joined when dropped, after the clock. By then it has ended or its file system is gone.
-struct Worker(Option<JoinHandle<()>>);
-
-impl Prepared for Mounted<'_> {
-    fn run(&mut self) -> Result<Done, Failure> {
-        let (task, folder) = (self.sample.task.clone(), self.mount.folder.clone());
-        let (root, deadline) = (self.sample.root.to_owned(), self.sample.deadline.clone());
-        // A thread of its own, because a file system whose server is gone blocks its users.
-        let (answer, result) = mpsc::channel();
-        let work = Box::new(move || drop(answer.send(work(&task, &folder, &root, &deadline))));
-        self.worker.0 = Some(self.sample.client.thread("cp", work).map_err(Failure::Thread)?);
-        let deadline = &self.sample.deadline;
-        loop {
-            match result.recv_timeout(deadline.slice()) {
-                Ok(outcome) => return outcome,
-                Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure::Thread(io::Error::other("it ended early")));
-                }
-                Err(RecvTimeoutError::Timeout) => {}
-            }
-            if let Err(stop) = deadline.check() {
-                self.mount.abort();
-                return Err(Failure::Stopped { what: "work on the davfs2 mount".to_owned(), stop });
-            }
-        }
-    }
-
-    fn finish(self: Box<Self>) -> Result<(), Failure> {
-        let Mounted { worker, mount, .. } = *self;
-        drop(worker);
-        mount.unmount()
-    }
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        let Some(thread) = self.0.take() else { return };
-        let deadline = Deadline::for_cleanup(Duration::from_secs(5));
-        while !thread.is_finished() && deadline.check().is_ok() {
-            thread::sleep(PAUSE);
-        }
-        if thread.is_finished() {
-            let _ = thread.join();
-        }
-    }
-}
-
-fn work(task: &Task, folder: &Path, root: &Path, deadline: &Deadline) -> Result<Done, Failure> {
-    let mut done = Done { writes_behind: task.work().writes(), ..Done::default() };
-    match task.work() {
-        Work::Upload { .. } | Work::Tree { .. } => {
-            for name in task.folders() {
-                let made = folder.join(name);
-                fs::create_dir(&made).map_err(io_failure("create", &made))?;
-            }
-            for (file, _, name) in task.writes() {
-                copy(&file, &folder.join(name))?;
-            }
-        }
-        Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
-            for name in task.names() {
-                copy(&folder.join(&name), &task.target.join(&name))?;
-            }
-        }
-        Work::List { .. } | Work::LookUp { .. } => {
-            let shown = |entry: io::Result<DirEntry>| {
-                let entry = entry?;
-                entry.metadata()?;
-                Ok(entry.file_name().to_string_lossy().into_owned())
-            };
-            let names = fs::read_dir(folder).and_then(|entries| entries.map(shown).collect());
-            done.listing = Some(names.map_err(io_failure("list", folder))?);
-        }
-        Work::Edit { .. } => {
-            for (_, content, name) in task.writes() {
-                let file = folder.join(&name);
-                let mut existing = OpenOptions::new();
-                let opened = existing.write(true).truncate(true).open(&file);
-                opened.and_then(|mut file| file.write_all(content)).map_err(io_failure("save", &file))?;
-                task.wait_arrived(root, &name, content, deadline)?;
-            }
-        }
-    }
-    Ok(done)
-}
-
-/// Copies content only, as `cp` does. [`fs::copy`] would also set the copy's mode again,
-/// for which davfs2 may send a PROPPATCH.
-fn copy(from: &Path, to: &Path) -> Result<(), Failure> {
-    let content = fs::read(from).map_err(io_failure("read", from))?;
-    fs::write(to, content).map_err(io_failure("write", to))
 }
 
 /// A davfs2 mount of the server; dropping it unmounts, in bounded time.
@@ -256,10 +151,37 @@ impl Mount {
         Ok(mount)
     }
 
+    fn daemon(&self) -> Option<Pid> {
+        let id = fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()?;
+        // The kernel may have reused the id.
+        let name = fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
+        (name.trim() == MOUNT.name).then(|| Pid::from_raw(id))
+    }
+
+    /// davfs2's name for it: the mount point with dashes for slashes.
+    fn pid_file(&self) -> PathBuf {
+        let point = self.point.to_string_lossy();
+        Path::new(PIDS).join(format!("{}.pid", point.trim_matches('/').replace('/', "-")))
+    }
+}
+
+impl MountPoint for Mount {
+    fn name(&self) -> &'static str {
+        "davfs2"
+    }
+
+    fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn writes_behind(&self) -> bool {
+        true
+    }
+
     /// Unmounts and waits until the daemon has ended, and with that has written all.
     ///
     /// davfs2's own umount.davfs does the same but looks every three seconds.
-    pub(super) fn unmount(mut self) -> Result<(), Failure> {
+    fn unmount(mut self) -> Result<(), Failure> {
         let deadline = Deadline::for_cleanup(Duration::from_secs(30));
         let daemon = self.daemon();
         while let Err(errno) = umount2(&self.point, MntFlags::empty()) {
@@ -275,7 +197,6 @@ impl Mount {
         }
     }
 
-    /// Kills the daemon and removes the mount, even if it is in use.
     fn abort(&mut self) {
         let daemon = self.daemon();
         if self.mounted {
@@ -288,19 +209,6 @@ impl Mount {
             let _ = wait_ended(daemon, &Deadline::for_cleanup(Duration::from_secs(5)));
             let _ = fs::remove_file(self.pid_file());
         }
-    }
-
-    fn daemon(&self) -> Option<Pid> {
-        let id = fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()?;
-        // The kernel may have reused the id.
-        let name = fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
-        (name.trim() == MOUNT.name).then(|| Pid::from_raw(id))
-    }
-
-    /// davfs2's name for it: the mount point with dashes for slashes.
-    fn pid_file(&self) -> PathBuf {
-        let point = self.point.to_string_lossy();
-        Path::new(PIDS).join(format!("{}.pid", point.trim_matches('/').replace('/', "-")))
     }
 }
 

@@ -172,7 +172,7 @@ fn complaint(stderr: &str) -> String {
 }
 
 /// The program: this one, or in a test, the one built beside it.
-fn program() -> Result<PathBuf, String> {
+pub(super) fn program() -> Result<PathBuf, String> {
     let ourselves = std::env::current_exe().map_err(|error| format!("cannot tell which program this is: {error}"))?;
     if ourselves.file_stem().is_some_and(|name| name == "haul") {
         return Ok(ourselves);

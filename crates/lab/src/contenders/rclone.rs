@@ -13,8 +13,8 @@ use crate::{
     work::{Done, Work},
 };
 
-const RCLONE: Program = Program { name: "rclone", package: "rclone", version: "version" };
-const REMOTE: &str = ":webdav:";
+pub(super) const RCLONE: Program = Program { name: "rclone", package: "rclone", version: "version" };
+pub(super) const REMOTE: &str = ":webdav:";
 
 pub(super) const REGISTERED: Registered = Registered {
     name: "rclone",
@@ -96,14 +96,19 @@ impl Rclone {
     /// rclone with its remote in the environment, where other users could not see a password.
     fn command(&self, sample: &SampleSetup) -> Result<Command, Failure> {
         let mut command = RCLONE.command(sample.scratch)?;
-        command.env("RCLONE_WEBDAV_URL", &sample.url).env("RCLONE_WEBDAV_VENDOR", "other");
-        command.env("RCLONE_CONFIG", sample.scratch.join("rclone.conf"));
-        if let Some(certificates) = sample.certificates {
-            command.env("RCLONE_CA_CERT", &certificates.ca_file);
-        }
+        configure(&mut command, sample, &sample.url);
         command.arg("--transfers").arg(self.transfers.to_string());
         command.arg("--checkers").arg(self.checkers.to_string());
         command.args(["--retries", "1", "--log-level", "ERROR"]);
         Ok(command)
+    }
+}
+
+/// Tells rclone in its environment that its remote is the WebDAV folder `url`.
+pub(super) fn configure(command: &mut Command, sample: &SampleSetup, url: &str) {
+    command.env("RCLONE_WEBDAV_URL", url).env("RCLONE_WEBDAV_VENDOR", "other");
+    command.env("RCLONE_CONFIG", sample.scratch.join("rclone.conf"));
+    if let Some(certificates) = sample.certificates {
+        command.env("RCLONE_CA_CERT", &certificates.ca_file);
     }
 }

@@ -13,8 +13,9 @@ use std::{fs, path::Path, thread, time::Duration};
 
 use super::{
     Contender, Failure, Prepared, Registered, SampleSetup,
-    davfs2::{self, Mount, no_fuse},
+    davfs2::{self, Mount},
     io_failure,
+    mounted::{MountPoint, no_fuse},
 };
 use crate::{
     process::{Daemon, Program, run},
