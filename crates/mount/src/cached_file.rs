@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io,
+    io, mem,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
@@ -37,13 +37,15 @@ struct Shared {
     failures: (u64, Option<Errno>),
     /// The modification time that a program has set.
     modified: Option<SystemTime>,
+    /// Whether a program has opened it, so that what the kernel has cached of the file is this content.
+    is_shown: bool,
 }
 
 impl CachedFile {
     pub(crate) fn create(path: PathBuf, state: FileState) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         file.set_len(state.length())?;
-        let state = Mutex::new(Shared { file: state, failures: (0, None), modified: None });
+        let state = Mutex::new(Shared { file: state, failures: (0, None), modified: None, is_shown: false });
         Ok(Self { path, file, state, progress: Notify::new(), upload: tokio::sync::Mutex::default() })
     }
 
@@ -58,6 +60,11 @@ impl CachedFile {
     /// Reads or changes the state.
     pub(crate) fn state<T>(&self, with: impl FnOnce(&mut FileState) -> T) -> T {
         with(&mut self.lock().file)
+    }
+
+    /// A program opens it. Returns whether one has before.
+    pub(crate) fn show(&self) -> bool {
+        mem::replace(&mut self.lock().is_shown, true)
     }
 
     /// How many fetches have failed.

@@ -232,14 +232,16 @@ impl fuser::Filesystem for Filesystem {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let ino = Ino(ino.0);
-        let opened = self.share.open(ino).and_then(|(content, kept)| {
+        let opened = self.share.open(ino).and_then(|content| {
             if flags.0 & nix::libc::O_TRUNC != 0 && flags.acc_mode() != OpenAccMode::O_RDONLY {
                 self.share.truncate(ino, &content, 0)?;
             }
-            Ok((content, kept))
+            Ok(content)
         });
         match opened {
-            Ok((content, kept)) => {
+            Ok(content) => {
+                // Otherwise the kernel may have cached another version.
+                let kept = content.show();
                 let handle = self.files.add(OpenFile { ino, content, reads: Mutex::default() });
                 reply.opened(handle, if kept { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() });
             }
@@ -262,6 +264,7 @@ impl fuser::Filesystem for Filesystem {
         let created = created.map(|(ino, content)| (content, share.attributes_of(ino)));
         match created {
             Ok((content, found)) => {
+                content.show();
                 let handle = self.files.add(OpenFile { ino: found.ino, content, reads: Mutex::default() });
                 let attr = self.attr(&found);
                 reply.created(&found.valid, &attr, Generation(0), handle, FopenFlags::FOPEN_KEEP_CACHE);
@@ -286,6 +289,10 @@ impl fuser::Filesystem for Filesystem {
         self.run(async move {
             let wanted = clipped(&file.content, offset, size.into());
             let ahead = file.reads.lock().unwrap_or_else(PoisonError::into_inner).read(wanted.clone());
+            if offset == 0 {
+                share.request(file.ino, &file.content, ahead.clone());
+                share.read_begins(file.ino);
+            }
             let read = share.read(file.ino, &file.content, wanted, ahead).await;
             match read {
                 Ok(bytes) => reply.data(&bytes),

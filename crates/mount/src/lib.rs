@@ -3,7 +3,7 @@
 //! Programs that work in a mounted folder wait for the server at every step, unless the mount knows when it need not ask.
 //! These decisions are state machines without I/O, which can be tested without a server, a kernel or a clock: which names are
 //! believed and for how long (`tree`), which bytes of a file are here and which the server lacks (`file_state`, `ranges`), and
-//! how much to fetch ahead of a reader (`read_ahead`). `share` carries them out with [`dav::Dav`], and `filesystem` answers
+//! how much to fetch ahead of a reader (`read_ahead`, `siblings`). `share` carries them out with [`dav::Dav`], and `filesystem` answers
 //! the kernel.
 //!
 //! # Writing
@@ -24,6 +24,7 @@ mod ranges;
 mod read_ahead;
 mod replies;
 mod share;
+mod siblings;
 mod tree;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};

@@ -11,10 +11,14 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
+    mem,
+    ops::Bound,
     time::{Duration, Instant, SystemTime},
 };
 
 use dav::{ETag, RemotePath};
+
+use crate::siblings::{Sibling, Siblings};
 
 /// An inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -94,6 +98,8 @@ struct Folder {
     believed_until: Option<Instant>,
     /// The number of the last change of each name that was changed since the last listing.
     changes: HashMap<Vec<u8>, u64>,
+    /// The order in which programs read the files.
+    reading: Siblings,
 }
 
 /// All known names.
@@ -213,6 +219,27 @@ impl Tree {
     pub(crate) fn members(&self, folder: Ino) -> Vec<(Vec<u8>, Ino)> {
         let members = self.node(folder).folder.as_ref().map(|folder| &folder.members);
         members.into_iter().flatten().map(|(name, ino)| (name.clone(), *ino)).collect()
+    }
+
+    /// A program begins to read a file. Returns the files of its folder to fetch now, because it will probably read them
+    /// next.
+    pub(crate) fn read_begins(&mut self, ino: Ino) -> Vec<Ino> {
+        let Some((parent, name)) = self.place(ino) else { return Vec::new() };
+        let mut reading = mem::take(&mut self.folder_mut(parent).reading);
+        let wanted = reading.read(&name, |name| self.files_after(parent, name.to_vec()));
+        self.folder_mut(parent).reading = reading;
+        wanted
+    }
+
+    /// The files of a folder after a name that the server has.
+    fn files_after(&self, folder: Ino, name: Vec<u8>) -> impl Iterator<Item = Sibling> {
+        let members = self.node(folder).folder.as_ref().map(|folder| &folder.members);
+        let after = members.map(|members| members.range((Bound::Excluded(name), Bound::Unbounded)));
+        after.into_iter().flatten().filter_map(|(name, ino)| {
+            let node = self.node(*ino);
+            let is_there = node.folder.is_none() && !node.is_dirty;
+            is_there.then(|| Sibling { name: name.clone(), ino: *ino, length: node.facts.length })
+        })
     }
 
     /// A listing is about to be requested.

@@ -24,8 +24,8 @@ const SMALL: u64 = 256 * 1024;
 const KEPT_BEHIND: u64 = 32 * 1024 * 1024;
 
 impl Share {
-    /// The content of a file that a program opens, and whether the kernel's own cache of it is still right.
-    pub(crate) fn open(&self, ino: Ino) -> Result<(Arc<CachedFile>, bool)> {
+    /// Opens a file's content.
+    pub(crate) fn open(&self, ino: Ino) -> Result<Arc<CachedFile>> {
         let mut tree = self.tree();
         let facts = tree.facts(ino).clone();
         let mut contents = self.contents();
@@ -39,10 +39,10 @@ impl Share {
         });
         contents.idle.retain(|idle| *idle != ino);
         let opened = match same {
-            Some(file) => (file, true),
-            None => (self.new_file(FileState::of(facts))?, false),
+            Some(file) => file,
+            None => self.new_file(FileState::of(facts))?,
         };
-        contents.files.insert(ino, opened.0.clone());
+        contents.files.insert(ino, opened.clone());
         tree.open(ino);
         Ok(opened)
     }
@@ -101,8 +101,24 @@ impl Share {
         }
     }
 
+    /// A program begins to read a file. Fetches those that it will probably read next.
+    pub(crate) fn read_begins(self: &Arc<Self>, ino: Ino) {
+        let wanted = self.tree().read_begins(ino);
+        for ino in wanted {
+            let Ok(file) = self.open(ino) else { return };
+            let length = file.state(|state| state.length());
+            let share = self.clone();
+            tokio::spawn(async move {
+                // Whoever reads it tries again, and learns why.
+                let is_here = || file.state(|state| state.missing(0..length).is_empty()).then_some(Ok(()));
+                let _ = share.when_here(ino, &file, 0..length, is_here).await;
+                share.release(ino, &file);
+            });
+        }
+    }
+
     /// Begins to fetch the parts of a range that are neither here nor on their way.
-    fn request(self: &Arc<Self>, ino: Ino, file: &Arc<CachedFile>, range: Range<u64>) {
+    pub(crate) fn request(self: &Arc<Self>, ino: Ino, file: &Arc<CachedFile>, range: Range<u64>) {
         for part in file.state(|state| state.request(range.clone())) {
             let (share, file) = (self.clone(), file.clone());
             tokio::spawn(async move {

@@ -61,7 +61,7 @@ impl Share {
         if let Some(file) = open {
             return self.truncate(ino, &file, length);
         }
-        let (file, _) = self.open(ino)?;
+        let file = self.open(ino)?;
         let set = async {
             self.truncate(ino, &file, length)?;
             self.flush(ino, &file).await
