@@ -121,12 +121,15 @@ impl Share {
         precondition: &Precondition,
     ) -> std::result::Result<Facts, dav::Error> {
         let class = if snapshot.length <= SMALL { Class::Small } else { Class::Large };
-        let options = Options { class, ..Options::default() };
+        // Of a new file, the listing tells whether it has arrived, whichever upload a success belongs to. So several
+        // programs' files may share a connection.
+        let pipeline = *precondition == Precondition::Absent && self.pipelines();
+        let options = Options { class, pipeline, ..Options::default() };
         let headers = HeaderMap::from_iter(self.time_header(file));
         let (stored, seen) = self.dav.put_and_stat(path, body, headers, precondition, &If::default(), options).await?;
         let seen = match seen {
             Some(seen) => Some(seen),
-            None if stored.etag.is_none() => self.dav.stat(path, dav::PropertySet::LISTING).await?,
+            None if stored.etag.is_none() || pipeline => self.dav.stat(path, dav::PropertySet::LISTING).await?,
             None => None,
         };
         match seen {
@@ -137,9 +140,17 @@ impl Share {
                     format!("{} bytes were sent and {} are there", snapshot.length, properties.length.unwrap_or(0));
                 Err(dav::Error::Differs { path: seen_path, why })
             }
+            None if pipeline => {
+                let why = "the server confirmed the upload, and the file is missing".into();
+                Err(dav::Error::Differs { path: path.clone(), why })
+            }
             Some(entry) => Ok(Facts { length: snapshot.length, ..facts(&entry) }),
             None => Ok(Facts { length: snapshot.length, modified: Some(SystemTime::now()), etag: stored.etag }),
         }
+    }
+
+    fn pipelines(&self) -> bool {
+        self.dav.client().pipelines(self.dav.requests().origin())
     }
 
     fn time_header(&self, file: &CachedFile) -> Option<(HeaderName, HeaderValue)> {
