@@ -23,7 +23,7 @@ use lab::{
 use libtest_mimic::Failed;
 use units::Size;
 
-use super::{deadline, free_address, haul_has_cp, sample, scratch, server, start, works};
+use super::{deadline, free_address, haul_has, sample, scratch, server, start, works};
 
 pub(super) fn port_in_use() -> Result<(), Failed> {
     let folder = scratch();
@@ -76,8 +76,13 @@ fn relay(server: SocketAddr, silent: &Arc<AtomicBool>) -> SocketAddr {
 
 /// A file system whose server is silent blocks its users in the kernel.
 pub(super) fn silent_mount() -> Result<(), Failed> {
-    for name in ["davfs2", "samba-davfs2-nolocks"] {
+    for name in ["davfs2", "samba-davfs2-nolocks", "haul-mount", "rclone-mount-full"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
+        let needs = registered.with(&Parameters::new())?.needs();
+        if needs.iter().any(|program| program.find().is_err()) || (name.starts_with("haul") && !haul_has("mount")) {
+            eprintln!("skipped: {name} on a silent server: it is not installed");
+            continue;
+        }
         let folder = scratch();
         let running = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)?;
         let silent = Arc::new(AtomicBool::new(false));
@@ -166,7 +171,7 @@ pub(super) fn silent_server() -> Result<(), Failed> {
     for registered in contenders::all() {
         let contender = registered.with(&Parameters::new())?;
         let missing = contender.needs().iter().any(|program| program.find().is_err());
-        let unable = contender.needs_root() || (registered.name.starts_with("haul") && !haul_has_cp());
+        let unable = contender.needs_root() || (registered.name.starts_with("haul") && !haul_has("cp"));
         // Page loads need a recorded page, which is not set up here.
         if missing || unable || contender.replays() {
             continue;

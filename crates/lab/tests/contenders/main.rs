@@ -230,15 +230,19 @@ fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, root: bool
         .map(|work| contenders::obstacle(contender, work, server, tls, root))
         .min_by_key(Option::is_some)
         .flatten();
-    obstacle.or_else(|| (contender.name().starts_with("haul") && !haul_has_cp()).then(|| OLD.to_owned()))
+    let is_outdated = || match contender.name().as_str() {
+        "haul-mount" => !haul_has("mount"),
+        name => name.starts_with("haul") && !haul_has("cp"),
+    };
+    obstacle.or_else(|| is_outdated().then(|| OLD.to_owned()))
 }
 
 /// Why an outdated program is skipped.
-const OLD: &str = "this build of haul has no `cp`; run `cargo build -p haul`";
+const OLD: &str = "this build of haul lacks the command; run `cargo build -p haul`";
 
-/// Whether the `haul` in this folder, or in the one above, has `cp`.
-fn haul_has_cp() -> bool {
-    static COPIES: LazyLock<bool> = LazyLock::new(|| {
+/// Whether the `haul` in this folder, or in the one above, has this command.
+fn haul_has(command: &str) -> bool {
+    static COMMANDS: LazyLock<String> = LazyLock::new(|| {
         let beside = std::env::current_exe()
             .unwrap()
             .ancestors()
@@ -246,11 +250,10 @@ fn haul_has_cp() -> bool {
             .take(2)
             .map(|folder| folder.join("haul"))
             .find(|file| file.is_file());
-        beside.is_some_and(|haul| {
-            Command::new(haul).args(["cp", "--help"]).output().is_ok_and(|output| output.status.success())
-        })
+        let help = beside.and_then(|haul| Command::new(haul).arg("--help").output().ok());
+        help.map_or_else(String::new, |help| String::from_utf8_lossy(&help.stdout).into_owned())
     });
-    *COPIES
+    COMMANDS.lines().any(|line| line.split_whitespace().next() == Some(command))
 }
 
 /// The number of works that are done without TLS, too; the others would behave as with TLS.
@@ -382,6 +385,8 @@ fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
         // The requests of the page are before the mark.
         (_, Work::Page { .. }) => [("GET", 1), ("PROPFIND", 0)].into(),
         ("rclone", Work::Tree { .. }) => BTreeMap::new(),
+        ("haul-mount", Work::Upload { .. }) => [("PUT", n)].into(),
+        ("haul-mount", Work::List { .. }) => [("GET", 0)].into(),
         (_, Work::Tree { folders, .. }) => [("MKCOL", u64::from(*folders))].into(),
         ("davfs2", Work::Upload { .. }) => [("LOCK", n), ("PUT", n), ("UNLOCK", n)].into(),
         ("davfs2-nolocks" | "samba-davfs2-nolocks", Work::Upload { .. }) => [("LOCK", 0), ("UNLOCK", 0)].into(),
