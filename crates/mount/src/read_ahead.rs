@@ -1,6 +1,6 @@
 //! How much of a file to fetch beyond what a program reads.
 //!
-//! A program that reads from front to back is given a window that doubles with each fetch, up to a size that fills a long
+//! A program that reads from front to back is given a window that grows with each fetch, up to a size that fills a long
 //! link: at 100 Mbit/s and 200 ms, 2.5 MB are in flight. The next fetch begins when half of the window has been read, so that
 //! the link never falls idle. A read elsewhere closes the window, because reading 4 KiB from the middle of a large file must
 //! not cost megabytes; reading on from there opens it again. (The idea is that of mountpoint-s3's prefetcher.)
@@ -11,6 +11,10 @@ use std::ops::Range;
 const SMALLEST: u64 = 128 * 1024;
 /// The largest window.
 const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// By how much the window grows with each fetch: a program that reads 20 MiB has filled a link of 100 Mbit/s and 18 ms from
+/// the third fetch on.
+const GROWTH: u64 = 4;
 
 /// The reads of one open file.
 #[derive(Debug, Clone, Default)]
@@ -37,7 +41,7 @@ impl ReadAhead {
         if ahead > self.window / 2 {
             return range;
         }
-        self.window = (self.window * 2).clamp(SMALLEST, LARGEST);
+        self.window = (self.window * GROWTH).clamp(SMALLEST, LARGEST);
         self.requested = self.requested.max(self.next) + self.window;
         range.start..self.requested
     }
