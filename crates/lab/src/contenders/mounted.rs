@@ -185,7 +185,7 @@ impl OnMount {
             let ended = |writer: thread::ScopedJoinHandle<'_, Result<(), Failure>>| {
                 writer.join().unwrap_or_else(|_| Err(Failure::Thread(io::Error::other("a writer panicked"))))
             };
-            writers.into_iter().map(ended).collect()
+            writers.into_iter().try_for_each(ended)
         })
     }
 }

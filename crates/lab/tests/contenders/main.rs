@@ -377,7 +377,7 @@ fn sample(
 fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
     let n = u64::from(FILES);
     match (contender, work) {
-        ("curl" | "curl-parallel-h1" | "curl-parallel-h2", Work::Upload { .. }) => [("PUT", n)].into(),
+        ("curl" | "curl-parallel-h1" | "curl-parallel-h2" | "haul-mount", Work::Upload { .. }) => [("PUT", n)].into(),
         ("curl" | "curl-parallel-h1" | "curl-parallel-h2" | "rclone", Work::Download { .. }) => [("GET", n)].into(),
         (name, Work::Download { .. }) if name.starts_with("idle") || name.starts_with("pipelining") => {
             [("GET", n)].into()
@@ -385,7 +385,6 @@ fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
         // The requests of the page are before the mark.
         (_, Work::Page { .. }) => [("GET", 1), ("PROPFIND", 0)].into(),
         ("rclone", Work::Tree { .. }) => BTreeMap::new(),
-        ("haul-mount", Work::Upload { .. }) => [("PUT", n)].into(),
         ("haul-mount", Work::List { .. }) => [("GET", 0)].into(),
         (_, Work::Tree { folders, .. }) => [("MKCOL", u64::from(*folders))].into(),
         ("davfs2", Work::Upload { .. }) => [("LOCK", n), ("PUT", n), ("UNLOCK", n)].into(),
