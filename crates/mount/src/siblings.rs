@@ -126,7 +126,7 @@ mod tests {
         for number in [500, 100, 900, 300] {
             assert_eq!(read(&mut siblings, number, 1000, 1000), [0; 0]);
         }
-        assert_eq!(read(&mut siblings, 301, 1000, 1000), Vec::from_iter(302..302 + FIRST as u64));
+        assert_eq!(read(&mut siblings, 301, 1000, 1000), (302..302 + FIRST as u64).collect::<Vec<_>>());
     }
 
     #[test]
