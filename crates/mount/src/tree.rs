@@ -225,7 +225,9 @@ impl Tree {
     /// next.
     pub(crate) fn read_begins(&mut self, ino: Ino) -> Vec<Ino> {
         let Some((parent, name)) = self.place(ino) else { return Vec::new() };
-        let mut reading = mem::take(&mut self.folder_mut(parent).reading);
+        // The folder may have gone, of a file that is still open.
+        let folder = self.nodes.get_mut(&parent).and_then(|node| node.folder.as_mut());
+        let Some(mut reading) = folder.map(|folder| mem::take(&mut folder.reading)) else { return Vec::new() };
         let wanted = reading.read(&name, |name| self.files_after(parent, name.to_vec()));
         self.folder_mut(parent).reading = reading;
         wanted
