@@ -340,13 +340,13 @@ fn apache_upload_resumes_from_parts() -> Result<(), Failed> {
     const PART: usize = 4 * 1024 * 1024;
     let mut world = World::new(Kind::Apache, "")?;
     world.cable.change(lanes("rate = \"200mbit\"")?)?;
-    let content: Vec<u8> = (0..9).map(|part| vec![part * 3 + 1; PART]).collect::<Vec<_>>().concat();
+    let content: Vec<u8> = (0..10).map(|part| vec![part * 3 + 1; PART]).collect::<Vec<_>>().concat();
     std::fs::remove_dir_all(&world.here)?;
     std::fs::create_dir(&world.here)?;
     world.wanted = Tree::from([("tall".to_owned(), content)]);
     write(&world.here, &world.wanted);
     let options = Options { resume: true, ..mirror() };
-    let (watch, told) = moved(7 * PART as u64);
+    let (watch, told) = moved(8 * PART as u64);
     let moving = world.moves(true, &options, None, watch);
     told.recv()?;
     world.server.kill();
