@@ -408,7 +408,7 @@ impl fuser::Filesystem for Filesystem {
         self.run(async move {
             let (total, free) = share.quota().await.unwrap_or((UNKNOWN_SPACE, UNKNOWN_SPACE));
             let (total, free) = (total / BLOCK, free / BLOCK);
-            reply.statfs(total, free, free, 0, 0, BLOCK as u32, 255, BLOCK as u32);
+            reply.statfs(total, free, free, 0, 0, BLOCK as u32, crate::share::MAX_NAME as u32, BLOCK as u32);
         });
     }
 

@@ -34,6 +34,9 @@ pub(crate) type Result<T> = std::result::Result<T, Errno>;
 /// Contents of files that no program has open are kept up to this number.
 const IDLE_FILES: usize = 512;
 
+/// The longest name, in bytes, as on the usual file systems of servers.
+pub(crate) const MAX_NAME: usize = 255;
+
 /// The extended attribute with a file's entity tag.
 pub(crate) const ETAG_ATTRIBUTE: &str = "user.dav.etag";
 
@@ -156,6 +159,10 @@ impl Share {
 
     /// Looks a name up for the kernel, which has to forget it again. `Err` with a time: it does not exist, for so long.
     pub(crate) async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<std::result::Result<Attributes, Duration>> {
+        // Every operation looks the name up first.
+        if name.len() > MAX_NAME {
+            return Err(Errno::ENAMETOOLONG);
+        }
         for _ in 0..2 {
             {
                 let mut tree = self.tree();

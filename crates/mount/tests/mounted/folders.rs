@@ -142,6 +142,9 @@ fn odd_names_are_kept(world: &World) -> Result<(), Failed> {
     for name in names {
         assert_eq!(fs::read_to_string(world.there.join(name))?, name);
     }
+    assert!(fs::write(world.here.join("n".repeat(255)), "").is_ok());
+    let too_long = fs::write(world.here.join("n".repeat(256)), "");
+    assert_eq!(too_long.map_err(|error| error.raw_os_error()), Err(Some(nix::libc::ENAMETOOLONG)));
     Ok(())
 }
 
