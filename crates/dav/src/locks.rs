@@ -146,6 +146,25 @@ impl Locks {
         self.held.get(path).filter(|hold| !matches!(hold.state, State::Lost)).map(Hold::permit)
     }
 
+    /// The locks that are held, with their tokens.
+    pub fn tokens(&self) -> Vec<(RemotePath, LockToken)> {
+        let held = self.held.iter().filter_map(|(path, hold)| match &hold.state {
+            State::Held(grant) | State::Refreshing(grant) => Some((path.clone(), grant.token.clone())),
+            State::Asked | State::Releasing | State::Lost => None,
+        });
+        held.collect()
+    }
+
+    /// Whether a lock was lost, and a writer has not released it yet.
+    pub fn is_lost(&self, path: &RemotePath) -> bool {
+        self.held.get(path).is_some_and(|hold| matches!(hold.state, State::Lost))
+    }
+
+    /// Whether a file has a lock in any state.
+    pub fn is_known(&self, path: &RemotePath) -> bool {
+        self.held.contains_key(path)
+    }
+
     /// The server granted the lock for the time `lasts` (`None`: unlimited), in the answer to a request sent at `sent`.
     pub fn granted(
         &mut self,

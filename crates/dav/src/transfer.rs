@@ -35,6 +35,7 @@ pub use already_copied::AlreadyCopied;
 pub use download::download;
 pub use file_facts::FileFacts;
 pub use filter::{BadPattern, Filter, Rule};
+pub use held_locks::HeldLocks;
 pub use keep_existing::{KeepExisting, SkipReason};
 pub use remote_body::{ListedFile, body_of, digests_agree};
 pub use stream::upload_stream;

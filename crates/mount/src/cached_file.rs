@@ -6,10 +6,14 @@ use std::{
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
     time::SystemTime,
 };
 
+use dav::RemotePath;
 use nix::{
     errno::Errno,
     fcntl::{FallocateFlags, fallocate},
@@ -28,6 +32,10 @@ pub(crate) struct CachedFile {
     pub(crate) progress: Notify,
     /// One upload at a time.
     pub(crate) upload: tokio::sync::Mutex<()>,
+    /// The number of handles that are open for writing.
+    writers: AtomicU64,
+    /// Whether it outlives the mount already.
+    is_kept: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -39,14 +47,25 @@ struct Shared {
     modified: Option<SystemTime>,
     /// Whether a program has opened it, so that what the kernel has cached of the file is this content.
     is_shown: bool,
+    /// The path under which it is locked on the server.
+    locked_as: Option<RemotePath>,
 }
 
 impl CachedFile {
     pub(crate) fn create(path: PathBuf, state: FileState) -> io::Result<Self> {
         let file = File::options().read(true).write(true).create_new(true).open(&path)?;
         file.set_len(state.length())?;
-        let state = Mutex::new(Shared { file: state, failures: (0, None), modified: None, is_shown: false });
-        Ok(Self { path, file, state, progress: Notify::new(), upload: tokio::sync::Mutex::default() })
+        let state =
+            Mutex::new(Shared { file: state, failures: (0, None), modified: None, is_shown: false, locked_as: None });
+        Ok(Self {
+            path,
+            file,
+            state,
+            progress: Notify::new(),
+            upload: tokio::sync::Mutex::default(),
+            writers: AtomicU64::new(0),
+            is_kept: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -126,6 +145,30 @@ impl CachedFile {
         self.lock().modified
     }
 
+    pub(crate) fn locked_as(&self) -> Option<RemotePath> {
+        self.lock().locked_as.clone()
+    }
+
+    /// Sets the path under which it is locked, and returns the former one.
+    pub(crate) fn set_locked_as(&self, path: Option<RemotePath>) -> Option<RemotePath> {
+        std::mem::replace(&mut self.lock().locked_as, path)
+    }
+
+    /// A program opens it for writing.
+    pub(crate) fn writer_opens(&self) {
+        self.writers.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// A program has closed it. Returns whether it was the last writer.
+    pub(crate) fn writer_closes(&self) -> bool {
+        self.writers.fetch_sub(1, Ordering::SeqCst) == 1
+    }
+
+    /// Whether a program has it open for writing.
+    pub(crate) fn is_written(&self) -> bool {
+        self.writers.load(Ordering::SeqCst) > 0
+    }
+
     /// Reads a range, if all of it is here.
     pub(crate) fn read(&self, range: Range<u64>) -> io::Result<Option<Vec<u8>>> {
         // Under the lock, or what is here might be evicted before it is read.
@@ -152,6 +195,11 @@ impl CachedFile {
                 shared.file.evicted(range);
             }
         }
+    }
+
+    /// Whether it is to be kept; it is, once.
+    pub(crate) fn begin_to_keep(&self) -> bool {
+        !self.is_kept.swap(true, Ordering::SeqCst)
     }
 
     /// Moves the content to a path where it outlives the mount.

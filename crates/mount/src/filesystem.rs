@@ -39,7 +39,7 @@ const UNKNOWN_SPACE: u64 = 1 << 50;
 pub(crate) struct Filesystem {
     share: Arc<Share>,
     runtime: Handle,
-    files: Table<OpenFile>,
+    files: Arc<Table<OpenFile>>,
     folders: Arc<Table<Entries>>,
     /// Dropped when the kernel has done with it.
     _end: oneshot::Sender<()>,
@@ -53,11 +53,21 @@ struct OpenFile {
     ino: Ino,
     content: Arc<CachedFile>,
     reads: Mutex<ReadAhead>,
+    is_writer: bool,
+}
+
+impl OpenFile {
+    fn new(ino: Ino, content: Arc<CachedFile>, is_writer: bool) -> Self {
+        if is_writer {
+            content.writer_opens();
+        }
+        Self { ino, content, reads: Mutex::default(), is_writer }
+    }
 }
 
 impl Filesystem {
     pub(crate) fn new(share: Arc<Share>, runtime: Handle, end: oneshot::Sender<()>) -> Self {
-        Self { share, runtime, files: Table::new(), folders: Arc::new(Table::new()), _end: end }
+        Self { share, runtime, files: Arc::new(Table::new()), folders: Arc::new(Table::new()), _end: end }
     }
 
     /// Runs what answers a request.
@@ -71,6 +81,14 @@ impl Filesystem {
 
     fn attr(&self, attributes: &Attributes) -> FileAttr {
         attr(&self.share, attributes)
+    }
+}
+
+/// A program has closed its handle, and what it wrote is uploaded or kept.
+fn close(share: &Arc<Share>, file: &OpenFile) {
+    share.release(file.ino, &file.content);
+    if file.is_writer {
+        share.writer_closes(&file.content);
     }
 }
 
@@ -232,21 +250,27 @@ impl fuser::Filesystem for Filesystem {
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let ino = Ino(ino.0);
-        let opened = self.share.open(ino).and_then(|content| {
-            if flags.0 & nix::libc::O_TRUNC != 0 && flags.acc_mode() != OpenAccMode::O_RDONLY {
-                self.share.truncate(ino, &content, 0)?;
+        let is_writer = flags.acc_mode() != OpenAccMode::O_RDONLY;
+        let cuts = is_writer && flags.0 & nix::libc::O_TRUNC != 0;
+        let (share, files) = (self.share.clone(), self.files.clone());
+        self.run(async move {
+            let content = match share.open(ino) {
+                Ok(opened) => opened,
+                Err(error) => return reply.error(errno(error)),
+            };
+            let file = OpenFile::new(ino, content, is_writer);
+            if cuts {
+                let cut = share.lock_for_change(ino, &file.content).await;
+                if let Err(error) = cut.and_then(|()| share.truncate(ino, &file.content, 0)) {
+                    close(&share, &file);
+                    return reply.error(errno(error));
+                }
             }
-            Ok(content)
+            // Otherwise the kernel may have cached another version.
+            let kept = file.content.show();
+            let handle = files.add(file);
+            reply.opened(handle, if kept { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() });
         });
-        match opened {
-            Ok(content) => {
-                // Otherwise the kernel may have cached another version.
-                let kept = content.show();
-                let handle = self.files.add(OpenFile { ino, content, reads: Mutex::default() });
-                reply.opened(handle, if kept { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() });
-            }
-            Err(error) => reply.error(errno(error)),
-        }
     }
 
     fn create(
@@ -265,7 +289,7 @@ impl fuser::Filesystem for Filesystem {
         match created {
             Ok((content, found)) => {
                 content.show();
-                let handle = self.files.add(OpenFile { ino: found.ino, content, reads: Mutex::default() });
+                let handle = self.files.add(OpenFile::new(found.ino, content, true));
                 let attr = self.attr(&found);
                 reply.created(&found.valid, &attr, Generation(0), handle, FopenFlags::FOPEN_KEEP_CACHE);
             }
@@ -314,10 +338,19 @@ impl fuser::Filesystem for Filesystem {
         reply: ReplyWrite,
     ) {
         let Some(file) = self.files.get(handle) else { return reply.error(Errno::EBADF) };
-        match self.share.write(file.ino, &file.content, offset, data) {
-            Ok(()) => reply.written(data.len() as u32),
+        let length = data.len() as u32;
+        let answer = move |written, reply: ReplyWrite| match written {
+            Ok(()) => reply.written(length),
             Err(error) => reply.error(errno(error)),
+        };
+        if self.share.may_change(&file.content) {
+            return answer(self.share.write(file.ino, &file.content, offset, data), reply);
         }
+        let (share, data) = (self.share.clone(), data.to_vec());
+        self.run(async move {
+            let locked = share.lock_for_change(file.ino, &file.content).await;
+            answer(locked.and_then(|()| share.write(file.ino, &file.content, offset, &data)), reply);
+        });
     }
 
     fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -345,9 +378,10 @@ impl fuser::Filesystem for Filesystem {
         if let Some(file) = self.files.remove(handle) {
             let share = self.share.clone();
             self.run(async move {
+                let _busy = share.closing().await;
                 // What a mapping wrote after the last close.
                 let _ = share.flush(file.ino, &file.content).await;
-                share.release(file.ino, &file.content);
+                close(&share, &file);
                 reply.ok();
             });
         } else {
@@ -400,7 +434,12 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        reply.ok();
+        let share = self.share.clone();
+        // Locks are released after close(2).
+        self.run(async move {
+            share.settle().await;
+            reply.ok();
+        });
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {

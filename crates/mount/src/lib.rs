@@ -29,9 +29,17 @@ mod tree;
 
 use std::{io, path::PathBuf, sync::Arc, time::Duration};
 
-use dav::{Dav, RemotePath};
+use dav::{Dav, LockPolicy, RemotePath};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
-use tokio::{runtime::Handle, sync::oneshot, task};
+use nix::{
+    errno::Errno,
+    mount::{MntFlags, umount2},
+};
+use tokio::{
+    runtime::Handle,
+    sync::oneshot,
+    task::{self, AbortHandle},
+};
 
 use crate::{filesystem::Filesystem, share::Share};
 
@@ -56,6 +64,10 @@ pub struct Options {
     pub gid: u32,
     /// The permission bits that all files lack.
     pub umask: u32,
+    /// Which files to lock on the server while programs change them.
+    pub lock: LockPolicy,
+    /// What others see as the owner of these locks.
+    pub lock_owner: String,
 }
 
 /// Why a share was not mounted.
@@ -85,10 +97,26 @@ pub enum Error {
     },
 }
 
-/// A mounted share. Dropping it unmounts it.
+/// A mounted share. Dropping it unmounts it; what the server does not have by then is kept in the folder `unsaved` of the
+/// cache.
 pub struct Mount {
     session: BackgroundSession,
     ended: oneshot::Receiver<()>,
+    folder: PathBuf,
+    share: Keeper,
+}
+
+/// Keeps, in the end, what the server does not have.
+struct Keeper {
+    share: Arc<Share>,
+    keeps_locks: AbortHandle,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.keeps_locks.abort();
+        self.share.keep_all_unsaved();
+    }
 }
 
 impl Mount {
@@ -99,13 +127,16 @@ impl Mount {
         let config = config(&options);
         let share = Share::new(dav, base, options).map_err(|source| Error::Cache { path: cache, source })?;
         share.check().await?;
+        let share = Arc::new(share);
         let (end, ended) = oneshot::channel();
-        let filesystem = Filesystem::new(Arc::new(share), Handle::current(), end);
+        let filesystem = Filesystem::new(share.clone(), Handle::current(), end);
         let place = folder.clone();
         let mounted = task::spawn_blocking(move || Session::new(filesystem, &place, &config)?.spawn()).await;
         let mounted = mounted.map_err(io::Error::other).and_then(|mounted| mounted);
-        let session = mounted.map_err(|source| Error::Fuse { folder, hint: hint(&source), source })?;
-        Ok(Self { session, ended })
+        let failed = |source| Error::Fuse { folder: folder.clone(), hint: hint(&source), source };
+        let session = mounted.map_err(failed)?;
+        let keeps_locks = tokio::spawn(share.clone().keep_locks()).abort_handle();
+        Ok(Self { session, ended, folder, share: Keeper { share, keeps_locks } })
     }
 
     /// Waits until somebody unmounts it.
@@ -113,9 +144,24 @@ impl Mount {
         let _ = (&mut self.ended).await;
     }
 
-    /// Unmounts it. Files that are open become unusable.
+    /// Unmounts it, within a minute. What programs have written to open files is uploaded before, or kept in the folder
+    /// `unsaved` of the cache; then the files become unusable. All locks are released.
     pub async fn unmount(self) -> io::Result<()> {
-        task::spawn_blocking(|| self.session.umount_and_join()).await.map_err(io::Error::other)?
+        let Self { session, folder, share: keeper, .. } = self;
+        let share = &keeper.share;
+        share.upload_all().await;
+        let unmounted = task::spawn_blocking(|| session.umount_and_join()).await.map_err(io::Error::other)?;
+        let unmounted = match unmounted {
+            // Programs have it open: they keep their handles, and get errors from them when this program ends.
+            Err(error) if error.raw_os_error() == Some(Errno::EBUSY as i32) => {
+                umount2(&folder, MntFlags::MNT_DETACH).map_err(io::Error::from)
+            }
+            unmounted => unmounted,
+        };
+        share.settle().await;
+        share.upload_all().await;
+        share.unlock_all().await;
+        unmounted
     }
 }
 

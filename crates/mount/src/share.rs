@@ -3,6 +3,8 @@
 //! Each operation locks the tree or a file's state for a moment and holds no lock while it waits for the server, with two
 //! exceptions: a folder is listed by one request at a time, and a file is uploaded by one at a time.
 
+mod ending;
+mod locking;
 mod names;
 mod reading;
 mod writing;
@@ -13,12 +15,12 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::{Duration, Instant, SystemTime},
 };
 
-use dav::{Dav, Depth, Entry, PropertySet, RemotePath};
+use dav::{Dav, Depth, Entry, LockPolicy, PropertySet, RemotePath, transfer::HeldLocks};
 use nix::errno::Errno;
 
 use crate::{
@@ -51,6 +53,12 @@ pub(crate) struct Share {
     /// Holds the cached files.
     cache: tempfile::TempDir,
     numbers: AtomicU64,
+    locks: HeldLocks,
+    /// Whether the server supports locks, and they are wanted.
+    is_locking: AtomicBool,
+    lock_taken: tokio::sync::Notify,
+    /// Held for reading by what goes on after a program's close(2).
+    closing: Arc<tokio::sync::RwLock<()>>,
 }
 
 /// Attributes of a file or folder.
@@ -76,6 +84,7 @@ impl Share {
     pub(crate) fn new(dav: Dav, base: RemotePath, options: Options) -> std::io::Result<Self> {
         fs::create_dir_all(&options.cache)?;
         let cache = tempfile::Builder::new().prefix("mount-").tempdir_in(&options.cache)?;
+        let locks = HeldLocks::new(dav.clone(), options.lock, &options.lock_owner);
         Ok(Self {
             dav,
             tree: Mutex::new(Tree::new(base, options.fresh)),
@@ -84,6 +93,10 @@ impl Share {
             listings: Mutex::default(),
             cache,
             numbers: AtomicU64::new(1),
+            locks,
+            is_locking: AtomicBool::new(false),
+            lock_taken: tokio::sync::Notify::new(),
+            closing: Arc::default(),
         })
     }
 
@@ -95,13 +108,22 @@ impl Share {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that the server can be reached, and that the share is a folder.
+    /// The path of a file; none if it was deleted, even if the kernel has forgotten it.
+    fn path_if_known(&self, ino: Ino) -> Option<RemotePath> {
+        let tree = self.tree();
+        tree.contains(ino).then(|| tree.path(ino)).flatten()
+    }
+
+    /// Checks that the server can be reached, and that the share is a folder; learns what the server supports.
     pub(crate) async fn check(&self) -> std::result::Result<(), dav::Error> {
         let (path, mark) = {
             let tree = self.tree();
             (tree.path(Tree::ROOT).unwrap_or_else(RemotePath::root), tree.mark(Instant::now()))
         };
-        let entries = self.request_listing(&path).await?;
+        let (entries, server) = tokio::join!(self.request_listing(&path), self.dav.learn(&path));
+        let entries = entries?;
+        let is_locking = server.is_ok_and(|server| server.locks) && self.options.lock != LockPolicy::Never;
+        self.is_locking.store(is_locking, Ordering::Relaxed);
         self.tree().listed(Tree::ROOT, mark, entries, Instant::now());
         Ok(())
     }
@@ -257,6 +279,9 @@ impl Share {
 
     /// What was written to a file cannot be stored on the server, and its last program has gone: it is kept here, and said.
     fn keep_unsaved(&self, file: &CachedFile, path: Option<&RemotePath>) {
+        if !file.begin_to_keep() {
+            return;
+        }
         let folder = self.options.cache.join("unsaved");
         let name = path.and_then(RemotePath::name).map_or_else(|| "deleted file".into(), String::from_utf8_lossy);
         let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();

@@ -66,6 +66,10 @@ impl State {
         {
             return Some(423);
         }
+        // A list of state tokens that name no lock does not match (RFC 4918 §10.4.3).
+        if request.method == "PUT" && request.header("if").is_some() && !self.locks.contains_key(path) {
+            return Some(412);
+        }
         let tag = self.tag(path);
         let absent = request.header("if-none-match").is_some() && self.nodes.contains_key(path);
         let fits = |wanted: &str| tag.as_deref().is_some_and(|tag| wanted == "*" || wanted == tag);
@@ -127,7 +131,14 @@ impl State {
             "MOVE" | "COPY" => self.move_or_copy(path, request),
             "PROPPATCH" => self.set_properties(path, &String::from_utf8_lossy(body)),
             "LOCK" => self.take_lock(path, request, &String::from_utf8_lossy(body)),
-            "UNLOCK" => Response::new(if self.locks.remove(path).is_some() { 204 } else { 409 }),
+            "UNLOCK" => {
+                let token = request.header("lock-token").unwrap_or_default();
+                let is_held = self.locks.get(path).is_some_and(|(held, _)| token.contains(held.as_str()));
+                if is_held {
+                    self.locks.remove(path);
+                }
+                Response::new(if is_held { 204 } else { 409 })
+            }
             _ => Response::new(405),
         }
     }

@@ -20,26 +20,32 @@ use crate::{
 const LASTING: Duration = Duration::from_mins(10);
 /// How often to check for locks that need a refresh.
 const LOOK: Duration = Duration::from_millis(500);
+/// How often a writer asks whether an UNLOCK of its file has ended.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// Time limit for releasing all locks at the end.
 const FAREWELL: Duration = Duration::from_secs(10);
+/// Why a lock on a missing file is no use.
+const DELETED: &str = "somebody else has deleted it since the folder was listed";
 /// Number of attempts to clean up: what a server refuses now it may accept a moment later.
 pub(crate) const ROUNDS: usize = 4;
 /// The pause between two attempts; an upload may still appear this long after its connection has ended.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
-/// The locks of a transfer, which writes each file once.
+/// The locks of a transfer, which writes each file once, or of a mount, whose programs write files again and again.
 ///
 /// LOCK must not be repeated blindly, and it creates an empty file if none exists. So what it may have left on the
 /// server is recorded before it is sent and until it is undone, even if its answer is lost or the program is
 /// interrupted.
-pub(crate) struct HeldLocks<'a> {
-    dav: &'a Dav,
+pub struct HeldLocks {
+    dav: Dav,
     /// The owner with a random number, which identifies a lock of ours whose token never arrived.
     owner: String,
     locks: Mutex<Locks>,
     traces: Mutex<BTreeMap<RemotePath, Trace>>,
     /// Files that a lock of ours has created. An upload that is repeated finds such a file empty.
     created: Mutex<BTreeSet<RemotePath>>,
+    /// The paths that [`HeldLocks::tidy`] cleans up.
+    tidied: Mutex<BTreeSet<RemotePath>>,
     policy: LockPolicy,
     /// Serialises writes under a lock.
     turn: tokio::sync::Mutex<()>,
@@ -53,8 +59,9 @@ struct Trace {
     hollow: bool,
 }
 
-impl<'a> HeldLocks<'a> {
-    pub(crate) fn new(dav: &'a Dav, policy: LockPolicy, owner: &str) -> Self {
+impl HeldLocks {
+    /// No locks yet. `owner` is what others see as their owner.
+    pub fn new(dav: Dav, policy: LockPolicy, owner: &str) -> Self {
         let number = RandomState::new().hash_one(owner) as u32;
         let owner = format!("{owner} ({number:08x})");
         Self {
@@ -63,6 +70,7 @@ impl<'a> HeldLocks<'a> {
             locks: Locks::new(policy).into(),
             traces: Mutex::default(),
             created: Mutex::default(),
+            tidied: Mutex::default(),
             policy,
             turn: tokio::sync::Mutex::default(),
         }
@@ -72,40 +80,114 @@ impl<'a> HeldLocks<'a> {
     /// case.
     ///
     /// If the file should not exist and the lock did not create it (200 instead of 201), then somebody else has created
-    /// it, or the server does not distinguish: a lookup decides, and existing content is not overwritten.
-    pub(crate) async fn acquire(&self, path: &RemotePath, exists: bool) -> Result<If, Error> {
-        let permit = lock(&self.locks).acquire(path, exists);
+    /// it, or the server does not distinguish: a lookup decides, and existing content is not overwritten. If the file
+    /// should exist and the lock has created it, somebody else has deleted it.
+    pub async fn acquire(&self, path: &RemotePath, exists: bool) -> Result<If, Error> {
+        let permit = loop {
+            match self.permit(path, exists) {
+                // Its UNLOCK, or another LOCK, is on its way.
+                LockPermit::Wait => sleep(LOOK_AGAIN).await,
+                permit => break permit,
+            }
+        };
         let token = match permit {
             LockPermit::Unlocked | LockPermit::Wait => return Ok(If::default()),
             LockPermit::Locked(token) => token,
-            LockPermit::Ask => {
-                let sent = Instant::now();
-                let earlier = lock(&self.traces).insert(path.clone(), Trace { token: None, hollow: !exists });
-                match self.ask(path, earlier).await {
-                    Ok(Locked { token, lasts, created }) => {
-                        lock(&self.locks).granted(path, token.clone(), lasts, sent);
-                        let trace = Trace { token: Some(token.clone()), hollow: created && !exists };
-                        lock(&self.traces).insert(path.clone(), trace);
-                        if created {
-                            lock(&self.created).insert(path.clone());
-                        } else if !exists {
-                            if let Err(error) = self.see(path).await {
-                                self.release(path, false).await;
-                                return Err(error);
-                            }
-                            let hollow = lock(&self.created).contains(path);
-                            lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = hollow);
-                        }
-                        token
-                    }
-                    Err(error) => {
-                        lock(&self.locks).refused(path);
-                        return Err(error);
-                    }
-                }
-            }
+            LockPermit::Ask => match self.adopt(path).await {
+                Some(token) => token,
+                None => self.request(path, exists).await?,
+            },
         };
         Ok(If::default().locked(path, token))
+    }
+
+    fn permit(&self, path: &RemotePath, exists: bool) -> LockPermit {
+        let mut locks = lock(&self.locks);
+        if lock(&self.tidied).contains(path) {
+            return LockPermit::Wait;
+        }
+        let permit = locks.acquire(path, exists);
+        if permit == LockPermit::Wait {
+            locks.release(path);
+        }
+        permit
+    }
+
+    /// The lock that an UNLOCK without an answer has left.
+    async fn adopt(&self, path: &RemotePath) -> Option<LockToken> {
+        let token = lock(&self.traces).get(path).and_then(|trace| trace.token.clone())?;
+        let sent = Instant::now();
+        let lasts = self.dav.relock(path, &token, LASTING).await.ok()?;
+        lock(&self.locks).granted(path, token.clone(), lasts, sent);
+        Some(token)
+    }
+
+    async fn request(&self, path: &RemotePath, exists: bool) -> Result<LockToken, Error> {
+        let sent = Instant::now();
+        let earlier = lock(&self.traces).insert(path.clone(), Trace { token: None, hollow: !exists });
+        let Locked { token, lasts, created } = match self.ask(path, exists, earlier).await {
+            Ok(locked) => locked,
+            Err(error) => {
+                lock(&self.locks).refused(path);
+                return Err(error);
+            }
+        };
+        lock(&self.locks).granted(path, token.clone(), lasts, sent);
+        let hollow = created && (!exists || self.is_empty(path).await.unwrap_or(false));
+        lock(&self.traces).insert(path.clone(), Trace { token: Some(token.clone()), hollow });
+        let surprise = match (exists, created) {
+            (true, true) if hollow => Err(Error::Differs { path: path.clone(), why: DELETED.into() }),
+            (false, false) => self.see(path).await,
+            _ => Ok(()),
+        };
+        if let Err(error) = surprise {
+            self.release(path, false).await;
+            return Err(error);
+        }
+        if !exists {
+            // An upload that is repeated finds what its first lock has created.
+            let mut known = lock(&self.created);
+            let hollow = created || known.contains(path);
+            if created {
+                known.insert(path.clone());
+            }
+            drop(known);
+            lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = hollow);
+        }
+        Ok(token)
+    }
+
+    /// The `If` header for a request that changes `paths`, or all below those that are folders: the locks held there.
+    pub fn claims(&self, paths: &[&RemotePath]) -> If {
+        let held = paths.iter().flat_map(|path| self.held_at(path));
+        held.fold(If::default(), |claims, (path, token)| claims.locked(&path, token))
+    }
+
+    /// The locks at `path`, or below it if it is a folder.
+    fn held_at(&self, path: &RemotePath) -> impl Iterator<Item = (RemotePath, LockToken)> {
+        let is_there = |held: &RemotePath| match path.is_folder() {
+            true => held.relative_to(path).is_some(),
+            false => held.same_place(path),
+        };
+        let held = lock(&self.locks).tokens();
+        held.into_iter().filter(move |(held, _)| is_there(held))
+    }
+
+    /// Whether the server has ended a lock that is still in use.
+    pub fn is_lost(&self, path: &RemotePath) -> bool {
+        lock(&self.locks).is_lost(path)
+    }
+
+    /// A write under the lock was refused (412, 423): asks the server whether the lock is lost.
+    pub async fn check(&self, path: &RemotePath) -> Result<bool, Error> {
+        if self.find(path).await?.is_none() {
+            let mut locks = lock(&self.locks);
+            let token = locks.tokens().into_iter().find(|(held, _)| held == path);
+            if let Some((_, token)) = token {
+                locks.lost(path, &token);
+            }
+        }
+        Ok(self.is_lost(path))
     }
 
     /// Fails if the file has content. An empty file may be the lock's own, and nothing is lost with it.
@@ -121,25 +203,25 @@ impl<'a> HeldLocks<'a> {
     /// Serialises writes under a lock, if the server may be Apache: its mod_dav_fs loses locks when others are changed
     /// or used at the same time (seen with 2.4: 204 to an UNLOCK, and the lock stays; 200 to a LOCK, and the PUT with
     /// its token is refused).
-    pub(crate) async fn turn(&self, exists: bool) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+    pub async fn turn(&self, exists: bool) -> Option<tokio::sync::MutexGuard<'_, ()>> {
         let sound = self.dav.capabilities().is_some_and(|capabilities| capabilities.family != Family::Apache);
         if sound || !self.policy.locks(exists) { None } else { Some(self.turn.lock().await) }
     }
 
     /// Sends LOCK. If it is refused, only the `earlier` trace is left, which may be the lock in its way.
-    async fn ask(&self, path: &RemotePath, earlier: Option<Trace>) -> Result<Locked, Error> {
+    async fn ask(&self, path: &RemotePath, exists: bool, earlier: Option<Trace>) -> Result<Locked, Error> {
         match self.dav.lock(path, &self.owner, LASTING).await {
             // A lookup shows whether it took effect, but not whether it created the file.
             Err(error) if is_undecided(&error) => match self.find(path).await? {
                 Some((token, lasts)) => {
-                    let created = self.is_empty(path).await?;
+                    let created = !exists && self.is_empty(path).await?;
                     Ok(Locked { token, lasts, created })
                 }
                 None => match self.dav.lock(path, &self.owner, LASTING).await {
                     // The first one took effect after all.
                     Err(error) if error.is(423) => {
                         let (token, lasts) = self.find(path).await?.ok_or(error)?;
-                        let created = self.is_empty(path).await?;
+                        let created = !exists && self.is_empty(path).await?;
                         Ok(Locked { token, lasts, created })
                     }
                     again => again,
@@ -177,8 +259,14 @@ impl<'a> HeldLocks<'a> {
         Ok(Some(token))
     }
 
+    /// A file has been written under its lock, which stays: whatever created it, it is not deleted with the lock.
+    pub fn written(&self, path: &RemotePath) {
+        lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
+        lock(&self.created).remove(path);
+    }
+
     /// Releases a file's lock, if there is one. Deletes the file that the lock created, unless it was `written`.
-    pub(crate) async fn release(&self, path: &RemotePath, written: bool) {
+    pub async fn release(&self, path: &RemotePath, written: bool) {
         // Also if the lock is lost.
         if written {
             lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
@@ -232,26 +320,63 @@ impl<'a> HeldLocks<'a> {
     pub(crate) async fn refresh(&self) {
         loop {
             sleep(LOOK).await;
-            let due = lock(&self.locks).due(Instant::now());
-            for action in due {
-                let LockAction::Refresh(path, token) = action else { continue };
-                let sent = Instant::now();
-                match self.dav.relock(&path, &token, LASTING).await {
-                    Ok(lasts) => lock(&self.locks).refreshed(&path, lasts, sent),
-                    Err(error) if error.is(412) => drop(lock(&self.locks).lost(&path, &token)),
-                    Err(_) => lock(&self.locks).unanswered(&path, Instant::now()),
-                }
+            self.refresh_due().await;
+        }
+    }
+
+    /// Refreshes the locks that are due. To be called at least every second; must not be dropped half-way.
+    pub async fn refresh_due(&self) {
+        let due = lock(&self.locks).due(Instant::now());
+        for action in due {
+            let LockAction::Refresh(path, token) = action else { continue };
+            let sent = Instant::now();
+            match self.dav.relock(&path, &token, LASTING).await {
+                Ok(lasts) => lock(&self.locks).refreshed(&path, lasts, sent),
+                Err(error) if error.is(412) => drop(lock(&self.locks).lost(&path, &token)),
+                Err(_) => lock(&self.locks).unanswered(&path, Instant::now()),
             }
         }
     }
 
+    /// Undoes what requests without an answer may have left on the server: locks that nobody uses, and the empty files
+    /// that they created. What cannot be undone now is left for another call.
+    pub async fn tidy(&self) {
+        let left: Vec<_> = lock(&self.traces).keys().cloned().collect();
+        for path in left {
+            {
+                let locks = lock(&self.locks);
+                if locks.is_known(&path) {
+                    continue;
+                }
+                lock(&self.tidied).insert(path.clone());
+            }
+            if self.is_undone(&path).await.unwrap_or(false) {
+                lock(&self.traces).remove(&path);
+            }
+            lock(&self.tidied).remove(&path);
+        }
+    }
+
+    async fn is_undone(&self, path: &RemotePath) -> Result<bool, Error> {
+        let Some(trace) = lock(&self.traces).get(path).cloned() else { return Ok(true) };
+        let token = match trace.token {
+            Some(token) => token,
+            None => match self.recover(path).await? {
+                Some(token) => token,
+                None => return Ok(true),
+            },
+        };
+        let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
+        Ok(self.take_away(path, &token, hollow, true).await || self.find(path).await?.is_none())
+    }
+
     /// Whether there is something to undo.
-    pub(crate) fn is_held(&self) -> bool {
+    pub fn is_held(&self) -> bool {
         !lock(&self.traces).is_empty()
     }
 
     /// Undoes everything that is left, in a few rounds. A lock that cannot be released expires by itself.
-    pub(crate) async fn release_all(&self) {
+    pub async fn release_all(&self) {
         lock(&self.locks).release_all();
         let farewell = async {
             for round in 1..=ROUNDS {

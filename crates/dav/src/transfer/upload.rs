@@ -152,7 +152,7 @@ struct Upload<'a> {
     watch: &'a Watch,
     /// What is listed.
     properties: PropertySet,
-    held_locks: HeldLocks<'a>,
+    held_locks: HeldLocks,
     /// Temporary files and folders on the server to delete, with the key that reserves the name, if it can be resumed.
     temporary: Mutex<BTreeMap<RemotePath, Option<ResumeKey>>>,
     /// The user's Nextcloud, if the target is on one.
@@ -200,7 +200,7 @@ impl<'a> Upload<'a> {
             options,
             watch,
             properties: options.requested_properties(),
-            held_locks: HeldLocks::new(dav, options.lock, &options.owner),
+            held_locks: HeldLocks::new(dav.clone(), options.lock, &options.owner),
             temporary: Mutex::default(),
             nextcloud: Nextcloud::of(to),
             target: to,

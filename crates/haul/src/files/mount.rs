@@ -13,7 +13,9 @@ use std::{
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{self, ExitCode, Stdio},
-    sync::Arc,
+    sync::{Arc, mpsc},
+    thread,
+    time::Duration,
 };
 
 use clap::builder::ValueParser;
@@ -28,14 +30,19 @@ use units::{Size, Span};
 
 use crate::files::{
     Outcome,
-    options::ConnectionOptions,
-    runtime::{Stop, run_until_stopped},
+    options::{ConnectionOptions, Lock},
+    runtime::{Stop, run_until_stopped_within},
     session::{Session, location::remote_locations},
+    transfer::login,
 };
 use crate::say;
 
 /// Marks the process in the background.
 const BACKGROUND: &str = "HAUL_MOUNT_BACKGROUND";
+/// How long a mount may take to end.
+const FAREWELL: Duration = Duration::from_secs(80);
+/// How long unmounting may wait for locks to be released.
+const SETTLING: Duration = Duration::from_secs(20);
 /// What it prints when the share is mounted.
 const MOUNTED: &str = "mounted";
 
@@ -63,6 +70,9 @@ pub(crate) struct Args {
     /// Maximum size of the cached contents of closed files
     #[arg(long, value_name = "SIZE", default_value = "10GiB")]
     cache_size: Size,
+    /// Which files to lock on the server while programs change them, if it supports locks
+    #[arg(long, value_enum, value_name = "WHICH", default_value = "edit")]
+    lock: Lock,
     /// Refuse all changes
     #[arg(long)]
     read_only: bool,
@@ -103,7 +113,7 @@ pub(super) fn run(args: Args) -> Outcome {
         return Err(format!("{}: not a folder, so nothing can be mounted on it", folder.display()).into());
     }
     if args.foreground || env::var_os(BACKGROUND).is_some() {
-        run_until_stopped(|stop| serve(args, folder, stop))
+        run_until_stopped_within(FAREWELL, |stop| serve(args, folder, stop))
     } else {
         start_in_background()
     }
@@ -181,11 +191,24 @@ fn options(args: &Args, source: String) -> Result<Options, Box<dyn Error>> {
         uid: args.uid.unwrap_or_else(|| geteuid().as_raw()),
         gid: args.gid.unwrap_or_else(|| getegid().as_raw()),
         umask: args.umask.unwrap_or_else(|| own_umask.bits()),
+        lock: args.lock.into(),
+        lock_owner: login().unwrap_or_else(|| "haul".into()),
     })
+}
+
+/// Waits, within a bound, until the mount has done what goes on after close(2): fsync(2) of its folder does.
+fn settle(folder: &Path) {
+    let (folder, (done, is_done)) = (folder.to_owned(), mpsc::channel::<()>());
+    thread::spawn(move || {
+        let _ = File::open(folder).and_then(|folder| folder.sync_all());
+        drop(done);
+    });
+    let _ = is_done.recv_timeout(SETTLING);
 }
 
 pub(super) fn unmount(args: &UnmountArgs) -> Outcome {
     let folder = &args.folder;
+    settle(folder);
     match umount2(folder, MntFlags::UMOUNT_NOFOLLOW) {
         Ok(()) => return Ok(ExitCode::SUCCESS),
         Err(Errno::EPERM) => {}

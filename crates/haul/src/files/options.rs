@@ -11,7 +11,10 @@ pub(super) mod urls;
 use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
-use dav::transfer::{self, Options};
+use dav::{
+    LockPolicy,
+    transfer::{self, Options},
+};
 use serde::Deserialize;
 use units::Span;
 
@@ -177,6 +180,16 @@ pub(super) enum Lock {
     Edit,
     /// All files
     Always,
+}
+
+impl From<Lock> for LockPolicy {
+    fn from(lock: Lock) -> Self {
+        match lock {
+            Lock::Never => Self::Never,
+            Lock::Edit => Self::OnEdit,
+            Lock::Always => Self::Always,
+        }
+    }
 }
 
 #[derive(ValueEnum, Deserialize, Debug, Clone, Copy, Default, PartialEq, Eq)]

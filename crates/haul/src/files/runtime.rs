@@ -51,6 +51,14 @@ impl Stop {
 
 /// Runs a command to its end, or until Ctrl-C.
 pub(super) fn run_until_stopped<F: Future<Output = Outcome>>(command: impl FnOnce(Arc<Stop>) -> F) -> Outcome {
+    run_until_stopped_within(FAREWELL, command)
+}
+
+/// The same for a command that may take this long to clean up.
+pub(super) fn run_until_stopped_within<F: Future<Output = Outcome>>(
+    farewell: Duration,
+    command: impl FnOnce(Arc<Stop>) -> F,
+) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::new()?;
@@ -65,7 +73,7 @@ pub(super) fn run_until_stopped<F: Future<Output = Outcome>>(command: impl FnOnc
                 stop.requested.store(true, Ordering::Relaxed);
                 stop.request.notify_one();
                 tokio::select! {
-                    _ = timeout(FAREWELL, &mut command) => {}
+                    _ = timeout(farewell, &mut command) => {}
                     () = signals.next() => {}
                 }
             }

@@ -98,6 +98,6 @@ pub(super) async fn transfer(
 }
 
 /// The local user, as the owner of locks.
-fn login() -> Option<String> {
+pub(super) fn login() -> Option<String> {
     std::env::var("USER").ok().filter(|name| !name.is_empty())
 }

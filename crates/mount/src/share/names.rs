@@ -41,9 +41,10 @@ impl Share {
             self.keep_content(ino).await?;
         }
         if !ino.is_some_and(|ino| self.is_only_here(ino)) {
-            let deleted = self.dav.delete(&path, &Precondition::None, &If::default()).await;
+            let deleted = self.dav.delete(&path, &Precondition::None, &self.locks.claims(&[&path])).await;
             deleted.map_err(|error| errno::of(&path, "delete", &error))?;
         }
+        self.unlock_all_at(&path, file.as_ref()).await;
         self.tree().remove(parent, name);
         Ok(())
     }
@@ -96,13 +97,16 @@ impl Share {
         if self.is_only_here(ino) {
             self.rename_only_here(ino, replaced);
         } else {
-            let moved = self.dav.rename(&from, &to, may_replace, &If::default()).await;
+            let claims = self.locks.claims(&[&from, &to]);
+            let moved = self.dav.rename(&from, &to, may_replace, &claims).await;
             moved.map_err(|error| match errno::of(&from, "rename", &error) {
                 // Overwrite: F (RFC 4918 §9.9.4).
                 Errno::ESTALE if !may_replace => Errno::EEXIST,
                 number => number,
             })?;
         }
+        self.unlock_all_at(&from, file.as_ref()).await;
+        self.unlock_all_at(&to, file.as_ref()).await;
         self.tree().rename(parent, name, new_parent, new_name);
         self.learn_version(ino, &to).await;
         Ok(())

@@ -59,15 +59,19 @@ impl Share {
         length: u64,
     ) -> Result<()> {
         if let Some(file) = open {
+            self.lock_for_change(ino, &file).await?;
             return self.truncate(ino, &file, length);
         }
         let file = self.open(ino)?;
+        file.writer_opens();
         let set = async {
+            self.lock_for_change(ino, &file).await?;
             self.truncate(ino, &file, length)?;
             self.flush(ino, &file).await
         };
         let set = set.await;
         self.release(ino, &file);
+        self.writer_closes(&file);
         set
     }
 
@@ -92,12 +96,27 @@ impl Share {
         let path = path.ok_or(Errno::ENOENT)?;
         self.fetch_whole(ino, file).await?;
         let Some(snapshot) = file.state(|state| state.snapshot()) else { return Ok(()) };
-        let (precondition, body) = (precondition(&snapshot.base), body(file, &snapshot)?);
-        let stored = self.put(&path, file, body, &snapshot, &precondition).await;
+        if self.has_lost_lock(file, None).await {
+            return Err(self.keep_both(ino, &path, file, &snapshot).await);
+        }
+        let claims = self.locks.claims(&[&path]);
+        let precondition = match &snapshot.base {
+            // Its lock has created an empty file (RFC 4918 §7.3), and keeps others out.
+            Base::New if claims != If::default() => Precondition::None,
+            base => precondition(base),
+        };
+        let stored = {
+            let body = body(file, &snapshot)?;
+            let _turn = if claims == If::default() { None } else { self.locks.turn(true).await };
+            self.put(&path, file, body, &snapshot, &precondition, &claims).await
+        };
         let stored = match stored {
-            Err(error) if error.is(412) => return Err(self.keep_both(ino, &path, file, &snapshot).await),
+            Err(error) if self.has_lost_lock(file, Some(&error)).await || error.is(412) => {
+                return Err(self.keep_both(ino, &path, file, &snapshot).await);
+            }
             stored => stored.map_err(|error| errno::of(&path, "upload", &error))?,
         };
+        self.locks.written(&path);
         let still_dirty = file.state(|state| {
             state.uploaded(&snapshot, stored.clone());
             state.is_dirty()
@@ -107,8 +126,11 @@ impl Share {
     }
 
     /// The path of a file, and whether a program here has removed it.
-    fn place_of(&self, ino: Ino) -> (Option<RemotePath>, bool) {
+    pub(super) fn place_of(&self, ino: Ino) -> (Option<RemotePath>, bool) {
         let tree = self.tree();
+        if !tree.contains(ino) {
+            return (None, true);
+        }
         (tree.path(ino), tree.is_removed(ino))
     }
 
@@ -119,6 +141,7 @@ impl Share {
         body: Body,
         snapshot: &Snapshot,
         precondition: &Precondition,
+        claims: &If,
     ) -> std::result::Result<Facts, dav::Error> {
         let class = if snapshot.length <= SMALL { Class::Small } else { Class::Large };
         // Of a new file, the listing tells whether it has arrived, whichever upload a success belongs to. So several
@@ -126,7 +149,7 @@ impl Share {
         let pipeline = *precondition == Precondition::Absent && self.pipelines();
         let options = Options { class, pipeline, ..Options::default() };
         let headers = HeaderMap::from_iter(self.time_header(file));
-        let (stored, seen) = self.dav.put_and_stat(path, body, headers, precondition, &If::default(), options).await?;
+        let (stored, seen) = self.dav.put_and_stat(path, body, headers, precondition, claims, options).await?;
         let seen = match seen {
             Some(seen) => Some(seen),
             None if stored.etag.is_none() || pipeline => self.dav.stat(path, dav::PropertySet::LISTING).await?,
@@ -169,7 +192,9 @@ impl Share {
             let beside = path.parent().and_then(|folder| folder.join(other.as_bytes(), false).ok());
             let stored = match (&beside, body(file, snapshot)) {
                 (_, Err(errno)) => return errno,
-                (Some(beside), Ok(body)) => self.put(beside, file, body, snapshot, &Precondition::Absent).await,
+                (Some(beside), Ok(body)) => {
+                    self.put(beside, file, body, snapshot, &Precondition::Absent, &If::default()).await
+                }
                 (None, _) => {
                     Err(dav::Error::Differs { path: path.clone(), why: "its name is too long for a second one".into() })
                 }
@@ -213,6 +238,17 @@ impl Share {
             tree.give_up(ino);
         }
         self.close(ino);
+    }
+
+    /// A program has closed a handle for writing, and what it wrote is uploaded or kept.
+    pub(crate) fn writer_closes(self: &Arc<Self>, file: &Arc<CachedFile>) {
+        if file.writer_closes() && file.locked_as().is_some() {
+            let (share, file) = (self.clone(), file.clone());
+            tokio::spawn(async move {
+                let _busy = share.closing().await;
+                share.unlock(&file).await;
+            });
+        }
     }
 }
 

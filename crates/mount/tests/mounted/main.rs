@@ -4,8 +4,11 @@
 //! any thread starts.
 
 mod changes;
+mod doubled;
+mod failures;
 mod files;
 mod folders;
+mod locks;
 mod world;
 
 use std::fs::File;
@@ -18,6 +21,8 @@ use crate::world::World;
 /// Larger than what a test reads.
 const CACHE_SIZE: u64 = 64 << 20;
 
+/// A test over a server double.
+type DoubleTest = fn() -> Result<(), Failed>;
 type Test = fn(&World) -> Result<(), Failed>;
 
 fn main() {
@@ -37,5 +42,9 @@ fn main() {
         let run = move || World::new(1, CACHE_SIZE).map_err(Failed::from).and_then(|world| test(&world));
         Trial::test(name, run).with_ignored_flag(missing.is_some())
     });
-    libtest_mimic::run(&arguments, trials.collect()).exit();
+    let doubled = [locks::TESTS, failures::TESTS].concat();
+    let doubled = doubled
+        .into_iter()
+        .map(|(name, test): (&str, DoubleTest)| Trial::test(name, test).with_ignored_flag(missing.is_some()));
+    libtest_mimic::run(&arguments, trials.chain(doubled).collect()).exit();
 }

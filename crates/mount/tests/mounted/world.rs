@@ -51,6 +51,8 @@ impl World {
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
             umask: 0o022,
+            lock: dav::LockPolicy::OnEdit,
+            lock_owner: "tester".into(),
         };
         let (handle, here) = (runtime.handle().clone(), PathBuf::new());
         let mut world = Self { here, there, cache, mounts: Mutex::default(), runtime: Some(runtime), scratch };

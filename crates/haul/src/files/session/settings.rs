@@ -259,11 +259,7 @@ impl File {
             clear: if clear { Clear::Allowed } else { Clear::Refused },
             user: host.user.map(Spanned::into_inner),
             password_file: connection.password_file.clone().or(host.password_file.map(Spanned::into_inner)),
-            lock: match transfer_options.lock.or(host.lock).or(all.lock).unwrap_or_default() {
-                Lock::Never => LockPolicy::Never,
-                Lock::Edit => LockPolicy::OnEdit,
-                Lock::Always => LockPolicy::Always,
-            },
+            lock: transfer_options.lock.or(host.lock).or(all.lock).unwrap_or_default().into(),
             verify: match transfer_options.verify.or(host.verify).or(all.verify).unwrap_or_default() {
                 Verify::None => dav::transfer::Verify::None,
                 Verify::Size => dav::transfer::Verify::Size,

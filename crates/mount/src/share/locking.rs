@@ -1,0 +1,126 @@
+//! Locks on the server while programs edit files.
+//!
+//! A file is locked at the first change and not when it is opened, because many programs open for writing what they only
+//! read. If somebody else has locked it, that change fails, before anything is lost. The lock is released when the last
+//! writer has closed the file; close(2) does not wait for it, but unmounting does. A lock that the server has ended means
+//! that somebody else may have written since: what is uploaded then goes beside the file, as after a conflict.
+
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use dav::{Error, If, RemotePath};
+use nix::errno::Errno;
+
+use super::{Result, Share};
+use crate::{cached_file::CachedFile, errno, tree::Ino};
+
+/// How often to check for locks that need a refresh.
+const REFRESH: Duration = Duration::from_millis(500);
+/// How often to retry what a lost connection has left locked, in refreshes.
+const TIDY: u64 = 20;
+
+impl Share {
+    /// Whether a file may be changed without asking the server first.
+    pub(crate) fn may_change(&self, file: &CachedFile) -> bool {
+        let is_new = file.state(|state| state.is_new());
+        !self.is_locking.load(Ordering::Relaxed) || !self.options.lock.locks(!is_new) || file.locked_as().is_some()
+    }
+
+    /// Locks a file before its first change, if the policy says so.
+    pub(crate) async fn lock_for_change(&self, ino: Ino, file: &CachedFile) -> Result<()> {
+        if self.may_change(file) {
+            return Ok(());
+        }
+        let _turn = file.upload.lock().await;
+        // A deleted file has no name to lock.
+        let Some(path) = self.path_if_known(ino).filter(|_| !self.may_change(file)) else { return Ok(()) };
+        let is_new = file.state(|state| state.is_new());
+        let locked = {
+            let _turn = self.locks.turn(!is_new).await;
+            self.locks.acquire(&path, !is_new).await
+        };
+        self.lock_taken.notify_one();
+        match locked {
+            Ok(claims) if claims == If::default() => Ok(()),
+            Ok(_) => {
+                file.set_locked_as(Some(path));
+                Ok(())
+            }
+            // RFC 4918 §18.2: a server need not support locks, everywhere.
+            Err(error) if error.is(405) || error.is(501) || (is_new && error.is(404)) => {
+                tracing::warn!("{path} is edited without a lock: {error}");
+                Ok(())
+            }
+            Err(Error::Differs { path, why }) => {
+                tracing::warn!("cannot lock {path}: {why}");
+                self.expire_parent(ino);
+                Err(Errno::ESTALE)
+            }
+            Err(error) => Err(errno::of(&path, "lock", &error)),
+        }
+    }
+
+    /// The last writer has closed the file: releases its lock, if it has one.
+    pub(crate) async fn unlock(&self, file: &CachedFile) {
+        let _turn = file.upload.lock().await;
+        // Somebody may have opened it again.
+        if !file.is_written() {
+            self.unlock_now(file).await;
+        }
+    }
+
+    /// The same while the caller holds the file's upload lock, whoever has it open.
+    pub(super) async fn unlock_now(&self, file: &CachedFile) {
+        let Some(path) = file.set_locked_as(None) else { return };
+        let _turn = self.locks.turn(true).await;
+        self.locks.release(&path, !file.state(|state| state.is_new())).await;
+    }
+
+    /// Whether the server has ended the lock under which a file was changed. `refusal` is what it said to the upload.
+    pub(super) async fn has_lost_lock(&self, file: &CachedFile, refusal: Option<&Error>) -> bool {
+        let Some(path) = file.locked_as() else { return false };
+        let is_lost = match refusal {
+            Some(error) if error.is(412) || error.is(423) => self.locks.check(&path).await.unwrap_or(false),
+            _ => self.locks.is_lost(&path),
+        };
+        if is_lost {
+            tracing::error!("{path}: the server has ended the lock under which it was edited");
+            file.set_locked_as(None);
+            self.locks.release(&path, true).await;
+        }
+        is_lost
+    }
+
+    /// Files at a path, or below it, have been renamed or deleted: a MOVE leaves the lock behind (RFC 4918 §7.6).
+    /// The caller holds the upload lock of `turned`.
+    pub(super) async fn unlock_all_at(&self, path: &RemotePath, turned: Option<&Arc<CachedFile>>) {
+        let is_there =
+            |held: &RemotePath| if path.is_folder() { held.relative_to(path).is_some() } else { held == path };
+        let files: Vec<_> = self.contents().files.values().cloned().collect();
+        for file in files {
+            if file.locked_as().is_some_and(|held| is_there(&held)) {
+                let is_turned = turned.is_some_and(|turned| Arc::ptr_eq(turned, &file));
+                let _turn = if is_turned { None } else { Some(file.upload.lock().await) };
+                self.unlock_now(&file).await;
+            }
+        }
+    }
+
+    /// Keeps locks alive, for as long as it is polled.
+    pub(crate) async fn keep_locks(self: Arc<Self>) {
+        loop {
+            if !self.locks.is_held() {
+                self.lock_taken.notified().await;
+            }
+            for round in 1..=TIDY {
+                tokio::time::sleep(REFRESH).await;
+                self.locks.refresh_due().await;
+                if round == TIDY {
+                    self.locks.tidy().await;
+                }
+            }
+        }
+    }
+}

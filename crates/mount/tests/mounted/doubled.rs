@@ -1,0 +1,145 @@
+//! A mounted server double: a server that fails on demand.
+
+use std::{
+    error::Error,
+    fs::{self, File},
+    os::unix::fs::FileExt,
+    path::PathBuf,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use dav::{Dav, LockPolicy, RemotePath};
+use haul_http::{Client, Origin, Settings, Timeouts, auth::Authenticator};
+use mount::{Mount, Options};
+use servers::Double;
+use tokio::runtime::Runtime;
+
+use crate::world::FRESH;
+
+/// Timeouts that tests can wait for.
+const TIMEOUT: Duration = Duration::from_secs(2);
+/// What even a busy machine does not reach.
+pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
+
+/// A mounted double.
+pub(crate) struct Doubled {
+    /// The mount point.
+    pub(crate) here: PathBuf,
+    pub(crate) cache: PathBuf,
+    pub(crate) double: Double,
+    mount: Mutex<Option<Mount>>,
+    runtime: Option<Runtime>,
+    _scratch: tempfile::TempDir,
+}
+
+impl Doubled {
+    /// With these files, and this lock policy.
+    pub(crate) fn new(files: &[(&str, &[u8])], lock: LockPolicy) -> Result<Self, Box<dyn Error>> {
+        let scratch = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
+        let [here, cache] = ["here", "cache"].map(|name| scratch.path().join(name));
+        fs::create_dir(&here)?;
+        Self::on(files, lock, here, cache, scratch)
+    }
+
+    /// With this cache folder.
+    pub(crate) fn on(
+        files: &[(&str, &[u8])],
+        lock: LockPolicy,
+        here: PathBuf,
+        cache: PathBuf,
+        scratch: tempfile::TempDir,
+    ) -> Result<Self, Box<dyn Error>> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let double = runtime.block_on(Double::start());
+        for (path, content) in files {
+            double.put(path, content, Duration::from_hours(1));
+        }
+        let origin = Origin::of(&format!("http://{}", double.address).parse()?)?;
+        let timeouts =
+            Timeouts { connect: TIMEOUT, first_byte: TIMEOUT, pipelined: TIMEOUT, stall: TIMEOUT, idle: PATIENCE };
+        let settings = Settings { timeouts, ..Settings::default() };
+        let dav = Dav::new(Client::new(settings, Authenticator::default())?, origin);
+        let options = Options {
+            source: format!("http://{}/", double.address),
+            fresh: FRESH,
+            cache: cache.clone(),
+            cache_size: 64 << 20,
+            read_only: false,
+            allow_other: false,
+            uid: nix::unistd::geteuid().as_raw(),
+            gid: nix::unistd::getegid().as_raw(),
+            umask: 0o022,
+            lock,
+            lock_owner: "tester".into(),
+        };
+        let mount = runtime.block_on(Mount::new(dav, RemotePath::root(), here.clone(), options))?;
+        let mount = Mutex::new(Some(mount));
+        Ok(Self { here, cache, double, mount, runtime: Some(runtime), _scratch: scratch })
+    }
+
+    /// Opens a file for writing, and changes its first bytes.
+    pub(crate) fn edit(&self, name: &str, bytes: &[u8]) -> std::io::Result<File> {
+        let file = File::options().read(true).write(true).open(self.here.join(name))?;
+        file.write_all_at(bytes, 0)?;
+        Ok(file)
+    }
+
+    /// Waits until no lock is left.
+    pub(crate) fn wait_until_unlocked(&self) {
+        wait_for("no lock", || self.double.locks() == 0);
+    }
+
+    pub(crate) fn content(&self, path: &str) -> Option<Vec<u8>> {
+        self.double.files("").remove(path)
+    }
+
+    /// How many requests of a method the double has received.
+    pub(crate) fn count(&self, method: &str) -> usize {
+        let method = format!(" {method} ");
+        self.double.log().lines().filter(|line| line.contains(&method)).count()
+    }
+
+    /// The contents of the files that were kept because they could not be uploaded.
+    pub(crate) fn unsaved(&self) -> Vec<Vec<u8>> {
+        let kept = fs::read_dir(self.cache.join("unsaved")).into_iter().flatten().flatten();
+        kept.filter_map(|entry| fs::read(entry.path()).ok()).collect()
+    }
+
+    /// Kills the server.
+    pub(crate) fn kill(&self) {
+        self.runtime().block_on(self.double.kill());
+    }
+
+    /// Starts it again.
+    pub(crate) fn restart(&self) {
+        self.runtime().block_on(self.double.restart());
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtime.as_ref().expect("it ends with this")
+    }
+
+    pub(crate) fn unmount(&self) -> std::io::Result<()> {
+        let mount = self.mount.lock().expect("no test panics with it").take();
+        mount.map_or(Ok(()), |mount| self.runtime().block_on(mount.unmount()))
+    }
+}
+
+impl Drop for Doubled {
+    fn drop(&mut self) {
+        let _ = self.unmount();
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_timeout(Duration::from_secs(5));
+        }
+    }
+}
+
+/// Waits for something that happens after a call has returned.
+pub(crate) fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

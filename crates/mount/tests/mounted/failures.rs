@@ -1,0 +1,120 @@
+//! Servers that die, refuse, or fall silent.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    time::{Duration, Instant},
+};
+
+use dav::LockPolicy;
+use libtest_mimic::Failed;
+use nix::libc;
+use servers::Fault;
+
+use crate::{
+    DoubleTest,
+    doubled::{Doubled, PATIENCE, wait_for},
+    world::{let_listings_expire, noise},
+};
+
+pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
+    ("calls_end_while_the_server_is_dead_and_work_when_it_is_back", calls_end_while_the_server_is_dead),
+    ("calls_end_while_the_server_is_silent", calls_end_while_the_server_is_silent),
+    ("an_upload_is_refused_for_a_reason", an_upload_is_refused_for_a_reason),
+    ("what_is_open_at_the_end_is_uploaded_or_kept", what_is_open_at_the_end_is_uploaded_or_kept),
+];
+
+/// Runs a call, which must fail in time for one of the reasons that say that the server is away.
+fn must_fail(what: &str, call: impl FnOnce() -> std::io::Result<()>) {
+    let begin = Instant::now();
+    let error = call().expect_err(what);
+    println!("{what}: {error} after {:?}", begin.elapsed());
+    let away = [libc::EHOSTUNREACH, libc::ETIMEDOUT, libc::EIO];
+    assert!(error.raw_os_error().is_some_and(|number| away.contains(&number)), "{what}: {error}");
+    assert!(begin.elapsed() < PATIENCE, "{what} took {:?}", begin.elapsed());
+}
+
+fn all_calls_fail(world: &Doubled) -> Result<(), Failed> {
+    let here = &world.here;
+    let mut open = File::open(here.join("large"))?;
+    let mut written = File::create(here.join("written"))?;
+    written.write_all(b"precious")?;
+    let_listings_expire();
+    must_fail("list", || fs::read_dir(here).map(drop));
+    must_fail("stat", || fs::metadata(here.join("file")).map(drop));
+    must_fail("read", || open.read_to_end(&mut Vec::new()).map(drop));
+    must_fail("fsync", || written.sync_all());
+    must_fail("mkdir", || fs::create_dir(here.join("folder")));
+    Ok(())
+}
+
+fn calls_end_while_the_server_is_dead() -> Result<(), Failed> {
+    let large = noise(9_000_000);
+    let world = Doubled::new(&[("/file", b"content"), ("/large", &large)], LockPolicy::OnEdit)?;
+    assert!(world.here.join("large").exists());
+    world.kill();
+    all_calls_fail(&world)?;
+    wait_for("what was written is kept", || world.unsaved() == [b"precious"]);
+    world.restart();
+    assert_eq!(fs::read(world.here.join("file"))?, b"content");
+    assert!(fs::read(world.here.join("large"))? == *large);
+    fs::write(world.here.join("written"), "again")?;
+    assert_eq!(world.content("written").as_deref(), Some(&b"again"[..]));
+    Ok(())
+}
+
+fn calls_end_while_the_server_is_silent() -> Result<(), Failed> {
+    let large = noise(9_000_000);
+    let world = Doubled::new(&[("/file", b"content"), ("/large", &large)], LockPolicy::OnEdit)?;
+    assert!(world.here.join("large").exists());
+    world.double.script(|_, _, _| Some(Fault::Silence));
+    all_calls_fail(&world)?;
+    wait_for("what was written is kept", || world.unsaved() == [b"precious"]);
+    world.double.clear_faults();
+    assert_eq!(fs::read(world.here.join("file"))?, b"content");
+    assert!(fs::read(world.here.join("large"))? == *large);
+    Ok(())
+}
+
+fn an_upload_is_refused_for_a_reason() -> Result<(), Failed> {
+    for (status, number) in [(507, libc::ENOSPC), (423, libc::EBUSY), (401, libc::EACCES), (403, libc::EACCES)] {
+        let world = Doubled::new(&[("/file", b"content")], LockPolicy::OnEdit)?;
+        let mut file = File::create(world.here.join("new"))?;
+        file.write_all(b"precious")?;
+        world.double.script(move |method, _, _| (method == "PUT").then_some(Fault::Respond(status, "")));
+        let error = file.sync_all().expect_err("it is refused");
+        assert_eq!(error.raw_os_error(), Some(number), "{status}: {error}");
+        // The program may free some space, and try again.
+        world.double.clear_faults();
+        file.sync_all()?;
+        assert_eq!(world.content("new").as_deref(), Some(&b"precious"[..]));
+        world.double.script(move |method, _, _| (method == "PUT").then_some(Fault::Respond(status, "")));
+        file.write_all(b", and more")?;
+        drop(file);
+        wait_for("what was written is kept", || world.unsaved() == [b"precious, and more"]);
+        world.double.clear_faults();
+        assert_eq!(fs::read(world.here.join("new"))?, b"precious");
+        world.wait_until_unlocked();
+    }
+    Ok(())
+}
+
+fn what_is_open_at_the_end_is_uploaded_or_kept() -> Result<(), Failed> {
+    for is_dead in [false, true] {
+        let world = Doubled::new(&[("/file", b"content")], LockPolicy::OnEdit)?;
+        let mut file = File::create(world.here.join("new"))?;
+        file.write_all(b"precious")?;
+        if is_dead {
+            world.kill();
+        }
+        let begin = Instant::now();
+        world.unmount()?;
+        assert!(begin.elapsed() < PATIENCE + Duration::from_secs(20), "{:?}", begin.elapsed());
+        let (stored, kept) = (world.content("new"), world.unsaved());
+        match is_dead {
+            false => assert_eq!((stored.as_deref(), kept.len()), (Some(&b"precious"[..]), 0)),
+            true => assert_eq!((stored, &kept[..]), (None, &[b"precious".to_vec()][..])),
+        }
+    }
+    Ok(())
+}

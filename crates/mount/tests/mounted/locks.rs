@@ -1,0 +1,199 @@
+//! Locks on the server while programs edit.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    os::unix::fs::FileExt,
+};
+
+use dav::LockPolicy;
+use libtest_mimic::Failed;
+use nix::libc;
+use servers::Fault;
+
+use crate::{
+    DoubleTest,
+    doubled::{Doubled, wait_for},
+};
+
+pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
+    ("an_edited_file_is_locked_until_its_last_writer_closes", an_edited_file_is_locked_until_its_last_writer_closes),
+    ("reading_and_creating_take_no_lock", reading_and_creating_take_no_lock),
+    ("always_locks_new_files_and_leaves_no_empty_one", always_locks_new_files_and_leaves_no_empty_one),
+    ("a_file_locked_elsewhere_is_busy", a_file_locked_elsewhere_is_busy),
+    ("a_lost_lock_overwrites_nothing", a_lost_lock_overwrites_nothing),
+    ("a_locked_file_is_renamed_and_deleted", a_locked_file_is_renamed_and_deleted),
+    ("a_lock_whose_answer_is_lost_is_found_and_released", a_lock_whose_answer_is_lost_is_found_and_released),
+    ("no_lock_outlives_the_mount", no_lock_outlives_the_mount),
+    ("a_file_deleted_elsewhere_is_not_created_by_its_lock", a_file_deleted_elsewhere_is_not_created_by_its_lock),
+];
+
+fn number(result: std::io::Result<impl Sized>) -> Option<i32> {
+    result.err().and_then(|error| error.raw_os_error())
+}
+
+fn an_edited_file_is_locked_until_its_last_writer_closes() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/file", b"original")], LockPolicy::OnEdit)?;
+    let first = File::options().read(true).write(true).open(world.here.join("file"))?;
+    let mut text = String::new();
+    (&first).read_to_string(&mut text)?;
+    assert_eq!(world.double.locks(), 0, "nothing has changed yet");
+    first.write_all_at(b"O", 0)?;
+    assert_eq!(world.double.locks(), 1);
+    let second = world.edit("file", b"AN")?;
+    for byte in b"xyz" {
+        second.write_all_at(&[*byte], 2)?;
+        second.sync_all()?;
+    }
+    drop(second);
+    assert_eq!(world.double.locks(), 1, "the first has it open");
+    first.write_all_at(b"!", 7)?;
+    drop(first);
+    assert_eq!(world.content("file").as_deref(), Some(&b"ANzgina!"[..]));
+    world.wait_until_unlocked();
+    assert_eq!((world.count("LOCK"), world.count("UNLOCK")), (1, 1), "{}", world.double.log());
+    Ok(())
+}
+
+fn reading_and_creating_take_no_lock() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/file", b"original")], LockPolicy::OnEdit)?;
+    assert_eq!(fs::read(world.here.join("file"))?, b"original");
+    fs::write(world.here.join("new"), "new")?;
+    assert_eq!(world.count("LOCK"), 0);
+    // The same file exists from now on.
+    fs::write(world.here.join("new"), "newer")?;
+    world.wait_until_unlocked();
+    assert_eq!(world.count("LOCK"), 1);
+    drop(world);
+    let world = Doubled::new(&[("/file", b"original")], LockPolicy::Never)?;
+    drop(world.edit("file", b"O")?);
+    assert_eq!(world.count("LOCK"), 0);
+    Ok(())
+}
+
+fn always_locks_new_files_and_leaves_no_empty_one() -> Result<(), Failed> {
+    let world = Doubled::new(&[], LockPolicy::Always)?;
+    let mut file = File::create(world.here.join("new"))?;
+    file.write_all(b"content")?;
+    assert_eq!((world.double.locks(), world.content("new")), (1, Some(Vec::new())), "RFC 4918 §7.3");
+    drop(file);
+    assert_eq!(world.content("new").as_deref(), Some(&b"content"[..]));
+    world.wait_until_unlocked();
+    // Neither an upload that fails, nor another name, nor a deletion leaves it.
+    world.double.script(|method, _, _| (method == "PUT").then_some(Fault::Respond(507, "")));
+    let mut full = File::create(world.here.join("full"))?;
+    full.write_all(b"content")?;
+    assert_eq!(number(full.sync_all()), Some(libc::ENOSPC));
+    drop(full);
+    let mut moved = File::create(world.here.join("moved"))?;
+    moved.write_all(b"content")?;
+    fs::rename(world.here.join("moved"), world.here.join("elsewhere"))?;
+    let mut deleted = File::create(world.here.join("deleted"))?;
+    deleted.write_all(b"content")?;
+    fs::remove_file(world.here.join("deleted"))?;
+    drop((moved, deleted));
+    world.wait_until_unlocked();
+    wait_for("only the first file", || world.double.files("").len() == 1);
+    wait_for("two files are kept", || world.unsaved() == [b"content", b"content"]);
+    Ok(())
+}
+
+fn a_file_locked_elsewhere_is_busy() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/file", b"original")], LockPolicy::OnEdit)?;
+    world.double.lock("/file");
+    assert_eq!(number(world.edit("file", b"O")), Some(libc::EBUSY));
+    assert_eq!(number(fs::write(world.here.join("file"), "x")), Some(libc::EBUSY));
+    assert_eq!(number(nix::unistd::truncate(&world.here.join("file"), 3).map_err(Into::into)), Some(libc::EBUSY));
+    assert_eq!(number(fs::remove_file(world.here.join("file"))), Some(libc::EBUSY));
+    assert_eq!(fs::read(world.here.join("file"))?, b"original");
+    world.double.unlock("/file");
+    drop(world.edit("file", b"O")?);
+    assert_eq!(world.content("file").as_deref(), Some(&b"Original"[..]));
+    assert!(world.unsaved().is_empty());
+    world.wait_until_unlocked();
+    Ok(())
+}
+
+fn a_lost_lock_overwrites_nothing() -> Result<(), Failed> {
+    for taken_over in [false, true] {
+        let world = Doubled::new(&[("/file", b"original")], LockPolicy::OnEdit)?;
+        let file = world.edit("file", b"mine")?;
+        world.double.unlock("/file");
+        if taken_over {
+            world.double.lock("/file");
+        }
+        assert_eq!(number(file.sync_all()), Some(libc::ESTALE), "{}", world.double.log());
+        drop(file);
+        let files = world.double.files("");
+        assert_eq!(files["file"], b"original");
+        let ours: Vec<_> = files.iter().filter(|(name, _)| name.contains("conflict")).collect();
+        assert!(matches!(ours[..], [(_, content)] if content == b"mineinal"), "{files:?}");
+        world.unmount()?;
+        assert_eq!(world.double.locks(), usize::from(taken_over), "only theirs");
+    }
+    Ok(())
+}
+
+fn a_locked_file_is_renamed_and_deleted() -> Result<(), Failed> {
+    let files: [(&str, &[u8]); 3] = [("/a", b"aaaa"), ("/b", b"bbbb"), ("/c", b"cccc")];
+    let world = Doubled::new(&files, LockPolicy::OnEdit)?;
+    let [a, b, c] = [world.edit("a", b"1")?, world.edit("b", b"2")?, world.edit("c", b"3")?];
+    assert_eq!(world.double.locks(), 3);
+    fs::rename(world.here.join("a"), world.here.join("b"))?;
+    fs::remove_file(world.here.join("c"))?;
+    a.write_all_at(b"4", 1)?;
+    drop((a, b, c));
+    assert_eq!(world.double.files(""), [("b".to_owned(), b"14aa".to_vec())].into(), "{}", world.double.log());
+    world.wait_until_unlocked();
+    Ok(())
+}
+
+fn a_lock_whose_answer_is_lost_is_found_and_released() -> Result<(), Failed> {
+    for (method, fault) in [
+        ("LOCK", Fault::ResetAfterProcessing),
+        ("LOCK", Fault::Reset),
+        ("UNLOCK", Fault::ResetAfterProcessing),
+        ("UNLOCK", Fault::Reset),
+        ("PUT", Fault::ResetAfterProcessing),
+    ] {
+        let world = Doubled::new(&[("/file", b"original")], LockPolicy::Always)?;
+        let mut faults = 1;
+        let fault_once = fault.clone();
+        world.double.script(move |asked, _, _| {
+            let hit = asked == method && std::mem::take(&mut faults) > 0;
+            hit.then(|| fault_once.clone())
+        });
+        fs::write(world.here.join("new"), "content")?;
+        drop(world.edit("file", b"O")?);
+        drop(world.edit("file", b"0")?);
+        let files = [("file".to_owned(), b"0riginal".to_vec()), ("new".to_owned(), b"content".to_vec())];
+        assert_eq!(world.double.files(""), files.into(), "{method} {fault:?} {}", world.double.log());
+        world.wait_until_unlocked();
+    }
+    Ok(())
+}
+
+fn no_lock_outlives_the_mount() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/file", b"original")], LockPolicy::Always)?;
+    let file = world.edit("file", b"O")?;
+    let mut new = File::create(world.here.join("new"))?;
+    new.write_all(b"content")?;
+    assert_eq!(world.double.locks(), 2);
+    world.unmount()?;
+    assert_eq!(world.double.locks(), 0, "{}", world.double.log());
+    let files = [("file".to_owned(), b"Original".to_vec()), ("new".to_owned(), b"content".to_vec())];
+    assert_eq!(world.double.files(""), files.into());
+    drop((file, new));
+    Ok(())
+}
+
+fn a_file_deleted_elsewhere_is_not_created_by_its_lock() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/file", b"original")], LockPolicy::OnEdit)?;
+    let file = File::options().write(true).open(world.here.join("file"))?;
+    world.double.remove("/file");
+    assert_eq!(number(file.write_all_at(b"O", 0)), Some(libc::ESTALE));
+    drop(file);
+    world.wait_until_unlocked();
+    assert!(world.double.files("").is_empty());
+    Ok(())
+}
