@@ -165,10 +165,8 @@ impl HeldLocks {
 
     /// The locks at `path`, or below it if it is a folder.
     fn held_at(&self, path: &RemotePath) -> impl Iterator<Item = (RemotePath, LockToken)> {
-        let is_there = |held: &RemotePath| match path.is_folder() {
-            true => held.relative_to(path).is_some(),
-            false => held.same_place(path),
-        };
+        let is_there =
+            |held: &RemotePath| if path.is_folder() { held.relative_to(path).is_some() } else { held.same_place(path) };
         let held = lock(&self.locks).tokens();
         held.into_iter().filter(move |(held, _)| is_there(held))
     }

@@ -51,7 +51,7 @@ impl World {
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
             umask: 0o022,
-            lock: dav::LockPolicy::OnEdit,
+            lock: dav::LockPolicy::Never,
             lock_owner: "tester".into(),
         };
         let (handle, here) = (runtime.handle().clone(), PathBuf::new());
