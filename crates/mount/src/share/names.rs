@@ -94,6 +94,8 @@ impl Share {
             [(parent, name), (new_parent, new_name)].map(|(parent, name)| tree.path_of(parent, name, is_folder))
         };
         let (from, to) = (from.ok_or(Errno::EINVAL)?, to.ok_or(Errno::EINVAL)?);
+        // Another's version must not become the one that our upload replaces.
+        let is_known = self.is_current(ino, &from).await;
         if self.is_only_here(ino) {
             self.rename_only_here(ino, replaced);
         } else {
@@ -108,8 +110,21 @@ impl Share {
         self.unlock_all_at(&from, file.as_ref()).await;
         self.unlock_all_at(&to, file.as_ref()).await;
         self.tree().rename(parent, name, new_parent, new_name);
-        self.learn_version(ino, &to).await;
+        if is_known {
+            self.learn_version(ino, &to).await;
+        } else {
+            self.expire_parent(ino);
+        }
         Ok(())
+    }
+
+    /// Whether the server still has the version of an open file that its programs opened.
+    async fn is_current(&self, ino: Ino, path: &dav::RemotePath) -> bool {
+        let file = self.contents().files.get(&ino).cloned();
+        let base = file.filter(|_| self.tree().opens(ino) > 0).map(|file| file.state(|state| state.base().clone()));
+        let Some(Base::Version(base)) = base else { return true };
+        let seen = self.dav.stat(path, PropertySet::LISTING).await.ok().flatten();
+        seen.is_some_and(|seen| facts(&seen).is_version(&base))
     }
 
     /// A file that the server does not have yet gets another name. Its upload will replace what is there.

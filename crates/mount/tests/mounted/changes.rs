@@ -16,6 +16,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("changes_elsewhere_are_seen_in_time", changes_elsewhere_are_seen_in_time),
     ("a_conflict_keeps_both_versions", a_conflict_keeps_both_versions),
     ("a_name_taken_elsewhere_is_not_overwritten", a_name_taken_elsewhere_is_not_overwritten),
+    ("a_rename_does_not_adopt_the_version_of_somebody_else", a_rename_does_not_adopt_the_version_of_somebody_else),
     ("versions_are_never_mixed", versions_are_never_mixed),
     ("what_cannot_be_uploaded_is_kept", what_cannot_be_uploaded_is_kept),
     ("an_open_file_and_its_new_version_are_two_files", an_open_file_and_its_new_version_are_two_files),
@@ -71,6 +72,19 @@ fn a_name_taken_elsewhere_is_not_overwritten(world: &World) -> Result<(), Failed
     drop(file);
     assert_eq!(fs::read(world.there.join("file"))?, b"theirs");
     assert_eq!(conflicts(world)?, [b"mine"]);
+    Ok(())
+}
+
+fn a_rename_does_not_adopt_the_version_of_somebody_else(world: &World) -> Result<(), Failed> {
+    world.store("file", b"original")?;
+    let mut file = File::options().write(true).open(world.here.join("file"))?;
+    file.write_all(b"mine, which is longer")?;
+    fs::write(world.there.join("file"), "theirs")?;
+    fs::rename(world.here.join("file"), world.here.join("renamed"))?;
+    assert!(file.sync_all().is_err());
+    drop(file);
+    assert_eq!(fs::read(world.there.join("renamed"))?, b"theirs");
+    assert_eq!(conflicts(world)?, [b"mine, which is longer"]);
     Ok(())
 }
 
