@@ -129,16 +129,20 @@ impl Share {
     }
 
     async fn request_listing(&self, path: &RemotePath) -> std::result::Result<Vec<Listed>, dav::Error> {
-        let mut entries = Vec::new();
+        let (mut entries, mut is_file) = (Vec::new(), false);
         let listed = self.dav.list(path, Depth::One, PropertySet::LISTING, |entry| match entry {
             Ok(entry) if !entry.path.same_place(path) => {
                 let name = entry.path.name().unwrap_or_default().to_vec();
                 entries.push(Listed { name, is_folder: entry.path.is_folder(), facts: facts(&entry) });
             }
-            Ok(_) => {}
+            Ok(own) => is_file = !own.path.is_folder(),
             Err(error) => tracing::warn!("{error}"),
         });
         listed.await?;
+        if is_file {
+            let why = "is a file; only folders can be listed and mounted".into();
+            return Err(dav::Error::Differs { path: path.clone(), why });
+        }
         Ok(entries)
     }
 

@@ -23,7 +23,7 @@ const SWITCHES: [(&str, &str); 3] =
     [("ro", "--read-only"), ("allow_other", "--allow-other"), ("insecure", "--insecure")];
 
 /// Options with a value, called as those of `haul mount`, with `_` or `-` between words.
-const VALUES: [&str; 11] = [
+const VALUES: [&str; 12] = [
     "fresh",
     "cache-dir",
     "cache-size",
@@ -34,6 +34,7 @@ const VALUES: [&str; 11] = [
     "ca",
     "client-cert",
     "client-key",
+    "lock",
     "timeout",
 ];
 
