@@ -340,13 +340,13 @@ fn apache_upload_resumes_from_parts() -> Result<(), Failed> {
     const PART: usize = 4 * 1024 * 1024;
     let mut world = World::new(Kind::Apache, "")?;
     world.cable.change(lanes("rate = \"200mbit\"")?)?;
-    let content: Vec<u8> = (0..10).map(|part| vec![part * 3 + 1; PART]).collect::<Vec<_>>().concat();
+    let content: Vec<u8> = (0..14).map(|part| vec![part * 3 + 1; PART]).collect::<Vec<_>>().concat();
     std::fs::remove_dir_all(&world.here)?;
     std::fs::create_dir(&world.here)?;
     world.wanted = Tree::from([("tall".to_owned(), content)]);
     write(&world.here, &world.wanted);
     let options = Options { resume: true, ..mirror() };
-    let (watch, told) = moved(8 * PART as u64);
+    let (watch, told) = moved(12 * PART as u64);
     let moving = world.moves(true, &options, None, watch);
     told.recv()?;
     world.server.kill();
@@ -354,7 +354,7 @@ fn apache_upload_resumes_from_parts() -> Result<(), Failed> {
     world.server.restart()?;
     let mut there = world.there();
     let (part, has) = there.pop_first().ok_or("nothing is left")?;
-    assert!(there.is_empty() && part.starts_with(".tall.") && has.len() > 4 * PART, "{part}: {} bytes", has.len());
+    assert!(there.is_empty() && part.starts_with(".tall.") && has.len() > 8 * PART, "{part}: {} bytes", has.len());
     assert!(check(&world.wanted, &Tree::new(), &there, &outcome).contains_key("tall"));
 
     // A mark in a trusted part stays, because it is not sent again.
