@@ -1,7 +1,7 @@
 //! Properties of files and folders.
 //!
 //! A property that is missing, empty or unreadable is `None`: servers differ too much for one odd date to fail a whole
-//! listing. Only the properties in [`crate::Wanted`] are parsed.
+//! listing. Only the properties in [`crate::PropertySet`] are parsed.
 
 use std::time::{Duration, SystemTime};
 

@@ -349,7 +349,7 @@ impl Client {
     }
 
     /// Waits for the first connection to an origin, and returns how it was made. Without a request, a
-    /// [warm](Self::warm) or a successful connection this waits forever; so also wait for something else.
+    /// [preconnect](Self::preconnect) or a successful connection this waits forever; so also wait for something else.
     pub async fn met(&self, origin: &Origin) -> Facts {
         loop {
             let noted = self.inner.shared.noted.notified();

@@ -70,7 +70,7 @@ impl SingleConnection {
     }
 
     /// Sends a request and waits for the response header. Over HTTP/1.1, requests that are sent before earlier
-    /// responses are pipelined. A request that is not safe, or has [`Options::late`], waits for the handshake.
+    /// responses are pipelined. A request that is not safe, or has [`Options::no_early_data`], waits for the handshake.
     pub async fn send(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let no_early_data = request.extensions().get::<Options>().is_some_and(|options| options.no_early_data);
         if no_early_data || !is_safe(request.method()) {
