@@ -6,6 +6,7 @@ use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
+    time::{Duration, Instant},
 };
 
 use futures_util::future::BoxFuture;
@@ -49,6 +50,9 @@ pub struct Settings {
     pub choice: IdleChoice,
     /// Timeouts.
     pub timeouts: Timeouts,
+    /// How long a request may go unanswered in all, in the queue and over all its repetitions. A timeout that is reached
+    /// then is the last one. `None`: a request is repeated a few times, whatever that takes.
+    pub patience: Option<Duration>,
     /// Flow control over HTTP/2.
     pub http2: Http2Settings,
     /// Whether safe requests may leave before the TLS or QUIC handshake is done, where a session allows it (RFC 8470).
@@ -72,6 +76,7 @@ impl Default for Settings {
             connections: 6,
             choice: IdleChoice::default(),
             timeouts: Timeouts::default(),
+            patience: None,
             http2: Http2Settings::default(),
             early_data: true,
             cookies: false,
@@ -142,6 +147,8 @@ pub(crate) struct Shared {
     windows: Mutex<HashMap<Origin, Windows>>,
     paths: Arc<Paths>,
     alt_svc: Mutex<HashMap<Origin, AltSvc>>,
+    /// When a request failed because its server was silent or could not be reached, unless one has been answered since.
+    away: Mutex<Option<Instant>>,
 }
 
 impl Client {
@@ -175,6 +182,7 @@ impl Client {
             windows: Mutex::default(),
             paths,
             alt_svc: Mutex::default(),
+            away: Mutex::default(),
         };
         Self { inner: Arc::new(Inner { shared: Arc::new(shared), origins: Mutex::default() }) }
     }
@@ -299,7 +307,7 @@ impl Client {
     async fn ask(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let (asking, answer) = asking(request);
         self.command(origin, Command::Request(asking));
-        let answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
+        let answer = self.heard(answer.await.unwrap_or(Err(Error::Shutdown)))?;
         if let Some(alt_svc) = answer.headers().get(ALT_SVC).filter(|_| origin.is_tls()) {
             let mut known = lock(&self.inner.shared.alt_svc);
             known.entry(origin.clone()).or_default().record_header(alt_svc, dispatch::now().seconds);
@@ -324,9 +332,34 @@ impl Client {
         let (behind, follows) = asking(Request::from_parts(parts, body.into()));
         asked.follow_up = Some(Box::new(behind));
         self.command(origin, Command::Request(asked));
-        let mut answer = answer.await.unwrap_or(Err(Error::Shutdown))?;
+        let mut answer = self.heard(answer.await.unwrap_or(Err(Error::Shutdown)))?;
         answer.extensions_mut().insert(FollowUpResponse::by(what, follows));
         Ok(answer)
+    }
+
+    /// Notes whether there is a server.
+    fn heard<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
+        match &answer {
+            Ok(_) => *lock(&self.inner.shared.away) = None,
+            Err(error) if error.is_silence() => *lock(&self.inner.shared.away) = Some(Instant::now()),
+            Err(_) => {}
+        }
+        answer
+    }
+
+    /// When a request failed because its server was silent or could not be reached, if none has been answered since.
+    pub fn away_since(&self) -> Option<Instant> {
+        *lock(&self.inner.shared.away)
+    }
+
+    /// The timeouts of requests without their own.
+    pub fn timeouts(&self) -> Timeouts {
+        self.inner.shared.settings.timeouts
+    }
+
+    /// How long a request may go unanswered ([`Settings::patience`]).
+    pub fn patience(&self) -> Option<Duration> {
+        self.inner.shared.settings.patience
     }
 
     /// Opens connections in advance, up to `count`.

@@ -120,6 +120,7 @@ pub(crate) async fn run(
         pipelining: shared.settings.pipelining,
         choice: shared.settings.choice,
         shares: shared.settings.versions.share(),
+        patience: shared.settings.patience,
     };
     let (events, mut reported) = mpsc::unbounded_channel();
     let (opened, mut opens) = mpsc::unbounded_channel();

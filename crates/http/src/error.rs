@@ -64,3 +64,14 @@ pub enum Error {
     #[error("the HTTP client was shut down")]
     Shutdown,
 }
+
+impl Error {
+    /// Whether the server was silent, or could not be reached.
+    pub fn is_silence(&self) -> bool {
+        match self {
+            Self::Connect(_) => true,
+            Self::Exchange { cause, .. } | Self::OutcomeUnknown { cause, .. } => matches!(cause, Cause::TimedOut(..)),
+            _ => false,
+        }
+    }
+}

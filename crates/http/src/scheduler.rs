@@ -66,6 +66,8 @@ pub(crate) struct Limits {
     pub(crate) choice: IdleChoice,
     /// Whether one connection is expected to carry all requests.
     pub(crate) shares: bool,
+    /// How long a request may go unanswered in all.
+    pub(crate) patience: Option<Duration>,
 }
 
 /// A request, as far as scheduling is concerned.
@@ -166,6 +168,8 @@ pub(crate) struct Scheduler {
     serial_only: bool,
     /// The marks that the server's responses are believed to show.
     shown: Shown,
+    /// When the server was heard last.
+    heard: Option<Instant>,
 }
 
 impl Scheduler {
@@ -183,6 +187,7 @@ impl Scheduler {
             failures: None,
             serial_only: false,
             shown: Shown::ALL,
+            heard: None,
         }
     }
 
@@ -213,7 +218,7 @@ impl Scheduler {
 
     /// Adds a request.
     pub(crate) fn submit(&mut self, profile: RequestProfile, now: Moment) {
-        self.queue.push_back(Waiting::new(profile));
+        self.queue.push_back(Waiting::new(profile, now.instant));
         self.plan(now);
     }
 
@@ -247,6 +252,7 @@ impl Scheduler {
             self.failures = Some(0);
         }
         self.shows(version);
+        self.heard = Some(now.instant);
         // It was begun before the server required HTTP/1.1.
         let unwanted = version == Version::HTTP_2 && self.serial_only;
         let Some(conn) = self.connections.get_mut(&connection).filter(|conn| !conn.retiring && !unwanted) else {
@@ -275,6 +281,7 @@ impl Scheduler {
     /// A connection attempt failed. If no other connection can serve the queue, its requests fail.
     pub(crate) fn open_failed(&mut self, connection: ConnectionId, cause: &Cause, now: Moment) {
         self.connections.remove(&connection);
+        self.fail_long_waiting(cause, now);
         // Connections that are retiring cannot serve the queue.
         let others = self.connections.values().filter(|conn| !conn.retiring).count();
         if others > 0 {
@@ -297,6 +304,7 @@ impl Scheduler {
 
     /// A response header came.
     pub(crate) fn head(&mut self, connection: ConnectionId, job: JobId, head: &ResponseHead, now: Moment) {
+        self.heard = Some(now.instant);
         let Some(conn) = self.connections.get_mut(&connection) else { return };
         if let Some(keep) = head.keep {
             let behind = conn.jobs.iter().skip_while(|waiting| waiting.profile.id != job).skip(1).count();
@@ -345,6 +353,7 @@ impl Scheduler {
         window: Option<Window>,
         now: Moment,
     ) {
+        self.heard = Some(now.instant);
         if let Some(conn) = self.connections.get_mut(&connection) {
             conn.release(job);
             conn.history.exchange_ended(bytes.0, bytes.1);

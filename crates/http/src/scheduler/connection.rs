@@ -36,11 +36,15 @@ pub(super) struct Waiting {
     pub(super) returns: u32,
     /// How many later requests have overtaken it.
     pub(super) passed: u32,
+    /// When it was submitted.
+    pub(super) since: Instant,
+    /// The timeouts that it has waited for so far.
+    pub(super) silence: Duration,
 }
 
 impl Waiting {
-    pub(super) fn new(profile: RequestProfile) -> Self {
-        Self { profile, blames: 0, returns: 0, passed: 0 }
+    pub(super) fn new(profile: RequestProfile, since: Instant) -> Self {
+        Self { profile, blames: 0, returns: 0, passed: 0, since, silence: Duration::ZERO }
     }
 }
 

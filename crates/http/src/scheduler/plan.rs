@@ -206,7 +206,7 @@ impl Scheduler {
             .get(&connection)
             .is_some_and(|conn| conn.takes_more(now.instant) && self.has_depth(conn, now))
         {
-            self.bind(connection, Waiting::new(follow_up));
+            self.bind(connection, Waiting::new(follow_up, now.instant));
         } else {
             let cause = Shared(Cause::Retired("the follow-up cannot be pipelined on this connection"));
             self.actions.push(Action::Fail { job: follow_up.id, cause, outcome_unknown: false });

@@ -7,6 +7,9 @@
 //! - a request that is not idempotent fails, with an unknown outcome;
 //! - so does a large unsafe request that was sent whole and got no response in time. The server may still process it,
 //!   and would get all of it again; the caller can check.
+//!
+//! A caller may limit its patience. Then a request fails, instead of being sent again, when it has waited for so long in
+//! all; and one in the queue, when nothing has been heard of the server for so long.
 
 use http::StatusCode;
 
@@ -69,6 +72,9 @@ impl Scheduler {
         if allows_nothing(cause) {
             self.blame_queue(cause);
         }
+        if matches!(cause, Cause::TimedOut(..)) {
+            self.fail_long_waiting(cause, now);
+        }
         // The oldest may have broken the connection. Backwards, to keep the order.
         let oldest = unanswered.first().filter(|(_, sent)| *sent == Sent::Something && !was_our_own(cause));
         let oldest = oldest.map(|(job, _)| *job);
@@ -100,12 +106,17 @@ impl Scheduler {
         if allows_nothing(cause) {
             waiting.blames += MAX_BLAMES / 2;
         }
+        if let Cause::TimedOut(_, after) = cause {
+            waiting.silence += *after;
+        }
         if waiting.profile.is_follow_up {
             return self.fail(&waiting, cause, false);
         }
         let outcome_unknown =
             sent == Sent::Something && (!waiting.profile.is_repeatable || may_be_at_work(&waiting, cause));
-        if outcome_unknown || waiting.blames >= MAX_BLAMES || waiting.returns >= MAX_RETURNS {
+        let is_tried = waiting.blames >= MAX_BLAMES || waiting.returns >= MAX_RETURNS;
+        let has_waited = self.limits.patience.is_some_and(|patience| waiting.silence >= patience);
+        if outcome_unknown || is_tried || has_waited {
             self.fail(&waiting, cause, outcome_unknown);
         } else {
             self.queue.push_front(waiting);
@@ -117,6 +128,19 @@ impl Scheduler {
         for mut waiting in std::mem::take(&mut self.queue) {
             waiting.blames += MAX_BLAMES / 2;
             if waiting.blames >= MAX_BLAMES {
+                self.fail(&waiting, cause, false);
+            } else {
+                self.queue.push_back(waiting);
+            }
+        }
+    }
+
+    /// Fails the requests that have been in the queue for too long since the server was heard.
+    pub(super) fn fail_long_waiting(&mut self, cause: &Cause, now: Moment) {
+        let Some(patience) = self.limits.patience else { return };
+        for waiting in std::mem::take(&mut self.queue) {
+            let since = self.heard.map_or(waiting.since, |heard| heard.max(waiting.since));
+            if now.instant.duration_since(since) >= patience {
                 self.fail(&waiting, cause, false);
             } else {
                 self.queue.push_back(waiting);

@@ -112,3 +112,37 @@ fn http_1_1_required_switches_the_origin_to_http_1() {
         assert_eq!(harness.run(), [(3, job)]);
     }
 }
+
+#[test]
+fn a_request_is_not_sent_again_after_the_callers_patience() {
+    let mut harness = Harness::new(1, Pipelining::Aggressive);
+    harness.scheduler.limits.patience = Some(Duration::from_secs(12));
+    let job = harness.asks(1)[0];
+    let silent = Cause::TimedOut(Step::FirstByte, Duration::from_secs(6));
+    for life in 1..=2 {
+        assert_eq!(harness.run(), [(life, job)]);
+        harness.now.instant += Duration::from_secs(6);
+        harness.scheduler.closed(ConnectionId(life), &silent, &[(job, Sent::Something)], harness.now);
+    }
+    assert_eq!(harness.scheduler.actions(), [Action::Fail { job, cause: Shared(silent), outcome_unknown: false }]);
+}
+
+#[test]
+fn the_queue_fails_when_nothing_is_heard_for_the_callers_patience() {
+    let mut harness = Harness::new(1, Pipelining::Off);
+    harness.scheduler.limits.patience = Some(Duration::from_secs(6));
+    let jobs = harness.asks(3);
+    assert_eq!(harness.run(), [(1, jobs[0])]);
+    harness.now.instant += Duration::from_secs(5);
+    harness.answer(1, jobs[0], None);
+    assert_eq!(harness.run(), [(1, jobs[1])]);
+    harness.now.instant += Duration::from_secs(3);
+    let late = harness.ask(|_| ());
+    harness.now.instant += Duration::from_secs(3);
+    let silent = Cause::TimedOut(Step::FirstByte, Duration::from_secs(6));
+    harness.scheduler.closed(ConnectionId(1), &silent, &[(jobs[1], Sent::Something)], harness.now);
+    let actions = harness.scheduler.actions();
+    let failed = |job| Action::Fail { job, cause: Shared(silent.clone()), outcome_unknown: false };
+    assert!(actions.contains(&failed(jobs[1])) && actions.contains(&failed(jobs[2])), "{actions:?}");
+    assert!(!actions.contains(&failed(late)), "it has not waited for so long: {actions:?}");
+}
