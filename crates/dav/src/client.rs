@@ -40,7 +40,7 @@ use self::{
 };
 pub use self::{confirmation::Confirmed, locking::Locked, put::Stored};
 use crate::{
-    Capabilities, ETag, Entry, Error, If, Precondition, PropertySet, RemotePath, Requests, Setting, nextcloud,
+    Capabilities, ETag, Entry, Error, If, Precondition, PropertySet, QName, RemotePath, Requests, Setting, nextcloud,
     requests::{Depth, Made},
 };
 
@@ -102,10 +102,11 @@ impl Dav {
         let (mut parts, mut body) = request.into_parts();
         let method = parts.method.clone();
         let is_large = parts.extensions.get::<Options>().is_some_and(|options| options.class != Class::Small);
-        let mut times_sent = 0;
+        let (mut times_sent, mut pauses) = (0, Duration::ZERO);
+        let patience = self.client.patience();
         for attempt in 1.. {
             // A large transfer does not hold the others back until its answer arrives.
-            let turn = self.throttle.wait().await.filter(|_| !is_large);
+            let turn = within(patience, self.throttle.wait()).await.flatten().filter(|_| !is_large);
             let again = body.try_clone().map(|body| (parts.clone(), body));
             let sent = SystemTime::now();
             let answer = self.client.send(Request::from_parts(parts, body)).await?;
@@ -128,9 +129,9 @@ impl Dav {
                 self.throttle.clear();
             }
             drop(turn);
-            match again
-                .filter(|_| passes(failure.status) && is_idempotent(&method) && attempt < TRIES && wait <= LONGEST_WAIT)
-            {
+            pauses += wait;
+            let may_wait = wait <= LONGEST_WAIT && patience.is_none_or(|patience| pauses <= patience);
+            match again.filter(|_| passes(failure.status) && is_idempotent(&method) && attempt < TRIES && may_wait) {
                 Some(again) => (parts, body) = again,
                 None => return Err(Box::new(failure).into()),
             }
@@ -321,7 +322,7 @@ impl Dav {
         locks: &If,
         pipeline: bool,
     ) -> Result<Confirmed, Error> {
-        let options = if path.is_folder() { slow() } else { Options { pipeline, ..Options::default() } };
+        let options = if path.is_folder() { self.slow() } else { Options { pipeline, ..Options::default() } };
         let deleted = self.done_in_parts(self.requests.delete(path, precondition, locks), path, options, None).await;
         self.confirmed(deleted, Intent::Delete(path)).await
     }
@@ -335,7 +336,7 @@ impl Dav {
         claims: &If,
     ) -> Result<Confirmed, Error> {
         let request = self.requests.copy(from, to, overwrite, Depth::Infinity, claims);
-        let copied = self.done_in_parts(request, from, slow(), Some(to)).await;
+        let copied = self.done_in_parts(request, from, self.slow(), Some(to)).await;
         self.confirmed(copied, Intent::Copy { from, to }).await
     }
 
@@ -348,7 +349,8 @@ impl Dav {
         locks: &If,
     ) -> Result<Confirmed, Error> {
         // A file keeps its bytes where they are.
-        let options = if from.is_folder() { slow() } else { Options { class: Class::Large, ..Options::default() } };
+        let options =
+            if from.is_folder() { self.slow() } else { Options { class: Class::Large, ..Options::default() } };
         let request = self.requests.rename(from, to, overwrite, locks);
         let moved = self.done_in_parts(request, from, options, Some(to)).await;
         self.confirmed(moved, Intent::Move { left: from, to }).await
@@ -368,10 +370,45 @@ impl Dav {
         request.headers_mut().extend(headers);
         let method = request.method().clone();
         let assembled = async {
-            let answer = self.ask(Ok(request), to, slow()).await?;
+            let answer = self.ask(Ok(request), to, self.slow()).await?;
             check_parts(answer, &from, &method, Some(to)).await
         };
         self.confirmed(assembled.await, Intent::Move { left: chunks, to }).await
+    }
+
+    /// All properties of a resource that are not the server's own, with their texts; none if there is no such resource.
+    pub async fn dead_properties(&self, path: &RemotePath) -> Result<Option<Vec<(QName, String)>>, Error> {
+        let answer = self.ask(self.requests.propfind_all(path), path, Options::default()).await;
+        let found = match answer {
+            Ok(answer) => entry_of(answer, path).await?,
+            Err(error) if error.is(404) => None,
+            Err(error) => return Err(error),
+        };
+        let is_dead = |(name, _): &(QName, String)| !name.is_of_server();
+        Ok(found.map(|found| found.properties.others.into_iter().filter(is_dead).collect()))
+    }
+
+    /// Sets a dead property to a text, or removes it.
+    pub async fn set_property(
+        &self,
+        path: &RemotePath,
+        name: &QName,
+        text: Option<&str>,
+        locks: &If,
+    ) -> Result<(), Error> {
+        self.done_in_parts(self.requests.set_property(path, name, text, locks), path, Options::default(), None).await
+    }
+
+    /// The options of a request that the server may work on for long, as far as the caller has patience.
+    fn slow(&self) -> Options {
+        let first_byte = self.client.patience().map_or(LONGEST_WORK, |patience| patience.min(LONGEST_WORK));
+        let timeouts = Timeouts { first_byte, ..self.client.timeouts() };
+        Options { class: Class::Large, timeouts: Some(timeouts), ..Options::default() }
+    }
+
+    /// How long to look whether a request without an answer took effect, at most `usual`.
+    pub(crate) fn look_limit(&self, usual: Duration) -> Duration {
+        self.client.patience().map_or(usual, |patience| patience.min(usual))
     }
 
     /// Sets properties.
@@ -382,10 +419,12 @@ impl Dav {
     }
 }
 
-/// The options of a request that the server may work on for long.
-fn slow() -> Options {
-    let timeouts = Timeouts { first_byte: LONGEST_WORK, ..Timeouts::default() };
-    Options { class: Class::Large, timeouts: Some(timeouts), ..Options::default() }
+/// Waits for something, with a bound if the caller has one.
+async fn within<T>(bound: Option<Duration>, what: impl Future<Output = T>) -> Option<T> {
+    match bound {
+        Some(bound) => tokio::time::timeout(bound, what).await.ok(),
+        None => Some(what.await),
+    }
 }
 
 /// Whether the server may accept the same request later.

@@ -245,6 +245,9 @@ impl Sink for Reading {
             }
             [Element::Multistatus, Element::Response, Element::Propstat, Element::Prop, place @ ..] => {
                 response.properties.close(place, text);
+                if let ([Element::Other], Some(name)) = (place, response.propstat.names.last()) {
+                    response.properties.others.push((name.clone(), self.trail.text.clone()));
+                }
             }
             [Element::Multistatus, Element::Response, .., Element::Error, _, Element::Href] => {
                 response.conditions.last_mut().into_iter().for_each(|last| last.hrefs.push(text.to_owned()));

@@ -9,7 +9,7 @@ use crate::{
     date,
     etag::ETag,
     lock_token::LockToken,
-    qnames::{Element, ElementPath},
+    qnames::{Element, ElementPath, QName},
     xml::{self, Sink, XmlError, XmlProblem},
 };
 
@@ -46,6 +46,8 @@ pub struct Properties {
     pub sync_token: Option<String>,
     /// Whether it supports the report `sync-collection` (`supported-report-set`, RFC 3253 §3.1.5).
     pub syncs: bool,
+    /// All others, with their text.
+    pub others: Vec<(QName, String)>,
 }
 
 /// A lock that somebody holds (RFC 4918 §14.1).

@@ -94,6 +94,8 @@ tags! {
     Propfind = DAV "propfind",
     Update = DAV "propertyupdate",
     Set = DAV "set",
+    Remove = DAV "remove",
+    AllProp = DAV "allprop",
     Executable = APACHE "executable",
     WinCreated = MICROSOFT "Win32CreationTime",
     WinAccessed = MICROSOFT "Win32LastAccessTime",
@@ -106,6 +108,22 @@ tags! {
 }
 
 impl QName {
+    /// The name of a property that clients may set; none unless it is an XML name without a colon.
+    pub fn of_property(namespace: &str, local: &str) -> Option<Self> {
+        let is_first = |char: char| char.is_alphabetic() || char == '_';
+        let is_next = |char: char| char.is_alphanumeric() || "-._".contains(char);
+        let is_name = local.starts_with(is_first) && local.chars().all(is_next);
+        let is_sound = is_name && !namespace.chars().any(char::is_control);
+        is_sound.then(|| Self { namespace: namespace.to_owned().into(), local: local.to_owned().into() })
+    }
+
+    /// Whether it belongs to the protocol, so that the server decides on its value.
+    pub fn is_of_server(&self) -> bool {
+        [DAV, APACHE, OWNCLOUD, SABRE, "http://nextcloud.org/ns"]
+            .iter()
+            .any(|own| self.namespace.eq_ignore_ascii_case(own))
+    }
+
     /// The name of an element, without a copy if it is known.
     pub(crate) fn new(tag: Element, namespace: &str, local: &str) -> Self {
         if tag == Element::Other {
@@ -134,7 +152,8 @@ impl ElementPath {
 
     /// Keeps the text of elements whose text is used.
     pub(crate) fn text(&mut self, text: &str) -> Result<(), XmlProblem> {
-        if self.in_owner() || self.path.last().is_some_and(|tag| tag.has_text()) {
+        let is_property = matches!(self.path.as_slice(), [.., Element::Prop, Element::Other]);
+        if self.in_owner() || is_property || self.path.last().is_some_and(|tag| tag.has_text()) {
             self.text.push_str(text);
         }
         if self.text.len() > LONGEST { Err(XmlProblem::Long) } else { Ok(()) }

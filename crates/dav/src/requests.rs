@@ -16,7 +16,7 @@ use crate::{
     lock_token::LockToken,
     path::{PathError, PathProblem, RemotePath},
     preconditions::{If, Precondition},
-    qnames::Element,
+    qnames::{Element, QName},
 };
 
 /// The header `Depth` (RFC 4918 §10.2).
@@ -229,6 +229,32 @@ impl Requests {
         Ok(request)
     }
 
+    /// PROPFIND for all properties of one resource (RFC 4918 §9.1.5), because only the server knows the dead ones.
+    pub fn propfind_all(&self, path: &RemotePath) -> Made {
+        let mut request =
+            self.with_body("PROPFIND", path, document(Element::Propfind, &element(Element::AllProp, "")))?;
+        set(&mut request, "depth", Depth::Zero.value());
+        Ok(request)
+    }
+
+    /// PROPPATCH that sets a dead property to a text, or removes it. The name must be an XML name without a colon.
+    pub fn set_property(&self, path: &RemotePath, name: &QName, text: Option<&str>, locks: &If) -> Made {
+        let (namespace, local) = (escape_attribute(&name.namespace), &name.local);
+        let (tag, inner) = match text {
+            Some(text) => (Element::Set, escape_attribute(text)),
+            None => (Element::Remove, String::new()),
+        };
+        // Without a namespace, a prefix cannot be used (Namespaces in XML §5).
+        let property = match namespace.as_str() {
+            "" => format!("<{local} xmlns=\"\">{inner}</{local}>"),
+            namespace => format!("<x:{local} xmlns:x=\"{namespace}\">{inner}</x:{local}>"),
+        };
+        let body = document(Element::Update, &element(tag, &element(Element::Prop, &property)));
+        let mut request = self.with_body("PROPPATCH", path, body)?;
+        locks.apply(request.headers_mut(), &self.origin, path);
+        Ok(request)
+    }
+
     /// PROPPATCH (RFC 4918 §9.2), which is atomic.
     pub fn proppatch(&self, path: &RemotePath, settings: &[Setting], locks: &If) -> Made {
         let settings: String = settings.iter().map(|setting| setting.element()).collect();
@@ -298,6 +324,11 @@ fn set(request: &mut Request<Bytes>, name: &'static str, value: &str) {
 /// A `TimeType` (RFC 4918 §10.7), at least one second.
 fn timeout(lasting: Duration) -> String {
     format!("Second-{}", lasting.as_secs().clamp(1, u64::from(u32::MAX)))
+}
+
+/// Text or the value of an attribute; line ends and tabs stay as they are (XML 1.0 §2.11, §3.3.3).
+fn escape_attribute(text: &str) -> String {
+    escape(text).replace('\r', "&#13;").replace('\n', "&#10;").replace('\t', "&#9;")
 }
 
 /// Removes characters that XML does not allow (XML 1.0 §2.2).

@@ -14,6 +14,7 @@ use std::borrow::Cow;
 use quick_xml::{
     Reader,
     errors::{Error as Malformed, IllFormedError},
+    escape::unescape,
     events::{BytesRef, BytesStart, Event},
     name::{NamespaceResolver, ResolveResult},
 };
@@ -262,7 +263,9 @@ impl Document {
         self.open.push(name.0.to_owned());
         let (namespace, local) = self.namespaces.resolve_element(name);
         let namespace = if let ResolveResult::Bound(namespace) = &namespace { namespace.0 } else { "" };
-        sink.open(namespace, local.as_ref())
+        // As it stands in the attribute.
+        let namespace = unescape(namespace).map_err(|error| XmlProblem::Malformed(error.to_string()))?;
+        sink.open(&namespace, local.as_ref())
     }
 
     fn text(&self, text: &str, sink: &mut impl Sink) -> Result<(), XmlProblem> {

@@ -90,7 +90,7 @@ impl Dav {
             }
             self.found(what).await
         };
-        match timeout(LOOK, Box::pin(looked)).await {
+        match timeout(self.look_limit(LOOK), Box::pin(looked)).await {
             Ok(Ok(Observed::AsIntended)) => Ok(Confirmed::ByLookup),
             Ok(Ok(Observed::Otherwise(found))) => Err(failed.with_found(found)),
             _ => Err(failed),

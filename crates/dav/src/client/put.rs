@@ -95,7 +95,7 @@ impl Dav {
             request.extensions_mut().insert(look);
         }
         if options.class == Class::Large && options.timeouts.is_none() {
-            options.timeouts = storing(body.length());
+            options.timeouts = storing(body.length(), self.client().timeouts());
         }
         request.extensions_mut().insert(options);
         let ours = body.try_clone();
@@ -108,7 +108,7 @@ impl Dav {
             let [looked, again] = [(); 2].map(|()| ours.as_ref().and_then(Body::try_clone));
             // What the engine or a gateway has tried several times is not repeated again.
             let once = matches!(error, Error::Http(haul_http::Error::OutcomeUnknown { .. }));
-            match (timeout(LOOK, Box::pin(self.fate(path, precondition, looked))).await, again) {
+            match (timeout(self.look_limit(LOOK), Box::pin(self.fate(path, precondition, looked))).await, again) {
                 (Ok(Fate::Done), _) => return Ok(done()),
                 (Ok(Fate::Nothing), Some(body)) if once => {
                     (answer, sent_again) = (self.send(request.map(|()| body), path).await, true);
@@ -157,6 +157,11 @@ impl Dav {
         was_repeated(refused) && self.is_there(path, ours).await
     }
 
+    /// Whether the file at a path has this content. False if that cannot be found out.
+    pub async fn has_content(&self, path: &RemotePath, content: Body) -> bool {
+        self.is_there(path, Some(content)).await
+    }
+
     /// Whether the server has what was sent.
     async fn is_there(&self, path: &RemotePath, ours: Option<Body>) -> bool {
         let Some(mut ours) = ours else { return false };
@@ -176,8 +181,7 @@ fn was_repeated(refused: &Error) -> bool {
 }
 
 /// Timeouts for an upload of this length, whose answer arrives only when it is stored; none for the usual ones.
-fn storing(length: Option<u64>) -> Option<Timeouts> {
-    let usual = Timeouts::default();
+fn storing(length: Option<u64>, usual: Timeouts) -> Option<Timeouts> {
     let work = Duration::from_secs(length? / SLOWEST_STORE).min(LONGEST_WORK);
     (work > usual.first_byte / 6).then_some(Timeouts { first_byte: usual.first_byte + work, ..usual })
 }
