@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Stat(stat::Args),
     Probe(probe::Args),
     Mount(Box<mount::Args>),
-    Unmount(mount::UnmountArgs),
+    Unmount(mount::unmount::Args),
     #[command(subcommand)]
     Password(password::Command),
 }
@@ -63,7 +63,7 @@ pub(crate) fn run(command: Command) -> Outcome {
         Command::Sync(args) => runtime::run_until_stopped(|stop| sync::run(*args, stop)),
         Command::Check(args) => runtime::run_until_stopped(|_| check::run(*args)),
         Command::Mount(args) => mount::run(*args),
-        Command::Unmount(args) => mount::unmount(&args),
+        Command::Unmount(args) => mount::unmount::run(&args),
         Command::Cat(args) => runtime::run_until_stopped(|_| cat::run(args)),
         Command::Mv(args) => runtime::run_until_stopped(|_| mv::run(args)),
         Command::Rm(args) => runtime::run_until_stopped(|_| rm::run(args)),

@@ -2,15 +2,16 @@
 
 use std::{
     fs::{self, File},
-    io, mem,
+    io::{self, Read},
+    mem,
     ops::Range,
     os::unix::fs::FileExt,
     path::{Path, PathBuf},
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::SystemTime,
+    time::{Instant, SystemTime},
 };
 
 use dav::RemotePath;
@@ -20,16 +21,24 @@ use nix::{
 };
 use tokio::sync::Notify;
 
-use crate::file_state::FileState;
+use crate::{
+    content_cache::{ContentCache, Found},
+    failures::Failures,
+    file_state::{Base, FileState, Snapshot},
+    journal::Id,
+    pacing::Pace,
+    tree::Facts,
+};
 
 /// The content of one file, of one version and what was written over it. The local file goes with it.
 #[derive(Debug)]
 pub(crate) struct CachedFile {
     path: PathBuf,
-    file: File,
     state: Mutex<Shared>,
     /// Bytes have arrived, or a fetch has ended.
     pub(crate) progress: Notify,
+    /// A reader has read on, or nobody reads any more.
+    pub(crate) demand: Notify,
     /// One upload at a time.
     pub(crate) upload: tokio::sync::Mutex<()>,
     /// The number of handles that are open for writing.
@@ -38,34 +47,134 @@ pub(crate) struct CachedFile {
     is_kept: AtomicBool,
 }
 
+/// What the journal was given.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) modified: Option<SystemTime>,
+    pub(crate) local: File,
+}
+
 #[derive(Debug)]
 struct Shared {
     file: FileState,
-    /// The number of failed fetches, and why the last one failed.
-    failures: (u64, Option<Errno>),
+    local: File,
+    /// The entry of the journal whose content is the same local file, and the number of changes in it. The next change is
+    /// made to a copy.
+    journaled: Option<(Id, Snapshot)>,
+    failures: Failures,
     /// The modification time that a program has set.
     modified: Option<SystemTime>,
     /// Whether a program has opened it, so that what the kernel has cached of the file is this content.
     is_shown: bool,
     /// The path under which it is locked on the server.
     locked_as: Option<RemotePath>,
+    /// Says which bytes are here of which version, so that they outlive the mount.
+    record: Option<Recorded>,
+    /// Whether another mount may use it.
+    is_over: bool,
+    /// What is being fetched ahead of readers.
+    stretches: Vec<Weak<Mutex<Pace>>>,
+}
+
+#[derive(Debug)]
+struct Recorded {
+    record: PathBuf,
+    /// The file's path on the server, and how much of it is here.
+    of: (String, u64),
+}
+
+impl Shared {
+    /// The content is about to change.
+    fn forget_record(&mut self) -> io::Result<()> {
+        if let Some(recorded) = &self.record {
+            fs::remove_file(&recorded.record)?;
+            self.record = None;
+        }
+        Ok(())
+    }
 }
 
 impl CachedFile {
     pub(crate) fn create(path: PathBuf, state: FileState) -> io::Result<Self> {
-        let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-        file.set_len(state.length())?;
-        let state =
-            Mutex::new(Shared { file: state, failures: (0, None), modified: None, is_shown: false, locked_as: None });
-        Ok(Self {
+        let local = File::options().read(true).write(true).create_new(true).open(&path)?;
+        local.set_len(state.length())?;
+        Ok(Self::new(path, local, state, None, None))
+    }
+
+    /// A content of an earlier mount, of which `path` names the file.
+    pub(crate) fn adopt(found: Found, facts: Facts, path: String) -> io::Result<Self> {
+        let local = File::options().read(true).write(true).open(&found.content)?;
+        let recorded = Recorded { record: found.record, of: (path, found.present.total()) };
+        Ok(Self::new(found.content, local, FileState::with(facts, found.present), Some(recorded), None))
+    }
+
+    /// A content of the journal.
+    pub(crate) fn of_entry(path: PathBuf, id: Id, content: &Path, state: FileState) -> io::Result<Self> {
+        fs::hard_link(content, &path)?;
+        let local = File::options().read(true).write(true).open(&path)?;
+        let journaled = state.snapshot().map(|snapshot| (id, snapshot));
+        Ok(Self::new(path, local, state, None, journaled))
+    }
+
+    fn new(
+        path: PathBuf,
+        local: File,
+        state: FileState,
+        record: Option<Recorded>,
+        journaled: Option<(Id, Snapshot)>,
+    ) -> Self {
+        let (failures, modified, stretches) = (Failures::default(), None, Vec::new());
+        let shared = Shared {
+            file: state,
+            local,
+            journaled,
+            failures,
+            modified,
+            is_shown: false,
+            locked_as: None,
+            record,
+            is_over: false,
+            stretches,
+        };
+        Self {
             path,
-            file,
-            state,
+            state: Mutex::new(shared),
             progress: Notify::new(),
+            demand: Notify::new(),
             upload: tokio::sync::Mutex::default(),
             writers: AtomicU64::new(0),
             is_kept: AtomicBool::new(false),
-        })
+        }
+    }
+
+    /// Records what is here of the file `path`, so that it outlives the mount; or not, if it is not a version of the server.
+    pub(crate) fn record(&self, path: &str, cache: &ContentCache) {
+        let mut shared = self.lock();
+        let Some((facts, present)) = shared.file.version() else { return };
+        let of = (path.to_owned(), present.total());
+        if shared.record.as_ref().is_some_and(|recorded| recorded.of == of) {
+            return;
+        }
+        let Some(record) = cache.record(path, facts, present, &self.path) else { return };
+        // Now there are two for a moment, and both are true.
+        let _ = shared.forget_record();
+        shared.record = Some(Recorded { record, of });
+    }
+
+    /// Its record, if it has one.
+    pub(crate) fn recorded(&self) -> Option<PathBuf> {
+        self.lock().record.as_ref().map(|recorded| recorded.record.clone())
+    }
+
+    /// The mount has ended.
+    pub(crate) fn end(&self) {
+        self.lock().is_over = true;
+    }
+
+    /// It is not to outlive the mount.
+    pub(crate) fn forget_record(&self) {
+        let _ = self.lock().forget_record();
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -88,20 +197,43 @@ impl CachedFile {
 
     /// How many fetches have failed.
     pub(crate) fn failures(&self) -> u64 {
-        self.lock().failures.0
+        self.lock().failures.count
     }
 
-    /// Why the last fetch failed, if any has since `before`.
-    pub(crate) fn failure_since(&self, before: u64) -> Option<Errno> {
-        let (count, why) = self.lock().failures;
-        why.filter(|_| count > before)
+    /// Why a fetch of bytes in `wanted` failed, if one has since `before`.
+    pub(crate) fn failure_since(&self, before: u64, wanted: &Range<u64>) -> Option<Errno> {
+        self.lock().failures.since(before, wanted)
+    }
+
+    /// Why a fetch failed a moment ago, if the server did not answer. The kernel tries to read again, in smaller parts,
+    /// before it tells the program, and must not wait for each of them.
+    pub(crate) fn silence(&self) -> Option<Errno> {
+        self.lock().failures.silence(Instant::now())
+    }
+
+    /// A stretch is about to be fetched ahead of a reader.
+    pub(crate) fn begin_stretch(&self, pace: Pace) -> Arc<Mutex<Pace>> {
+        let pace = Arc::new(Mutex::new(pace));
+        let mut shared = self.lock();
+        shared.stretches.retain(|stretch| stretch.strong_count() > 0);
+        shared.stretches.push(Arc::downgrade(&pace));
+        pace
+    }
+
+    /// Changes how far what is being fetched may run ahead; `change` returns whether it has.
+    pub(crate) fn pace(&self, change: impl Fn(&mut Pace) -> bool) {
+        let stretches: Vec<_> = self.lock().stretches.iter().filter_map(Weak::upgrade).collect();
+        let changed = |pace: &Arc<Mutex<Pace>>| change(&mut pace.lock().unwrap_or_else(PoisonError::into_inner));
+        if stretches.iter().filter(|pace| changed(pace)).count() > 0 {
+            self.demand.notify_waiters();
+        }
     }
 
     pub(crate) fn fetch_ended(&self, range: Range<u64>, failure: Option<Errno>) {
         let mut shared = self.lock();
-        shared.file.fetch_ended(range);
-        if failure.is_some() {
-            shared.failures = (shared.failures.0 + 1, failure);
+        shared.file.fetch_ended(range.clone());
+        if let Some(failure) = failure {
+            shared.failures.add(range, failure, Instant::now());
         }
         drop(shared);
         self.progress.notify_waiters();
@@ -113,7 +245,7 @@ impl CachedFile {
         let mut shared = self.lock();
         for part in shared.file.missing(range.clone()) {
             let part_bytes = &bytes[(part.start - at) as usize..(part.end - at) as usize];
-            self.file.write_all_at(part_bytes, part.start)?;
+            shared.local.write_all_at(part_bytes, part.start)?;
         }
         shared.file.arrived(range);
         drop(shared);
@@ -123,7 +255,9 @@ impl CachedFile {
 
     pub(crate) fn write(&self, at: u64, bytes: &[u8]) -> io::Result<u64> {
         let mut shared = self.lock();
-        self.file.write_all_at(bytes, at)?;
+        shared.forget_record()?;
+        self.separate(&mut shared, u64::MAX)?;
+        shared.local.write_all_at(bytes, at)?;
         shared.file.write(at..at + bytes.len() as u64);
         shared.modified = None;
         Ok(shared.file.length())
@@ -131,10 +265,52 @@ impl CachedFile {
 
     pub(crate) fn truncate(&self, length: u64) -> io::Result<()> {
         let mut shared = self.lock();
-        self.file.set_len(length)?;
+        shared.forget_record()?;
+        self.separate(&mut shared, length)?;
+        shared.local.set_len(length)?;
         shared.file.truncate(length);
         shared.modified = None;
         Ok(())
+    }
+
+    /// Makes the local file ours alone: the journal's must not change. The copy has the first `length` bytes.
+    fn separate(&self, shared: &mut Shared, length: u64) -> io::Result<()> {
+        if shared.journaled.is_none() {
+            return Ok(());
+        }
+        let copy = self.path.with_extension("copy");
+        let _ = fs::remove_file(&copy);
+        let mut local = File::options().read(true).write(true).create_new(true).open(&copy)?;
+        io::copy(&mut File::open(&self.path)?.take(length), &mut local)?;
+        fs::rename(&copy, &self.path)?;
+        (shared.local, shared.journaled) = (local, None);
+        Ok(())
+    }
+
+    /// Gives the journal the present content as its entry `id`, in the file `target`; none if it has it, or the server has.
+    pub(crate) fn link(&self, id: Id, target: &Path) -> io::Result<Option<Linked>> {
+        let mut shared = self.lock();
+        let Some(snapshot) = shared.file.snapshot().filter(|_| shared.file.is_unsafe()) else { return Ok(None) };
+        let local = shared.local.try_clone()?;
+        // Written again without a change in between, it is the same content: a second link would do as well.
+        fs::hard_link(&self.path, target)?;
+        shared.journaled = Some((id, snapshot.clone()));
+        Ok(Some(Linked { snapshot, modified: shared.modified, local }))
+    }
+
+    /// The server has the entry `id` of the journal, as the version `facts`. Returns whether it lacks a later change.
+    pub(crate) fn entry_uploaded(&self, id: Id, facts: &Facts) -> bool {
+        let mut shared = self.lock();
+        match shared.journaled.clone().filter(|(journaled, _)| *journaled == id) {
+            Some((_, snapshot)) => shared.file.uploaded(&snapshot, facts.clone()),
+            None => shared.file.rebase(Base::Version(facts.clone())),
+        }
+        shared.file.is_dirty()
+    }
+
+    /// The journal has no use for the entry `id` any more.
+    pub(crate) fn entry_deleted(&self, id: Id) {
+        self.lock().journaled.take_if(|(journaled, _)| *journaled == id);
     }
 
     pub(crate) fn set_modified(&self, modified: SystemTime) {
@@ -178,20 +354,20 @@ impl CachedFile {
         }
         let end = range.end.min(shared.file.length());
         let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
-        self.file.read_exact_at(&mut bytes, range.start)?;
+        shared.local.read_exact_at(&mut bytes, range.start)?;
         Ok(Some(bytes))
     }
 
     /// Gives the disk back what is not in `kept` if there is more than `limit`, as far as the server has it.
     pub(crate) fn trim(&self, limit: u64, kept: Range<u64>) {
         let mut shared = self.lock();
-        if shared.file.stored() <= limit {
+        if shared.file.stored() <= limit || shared.is_over || shared.forget_record().is_err() {
             return;
         }
         let punch = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
         for range in shared.file.evictable(kept) {
             // A file system without holes keeps it all.
-            if fallocate(&self.file, punch, range.start as i64, (range.end - range.start) as i64).is_ok() {
+            if fallocate(&shared.local, punch, range.start as i64, (range.end - range.start) as i64).is_ok() {
                 shared.file.evicted(range);
             }
         }
@@ -205,13 +381,15 @@ impl CachedFile {
     /// Moves the content to a path where it outlives the mount.
     pub(crate) fn keep(&self, target: &Path) -> io::Result<()> {
         fs::hard_link(&self.path, target).or_else(|_| fs::copy(&self.path, target).map(drop))?;
-        self.file.sync_all()
+        self.lock().local.sync_all()
     }
 }
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
         // Nobody has the name; what is left goes with the cache folder.
-        let _ = fs::remove_file(&self.path);
+        if self.recorded().is_none() {
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }

@@ -5,6 +5,8 @@
 
 use std::ops::Range;
 
+use dav::ETag;
+
 use crate::{ranges::Ranges, tree::Facts};
 
 /// The version on the server that the content began with.
@@ -13,6 +15,16 @@ pub(crate) enum Base {
     /// There is none: a program has created the file.
     New,
     Version(Facts),
+}
+
+impl Base {
+    /// Its entity tag, if the server has sent one.
+    pub(crate) fn tag(&self) -> Option<&ETag> {
+        match self {
+            Self::New => None,
+            Self::Version(facts) => facts.etag.as_ref(),
+        }
+    }
 }
 
 /// What an upload has to send.
@@ -36,20 +48,51 @@ pub(crate) struct FileState {
     requested: Ranges,
     changes: u64,
     uploaded: u64,
+    /// The number of changes that the journal has.
+    journaled: u64,
 }
 
 impl FileState {
     /// A file that a program has created: an upload is due even if nothing is written.
     pub(crate) fn new() -> Self {
         let (present, requested) = <(Ranges, Ranges)>::default();
-        Self { base: Base::New, length: 0, remote: 0, present, requested, changes: 1, uploaded: 0 }
+        Self { base: Base::New, length: 0, remote: 0, present, requested, changes: 1, uploaded: 0, journaled: 0 }
     }
 
     /// A file of the server.
     pub(crate) fn of(facts: Facts) -> Self {
         let length = facts.length;
         let (present, requested) = <(Ranges, Ranges)>::default();
-        Self { base: Base::Version(facts), length, remote: length, present, requested, changes: 0, uploaded: 0 }
+        Self {
+            base: Base::Version(facts),
+            length,
+            remote: length,
+            present,
+            requested,
+            changes: 0,
+            uploaded: 0,
+            journaled: 0,
+        }
+    }
+
+    /// A file whose content is all here, in the journal.
+    pub(crate) fn in_journal(base: Base, length: u64) -> Self {
+        Self { base, length, journaled: 1, ..Self::new() }
+    }
+
+    /// A file of the server, of which these bytes are here.
+    pub(crate) fn with(facts: Facts, present: Ranges) -> Self {
+        Self { present, ..Self::of(facts) }
+    }
+
+    /// The version, and which bytes of it are here; none if the file differs from all versions of the server.
+    pub(crate) fn version(&self) -> Option<(&Facts, &Ranges)> {
+        match &self.base {
+            Base::Version(facts) if !self.is_dirty() && self.length == self.remote && facts.length == self.length => {
+                Some((facts, &self.present))
+            }
+            _ => None,
+        }
     }
 
     pub(crate) fn length(&self) -> u64 {
@@ -63,6 +106,16 @@ impl FileState {
     /// Whether the server lacks a change.
     pub(crate) fn is_dirty(&self) -> bool {
         self.changes != self.uploaded
+    }
+
+    /// Whether neither the server nor the journal has a change.
+    pub(crate) fn is_unsafe(&self) -> bool {
+        self.is_dirty() && self.changes != self.journaled
+    }
+
+    /// The journal has what `snapshot` contains.
+    pub(crate) fn journaled(&mut self, snapshot: &Snapshot) {
+        self.journaled = snapshot.changes;
     }
 
     /// Whether the server has never had the file.
@@ -87,6 +140,11 @@ impl FileState {
             self.requested.insert(part.clone());
         }
         parts
+    }
+
+    /// Whether all of a range is here or requested.
+    pub(crate) fn is_coming(&self, range: Range<u64>) -> bool {
+        self.missing(range).into_iter().all(|part| self.requested.missing(part).is_empty())
     }
 
     /// Bytes of the server have arrived. Returns the parts to store: the program has written over the others.

@@ -1,34 +1,21 @@
-//! Answers the kernel.
-//!
-//! Each request becomes a future that ends with the reply. It is polled once at once: what needs no server is answered without
-//! leaving the thread. Otherwise it continues on the runtime, and the thread takes the next request.
+//! Answers the kernel: each request becomes an operation of the share, which `calls` runs.
 
-use std::{
-    ffi::OsStr,
-    io,
-    ops::Range,
-    os::unix::ffi::OsStrExt,
-    path::Path,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Waker},
-    time::SystemTime,
-};
+use std::{ffi::OsStr, io, ops::Range, os::unix::ffi::OsStrExt, path::Path, sync::Arc, time::SystemTime};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileAttr, FileHandle, FileType, FopenFlags, Generation,
-    INodeNo, InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite,
-    ReplyXattr, Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, FopenFlags, Generation, INodeNo,
+    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
+    Request, TimeOrNow, WriteFlags,
 };
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
     cached_file::CachedFile,
-    handles::Table,
-    read_ahead::ReadAhead,
-    replies::{BLOCK, attr, errno, reply_empty, reply_entry, reply_xattr},
-    share::{Attributes, ETAG_ATTRIBUTE, Share},
+    calls::{Calls, still_wanted},
+    handles::{Entries, OpenFile, Table},
+    replies::{BLOCK, attr, errno, reply_xattr},
+    share::{Attributes, Result, Share, attributes::Change},
     tree::Ino,
 };
 
@@ -38,57 +25,39 @@ const UNKNOWN_SPACE: u64 = 1 << 50;
 /// The file system.
 pub(crate) struct Filesystem {
     share: Arc<Share>,
-    runtime: Handle,
+    calls: Calls,
     files: Arc<Table<OpenFile>>,
     folders: Arc<Table<Entries>>,
     /// Dropped when the kernel has done with it.
     _end: oneshot::Sender<()>,
 }
 
-/// What an open folder shows: names with their attributes.
-type Entries = Vec<(Vec<u8>, Attributes)>;
-
-/// An open file.
-struct OpenFile {
-    ino: Ino,
-    content: Arc<CachedFile>,
-    reads: Mutex<ReadAhead>,
-    is_writer: bool,
-}
-
-impl OpenFile {
-    fn new(ino: Ino, content: Arc<CachedFile>, is_writer: bool) -> Self {
-        if is_writer {
-            content.writer_opens();
-        }
-        Self { ino, content, reads: Mutex::default(), is_writer }
+impl Filesystem {
+    pub(crate) fn new(share: Arc<Share>, runtime: Handle, end: oneshot::Sender<()>) -> Self {
+        let calls = Calls::new(runtime, share.dav.client().clone());
+        Self { share, calls, files: Arc::new(Table::new()), folders: Arc::new(Table::new()), _end: end }
     }
 }
 
 impl Filesystem {
-    pub(crate) fn new(share: Arc<Share>, runtime: Handle, end: oneshot::Sender<()>) -> Self {
-        Self { share, runtime, files: Arc::new(Table::new()), folders: Arc::new(Table::new()), _end: end }
+    /// Runs an operation without a result.
+    fn done(&self, request: &Request, reply: ReplyEmpty, operation: impl Future<Output = Result<()>> + Send + 'static) {
+        self.calls.change(request, reply, operation, |(), reply| reply.ok(), drop);
     }
 
-    /// Runs what answers a request.
-    fn run(&self, answer: impl Future<Output = ()> + Send + 'static) {
-        let _entered = self.runtime.enter();
-        let mut answer: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(answer);
-        if answer.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            self.runtime.spawn(answer);
-        }
-    }
-
-    fn attr(&self, attributes: &Attributes) -> FileAttr {
-        attr(&self.share, attributes)
-    }
-}
-
-/// A program has closed its handle, and what it wrote is uploaded or kept.
-fn close(share: &Arc<Share>, file: &OpenFile) {
-    share.release(file.ino, &file.content);
-    if file.is_writer {
-        share.writer_closes(&file.content);
+    /// Runs an operation that makes a file or folder, which the kernel has to forget again.
+    fn make(
+        &self,
+        request: &Request,
+        reply: ReplyEntry,
+        operation: impl Future<Output = Result<Attributes>> + Send + 'static,
+    ) {
+        let share = self.share.clone();
+        let answer = move |made: Attributes, reply: ReplyEntry| {
+            reply.entry(&made.valid, &attr(&share, &made), Generation(0));
+        };
+        let share = self.share.clone();
+        self.calls.change(request, reply, operation, answer, move |made| share.forget(made.ino, 1));
     }
 }
 
@@ -113,25 +82,24 @@ impl fuser::Filesystem for Filesystem {
         Ok(())
     }
 
-    fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
+    fn lookup(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
-        self.run(async move {
-            match share.lookup(Ino(parent.0), &name).await {
-                Ok(Ok(found)) => reply.entry(&found.valid, &attr(&share, &found), Generation(0)),
-                Ok(Err(absent)) if !absent.is_zero() => {
-                    // Inode 0: the kernel may believe for so long that it does not exist.
-                    let nothing = Attributes {
-                        ino: Ino(0),
-                        is_folder: false,
-                        length: 0,
-                        modified: SystemTime::UNIX_EPOCH,
-                        valid: absent,
-                    };
-                    reply.entry(&absent, &attr(&share, &nothing), Generation(0));
-                }
-                Ok(Err(_)) => reply.error(Errno::ENOENT),
-                Err(error) => reply.error(errno(error)),
+        let found = async move { share.lookup(Ino(parent.0), &name).await };
+        let share = self.share.clone();
+        self.calls.look(request, reply, found, move |found, reply| match found {
+            Ok(found) => reply.entry(&found.valid, &attr(&share, &found), Generation(0)),
+            Err(absent) if !absent.is_zero() => {
+                // Inode 0: the kernel may believe for so long that it does not exist.
+                let nothing = Attributes {
+                    ino: Ino(0),
+                    is_folder: false,
+                    length: 0,
+                    modified: SystemTime::UNIX_EPOCH,
+                    valid: absent,
+                };
+                reply.entry(&absent, &attr(&share, &nothing), Generation(0));
             }
+            Err(_) => reply.error(Errno::ENOENT),
         });
     }
 
@@ -139,19 +107,16 @@ impl fuser::Filesystem for Filesystem {
         self.share.forget(Ino(ino.0), lookups);
     }
 
-    fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
+    fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         let share = self.share.clone();
-        self.run(async move {
-            match share.getattr(Ino(ino.0)).await {
-                Ok(found) => reply.attr(&found.valid, &attr(&share, &found)),
-                Err(error) => reply.error(errno(error)),
-            }
-        });
+        let found = async move { share.getattr(Ino(ino.0)).await };
+        let share = self.share.clone();
+        self.calls.look(request, reply, found, move |found, reply| reply.attr(&found.valid, &attr(&share, &found)));
     }
 
     fn setattr(
         &self,
-        _: &Request,
+        request: &Request,
         ino: INodeNo,
         mode: Option<u32>,
         uid: Option<u32>,
@@ -169,67 +134,72 @@ impl fuser::Filesystem for Filesystem {
     ) {
         let (share, ino) = (self.share.clone(), Ino(ino.0));
         let open = handle.and_then(|handle| self.files.get(handle)).map(|file| file.content.clone());
-        self.run(async move {
-            let done = async {
-                let is = attr(&share, &share.getattr(ino).await?);
-                let differs = |wanted: Option<u32>, is: u32| wanted.is_some_and(|wanted| wanted != is);
-                if differs(mode.map(|mode| mode & 0o7777), is.perm.into())
-                    || differs(uid, is.uid)
-                    || differs(gid, is.gid)
-                {
-                    return Err(nix::errno::Errno::EPERM);
-                }
-                if let Some(size) = size {
-                    share.set_length(ino, open, size).await?;
-                }
-                if let Some(time) = mtime {
-                    let time = if let TimeOrNow::SpecificTime(time) = time { time } else { SystemTime::now() };
-                    share.set_modified(ino, time);
-                }
-                share.getattr(ino).await
-            };
-            match done.await {
-                Ok(found) => reply.attr(&found.valid, &attr(&share, &found)),
-                Err(error) => reply.error(errno(error)),
+        let done = async move {
+            let is = attr(&share, &share.getattr(ino).await?);
+            let differs = |wanted: Option<u32>, is: u32| wanted.is_some_and(|wanted| wanted != is);
+            if differs(mode.map(|mode| mode & 0o7777), is.perm.into()) || differs(uid, is.uid) || differs(gid, is.gid) {
+                return Err(nix::errno::Errno::EPERM);
             }
-        });
+            if let Some(size) = size {
+                share.set_length(ino, open, size).await?;
+            }
+            if let Some(time) = mtime {
+                let time = if let TimeOrNow::SpecificTime(time) = time { time } else { SystemTime::now() };
+                share.set_modified(ino, time);
+            }
+            share.getattr(ino).await
+        };
+        let share = self.share.clone();
+        let answer = move |found: Attributes, reply: ReplyAttr| reply.attr(&found.valid, &attr(&share, &found));
+        self.calls.change(request, reply, done, answer, drop);
     }
 
-    fn mknod(&self, _: &Request, parent: INodeNo, name: &OsStr, mode: u32, _umask: u32, _rdev: u32, reply: ReplyEntry) {
+    fn mknod(
+        &self,
+        request: &Request,
+        parent: INodeNo,
+        name: &OsStr,
+        mode: u32,
+        _umask: u32,
+        _rdev: u32,
+        reply: ReplyEntry,
+    ) {
         if mode & nix::libc::S_IFMT != nix::libc::S_IFREG {
             return reply.error(Errno::EPERM);
         }
         let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
-        self.run(async move {
-            let file = async {
-                let (ino, content) = share.create(Ino(parent.0), &name)?;
-                let flushed = share.flush(ino, &content).await;
-                share.release(ino, &content);
-                flushed?;
-                share.getattr(ino).await
+        let created = async move {
+            let (ino, content) = share.create(Ino(parent.0), &name)?;
+            let flushed = share.commit(ino, &content).await;
+            share.release(ino, &content);
+            let found = match flushed {
+                Ok(()) => share.getattr(ino).await,
+                Err(error) => Err(error),
             };
-            reply_entry(&share, file.await, reply);
-        });
+            // The kernel does not learn of it.
+            found.inspect_err(|_| share.forget(ino, 1))
+        };
+        self.make(request, reply, created);
     }
 
-    fn mkdir(&self, _: &Request, parent: INodeNo, name: &OsStr, _mode: u32, _umask: u32, reply: ReplyEntry) {
+    fn mkdir(&self, request: &Request, parent: INodeNo, name: &OsStr, _mode: u32, _umask: u32, reply: ReplyEntry) {
         let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
-        self.run(async move { reply_entry(&share, share.mkdir(Ino(parent.0), &name).await, reply) });
+        self.make(request, reply, async move { share.mkdir(Ino(parent.0), &name).await });
     }
 
-    fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn unlink(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
-        self.run(async move { reply_empty(share.unlink(Ino(parent.0), &name).await, reply) });
+        self.done(request, reply, async move { share.unlink(Ino(parent.0), &name).await });
     }
 
-    fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+    fn rmdir(&self, request: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
-        self.run(async move { reply_empty(share.rmdir(Ino(parent.0), &name).await, reply) });
+        self.done(request, reply, async move { share.rmdir(Ino(parent.0), &name).await });
     }
 
     fn rename(
         &self,
-        _: &Request,
+        request: &Request,
         parent: INodeNo,
         name: &OsStr,
         new_parent: INodeNo,
@@ -242,35 +212,37 @@ impl fuser::Filesystem for Filesystem {
         }
         let may_replace = !flags.contains(RenameFlags::RENAME_NOREPLACE);
         let (share, name, new_name) = (self.share.clone(), name.as_bytes().to_vec(), new_name.as_bytes().to_vec());
-        self.run(async move {
+        self.done(request, reply, async move {
             let (from, to) = ((Ino(parent.0), &name[..]), (Ino(new_parent.0), &new_name[..]));
-            reply_empty(share.rename(from, to, may_replace).await, reply);
+            share.rename(from, to, may_replace).await
         });
     }
 
-    fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+    fn open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let ino = Ino(ino.0);
         let is_writer = flags.acc_mode() != OpenAccMode::O_RDONLY;
         let cuts = is_writer && flags.0 & nix::libc::O_TRUNC != 0;
-        let (share, files) = (self.share.clone(), self.files.clone());
-        self.run(async move {
-            let content = match share.open(ino) {
-                Ok(opened) => opened,
-                Err(error) => return reply.error(errno(error)),
-            };
-            let file = OpenFile::new(ino, content, is_writer);
+        let share = self.share.clone();
+        let opened = async move {
+            let file = OpenFile::new(ino, share.open(ino)?, is_writer, share.options.cache_size);
             if cuts {
-                let cut = share.lock_for_change(ino, &file.content).await;
+                let cut = share.lock_for_change(ino, &file.content).await.and_then(|()| still_wanted());
                 if let Err(error) = cut.and_then(|()| share.truncate(ino, &file.content, 0)) {
-                    close(&share, &file);
-                    return reply.error(errno(error));
+                    file.close(&share);
+                    return Err(error);
                 }
             }
+            Ok(file)
+        };
+        let (share, files) = (self.share.clone(), self.files.clone());
+        let answer = move |file: OpenFile, reply: ReplyOpen| {
             // Otherwise the kernel may have cached another version.
             let kept = file.content.show();
             let handle = files.add(file);
             reply.opened(handle, if kept { FopenFlags::FOPEN_KEEP_CACHE } else { FopenFlags::empty() });
-        });
+        };
+        // The kernel does not release what it was not told of.
+        self.calls.change(request, reply, opened, answer, move |file| file.close(&share));
     }
 
     fn create(
@@ -289,8 +261,8 @@ impl fuser::Filesystem for Filesystem {
         match created {
             Ok((content, found)) => {
                 content.show();
-                let handle = self.files.add(OpenFile::new(found.ino, content, true));
-                let attr = self.attr(&found);
+                let handle = self.files.add(OpenFile::new(found.ino, content, true, share.options.cache_size));
+                let attr = attr(&self.share, &found);
                 reply.created(&found.valid, &attr, Generation(0), handle, FopenFlags::FOPEN_KEEP_CACHE);
             }
             Err(error) => reply.error(errno(error)),
@@ -299,7 +271,7 @@ impl fuser::Filesystem for Filesystem {
 
     fn read(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -310,24 +282,20 @@ impl fuser::Filesystem for Filesystem {
     ) {
         let Some(file) = self.files.get(handle) else { return reply.error(Errno::EBADF) };
         let share = self.share.clone();
-        self.run(async move {
+        let read = async move {
             let wanted = clipped(&file.content, offset, size.into());
-            let ahead = file.reads.lock().unwrap_or_else(PoisonError::into_inner).read(wanted.clone());
+            file.request(&share, &wanted);
             if offset == 0 {
-                share.request(file.ino, &file.content, ahead.clone());
                 share.read_begins(file.ino);
             }
-            let read = share.read(file.ino, &file.content, wanted, ahead).await;
-            match read {
-                Ok(bytes) => reply.data(&bytes),
-                Err(error) => reply.error(errno(error)),
-            }
-        });
+            share.read(file.ino, &file.content, wanted).await
+        };
+        self.calls.look(request, reply, read, |bytes, reply| reply.data(&bytes));
     }
 
     fn write(
         &self,
-        _: &Request,
+        request: &Request,
         _: INodeNo,
         handle: FileHandle,
         offset: u64,
@@ -339,30 +307,33 @@ impl fuser::Filesystem for Filesystem {
     ) {
         let Some(file) = self.files.get(handle) else { return reply.error(Errno::EBADF) };
         let length = data.len() as u32;
-        let answer = move |written, reply: ReplyWrite| match written {
-            Ok(()) => reply.written(length),
-            Err(error) => reply.error(errno(error)),
-        };
-        if self.share.may_change(&file.content) {
-            return answer(self.share.write(file.ino, &file.content, offset, data), reply);
+        let has_room = self.share.has_room(&file.content, offset, length.into());
+        if self.share.may_change(&file.content) && has_room {
+            return match self.share.write(file.ino, &file.content, offset, data) {
+                Ok(()) => reply.written(length),
+                Err(error) => reply.error(errno(error)),
+            };
         }
         let (share, data) = (self.share.clone(), data.to_vec());
-        self.run(async move {
-            let locked = share.lock_for_change(file.ino, &file.content).await;
-            answer(locked.and_then(|()| share.write(file.ino, &file.content, offset, &data)), reply);
-        });
+        let written = async move {
+            share.lock_for_change(file.ino, &file.content).await?;
+            share.wait_for_room(length.into()).await?;
+            still_wanted()?;
+            share.write(file.ino, &file.content, offset, &data)
+        };
+        self.calls.change(request, reply, written, move |(), reply| reply.written(length), drop);
     }
 
-    fn flush(&self, _: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
+    fn flush(&self, request: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         let Some(file) = self.files.get(handle) else { return reply.error(Errno::EBADF) };
         let share = self.share.clone();
-        self.run(async move { reply_empty(share.flush(file.ino, &file.content).await, reply) });
+        self.done(request, reply, async move { share.commit(file.ino, &file.content).await });
     }
 
-    fn fsync(&self, _: &Request, _: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
+    fn fsync(&self, request: &Request, _: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let Some(file) = self.files.get(handle) else { return reply.error(Errno::EBADF) };
         let share = self.share.clone();
-        self.run(async move { reply_empty(share.flush(file.ino, &file.content).await, reply) });
+        self.done(request, reply, async move { share.flush(file.ino, &file.content).await });
     }
 
     fn release(
@@ -377,11 +348,12 @@ impl fuser::Filesystem for Filesystem {
     ) {
         if let Some(file) = self.files.remove(handle) {
             let share = self.share.clone();
-            self.run(async move {
+            // No program waits for it.
+            self.calls.detached(async move {
                 let _busy = share.closing().await;
                 // What a mapping wrote after the last close.
-                let _ = share.flush(file.ino, &file.content).await;
-                close(&share, &file);
+                let _ = share.commit(file.ino, &file.content).await;
+                file.close(&share);
                 reply.ok();
             });
         } else {
@@ -389,14 +361,11 @@ impl fuser::Filesystem for Filesystem {
         }
     }
 
-    fn opendir(&self, _: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
+    fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         let (share, folders) = (self.share.clone(), self.folders.clone());
-        self.run(async move {
-            match share.folder_entries(Ino(ino.0)).await {
-                Ok(entries) => reply.opened(folders.add(entries), FopenFlags::empty()),
-                Err(error) => reply.error(errno(error)),
-            }
-        });
+        let entries = async move { share.folder_entries(Ino(ino.0)).await };
+        let answer = move |entries, reply: ReplyOpen| reply.opened(folders.add(entries), FopenFlags::empty());
+        self.calls.look(request, reply, entries, answer);
     }
 
     fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
@@ -417,7 +386,7 @@ impl fuser::Filesystem for Filesystem {
             if !is_dots && !self.share.looked_up(found.ino) {
                 continue;
             }
-            let attr = self.attr(found);
+            let attr = attr(&self.share, found);
             if reply.add(attr.ino, at as u64 + 1, OsStr::from_bytes(name), &found.valid, &attr, Generation(0)) {
                 if !is_dots {
                     self.share.forget(found.ino, 1);
@@ -433,19 +402,20 @@ impl fuser::Filesystem for Filesystem {
         reply.ok();
     }
 
-    fn fsyncdir(&self, _: &Request, _: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
+    fn fsyncdir(&self, request: &Request, ino: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
         let share = self.share.clone();
         // Locks are released after close(2).
-        self.run(async move {
+        let settled = async move {
             share.settle().await;
-            reply.ok();
-        });
+            share.flush_folder(Ino(ino.0)).await
+        };
+        self.calls.look(request, reply, settled, |(), reply| reply.ok());
     }
 
-    fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
+    fn statfs(&self, request: &Request, _: INodeNo, reply: ReplyStatfs) {
         let share = self.share.clone();
-        self.run(async move {
-            let (total, free) = share.quota().await.unwrap_or((UNKNOWN_SPACE, UNKNOWN_SPACE));
+        let quota = async move { Ok(share.quota().await.unwrap_or((UNKNOWN_SPACE, UNKNOWN_SPACE))) };
+        self.calls.look(request, reply, quota, |(total, free), reply| {
             let (total, free) = (total / BLOCK, free / BLOCK);
             reply.statfs(total, free, free, 0, 0, BLOCK as u32, crate::share::MAX_NAME as u32, BLOCK as u32);
         });
@@ -460,25 +430,40 @@ impl fuser::Filesystem for Filesystem {
         reply.error(Errno::EPERM);
     }
 
-    fn getxattr(&self, _: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
-        match self.share.attribute_value(Ino(ino.0), name.as_bytes()) {
-            Some(value) => reply_xattr(value.as_bytes(), size, reply),
-            None => reply.error(Errno::ENODATA),
-        }
+    fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
+        let value = async move { share.attribute(Ino(ino.0), &name).await };
+        self.calls.look(request, reply, value, move |value, reply| reply_xattr(&value, size, reply));
     }
 
-    fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
-        let has_tag = self.share.attribute_value(Ino(ino.0), ETAG_ATTRIBUTE.as_bytes()).is_some();
-        let names = if has_tag { format!("{ETAG_ATTRIBUTE}\0") } else { String::new() };
-        reply_xattr(names.as_bytes(), size, reply);
+    fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let share = self.share.clone();
+        let names = async move { share.attributes_list(Ino(ino.0)).await };
+        self.calls.look(request, reply, names, move |names, reply| reply_xattr(&names, size, reply));
     }
 
-    fn setxattr(&self, _: &Request, _: INodeNo, _: &OsStr, _: &[u8], _flags: i32, _position: u32, reply: ReplyEmpty) {
-        reply.error(Errno::ENOTSUP);
+    fn setxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        value: &[u8],
+        flags: i32,
+        _position: u32,
+        reply: ReplyEmpty,
+    ) {
+        let change = match flags {
+            nix::libc::XATTR_CREATE => Change::Create,
+            nix::libc::XATTR_REPLACE => Change::Replace,
+            _ => Change::Set,
+        };
+        let (share, name, value) = (self.share.clone(), name.as_bytes().to_vec(), value.to_vec());
+        self.done(request, reply, async move { share.set_attribute(Ino(ino.0), &name, &value, change).await });
     }
 
-    fn removexattr(&self, _: &Request, _: INodeNo, _: &OsStr, reply: ReplyEmpty) {
-        reply.error(Errno::ENOTSUP);
+    fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
+        self.done(request, reply, async move { share.remove_attribute(Ino(ino.0), &name).await });
     }
 
     fn copy_file_range(

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    ops::Range,
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -9,6 +10,51 @@ use std::{
 };
 
 use fuser::FileHandle;
+
+use crate::{
+    cached_file::CachedFile,
+    read_ahead::ReadAhead,
+    share::{Attributes, Share},
+    tree::Ino,
+};
+
+/// What an open folder shows: names with their attributes.
+pub(crate) type Entries = Vec<(Vec<u8>, Attributes)>;
+
+/// An open file.
+pub(crate) struct OpenFile {
+    pub(crate) ino: Ino,
+    pub(crate) content: Arc<CachedFile>,
+    reads: Mutex<ReadAhead>,
+    is_writer: bool,
+}
+
+impl OpenFile {
+    /// With a cache of this size.
+    pub(crate) fn new(ino: Ino, content: Arc<CachedFile>, is_writer: bool, cache_size: u64) -> Self {
+        if is_writer {
+            content.writer_opens();
+        }
+        Self { ino, content, reads: Mutex::new(ReadAhead::new(cache_size)), is_writer }
+    }
+
+    /// A program reads `wanted`. Requests it, and what it will probably read next.
+    pub(crate) fn request(&self, share: &Arc<Share>, wanted: &Range<u64>) {
+        // Held until it is requested: another read must not take it for lost.
+        let mut reads = self.reads.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_coming = self.content.state(|state| state.is_coming(wanted.clone()));
+        let ahead = reads.read(wanted.clone(), is_coming);
+        share.request_ahead(self.ino, &self.content, ahead);
+    }
+
+    /// A program has closed its handle, and what it wrote is uploaded or kept.
+    pub(crate) fn close(&self, share: &Arc<Share>) {
+        share.release(self.ino, &self.content);
+        if self.is_writer {
+            share.writer_closes(&self.content);
+        }
+    }
+}
 
 /// Open handles.
 pub(crate) struct Table<T> {

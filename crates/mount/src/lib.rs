@@ -13,21 +13,33 @@
 //!
 //! # Cache
 //! Contents are kept in sparse files below [`Options::cache`], in a folder that only the user may enter, and are used as long
-//! as the server lists the same entity tag and length. The folder disappears with the mount.
+//! as the server lists the same entity tag and length. They outlive the mount (`content_cache`).
 
 mod cached_file;
+mod calls;
+mod content_cache;
 mod errno;
+mod failures;
 mod file_state;
 mod filesystem;
 mod handles;
+mod journal;
+mod pacing;
 mod ranges;
 mod read_ahead;
 mod replies;
 mod share;
 mod siblings;
+mod signals;
 mod tree;
+mod walk;
 
-use std::{io, path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use dav::{Dav, LockPolicy, RemotePath};
 use fuser::{BackgroundSession, Config, MountOption, Session, SessionACL};
@@ -38,16 +50,27 @@ use nix::{
 use tokio::{
     runtime::Handle,
     sync::oneshot,
-    task::{self, AbortHandle},
+    task::{self, JoinHandle},
 };
 
 use crate::{filesystem::Filesystem, share::Share};
+pub use crate::{
+    journal::{JournalError, Pending, Report},
+    share::JOURNAL_ATTRIBUTE,
+};
 
 /// How a share is mounted.
 #[derive(Debug, Clone)]
 pub struct Options {
     /// What the list of mounts calls it, as a rule the URL.
     pub source: String,
+    /// Tells one user's credentials from others'. Contents outlive a mount, and only mounts of the same source with the same
+    /// identity use them; without one, they go with the mount.
+    pub identity: Option<u64>,
+    /// Whose credentials are used, as far as is known. Each account has a journal of its own.
+    pub account: String,
+    /// What close(2) waits for.
+    pub write: Write,
     /// How long a listing is believed before the server is asked again.
     pub fresh: Duration,
     /// The folder for cached contents. It is created if it is missing.
@@ -56,6 +79,8 @@ pub struct Options {
     pub cache_size: u64,
     /// Whether nothing may be changed.
     pub read_only: bool,
+    /// Whether dead properties are listed among a file's extended attributes.
+    pub properties: bool,
     /// Whether other users may use the mount.
     pub allow_other: bool,
     /// The owner of all files.
@@ -70,6 +95,18 @@ pub struct Options {
     pub lock_owner: String,
 }
 
+/// What close(2) waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Write {
+    /// The server has the whole file.
+    Through,
+    /// The file is safe in the journal; its upload follows.
+    Back {
+        /// The largest size of what the server does not have yet, in bytes. Writers wait for room.
+        journal_size: u64,
+    },
+}
+
 /// Why a share was not mounted.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -77,6 +114,9 @@ pub enum Error {
     /// The server cannot be reached, or refuses.
     #[error(transparent)]
     Dav(#[from] dav::Error),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// The cache folder cannot be used.
     #[error("cannot create the cache folder {}: {source}", path.display())]
     Cache {
@@ -109,12 +149,12 @@ pub struct Mount {
 /// Keeps, in the end, what the server does not have.
 struct Keeper {
     share: Arc<Share>,
-    keeps_locks: AbortHandle,
+    tasks: Vec<JoinHandle<()>>,
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.keeps_locks.abort();
+        self.tasks.iter().for_each(JoinHandle::abort);
         self.share.keep_all_unsaved();
     }
 }
@@ -123,10 +163,10 @@ impl Mount {
     /// Mounts the folder `base` of a server on `folder`, after the server has listed it. Must be called on a multi-threaded
     /// tokio runtime, which has to run until the mount ends.
     pub async fn new(dav: Dav, base: RemotePath, folder: PathBuf, options: Options) -> Result<Self, Error> {
-        let cache = options.cache.clone();
         let config = config(&options);
-        let share = Share::new(dav, base, options).map_err(|source| Error::Cache { path: cache, source })?;
+        let share = Share::new(dav, base, options)?;
         share.check().await?;
+        share.adopt_journal();
         let share = Arc::new(share);
         let (end, ended) = oneshot::channel();
         let filesystem = Filesystem::new(share.clone(), Handle::current(), end);
@@ -135,8 +175,13 @@ impl Mount {
         let mounted = mounted.map_err(io::Error::other).and_then(|mounted| mounted);
         let failed = |source| Error::Fuse { folder: folder.clone(), hint: hint(&source), source };
         let session = mounted.map_err(failed)?;
-        let keeps_locks = tokio::spawn(share.clone().keep_locks()).abort_handle();
-        Ok(Self { session, ended, folder, share: Keeper { share, keeps_locks } })
+        let tasks = vec![tokio::spawn(share.clone().keep_locks()), tokio::spawn(share.clone().upload_queue())];
+        Ok(Self { session, ended, folder, share: Keeper { share, tasks } })
+    }
+
+    /// The folder of the journal, for [`Report::read`], if there is one.
+    pub fn journal(&self) -> Option<PathBuf> {
+        self.share.share.journal_folder().map(Path::to_owned)
     }
 
     /// Waits until somebody unmounts it.
@@ -147,10 +192,12 @@ impl Mount {
     /// Unmounts it, within a minute. What programs have written to open files is uploaded before, or kept in the folder
     /// `unsaved` of the cache; then the files become unusable. All locks are released.
     pub async fn unmount(self) -> io::Result<()> {
-        let Self { session, folder, share: keeper, .. } = self;
+        let Self { session, mut ended, folder, share: mut keeper } = self;
         let share = &keeper.share;
+        share.begin_to_end();
         share.upload_all().await;
         let unmounted = task::spawn_blocking(|| session.umount_and_join()).await.map_err(io::Error::other)?;
+        let is_over = unmounted.is_ok() || has_ended(&mut ended).await;
         let unmounted = match unmounted {
             // Programs have it open: they keep their handles, and get errors from them when this program ends.
             Err(error) if error.raw_os_error() == Some(Errno::EBUSY as i32) => {
@@ -161,8 +208,26 @@ impl Mount {
         share.settle().await;
         share.upload_all().await;
         share.unlock_all().await;
+        // What programs still have open may change.
+        if is_over {
+            share.end_cache(CACHE_SYNC).await;
+        }
+        for task in keeper.tasks.drain(..) {
+            task.abort();
+            let _ = task.await;
+        }
         unmounted
     }
+}
+
+/// How long the cached contents may take to reach the disk. If it is not enough, a restart of the machine discards them.
+const CACHE_SYNC: Duration = Duration::from_secs(10);
+
+/// Whether somebody else has unmounted it, as far as the kernel says so in a moment.
+async fn has_ended(ended: &mut oneshot::Receiver<()>) -> bool {
+    // Not to be awaited a second time.
+    ended.try_recv() != Err(oneshot::error::TryRecvError::Empty)
+        || tokio::time::timeout(Duration::from_millis(500), ended).await.is_ok()
 }
 
 fn config(options: &Options) -> Config {
@@ -191,9 +256,4 @@ fn hint(error: &io::Error) -> &'static str {
         }
         _ => "",
     }
-}
-
-/// The cache folder unless another is given: `haul` in the user's cache folder (XDG Base Directory Specification).
-pub fn default_cache() -> Option<PathBuf> {
-    share::default_cache()
 }

@@ -1,6 +1,6 @@
 //! Replies to the kernel.
 
-use fuser::{Errno, FileAttr, FileType, Generation, INodeNo, ReplyEmpty, ReplyEntry, ReplyXattr};
+use fuser::{Errno, FileAttr, FileType, INodeNo, ReplyXattr};
 
 use crate::share::{Attributes, Share};
 
@@ -30,20 +30,6 @@ pub(crate) fn attr(share: &Share, attributes: &Attributes) -> FileAttr {
         rdev: 0,
         blksize: 128 * 1024,
         flags: 0,
-    }
-}
-
-pub(crate) fn reply_entry(share: &Share, found: Result<Attributes, nix::errno::Errno>, reply: ReplyEntry) {
-    match found {
-        Ok(found) => reply.entry(&found.valid, &attr(share, &found), Generation(0)),
-        Err(error) => reply.error(errno(error)),
-    }
-}
-
-pub(crate) fn reply_empty(done: Result<(), nix::errno::Errno>, reply: ReplyEmpty) {
-    match done {
-        Ok(()) => reply.ok(),
-        Err(error) => reply.error(errno(error)),
     }
 }
 

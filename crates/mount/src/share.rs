@@ -3,16 +3,19 @@
 //! Each operation locks the tree or a file's state for a moment and holds no lock while it waits for the server, with two
 //! exceptions: a folder is listed by one request at a time, and a file is uploaded by one at a time.
 
+pub(crate) mod attributes;
 mod ending;
 mod locking;
 mod names;
 mod reading;
+mod upload_queue;
+mod write_back;
 mod writing;
 
 use std::{
     collections::HashMap,
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -24,10 +27,13 @@ use dav::{Dav, Depth, Entry, LockPolicy, PropertySet, RemotePath, transfer::Held
 use nix::errno::Errno;
 
 use crate::{
-    Options,
+    Options, Write,
     cached_file::CachedFile,
+    content_cache::ContentCache,
     errno,
     file_state::FileState,
+    journal::{Journal, JournalError, Report},
+    share::write_back::WriteBack,
     tree::{Facts, Ino, Listed, Lookup, Tree},
 };
 
@@ -42,6 +48,9 @@ pub(crate) const MAX_NAME: usize = 255;
 /// The extended attribute with a file's entity tag.
 pub(crate) const ETAG_ATTRIBUTE: &str = "user.dav.etag";
 
+/// The extended attribute of the mount point with the folder of the journal, for [`Report::read`].
+pub const JOURNAL_ATTRIBUTE: &str = "user.haul.journal";
+
 /// A share of a server.
 pub(crate) struct Share {
     pub(crate) dav: Dav,
@@ -51,12 +60,16 @@ pub(crate) struct Share {
     /// The folders that are being listed.
     listings: Mutex<HashMap<Ino, Arc<tokio::sync::Mutex<()>>>>,
     /// Holds the cached files.
-    cache: tempfile::TempDir,
+    cache: ContentCache,
     numbers: AtomicU64,
     locks: HeldLocks,
     /// Whether the server supports locks, and they are wanted.
     is_locking: AtomicBool,
     lock_taken: tokio::sync::Notify,
+    /// Whether the server's last answer to a request for a range was one.
+    sends_ranges: AtomicBool,
+    /// None if close(2) waits for the server.
+    write_back: Option<WriteBack>,
     /// Held for reading by what goes on after a program's close(2).
     closing: Arc<tokio::sync::RwLock<()>>,
 }
@@ -81,9 +94,10 @@ struct Contents {
 }
 
 impl Share {
-    pub(crate) fn new(dav: Dav, base: RemotePath, options: Options) -> std::io::Result<Self> {
-        fs::create_dir_all(&options.cache)?;
-        let cache = tempfile::Builder::new().prefix("mount-").tempdir_in(&options.cache)?;
+    pub(crate) fn new(dav: Dav, base: RemotePath, options: Options) -> std::result::Result<Self, crate::Error> {
+        let cache = ContentCache::new(&options.cache, &options.source, options.identity);
+        let cache = cache.map_err(|source| crate::Error::Cache { path: options.cache.clone(), source })?;
+        let write_back = open_journal(&options)?;
         let locks = HeldLocks::new(dav.clone(), options.lock, &options.lock_owner);
         Ok(Self {
             dav,
@@ -96,6 +110,8 @@ impl Share {
             locks,
             is_locking: AtomicBool::new(false),
             lock_taken: tokio::sync::Notify::new(),
+            sends_ranges: AtomicBool::new(false),
+            write_back,
             closing: Arc::default(),
         })
     }
@@ -167,6 +183,27 @@ impl Share {
         Ok(())
     }
 
+    /// A program lists a folder.
+    fn visits(self: &Arc<Self>, folder: Ino) {
+        let ahead = self.tree().visits(folder, Instant::now());
+        self.list_ahead(ahead);
+    }
+
+    /// Lists folders that a program will probably visit next, and then those that come to light.
+    fn list_ahead(self: &Arc<Self>, folders: Vec<Ino>) {
+        // What is not believed for a moment need not be known before.
+        for folder in folders.into_iter().filter(|_| !self.options.fresh.is_zero()) {
+            let share = self.clone();
+            tokio::spawn(async move {
+                // Whoever visits it tries again, and learns why.
+                if share.list(folder).await.is_ok() {
+                    let ahead = share.tree().goes_on(Instant::now());
+                    share.list_ahead(ahead);
+                }
+            });
+        }
+    }
+
     fn attributes(tree: &Tree, ino: Ino) -> Attributes {
         let facts = tree.facts(ino);
         // What is being written changes without the kernel's knowledge, when it is stored.
@@ -184,7 +221,11 @@ impl Share {
     }
 
     /// Looks a name up for the kernel, which has to forget it again. `Err` with a time: it does not exist, for so long.
-    pub(crate) async fn lookup(&self, parent: Ino, name: &[u8]) -> Result<std::result::Result<Attributes, Duration>> {
+    pub(crate) async fn lookup(
+        self: &Arc<Self>,
+        parent: Ino,
+        name: &[u8],
+    ) -> Result<std::result::Result<Attributes, Duration>> {
         // Every operation looks the name up first.
         if name.len() > MAX_NAME {
             return Err(Errno::ENAMETOOLONG);
@@ -196,9 +237,15 @@ impl Share {
                 match tree.lookup(parent, name, now) {
                     Lookup::Found(ino) => {
                         tree.looked_up(ino);
+                        // A folder may be a step to another one.
+                        let ahead = if tree.is_folder(ino) { Vec::new() } else { tree.visits(parent, now) };
+                        self.list_ahead(ahead);
                         return Ok(Ok(Self::attributes(&tree, ino)));
                     }
-                    Lookup::Absent => return Ok(Err(tree.believed_for(parent, now))),
+                    Lookup::Absent => {
+                        self.list_ahead(tree.visits(parent, now));
+                        return Ok(Err(tree.believed_for(parent, now)));
+                    }
                     Lookup::Unlisted => {}
                 }
             }
@@ -240,16 +287,21 @@ impl Share {
 
     /// The value of an extended attribute, if the file has it.
     pub(crate) fn attribute_value(&self, ino: Ino, name: &[u8]) -> Option<String> {
+        if ino == Tree::ROOT && name == JOURNAL_ATTRIBUTE.as_bytes() {
+            return self.journal_folder().map(|folder| folder.display().to_string());
+        }
         let tree = self.tree();
         let tag = tree.facts(ino).etag.as_ref().filter(|_| name == ETAG_ATTRIBUTE.as_bytes() && !tree.is_dirty(ino));
         tag.map(ToString::to_string)
     }
 
     /// What readdir shows of a folder, its listing made fresh: `.`, `..` and the members.
-    pub(crate) async fn folder_entries(&self, folder: Ino) -> Result<Vec<(Vec<u8>, Attributes)>> {
+    pub(crate) async fn folder_entries(self: &Arc<Self>, folder: Ino) -> Result<Vec<(Vec<u8>, Attributes)>> {
         if !self.tree().is_listed(folder, Instant::now()) {
+            self.visits(folder);
             self.list(folder).await?;
         }
+        self.visits(folder);
         let tree = self.tree();
         let above = tree.parent(folder).unwrap_or(Tree::ROOT);
         let dots = [(b".".to_vec(), folder), (b"..".to_vec(), above)];
@@ -276,9 +328,18 @@ impl Share {
     }
 
     fn new_file(&self, state: FileState) -> Result<Arc<CachedFile>> {
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let file = CachedFile::create(self.cache.path().join(number.to_string()), state);
+        let file = CachedFile::create(self.cache.new_place(), state);
         file.map(Arc::new).map_err(|error| errno::of_io(&error))
+    }
+
+    /// Where a content that cannot be stored on the server is kept.
+    fn place_for_unsaved(&self, path: Option<&RemotePath>) -> std::io::Result<PathBuf> {
+        let folder = self.options.cache.join("unsaved");
+        fs::create_dir_all(&folder)?;
+        let name = path.and_then(RemotePath::name).map_or_else(|| "deleted file".into(), String::from_utf8_lossy);
+        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
+        Ok(folder.join(format!("{seconds}-{number}-{name}")))
     }
 
     /// What was written to a file cannot be stored on the server, and its last program has gone: it is kept here, and said.
@@ -286,24 +347,23 @@ impl Share {
         if !file.begin_to_keep() {
             return;
         }
-        let folder = self.options.cache.join("unsaved");
-        let name = path.and_then(RemotePath::name).map_or_else(|| "deleted file".into(), String::from_utf8_lossy);
-        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let target = folder.join(format!("{seconds}-{number}-{name}"));
-        let kept = fs::create_dir_all(&folder).and_then(|()| file.keep(&target));
+        let target = self.place_for_unsaved(path);
+        let kept = target.and_then(|target| file.keep(&target).map(|()| target));
         let what = path.map_or_else(|| "a deleted file".to_owned(), ToString::to_string);
         match kept {
-            Ok(()) if file.state(|state| state.missing(0..state.length()).is_empty()) => {
+            Ok(target) if file.state(|state| state.missing(0..state.length()).is_empty()) => {
                 tracing::error!("{what} is not on the server; its content is in {}", target.display());
             }
-            Ok(()) => tracing::error!(
+            Ok(target) => tracing::error!(
                 "{what} is not on the server; what was written to it is in {}, with zeros where it was not changed, because \
                  these parts could not be fetched any more",
                 target.display()
             ),
             Err(error) => {
-                tracing::error!("{what} is not on the server, and cannot be kept in {}: {error}", target.display());
+                tracing::error!(
+                    "{what} is not on the server, and cannot be kept in {}: {error}",
+                    self.options.cache.display()
+                );
             }
         }
     }
@@ -313,21 +373,32 @@ impl Contents {
     fn drop_idle(&mut self, ino: Ino) {
         if let Some(at) = self.idle.iter().position(|idle| *idle == ino) {
             self.idle.remove(at);
-            self.files.remove(&ino);
+            if let Some(file) = self.files.remove(&ino) {
+                file.forget_record();
+            }
         }
     }
 
     /// No program has the file open any more. The longest closed files go if there are too many bytes.
-    fn closed(&mut self, ino: Ino, limit: u64) {
+    fn closed(&mut self, ino: Ino, limit: u64, cache: &ContentCache) {
         self.idle.push(ino);
         let mut stored: u64 = self.files.values().map(|file| file.state(|state| state.stored())).sum();
+        cache.limit(limit.saturating_sub(stored));
         while stored > limit || self.idle.len() > IDLE_FILES {
             if self.idle.is_empty() {
                 return;
             }
             let oldest = self.idle.remove(0);
-            if let Some(file) = self.files.remove(&oldest) {
-                stored = stored.saturating_sub(file.state(|state| state.stored()));
+            let Some(file) = self.files.remove(&oldest) else { continue };
+            let is_over = stored > limit;
+            stored = stored.saturating_sub(file.state(|state| state.stored()));
+            match file.recorded().filter(|_| !is_over) {
+                // Nobody else has it, so nothing changes it any more.
+                Some(record) if Arc::strong_count(&file) == 1 => {
+                    drop(file);
+                    cache.put_away(&record);
+                }
+                _ => file.forget_record(),
             }
         }
     }
@@ -339,10 +410,16 @@ fn facts(entry: &Entry) -> Facts {
     Facts { length: properties.length.unwrap_or(0), modified: properties.modified, etag: properties.etag.clone() }
 }
 
-/// The cache folder of an ordinary user.
-pub(crate) fn default_cache() -> Option<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    named("XDG_CACHE_HOME")
-        .or_else(|| Some(named("HOME")?.join(".cache")))
-        .map(|cache: PathBuf| Path::join(&cache, "haul"))
+/// The journal of a share that writes back; without that, one of an earlier mount that is not done with.
+fn open_journal(options: &Options) -> std::result::Result<Option<WriteBack>, JournalError> {
+    let place = Journal::place(&options.cache, &options.source, &options.account);
+    let (is_through, size) = match options.write {
+        Write::Back { journal_size } => (false, journal_size),
+        Write::Through => (true, u64::MAX),
+    };
+    let is_left = || Report::read(place.clone()).is_ok_and(|report| !report.pending.is_empty());
+    if options.read_only || (is_through && !is_left()) {
+        return Ok(None);
+    }
+    Ok(Some(WriteBack::new(Journal::open(place, &options.source)?, size, is_through)))
 }

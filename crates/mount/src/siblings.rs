@@ -3,7 +3,8 @@
 //! `tar c`, `cp -r`, `grep -r` and `git status` read the files of a folder one after another, in the order in which the mount
 //! lists them, which is that of their names. Each small file would cost a round trip. So a second file read in order opens a
 //! window of the next ones, which doubles as long as the program goes on, and closes when it reads elsewhere. The window is
-//! refilled when half of it has been read, so that the link does not fall idle.
+//! refilled when half of it has been read, so that the link does not fall idle. Where the folder ends, the window goes on with
+//! the files of the folders that come next (`walk`), as far as they are listed.
 //!
 //! The budget: at most [`FILES`] files and [`BYTES`] bytes beyond what is read, and no file above [`LARGEST`], whose own
 //! read-ahead fills the link. A program that stops in the middle has cost no more than that.
@@ -31,6 +32,13 @@ pub(crate) struct Sibling {
     pub(crate) length: u64,
 }
 
+/// What a window has left for other folders.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) files: usize,
+    bytes: u64,
+}
+
 /// How a folder's files are read.
 #[derive(Debug, Default)]
 pub(crate) struct Siblings {
@@ -43,41 +51,64 @@ pub(crate) struct Siblings {
 }
 
 impl Siblings {
-    /// A program begins to read the file `name`. `after` gives the files after a name. Returns those to fetch now.
-    pub(crate) fn read<I: Iterator<Item = Sibling>>(&mut self, name: &[u8], after: impl Fn(&[u8]) -> I) -> Vec<Ino> {
+    /// A program begins to read the file `name`. `after` gives the files after a name. Returns those to fetch now, and what
+    /// is left for the next folders.
+    pub(crate) fn read<I: Iterator<Item = Sibling>>(
+        &mut self,
+        name: &[u8],
+        after: impl Fn(&[u8]) -> I,
+    ) -> (Vec<Ino>, Room) {
         if !self.is_in_order(name, &after) {
             *self = Self { last: Some(name.to_vec()), ..Self::default() };
-            return Vec::new();
+            return <_>::default();
         }
-        if self.last.as_deref().is_some_and(|last| last < name) {
+        if self.last.as_deref().is_none_or(|last| last < name) {
             self.last = Some(name.to_vec());
         }
         let last = self.last.as_deref().unwrap_or(name);
         let is_fetched = |sibling: &Sibling| sibling.name <= self.until;
         let ahead = after(last).take(self.window).take_while(is_fetched).count();
         if ahead > self.window / 2 {
-            return Vec::new();
+            return <_>::default();
         }
         self.window = (self.window * 2).clamp(FIRST, FILES);
-        let (mut bytes, mut wanted) = (0, Vec::new());
-        for sibling in after(last).take(self.window) {
+        let room = Room { files: self.window, bytes: BYTES };
+        let files = after(last);
+        self.fill(room, files)
+    }
+
+    /// A program that reads in order will come to this folder, with these files, when it has read the ones before. Returns
+    /// those to fetch now, and what is left of `room`.
+    pub(crate) fn enter(&mut self, room: Room, files: impl Iterator<Item = Sibling>) -> (Vec<Ino>, Room) {
+        if self.last.is_some() {
+            // It was read before, perhaps by another program.
+            *self = Self::default();
+        }
+        self.window = self.window.max(room.files);
+        self.fill(room, files)
+    }
+
+    fn fill(&mut self, mut room: Room, files: impl Iterator<Item = Sibling>) -> (Vec<Ino>, Room) {
+        let mut wanted = Vec::new();
+        for sibling in files.take(room.files) {
             let is_small = sibling.length <= LARGEST;
-            bytes += if is_small { sibling.length } else { 0 };
-            if bytes > BYTES {
-                break;
+            let bytes = if is_small { sibling.length } else { 0 };
+            if bytes > room.bytes {
+                return (wanted, Room::default());
             }
+            room = Room { files: room.files - 1, bytes: room.bytes - bytes };
             if sibling.name > self.until {
                 wanted.extend(is_small.then_some(sibling.ino));
                 self.until = sibling.name;
             }
         }
-        wanted
+        (wanted, room)
     }
 
     /// Whether a file follows the last one or lies between it and what was fetched ahead; or, if the order is known,
     /// precedes it.
     fn is_in_order<I: Iterator<Item = Sibling>>(&self, name: &[u8], after: impl Fn(&[u8]) -> I) -> bool {
-        let Some(last) = self.last.as_deref() else { return false };
+        let Some(last) = self.last.as_deref() else { return self.window > 0 && name <= self.until.as_slice() };
         let follows = |one: &[u8], other: &[u8]| after(one).take(LEFT_OUT).any(|sibling| sibling.name == other);
         match last.cmp(name) {
             Ordering::Less => name <= self.until.as_slice() || follows(last, name),
@@ -101,7 +132,7 @@ mod tests {
             let first = String::from_utf8_lossy(last).parse::<u64>().unwrap() + 1;
             (first..count).map(move |ino| Sibling { name: name(ino), ino: Ino(ino), length })
         };
-        siblings.read(&name(number), after).into_iter().map(|ino| ino.0).collect()
+        siblings.read(&name(number), after).0.into_iter().map(|ino| ino.0).collect()
     }
 
     #[test]
@@ -127,6 +158,25 @@ mod tests {
             assert_eq!(read(&mut siblings, number, 1000, 1000), [0; 0]);
         }
         assert_eq!(read(&mut siblings, 301, 1000, 1000), (302..302 + FIRST as u64).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_window_goes_on_in_the_next_folder() {
+        let (mut first, mut second, mut fetched) = (Siblings::default(), Siblings::default(), Vec::new());
+        let file = |ino| Sibling { name: name(ino), ino: Ino(ino), length: 1000 };
+        let after = |last: &[u8], count| {
+            (String::from_utf8_lossy(last).parse().map_or(0, |last: u64| last + 1)..count).map(file)
+        };
+        for number in 0..20 {
+            let (wanted, room) = first.read(&name(number), |last| after(last, 20));
+            let (more, _) = second.enter(room, after(b"", 30));
+            assert!(wanted.len() + more.len() <= FILES);
+            fetched.extend(more);
+        }
+        for number in 0..30 {
+            fetched.extend(second.read(&name(number), |last| after(last, 30)).0);
+        }
+        assert_eq!(fetched, (0..30).map(Ino).collect::<Vec<_>>(), "each once, the first as well");
     }
 
     #[test]

@@ -11,14 +11,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    mem,
-    ops::Bound,
     time::{Duration, Instant, SystemTime},
 };
 
 use dav::{ETag, RemotePath};
 
-use crate::siblings::{Sibling, Siblings};
+use crate::{siblings::Siblings, walk::Walks};
 
 /// An inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -110,6 +108,7 @@ pub(crate) struct Tree {
     fresh: Duration,
     next: u64,
     change: u64,
+    walks: Walks,
 }
 
 impl Tree {
@@ -117,7 +116,8 @@ impl Tree {
 
     /// A tree whose root is the folder `base` of the server.
     pub(crate) fn new(base: RemotePath, fresh: Duration) -> Self {
-        let mut tree = Self { nodes: HashMap::new(), base: base.as_folder(true), fresh, next: 1, change: 0 };
+        let (nodes, base, walks) = (HashMap::new(), base.as_folder(true), Walks::default());
+        let mut tree = Self { nodes, base, fresh, next: 1, change: 0, walks };
         tree.add(None, Vec::new(), true, Facts::default());
         // The kernel never forgets the root.
         tree.node_mut(Self::ROOT).lookups = 1;
@@ -221,29 +221,6 @@ impl Tree {
         members.into_iter().flatten().map(|(name, ino)| (name.clone(), *ino)).collect()
     }
 
-    /// A program begins to read a file. Returns the files of its folder to fetch now, because it will probably read them
-    /// next.
-    pub(crate) fn read_begins(&mut self, ino: Ino) -> Vec<Ino> {
-        let Some((parent, name)) = self.place(ino) else { return Vec::new() };
-        // The folder may have gone, of a file that is still open.
-        let folder = self.nodes.get_mut(&parent).and_then(|node| node.folder.as_mut());
-        let Some(mut reading) = folder.map(|folder| mem::take(&mut folder.reading)) else { return Vec::new() };
-        let wanted = reading.read(&name, |name| self.files_after(parent, name.to_vec()));
-        self.folder_mut(parent).reading = reading;
-        wanted
-    }
-
-    /// The files of a folder after a name that the server has.
-    fn files_after(&self, folder: Ino, name: Vec<u8>) -> impl Iterator<Item = Sibling> {
-        let members = self.node(folder).folder.as_ref().map(|folder| &folder.members);
-        let after = members.map(|members| members.range((Bound::Excluded(name), Bound::Unbounded)));
-        after.into_iter().flatten().filter_map(|(name, ino)| {
-            let node = self.node(*ino);
-            let is_there = node.folder.is_none() && !node.is_dirty;
-            is_there.then(|| Sibling { name: name.clone(), ino: *ino, length: node.facts.length })
-        })
-    }
-
     /// A listing is about to be requested.
     pub(crate) fn mark(&self, now: Instant) -> Mark {
         Mark { change: self.change, requested: now }
@@ -313,6 +290,29 @@ impl Tree {
         }
         self.note_change(parent, name);
         ino
+    }
+
+    /// Takes in a file that the server does not have yet, and the folders above it. None if something else has its name.
+    pub(crate) fn adopt(&mut self, path: &RemotePath, facts: Facts) -> Option<Ino> {
+        let mut names: Vec<Vec<u8>> = path.relative_to(&self.base)?.map(<[u8]>::to_vec).collect();
+        let name = names.pop()?;
+        let mut folder = Self::ROOT;
+        for above in names {
+            folder = match self.member(folder, &above) {
+                Some(ino) => ino,
+                None => self.add(Some(folder), above, true, Facts::default()),
+            };
+            self.node(folder).folder.as_ref()?;
+        }
+        let ino = match self.member(folder, &name) {
+            Some(ino) if self.is_folder(ino) => return None,
+            Some(ino) => ino,
+            None => self.add(Some(folder), name.clone(), false, Facts::default()),
+        };
+        let node = self.node_mut(ino);
+        (node.facts, node.is_dirty) = (facts, true);
+        self.note_change(folder, &name);
+        Some(ino)
     }
 
     /// A program has removed a name.
@@ -478,5 +478,6 @@ impl Tree {
     }
 }
 
+mod foresight;
 #[cfg(test)]
 mod tests;

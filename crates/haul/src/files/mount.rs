@@ -4,25 +4,26 @@
 //! is mounted, so that its exit status tells, and until then both use the terminal, so that the second can ask for a password.
 
 pub(crate) mod fstab;
+mod status;
+pub(crate) mod unmount;
 
 use std::{
     env,
     error::Error,
     fs::{self, File},
-    io::{self, BufRead, BufReader},
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    io::{BufRead, BufReader},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{self, ExitCode, Stdio},
-    sync::{Arc, mpsc},
-    thread,
+    sync::Arc,
     time::Duration,
 };
 
 use clap::builder::ValueParser;
-use mount::{Mount, Options};
+use mount::{Mount, Options, Report, Write};
 use nix::{
-    errno::Errno,
-    mount::{MntFlags, umount2},
+    libc,
     sys::stat::{Mode, umask},
     unistd::{dup2_stderr, dup2_stdout, getegid, geteuid, setsid},
 };
@@ -31,8 +32,8 @@ use units::{Size, Span};
 use crate::files::{
     Outcome,
     options::{ConnectionOptions, Lock},
-    runtime::{Stop, run_until_stopped_within},
-    session::{Session, location::remote_locations},
+    runtime::{Stop, run_service},
+    session::{Session, location::remote_locations, settings},
     transfer::login,
 };
 use crate::say;
@@ -41,8 +42,6 @@ use crate::say;
 const BACKGROUND: &str = "HAUL_MOUNT_BACKGROUND";
 /// How long a mount may take to end.
 const FAREWELL: Duration = Duration::from_secs(80);
-/// How long unmounting may wait for locks to be released.
-const SETTLING: Duration = Duration::from_secs(20);
 /// What it prints when the share is mounted.
 const MOUNTED: &str = "mounted";
 
@@ -51,31 +50,44 @@ const MOUNTED: &str = "mounted";
 /// Programs then work with its files as with local ones. A file is uploaded when a program closes it: when close() succeeds,
 /// the server has the whole file. Needs /dev/fuse, and for ordinary users the package fuse3. See the book's page "Mount".
 #[derive(clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// Folder on the server
-    #[arg(value_name = "URL")]
-    url: String,
+    #[arg(value_name = "URL", required = true)]
+    url: Option<String>,
     /// Empty local folder to mount on
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+    #[arg(value_name = "DIR", required = true)]
+    folder: Option<PathBuf>,
     /// Stay in the foreground; Ctrl-C unmounts
     #[arg(short, long)]
     foreground: bool,
     /// How long to believe what the server has listed: after this time, changes made elsewhere are seen
     #[arg(long, value_name = "TIME", default_value = "10s")]
     fresh: Span,
-    /// Folder for cached file contents [default: ~/.cache/haul]
+    /// Folder for cached file contents [default: ~/.cache/longhaul/mount]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Maximum size of the cached contents of closed files
+    /// Maximum size of the cached contents of closed files, which outlive the mount
     #[arg(long, value_name = "SIZE", default_value = "10GiB")]
     cache_size: Size,
+    /// What close() waits for
+    #[arg(long, value_enum, value_name = "MODE", default_value = "through")]
+    write: WriteMode,
+    /// Maximum size of what the server does not have yet, with --write back; writers then wait
+    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
+    journal_size: Size,
     /// Which files to lock on the server while programs change them, if it supports locks
     #[arg(long, value_enum, value_name = "WHICH", default_value = "edit")]
     lock: Lock,
     /// Refuse all changes
     #[arg(long)]
     read_only: bool,
+    /// List dead properties among the extended attributes of files; each listing costs a round trip per file
+    #[arg(long)]
+    properties: bool,
     /// Let other users use the mount too (for ordinary users, /etc/fuse.conf must say user_allow_other)
     #[arg(long)]
     allow_other: bool,
@@ -92,12 +104,17 @@ pub(crate) struct Args {
     connection: ConnectionOptions,
 }
 
-/// Unmount a share
-#[derive(clap::Args)]
-pub(crate) struct UnmountArgs {
-    /// The folder it is mounted on
-    #[arg(value_name = "DIR")]
-    folder: PathBuf,
+#[derive(clap::Subcommand)]
+enum Command {
+    Status(status::Args),
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum WriteMode {
+    /// The server has the whole file
+    Through,
+    /// The file is safe in a journal on the local disk, and its upload follows; fsync() still waits for the server
+    Back,
 }
 
 fn octal(text: &str) -> Result<u32, String> {
@@ -108,15 +125,43 @@ fn octal(text: &str) -> Result<u32, String> {
 }
 
 pub(super) fn run(args: Args) -> Outcome {
-    let folder = args.folder.canonicalize().map_err(|error| format!("{}: {error}", args.folder.display()))?;
-    if !folder.is_dir() {
-        return Err(format!("{}: not a folder, so nothing can be mounted on it", folder.display()).into());
+    if let Some(Command::Status(args)) = &args.command {
+        return status::run(args);
     }
+    let folder = args.folder.clone().unwrap_or_default();
+    let folder = mount_point(&folder)?;
     if args.foreground || env::var_os(BACKGROUND).is_some() {
-        run_until_stopped_within(FAREWELL, |stop| serve(args, folder, stop))
+        run_service(FAREWELL, |stop| serve(args, folder, stop))
     } else {
         start_in_background()
     }
+}
+
+/// The folder to mount on: empty, and not a mount already.
+fn mount_point(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let name = folder.display();
+    let found = folder.canonicalize().and_then(|path| Ok((fs::metadata(&path)?, path)));
+    let (about, path) = found.map_err(|error| match error.raw_os_error() {
+        Some(libc::ENOTCONN) => format!("{name}: the mount there has died; run `haul unmount {name}` first"),
+        _ => format!("{name}: {error}"),
+    })?;
+    if !about.is_dir() {
+        return Err(format!("{name}: not a folder, so nothing can be mounted on it").into());
+    }
+    let is_ours = |line: &str| {
+        let mut words = line.split(' ').skip(1);
+        words.next().is_some_and(|place| Path::new(place) == path)
+            && words.next().is_some_and(|kind| kind.starts_with("fuse"))
+    };
+    if fs::read_to_string("/proc/self/mounts").is_ok_and(|mounts| mounts.lines().any(is_ours)) {
+        return Err(
+            format!("{name}: something is mounted there already; `haul unmount {name}` unmounts a share").into()
+        );
+    }
+    if fs::read_dir(&path).map_err(|error| format!("{name}: {error}"))?.next().is_some() {
+        return Err(format!("{name}: not empty, and the share would hide what is in it; use an empty folder").into());
+    }
+    Ok(path)
 }
 
 /// Starts this program again, and waits until it has mounted the share or failed.
@@ -137,23 +182,32 @@ fn start_in_background() -> Outcome {
 }
 
 async fn serve(args: Args, folder: PathBuf, stop: Arc<Stop>) -> Outcome {
-    let urls = remote_locations(std::slice::from_ref(&args.url))?;
+    let url = args.url.clone().unwrap_or_default();
+    let urls = remote_locations(std::slice::from_ref(&url))?;
     let remote = &urls[0];
-    let session = Session::brief(remote, &args.connection).await?;
-    let options = options(&args, session.url(&remote.path))?;
+    let session = Session::for_mount(remote, &args.connection).await?;
+    // What a server has sent that need not prove who it is, is not for mounts that ask for the proof.
+    let identity = BuildHasherDefault::<DefaultHasher>::default().hash_one((session.who, args.connection.insecure));
+    let account = session.user.clone().unwrap_or_default();
+    let options = Options { identity: Some(identity), ..options(&args, session.url(&remote.path), account)? };
     let log = options.cache.join("mount.log");
     let base = remote.path.clone().as_folder(true);
     let mut mount = Mount::new(session.dav.clone(), base, folder.clone(), options).await?;
     if env::var_os(BACKGROUND).is_some() {
         detach(&log)?;
     } else {
-        say(format_args!("{} is mounted on {}; Ctrl-C unmounts it", args.url, folder.display()));
+        say(format_args!("{url} is mounted on {}; Ctrl-C unmounts it", folder.display()));
     }
     let ended = tokio::select! {
         () = mount.ended() => true,
         () = stop.notified().notified() => false,
     };
+    let journal = mount.journal();
     let unmounted = mount.unmount().await;
+    let left = journal.and_then(|journal| Report::read(journal).ok()).filter(|report| !report.pending.is_empty());
+    if let Some(left) = left {
+        say(format_args!("{}; it stays in the journal for the next mount", status::summary(&left)));
+    }
     match unmounted {
         Err(error) if !ended => Err(format!("cannot unmount {}: {error}", folder.display()).into()),
         _ => Ok(ExitCode::SUCCESS),
@@ -171,9 +225,8 @@ fn detach(log: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn options(args: &Args, source: String) -> Result<Options, Box<dyn Error>> {
-    let cache = args.cache_dir.clone().or_else(mount::default_cache);
-    let cache = cache.ok_or("no cache folder: neither HOME nor XDG_CACHE_HOME is set; use --cache-dir")?;
+fn options(args: &Args, source: String, account: String) -> Result<Options, Box<dyn Error>> {
+    let cache = default_cache(args.cache_dir.as_deref())?;
     fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
@@ -183,10 +236,17 @@ fn options(args: &Args, source: String) -> Result<Options, Box<dyn Error>> {
     umask(own_umask);
     Ok(Options {
         source,
+        identity: None,
+        account,
         fresh: args.fresh.0,
         cache,
         cache_size: args.cache_size.0,
+        write: match args.write {
+            WriteMode::Through => Write::Through,
+            WriteMode::Back => Write::Back { journal_size: args.journal_size.0 },
+        },
         read_only: args.read_only,
+        properties: args.properties,
         allow_other: args.allow_other,
         uid: args.uid.unwrap_or_else(|| geteuid().as_raw()),
         gid: args.gid.unwrap_or_else(|| getegid().as_raw()),
@@ -196,35 +256,9 @@ fn options(args: &Args, source: String) -> Result<Options, Box<dyn Error>> {
     })
 }
 
-/// Waits, within a bound, until the mount has done what goes on after close(2): fsync(2) of its folder does.
-fn settle(folder: &Path) {
-    let (folder, (done, is_done)) = (folder.to_owned(), mpsc::channel::<()>());
-    thread::spawn(move || {
-        let _ = File::open(folder).and_then(|folder| folder.sync_all());
-        drop(done);
-    });
-    let _ = is_done.recv_timeout(SETTLING);
-}
-
-pub(super) fn unmount(args: &UnmountArgs) -> Outcome {
-    let folder = &args.folder;
-    settle(folder);
-    match umount2(folder, MntFlags::UMOUNT_NOFOLLOW) {
-        Ok(()) => return Ok(ExitCode::SUCCESS),
-        Err(Errno::EPERM) => {}
-        Err(Errno::EINVAL) => return Err(format!("{}: nothing is mounted there", folder.display()).into()),
-        Err(Errno::EBUSY) => {
-            return Err(format!("{}: in use; close its files and leave it first", folder.display()).into());
-        }
-        Err(error) => return Err(format!("cannot unmount {}: {}", folder.display(), error.desc()).into()),
-    }
-    // An ordinary user's helper, which has the right to do it. It says what is wrong.
-    let status =
-        process::Command::new("fusermount3").arg("-u").arg(folder).status().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                "fusermount3 is not installed: install the package fuse3, or run this as root".into()
-            }
-            _ => format!("cannot start fusermount3: {error}"),
-        })?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+/// The folder for caches and journals.
+fn default_cache(given: Option<&Path>) -> Result<PathBuf, Box<dyn Error>> {
+    let usual = || Some(settings::base("XDG_CACHE_HOME", ".cache")?.join("longhaul/mount"));
+    let cache = given.map(Path::to_owned).or_else(usual);
+    cache.ok_or_else(|| "no cache folder: neither HOME nor XDG_CACHE_HOME is set; use --cache-dir".into())
 }

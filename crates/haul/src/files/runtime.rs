@@ -51,14 +51,18 @@ impl Stop {
 
 /// Runs a command to its end, or until Ctrl-C.
 pub(super) fn run_until_stopped<F: Future<Output = Outcome>>(command: impl FnOnce(Arc<Stop>) -> F) -> Outcome {
-    run_until_stopped_within(FAREWELL, command)
+    run(None, command)
 }
 
-/// The same for a command that may take this long to clean up.
-pub(super) fn run_until_stopped_within<F: Future<Output = Outcome>>(
+/// Runs a command that goes on until Ctrl-C: its outcome then counts. It may take this long to end.
+pub(super) fn run_service<F: Future<Output = Outcome>>(
     farewell: Duration,
     command: impl FnOnce(Arc<Stop>) -> F,
 ) -> Outcome {
+    run(Some(farewell), command)
+}
+
+fn run<F: Future<Output = Outcome>>(service: Option<Duration>, command: impl FnOnce(Arc<Stop>) -> F) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let outcome = runtime.block_on(async {
         let mut signals = Signals::new()?;
@@ -72,9 +76,12 @@ pub(super) fn run_until_stopped_within<F: Future<Output = Outcome>>(
             if stop.notified.load(Ordering::Relaxed) {
                 stop.requested.store(true, Ordering::Relaxed);
                 stop.request.notify_one();
-                tokio::select! {
-                    _ = timeout(farewell, &mut command) => {}
-                    () = signals.next() => {}
+                let ended = tokio::select! {
+                    ended = timeout(service.unwrap_or(FAREWELL), &mut command) => ended.ok(),
+                    () = signals.next() => None,
+                };
+                if let Some(outcome) = ended.filter(|_| service.is_some()) {
+                    return outcome;
                 }
             }
         }

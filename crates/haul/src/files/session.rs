@@ -66,6 +66,16 @@ impl Session {
         Self::with(settings, remote, connection).await
     }
 
+    /// Opens a session for a mount: a call of a program ends after `--timeout`, instead of being retried.
+    pub(super) async fn for_mount(remote: &Remote, connection: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
+        let mut settings = Settings::of(&remote.origin, connection, &TransferOptions::default())?;
+        settings.client.patience = Some(settings.client.timeouts.first_byte);
+        if settings.client.versions == Versions::Auto {
+            settings.client.versions = Versions::Brief;
+        }
+        Self::with(settings, remote, connection).await
+    }
+
     async fn with(settings: Settings, remote: &Remote, connection: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
         if connection.insecure {
             say("--insecure: anyone on the network path to the server can read and change everything");

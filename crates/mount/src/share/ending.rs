@@ -9,6 +9,7 @@ use tokio::{
 };
 
 use super::Share;
+use crate::tree::Tree;
 
 /// How long files that are still open may take to reach the server.
 const UPLOADS: Duration = Duration::from_secs(20);
@@ -19,6 +20,11 @@ impl Share {
     /// What goes on after a close(2) holds this, and [`Share::settle`] waits for it.
     pub(crate) async fn closing(&self) -> OwnedRwLockReadGuard<()> {
         self.closing.clone().read_owned().await
+    }
+
+    /// Unmounting begins.
+    pub(crate) fn begin_to_end(&self) {
+        self.cache.begin_to_end();
     }
 
     /// Waits until what programs have closed is done with, within a bound.
@@ -32,10 +38,11 @@ impl Share {
         let mut uploads = JoinSet::new();
         for (ino, file) in files.into_iter().filter(|(_, file)| file.state(|state| state.is_dirty())) {
             let share = self.clone();
-            uploads.spawn(async move { share.flush(ino, &file).await });
+            uploads.spawn(async move { share.commit(ino, &file).await });
         }
         let end = Instant::now() + UPLOADS;
         while let Ok(Some(_)) = timeout_at(end, uploads.join_next()).await {}
+        let _ = timeout_at(end, self.flush_folder(Tree::ROOT)).await;
     }
 
     /// Releases all locks, within a bound.
@@ -46,7 +53,7 @@ impl Share {
     /// Keeps what the server does not have.
     pub(crate) fn keep_all_unsaved(&self) {
         let files: Vec<_> = self.contents().files.iter().map(|(ino, file)| (*ino, file.clone())).collect();
-        for (ino, file) in files.into_iter().filter(|(_, file)| file.state(|state| state.is_dirty())) {
+        for (ino, file) in files.into_iter().filter(|(_, file)| file.state(|state| state.is_unsafe())) {
             let (path, is_removed) = self.place_of(ino);
             if !is_removed {
                 self.keep_unsaved(&file, path.as_ref());

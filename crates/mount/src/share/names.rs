@@ -10,7 +10,7 @@ use dav::{If, Precondition, PropertySet};
 use nix::errno::Errno;
 
 use super::{Attributes, Result, Share, facts};
-use crate::{errno, file_state::Base, tree::Ino};
+use crate::{calls::still_wanted, errno, file_state::Base, tree::Ino};
 
 impl Share {
     pub(crate) async fn mkdir(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
@@ -37,22 +37,29 @@ impl Share {
             Some(file) => Some(file.upload.lock().await),
             None => None,
         };
+        let _held = self.hold(vec![path.clone()]).await;
         if let Some(ino) = ino {
             self.keep_content(ino).await?;
         }
+        still_wanted()?;
         if !ino.is_some_and(|ino| self.is_only_here(ino)) {
             let deleted = self.dav.delete(&path, &Precondition::None, &self.locks.claims(&[&path])).await;
-            deleted.map_err(|error| errno::of(&path, "delete", &error))?;
+            match deleted {
+                // An upload of it may or may not have reached the server.
+                Err(error) if error.is(404) && self.in_journal(&path).is_some() => {}
+                deleted => drop(deleted.map_err(|error| errno::of(&path, "delete", &error))?),
+            }
         }
         self.unlock_all_at(&path, file.as_ref()).await;
         self.tree().remove(parent, name);
-        Ok(())
+        self.removed_from_journal(&path).await
     }
 
     pub(crate) async fn rmdir(&self, parent: Ino, name: &[u8]) -> Result<()> {
         let path = self.tree().path_of(parent, name, true).ok_or(Errno::EINVAL)?;
         let ino = self.tree().member(parent, name).ok_or(Errno::ENOENT)?;
         self.must_be_empty(ino).await?;
+        still_wanted()?;
         let deleted = self.dav.delete(&path, &Precondition::None, &If::default()).await;
         deleted.map_err(|error| errno::of(&path, "delete", &error))?;
         self.tree().remove(parent, name);
@@ -81,8 +88,10 @@ impl Share {
                 self.must_be_empty(replaced).await?;
             } else {
                 self.keep_content(replaced).await?;
+                self.settle_replaced(replaced).await?;
             }
         }
+        self.settle_names(ino).await?;
         let file = self.contents().files.get(&ino).cloned();
         // Not while it is being uploaded.
         let _turn = match &file {
@@ -94,10 +103,13 @@ impl Share {
             [(parent, name), (new_parent, new_name)].map(|(parent, name)| tree.path_of(parent, name, is_folder))
         };
         let (from, to) = (from.ok_or(Errno::EINVAL)?, to.ok_or(Errno::EINVAL)?);
+        let _held = self.hold_to_rename(ino, &from, &to).await?;
         // Another's version must not become the one that our upload replaces.
         let is_known = self.is_current(ino, &from).await;
+        still_wanted()?;
+        let mut base = None;
         if self.is_only_here(ino) {
-            self.rename_only_here(ino, replaced);
+            base = self.rename_only_here(ino, replaced);
         } else {
             let claims = self.locks.claims(&[&from, &to]);
             let moved = self.dav.rename(&from, &to, may_replace, &claims).await;
@@ -110,12 +122,25 @@ impl Share {
         self.unlock_all_at(&from, file.as_ref()).await;
         self.unlock_all_at(&to, file.as_ref()).await;
         self.tree().rename(parent, name, new_parent, new_name);
+        self.renamed_in_journal(&from, &to, base.as_ref()).await?;
         if is_known {
             self.learn_version(ino, &to).await;
         } else {
             self.expire_parent(ino);
         }
         Ok(())
+    }
+
+    /// Before a folder is renamed, the server must have its files.
+    async fn settle_names(self: &Arc<Self>, ino: Ino) -> Result<()> {
+        let (path, is_folder) = {
+            let tree = self.tree();
+            (tree.path(ino), tree.is_folder(ino))
+        };
+        match path {
+            Some(path) if is_folder => self.until_uploaded_below(&path).await,
+            _ => Ok(()),
+        }
     }
 
     /// Whether the server still has the version of an open file that its programs opened.
@@ -128,17 +153,19 @@ impl Share {
     }
 
     /// A file that the server does not have yet gets another name. Its upload will replace what is there.
-    fn rename_only_here(&self, ino: Ino, replaced: Option<Ino>) {
-        let Some(replaced) = replaced.filter(|replaced| *replaced != ino) else { return };
+    fn rename_only_here(&self, ino: Ino, replaced: Option<Ino>) -> Option<Base> {
+        let replaced = replaced.filter(|replaced| *replaced != ino)?;
         let (tree, contents) = (self.tree(), self.contents());
         let written = contents.files.get(&replaced).filter(|_| tree.is_dirty(replaced));
+        let journaled = || self.base_in_journal(&tree.path(replaced).filter(|_| tree.is_dirty(replaced))?);
         let base = match written {
             Some(written) => written.state(|state| state.base().clone()),
-            None => Base::Version(tree.facts(replaced).clone()),
+            None => journaled().unwrap_or_else(|| Base::Version(tree.facts(replaced).clone())),
         };
         if let Some(file) = contents.files.get(&ino) {
-            file.state(|state| state.rebase(base));
+            file.state(|state| state.rebase(base.clone()));
         }
+        Some(base)
     }
 
     /// A MOVE may change the entity tag. Of an open file it must be known, or its upload would be taken for a conflict.
@@ -160,8 +187,11 @@ impl Share {
     }
 
     /// Whether the server does not have the file yet.
-    fn is_only_here(&self, ino: Ino) -> bool {
-        self.contents().files.get(&ino).is_some_and(|file| file.state(|state| state.is_new()))
+    pub(super) fn is_only_here(&self, ino: Ino) -> bool {
+        let path = self.path_if_known(ino);
+        let in_journal = path.and_then(|path| self.in_journal(&path));
+        let is_new = || self.contents().files.get(&ino).is_some_and(|file| file.state(|state| state.is_new()));
+        in_journal.unwrap_or_else(is_new)
     }
 
     /// A file that loses its name stays readable for programs that have it open: everything is fetched before.

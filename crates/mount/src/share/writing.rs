@@ -4,8 +4,9 @@
 //! has the version that the content began with (`If-Match`), or none (`If-None-Match: *`). If that fails, somebody else has
 //! changed the file: both versions are kept, ours under a name of its own beside the other.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{fs, io, path::PathBuf, sync::Arc, time::SystemTime};
 
+use bytes::Bytes;
 use dav::{Entry, If, Precondition, RemotePath};
 use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderName, HeaderValue};
@@ -14,6 +15,7 @@ use nix::errno::Errno;
 use super::{Result, Share, facts};
 use crate::{
     cached_file::CachedFile,
+    calls::still_wanted,
     errno,
     file_state::{Base, FileState, Snapshot},
     tree::{Facts, Ino},
@@ -60,14 +62,16 @@ impl Share {
     ) -> Result<()> {
         if let Some(file) = open {
             self.lock_for_change(ino, &file).await?;
+            still_wanted()?;
             return self.truncate(ino, &file, length);
         }
         let file = self.open(ino)?;
         file.writer_opens();
         let set = async {
             self.lock_for_change(ino, &file).await?;
+            still_wanted()?;
             self.truncate(ino, &file, length)?;
-            self.flush(ino, &file).await
+            self.commit(ino, &file).await
         };
         let set = set.await;
         self.release(ino, &file);
@@ -83,11 +87,14 @@ impl Share {
         if let Some(file) = self.contents().files.get(&ino).filter(|file| file.state(|state| state.is_dirty())) {
             file.set_modified(modified);
         }
+        drop(tree);
+        self.modified_in_journal(ino, modified);
     }
 
     /// Uploads a file if the server lacks a change. When this returns without an error, the server has all of it.
-    pub(crate) async fn flush(self: &Arc<Self>, ino: Ino, file: &Arc<CachedFile>) -> Result<()> {
+    pub(super) async fn upload(self: &Arc<Self>, ino: Ino, file: &Arc<CachedFile>) -> Result<()> {
         let _turn = file.upload.lock().await;
+        still_wanted()?;
         let (path, is_removed) = self.place_of(ino);
         if is_removed || !file.state(|state| state.is_dirty()) {
             return Ok(());
@@ -106,9 +113,9 @@ impl Share {
             base => precondition(base),
         };
         let stored = {
-            let body = body(file, &snapshot)?;
+            let content = content(file, &snapshot)?;
             let _turn = if claims == If::default() { None } else { self.locks.turn(true).await };
-            self.put(&path, file, body, &snapshot, &precondition, &claims).await
+            self.put(&path, content, &precondition, &claims).await
         };
         let stored = match stored {
             Err(error) if self.has_lost_lock(file, Some(&error)).await || error.is(412) => {
@@ -134,21 +141,20 @@ impl Share {
         (tree.path(ino), tree.is_removed(ino))
     }
 
-    async fn put(
+    pub(super) async fn put(
         &self,
         path: &RemotePath,
-        file: &CachedFile,
-        body: Body,
-        snapshot: &Snapshot,
+        content: Content,
         precondition: &Precondition,
         claims: &If,
     ) -> std::result::Result<Facts, dav::Error> {
-        let class = if snapshot.length <= SMALL { Class::Small } else { Class::Large };
+        let Content { body, length, modified } = content;
+        let class = if length <= SMALL { Class::Small } else { Class::Large };
         // Of a new file, the listing tells whether it has arrived, whichever upload a success belongs to. So several
         // programs' files may share a connection.
         let pipeline = *precondition == Precondition::Absent && self.pipelines();
         let options = Options { class, pipeline, ..Options::default() };
-        let headers = HeaderMap::from_iter(self.time_header(file));
+        let headers = HeaderMap::from_iter(self.time_header(modified));
         let (stored, seen) = self.dav.put_and_stat(path, body, headers, precondition, claims, options).await?;
         let seen = match seen {
             Some(seen) => Some(seen),
@@ -156,19 +162,16 @@ impl Share {
             None => None,
         };
         match seen {
-            Some(Entry { path: seen_path, properties, .. })
-                if properties.length.is_some_and(|it| it != snapshot.length) =>
-            {
-                let why =
-                    format!("{} bytes were sent and {} are there", snapshot.length, properties.length.unwrap_or(0));
+            Some(Entry { path: seen_path, properties, .. }) if properties.length.is_some_and(|it| it != length) => {
+                let why = format!("{length} bytes were sent and {} are there", properties.length.unwrap_or(0));
                 Err(dav::Error::Differs { path: seen_path, why })
             }
             None if pipeline => {
                 let why = "the server confirmed the upload, and the file is missing".into();
                 Err(dav::Error::Differs { path: path.clone(), why })
             }
-            Some(entry) => Ok(Facts { length: snapshot.length, ..facts(&entry) }),
-            None => Ok(Facts { length: snapshot.length, modified: Some(SystemTime::now()), etag: stored.etag }),
+            Some(entry) => Ok(Facts { length, ..facts(&entry) }),
+            None => Ok(Facts { length, modified: Some(SystemTime::now()), etag: stored.etag }),
         }
     }
 
@@ -176,73 +179,83 @@ impl Share {
         self.dav.client().pipelines(self.dav.requests().origin())
     }
 
-    fn time_header(&self, file: &CachedFile) -> Option<(HeaderName, HeaderValue)> {
-        let modified = file.modified().filter(|_| self.dav.capabilities().is_some_and(|server| server.sets_mtime))?;
+    fn time_header(&self, modified: Option<SystemTime>) -> Option<(HeaderName, HeaderValue)> {
+        let modified = modified.filter(|_| self.dav.capabilities().is_some_and(|server| server.sets_mtime))?;
         let seconds = modified.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_secs();
         Some((HeaderName::from_static("x-oc-mtime"), HeaderValue::from(seconds)))
     }
 
     /// Somebody else has changed the file. Stores ours beside it; the program learns of it in any case.
     async fn keep_both(&self, ino: Ino, path: &RemotePath, file: &CachedFile, snapshot: &Snapshot) -> Errno {
+        let stored = self.store_beside(path, || content(file, snapshot)).await;
+        match stored {
+            Ok((beside, facts)) => {
+                tracing::error!("{}", conflict(path, &beside));
+                // The open file is now that one; what is opened from now on is the other's.
+                let still_dirty = file.state(|state| {
+                    state.uploaded(snapshot, facts.clone());
+                    state.is_dirty()
+                });
+                let mut tree = self.tree();
+                tree.set_aside(ino, beside.name().unwrap_or_default());
+                tree.uploaded(ino, facts, still_dirty);
+            }
+            Err(error) => {
+                tracing::error!("{path} was changed by somebody else, and this version cannot be stored: {error}");
+            }
+        }
+        Errno::ESTALE
+    }
+
+    /// Stores a content beside the file at `path`, under a name of its own.
+    pub(super) async fn store_beside(
+        &self,
+        path: &RemotePath,
+        content: impl Fn() -> Result<Content>,
+    ) -> std::result::Result<(RemotePath, Facts), dav::Error> {
+        let differs = |why: &str| dav::Error::Differs { path: path.clone(), why: why.into() };
         let name = String::from_utf8_lossy(path.name().unwrap_or_default()).into_owned();
         let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         // There may be one of this second already.
         for seconds in seconds..seconds + CONFLICTS {
             let other = conflict_name(&name, seconds);
             let beside = path.parent().and_then(|folder| folder.join(other.as_bytes(), false).ok());
-            let stored = match (&beside, body(file, snapshot)) {
-                (_, Err(errno)) => return errno,
-                (Some(beside), Ok(body)) => {
-                    self.put(beside, file, body, snapshot, &Precondition::Absent, &If::default()).await
-                }
-                (None, _) => {
-                    Err(dav::Error::Differs { path: path.clone(), why: "its name is too long for a second one".into() })
-                }
-            };
-            match stored {
-                Ok(facts) => {
-                    tracing::error!("{path} was changed by somebody else; this version is now {other}, beside it");
-                    // The open file is now that one; what is opened from now on is the other's.
-                    let still_dirty = file.state(|state| {
-                        state.uploaded(snapshot, facts.clone());
-                        state.is_dirty()
-                    });
-                    let mut tree = self.tree();
-                    tree.set_aside(ino, other.as_bytes());
-                    tree.uploaded(ino, facts, still_dirty);
-                    break;
-                }
+            let beside = beside.ok_or_else(|| differs("its name is too long for a second one"))?;
+            let content = content().map_err(|errno| differs(errno.desc()))?;
+            match self.put(&beside, content, &Precondition::Absent, &If::default()).await {
                 Err(error) if error.is(412) => {}
-                Err(error) => {
-                    tracing::error!("{path} was changed by somebody else, and this version cannot be stored: {error}");
-                    break;
-                }
+                stored => return stored.map(|facts| (beside, facts)),
             }
         }
-        Errno::ESTALE
+        Err(differs("there are too many versions of it"))
     }
 
     /// The last program that had the file open has gone. What could not be uploaded is kept here.
     pub(crate) fn release(&self, ino: Ino, file: &CachedFile) {
         let (path, is_removed) = self.place_of(ino);
         let is_last = self.tree().opens(ino) == 1;
-        if is_last && !is_removed && file.state(|state| state.is_dirty()) {
-            self.keep_unsaved(file, path.as_ref());
+        if is_last && !is_removed && file.state(|state| state.is_unsafe()) {
             self.contents().files.remove(&ino);
-            let mut tree = self.tree();
-            if file.state(|state| state.is_new())
-                && let Some((parent, name)) = tree.place(ino)
             {
-                tree.remove(parent, &name);
+                let mut tree = self.tree();
+                if file.state(|state| state.is_new())
+                    && let Some((parent, name)) = tree.place(ino)
+                {
+                    tree.remove(parent, &name);
+                }
+                tree.give_up(ino);
             }
-            tree.give_up(ino);
+            // Last, because it waits for the disk.
+            self.keep_unsaved(file, path.as_ref());
         }
         self.close(ino);
     }
 
     /// A program has closed a handle for writing, and what it wrote is uploaded or kept.
     pub(crate) fn writer_closes(self: &Arc<Self>, file: &Arc<CachedFile>) {
-        if file.writer_closes() && file.locked_as().is_some() {
+        // The upload queue needs it until the server has the file.
+        let is_queued = self.write_back.is_some() && file.state(|state| state.is_dirty());
+        if file.writer_closes() && file.locked_as().is_some() && !is_queued {
             let (share, file) = (self.clone(), file.clone());
             tokio::spawn(async move {
                 let _busy = share.closing().await;
@@ -252,19 +265,40 @@ impl Share {
     }
 }
 
-/// What an upload sends: small files from memory.
-fn body(file: &CachedFile, snapshot: &Snapshot) -> Result<Body> {
-    if snapshot.length > SMALL {
-        return Ok(Body::file(file.path().to_owned(), 0, snapshot.length));
-    }
-    let bytes = file.read(0..snapshot.length).map_err(|error| errno::of_io(&error))?;
-    // A program that shortens the file at the same time will upload it again.
-    let mut bytes = bytes.ok_or(Errno::EIO)?;
-    bytes.resize(snapshot.length as usize, 0);
-    Ok(Body::from(bytes::Bytes::from(bytes)))
+/// What an upload sends.
+pub(super) struct Content {
+    pub(super) body: Body,
+    pub(super) length: u64,
+    pub(super) modified: Option<SystemTime>,
 }
 
-fn precondition(base: &Base) -> Precondition {
+impl Content {
+    /// Of a local file that nobody changes; a small one from memory.
+    pub(super) fn of_file(path: PathBuf, length: u64, modified: Option<SystemTime>) -> io::Result<Self> {
+        let body = if length > SMALL { Body::file(path, 0, length) } else { Body::from(Bytes::from(fs::read(path)?)) };
+        Ok(Self { body, length, modified })
+    }
+}
+
+fn content(file: &CachedFile, snapshot: &Snapshot) -> Result<Content> {
+    let (length, modified) = (snapshot.length, file.modified());
+    if length > SMALL {
+        return Ok(Content { body: Body::file(file.path().to_owned(), 0, length), length, modified });
+    }
+    let bytes = file.read(0..length).map_err(|error| errno::of_io(&error))?;
+    // A program that shortens the file at the same time will upload it again.
+    let mut bytes = bytes.ok_or(Errno::EIO)?;
+    bytes.resize(length as usize, 0);
+    Ok(Content { body: Body::from(Bytes::from(bytes)), length, modified })
+}
+
+/// What somebody has to know about a conflict.
+pub(super) fn conflict(path: &RemotePath, beside: &RemotePath) -> String {
+    let name = String::from_utf8_lossy(beside.name().unwrap_or_default()).into_owned();
+    format!("{path} was changed by somebody else; this version is now {name}, beside it")
+}
+
+pub(super) fn precondition(base: &Base) -> Precondition {
     match base {
         Base::New => Precondition::Absent,
         Base::Version(facts) => Precondition::of(facts.etag.as_ref()),

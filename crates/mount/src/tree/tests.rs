@@ -116,3 +116,21 @@ fn a_listing_that_takes_long_is_believed_for_as_long() {
     found(tree.lookup(Tree::ROOT, b"a", start + FRESH * 5));
     assert_eq!(tree.lookup(Tree::ROOT, b"a", start + FRESH * 6), Lookup::Unlisted);
 }
+
+#[test]
+fn a_walk_in_order_lists_the_folders_that_come_next() {
+    let (mut tree, start) = (tree(), Instant::now());
+    tree.listed(Tree::ROOT, tree.mark(start), vec![folder("a"), file("b", 1), folder("c"), folder("d")], start);
+    let [first, second, third] = ["a", "c", "d"].map(|name| tree.member(Tree::ROOT, name.as_bytes()).unwrap());
+    assert_eq!(tree.visits(Tree::ROOT, start), []);
+    assert_eq!(tree.visits(first, start), [second, third]);
+    // What is below it comes first.
+    tree.listed(first, tree.mark(start), vec![folder("x"), folder("y")], start);
+    let below = ["x", "y"].map(|name| tree.member(first, name.as_bytes()).unwrap());
+    assert_eq!(tree.goes_on(start), below);
+    tree.listed(second, tree.mark(start), vec![], start);
+    tree.remove(Tree::ROOT, b"d");
+    tree.remove(first, b"x");
+    assert_eq!(tree.visits(below[1], start), []);
+    assert_eq!(tree.visits(second, start), []);
+}

@@ -31,10 +31,13 @@ pub(crate) struct Actor<'a> {
     open: Vec<File>,
     open_model: Vec<File>,
     log: Vec<String>,
+    mounts: usize,
+    /// Whether the server has a file when close(2) returns.
+    writes_through: bool,
 }
 
 impl<'a> Actor<'a> {
-    pub(crate) fn new(world: &'a World, random: Random) -> io::Result<Self> {
+    pub(crate) fn new(world: &'a World, random: Random, mounts: usize, writes_through: bool) -> io::Result<Self> {
         let (here, model) = (world.here.clone(), tempfile::Builder::new().prefix("haul-model").tempdir()?);
         for folder in steps::FOLDERS {
             fs::create_dir(here.join(folder))?;
@@ -44,7 +47,17 @@ impl<'a> Actor<'a> {
         let large = noise(900_000);
         fs::write(model.path().join("a"), &*large)?;
         world.store("a", &large)?;
-        Ok(Self { world, random, here, model, open: Vec::new(), open_model: Vec::new(), log: Vec::new() })
+        Ok(Self {
+            world,
+            random,
+            here,
+            model,
+            open: Vec::new(),
+            open_model: Vec::new(),
+            log: Vec::new(),
+            mounts,
+            writes_through,
+        })
     }
 
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
@@ -89,6 +102,7 @@ impl<'a> Actor<'a> {
             self.must_be_stored(path)?;
         }
         if self.open.is_empty() && self.chance(30) {
+            self.settle()?;
             compare::folders(&self.world.there, self.model.path()).map_err(|why| format!("on the server: {why}"))?;
         }
         Ok(())
@@ -103,7 +117,13 @@ impl<'a> Actor<'a> {
         let path = self.path_of(file).map_err(|error| error.to_string())?;
         drop(self.open.remove(file));
         drop(self.open_model.remove(file));
-        self.must_be_stored(path)
+        if self.writes_through { self.must_be_stored(path) } else { Ok(()) }
+    }
+
+    /// Waits until the server has all that programs have closed.
+    fn settle(&self) -> Result<(), String> {
+        let settled = (0..self.mounts).try_for_each(|number| File::open(self.world.mount_point(number))?.sync_all());
+        settled.map_err(|error| format!("not all was uploaded: {error}"))
     }
 
     /// The server has the whole file.
@@ -116,6 +136,7 @@ impl<'a> Actor<'a> {
 
     /// Somebody else stores or deletes files on the server that no program here has open.
     pub(crate) fn change_the_server(&mut self) -> Result<(), String> {
+        self.settle()?;
         for _ in 0..=self.random.below(4) {
             let (path, content) = steps::random_change(&mut self.random);
             let is_open = (0..self.open.len())
@@ -139,6 +160,7 @@ impl<'a> Actor<'a> {
         while !self.open.is_empty() {
             self.close(0)?;
         }
+        self.settle()?;
         let number = self.random.below(2);
         self.log.push(format!("go on through mount {number}"));
         self.here = self.world.mount_point(number);
@@ -147,13 +169,14 @@ impl<'a> Actor<'a> {
     }
 
     /// Closes everything, and compares the server and all mounts with the model.
-    pub(crate) fn finish(&mut self, mounts: usize) -> Result<(), String> {
+    pub(crate) fn finish(&mut self) -> Result<(), String> {
         while !self.open.is_empty() {
             self.close(0)?;
         }
+        self.settle()?;
         compare::folders(&self.world.there, self.model.path()).map_err(|why| format!("on the server: {why}"))?;
         let_listings_expire();
-        for number in 0..mounts {
+        for number in 0..self.mounts {
             let mount = self.world.mount_point(number);
             compare::folders(&mount, self.model.path()).map_err(|why| format!("in mount {number}: {why}"))?;
         }

@@ -11,17 +11,18 @@ mod actor;
 mod compare;
 mod random;
 mod steps;
+#[path = "../mounted/watchdog.rs"]
+mod watchdog;
 #[path = "../mounted/world.rs"]
 mod world;
 
 use std::{
-    env,
-    fs::{self, File},
+    env, fs,
     time::{Duration, Instant, SystemTime},
 };
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use link::sandbox;
+use mount::Write;
 
 use crate::{actor::Actor, random::Random, world::World};
 
@@ -31,6 +32,9 @@ const SECONDS: u64 = 6;
 const STEPS: usize = 400;
 /// Contents of closed files larger than this are dropped, so that much is fetched again, in ranges.
 const SMALL_CACHE: u64 = 300_000;
+
+/// With a journal that a test does not fill.
+const BACK: Write = Write::Back { journal_size: 1 << 30 };
 
 /// Who changes the share.
 #[derive(Debug, Clone, Copy)]
@@ -42,24 +46,27 @@ enum Who {
 
 fn main() {
     let arguments = Arguments::from_args();
-    let ready = sandbox::enter().map_err(|error| error.to_string());
-    let device = File::options().read(true).write(true).open("/dev/fuse");
-    let missing = match (&ready, &device) {
-        (Err(error), _) => Some(error.clone()),
-        (_, Err(error)) => Some(format!("/dev/fuse: {error}")),
-        _ => None,
-    };
-    if let Some(missing) = &missing {
-        eprintln!("SKIPPED: mounts: {missing}");
-    }
+    let sandbox = world::enter();
     let tests = [
-        ("a_mount_behaves_as_a_local_folder", Who::OneMount),
-        ("a_mount_follows_changes_on_the_server", Who::OneMountAndTheServer),
-        ("two_mounts_and_the_server_agree", Who::TwoMountsAndTheServer),
+        ("a_mount_behaves_as_a_local_folder", Who::OneMount, Write::Through),
+        ("a_mount_follows_changes_on_the_server", Who::OneMountAndTheServer, Write::Through),
+        ("two_mounts_and_the_server_agree", Who::TwoMountsAndTheServer, Write::Through),
+        ("a_mount_that_writes_back_behaves_as_a_local_folder", Who::OneMount, BACK),
+        ("a_mount_that_writes_back_follows_changes_on_the_server", Who::OneMountAndTheServer, BACK),
+        ("two_mounts_that_write_back_and_the_server_agree", Who::TwoMountsAndTheServer, BACK),
     ];
-    let trials =
-        tests.map(|(name, who)| Trial::test(name, move || search(who)).with_ignored_flag(missing.is_some())).into();
+    let trials = tests
+        .map(|(name, who, write)| {
+            Trial::test(name, move || watchdog::bounded_by(bound(), name, || search(who, write)))
+                .with_ignored_flag(sandbox.is_none())
+        })
+        .into();
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// What no search takes.
+fn bound() -> Duration {
+    Duration::from_secs(number("MODEL_SECONDS").unwrap_or(SECONDS)) + watchdog::BOUND
 }
 
 fn number(name: &str) -> Option<u64> {
@@ -67,14 +74,14 @@ fn number(name: &str) -> Option<u64> {
 }
 
 /// Runs seeds until the time is over.
-fn search(who: Who) -> Result<(), Failed> {
+fn search(who: Who, write: Write) -> Result<(), Failed> {
     let end = Instant::now() + Duration::from_secs(number("MODEL_SECONDS").unwrap_or(SECONDS));
     if let Some(seed) = number("MODEL_SEED") {
-        return run(who, seed, end);
+        return run(who, write, seed, end);
     }
     let first = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH)?.as_nanos() as u64 % 1_000_000_000;
     for seed in first.. {
-        run(who, seed, end)?;
+        run(who, write, seed, end)?;
         if Instant::now() >= end {
             break;
         }
@@ -82,12 +89,12 @@ fn search(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
-fn run(who: Who, seed: u64, end: Instant) -> Result<(), Failed> {
+fn run(who: Who, write: Write, seed: u64, end: Instant) -> Result<(), Failed> {
     let mounts = if matches!(who, Who::TwoMountsAndTheServer) { 2 } else { 1 };
     let mut random = Random::new(seed);
     let cache_size = if random.chance(50) { SMALL_CACHE } else { 64 << 20 };
-    let world = World::new(mounts, cache_size).map_err(|error| Failed::from(error.to_string()))?;
-    let mut actor = Actor::new(&world, random)?;
+    let world = World::new(mounts, cache_size, write).map_err(|error| Failed::from(error.to_string()))?;
+    let mut actor = Actor::new(&world, random, mounts, write == Write::Through)?;
     for _ in 0..STEPS {
         let step = match who {
             Who::OneMountAndTheServer if actor.chance(5) => actor.change_the_server(),
@@ -100,11 +107,13 @@ fn run(who: Who, seed: u64, end: Instant) -> Result<(), Failed> {
             break;
         }
     }
-    actor.finish(mounts).map_err(|why| actor.failure(seed, &why))?;
-    let unsaved = world.cache.join("unsaved");
-    if unsaved.exists() {
-        let kept = fs::read_dir(&unsaved)?.count();
-        return Err(actor.failure(seed, &format!("{kept} files were not uploaded")));
+    actor.finish().map_err(|why| actor.failure(seed, &why))?;
+    for number in 0..mounts {
+        let unsaved = world.cache_of(number).join("unsaved");
+        if unsaved.exists() {
+            let kept = fs::read_dir(&unsaved)?.count();
+            return Err(actor.failure(seed, &format!("{kept} files were not uploaded")));
+        }
     }
     Ok(())
 }

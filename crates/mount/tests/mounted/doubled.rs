@@ -4,21 +4,21 @@ use std::{
     error::Error,
     fs::{self, File},
     os::unix::fs::FileExt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Mutex,
     time::{Duration, Instant},
 };
 
 use dav::{Dav, LockPolicy, RemotePath};
 use haul_http::{Client, Origin, Settings, Timeouts, auth::Authenticator};
-use mount::{Mount, Options};
+use mount::{Mount, Options, Report, Write};
 use servers::Double;
 use tokio::runtime::Runtime;
 
 use crate::world::FRESH;
 
 /// Timeouts that tests can wait for.
-const TIMEOUT: Duration = Duration::from_secs(2);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
 /// What even a busy machine does not reach.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -28,24 +28,59 @@ pub(crate) struct Doubled {
     pub(crate) here: PathBuf,
     pub(crate) cache: PathBuf,
     pub(crate) double: Double,
+    timeout: Duration,
     mount: Mutex<Option<Mount>>,
     runtime: Option<Runtime>,
     _scratch: tempfile::TempDir,
 }
 
 impl Doubled {
+    /// With these files, and contents that outlive the mount.
+    pub(crate) fn with_identity(files: &[(&str, &[u8])], identity: Option<u64>) -> Result<Self, Box<dyn Error>> {
+        let doubled = Self::new(files, LockPolicy::Never)?;
+        doubled.mount_again(identity)?;
+        Ok(doubled)
+    }
+
+    /// Unmounts it, and mounts it again.
+    pub(crate) fn mount_again(&self, identity: Option<u64>) -> Result<(), Box<dyn Error>> {
+        self.unmount()?;
+        let options = Options { identity, ..options(&self.double, &self.cache, LockPolicy::Never) };
+        let mount = Mount::new(client(&self.double, TIMEOUT)?, RemotePath::root(), self.here.clone(), options);
+        *self.mount.lock().expect("no test panics with it") = Some(self.runtime().block_on(mount)?);
+        Ok(())
+    }
+
     /// With these files, and this lock policy.
     pub(crate) fn new(files: &[(&str, &[u8])], lock: LockPolicy) -> Result<Self, Box<dyn Error>> {
+        Self::with_timeout(files, lock, TIMEOUT)
+    }
+
+    /// With this timeout.
+    pub(crate) fn with_timeout(
+        files: &[(&str, &[u8])],
+        lock: LockPolicy,
+        timeout: Duration,
+    ) -> Result<Self, Box<dyn Error>> {
         let scratch = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
         let [here, cache] = ["here", "cache"].map(|name| scratch.path().join(name));
         fs::create_dir(&here)?;
-        Self::on(files, lock, here, cache, scratch)
+        Self::on(files, (lock, Write::Through), timeout, here, cache, scratch)
+    }
+
+    /// With a journal.
+    pub(crate) fn writing_back(files: &[(&str, &[u8])], journal_size: u64) -> Result<Self, Box<dyn Error>> {
+        let scratch = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
+        let [here, cache] = ["here", "cache"].map(|name| scratch.path().join(name));
+        fs::create_dir(&here)?;
+        Self::on(files, (LockPolicy::Never, Write::Back { journal_size }), TIMEOUT, here, cache, scratch)
     }
 
     /// With this cache folder.
     pub(crate) fn on(
         files: &[(&str, &[u8])],
-        lock: LockPolicy,
+        (lock, write): (LockPolicy, Write),
+        timeout: Duration,
         here: PathBuf,
         cache: PathBuf,
         scratch: tempfile::TempDir,
@@ -55,27 +90,31 @@ impl Doubled {
         for (path, content) in files {
             double.put(path, content, Duration::from_hours(1));
         }
-        let origin = Origin::of(&format!("http://{}", double.address).parse()?)?;
-        let timeouts =
-            Timeouts { connect: TIMEOUT, first_byte: TIMEOUT, pipelined: TIMEOUT, stall: TIMEOUT, idle: PATIENCE };
-        let settings = Settings { timeouts, ..Settings::default() };
-        let dav = Dav::new(Client::new(settings, Authenticator::default())?, origin);
-        let options = Options {
-            source: format!("http://{}/", double.address),
-            fresh: FRESH,
-            cache: cache.clone(),
-            cache_size: 64 << 20,
-            read_only: false,
-            allow_other: false,
-            uid: nix::unistd::geteuid().as_raw(),
-            gid: nix::unistd::getegid().as_raw(),
-            umask: 0o022,
-            lock,
-            lock_owner: "tester".into(),
-        };
-        let mount = runtime.block_on(Mount::new(dav, RemotePath::root(), here.clone(), options))?;
-        let mount = Mutex::new(Some(mount));
-        Ok(Self { here, cache, double, mount, runtime: Some(runtime), _scratch: scratch })
+        let world =
+            Self { here, cache, double, timeout, mount: Mutex::default(), runtime: Some(runtime), _scratch: scratch };
+        world.mount(lock, write)?;
+        Ok(world)
+    }
+
+    /// Mounts the share again.
+    pub(crate) fn mount(&self, lock: LockPolicy, write: Write) -> Result<(), Box<dyn Error>> {
+        let options = Options { write, ..options(&self.double, &self.cache, lock) };
+        let dav = client(&self.double, self.timeout)?;
+        let mount = self.runtime().block_on(Mount::new(dav, RemotePath::root(), self.here.clone(), options))?;
+        *self.mount.lock().expect("no test panics with it") = Some(mount);
+        Ok(())
+    }
+
+    /// What the journal has.
+    pub(crate) fn journal(&self) -> Report {
+        let mut reports = Report::read_all(&self.cache).expect("the journal can be read");
+        assert_eq!(reports.len(), 1);
+        reports.remove(0)
+    }
+
+    /// Waits until the server has everything.
+    pub(crate) fn wait_until_uploaded(&self) {
+        wait_for("everything is uploaded", || self.journal().pending.is_empty());
     }
 
     /// Opens a file for writing, and changes its first bytes.
@@ -132,6 +171,34 @@ impl Drop for Doubled {
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_timeout(Duration::from_secs(5));
         }
+    }
+}
+
+fn client(double: &Double, timeout: Duration) -> Result<Dav, Box<dyn Error>> {
+    let origin = Origin::of(&format!("http://{}", double.address).parse()?)?;
+    let timeouts =
+        Timeouts { connect: timeout, first_byte: timeout, pipelined: timeout, stall: timeout, idle: PATIENCE };
+    let settings = Settings { timeouts, patience: Some(timeout), ..Settings::default() };
+    Ok(Dav::new(Client::new(settings, Authenticator::default())?, origin))
+}
+
+fn options(double: &Double, cache: &Path, lock: LockPolicy) -> Options {
+    Options {
+        source: format!("http://{}/", double.address),
+        identity: None,
+        account: String::new(),
+        write: Write::Through,
+        fresh: FRESH,
+        cache: cache.to_owned(),
+        cache_size: 64 << 20,
+        read_only: false,
+        properties: true,
+        allow_other: false,
+        uid: nix::unistd::geteuid().as_raw(),
+        gid: nix::unistd::getegid().as_raw(),
+        umask: 0o022,
+        lock,
+        lock_owner: "tester".into(),
     }
 }
 

@@ -8,13 +8,15 @@ mod doubled;
 mod failures;
 mod files;
 mod folders;
+mod interrupts;
 mod locks;
+mod reads;
+mod watchdog;
 mod world;
-
-use std::fs::File;
+mod write_back;
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use link::sandbox;
+use mount::Write;
 
 use crate::world::World;
 
@@ -27,24 +29,17 @@ type Test = fn(&World) -> Result<(), Failed>;
 
 fn main() {
     let arguments = Arguments::from_args();
-    let ready = sandbox::enter().map_err(|error| error.to_string());
-    let device = File::options().read(true).write(true).open("/dev/fuse");
-    let missing = match (&ready, &device) {
-        (Err(error), _) => Some(error.clone()),
-        (_, Err(error)) => Some(format!("/dev/fuse: {error}")),
-        _ => None,
-    };
-    if let Some(missing) = &missing {
-        eprintln!("SKIPPED: mounts: {missing}");
-    }
-    let tests = [files::TESTS, folders::TESTS, changes::TESTS].concat();
+    let sandbox = world::enter();
+    let tests = [files::TESTS, folders::TESTS, changes::TESTS, reads::TESTS].concat();
     let trials = tests.into_iter().map(|(name, test): (&str, Test)| {
-        let run = move || World::new(1, CACHE_SIZE).map_err(Failed::from).and_then(|world| test(&world));
-        Trial::test(name, run).with_ignored_flag(missing.is_some())
+        let run =
+            move || World::new(1, CACHE_SIZE, Write::Through).map_err(Failed::from).and_then(|world| test(&world));
+        Trial::test(name, move || watchdog::bounded(name, run)).with_ignored_flag(sandbox.is_none())
     });
-    let doubled = [locks::TESTS, failures::TESTS].concat();
+    let doubled = [locks::TESTS, failures::TESTS, reads::DOUBLED, write_back::TESTS, interrupts::TESTS].concat();
     let doubled = doubled
         .into_iter()
-        .map(|(name, test): (&str, DoubleTest)| Trial::test(name, test).with_ignored_flag(missing.is_some()));
+        .map(|(name, test): (&str, DoubleTest)| Trial::test(name, move || watchdog::bounded(name, test)))
+        .map(|trial| trial.with_ignored_flag(sandbox.is_none()));
     libtest_mimic::run(&arguments, trials.chain(doubled).collect()).exit();
 }

@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    fs,
+    fs::{self, File},
     net::TcpListener,
     path::PathBuf,
     sync::{Arc, Mutex},
@@ -11,9 +11,24 @@ use std::{
 
 use dav::{Dav, RemotePath};
 use haul_http::{Client, Origin, Settings, auth::Authenticator};
-use mount::{Mount, Options};
+use link::sandbox::{self, Sandbox};
+use mount::{Mount, Options, Write};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
+
+/// Enters the sandbox, which gives an ordinary user the right to mount. None, and said, if nothing can be mounted here.
+pub(crate) fn enter() -> Option<Sandbox> {
+    let entered = sandbox::enter().map_err(|error| error.to_string());
+    let device =
+        File::options().read(true).write(true).open("/dev/fuse").map_err(|error| format!("/dev/fuse: {error}"));
+    match entered.and_then(|sandbox| device.map(|_| sandbox)) {
+        Ok(sandbox) => Some(sandbox),
+        Err(missing) => {
+            eprintln!("SKIPPED: mounts: {missing}");
+            None
+        }
+    }
+}
 
 /// How long a listing is believed here: shorter than the pauses of the tests on changes made elsewhere.
 pub(crate) const FRESH: Duration = Duration::from_millis(300);
@@ -32,7 +47,7 @@ pub(crate) struct World {
 
 impl World {
     /// The same share mounted so many times, with so large caches.
-    pub(crate) fn new(count: usize, cache_size: u64) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn new(count: usize, cache_size: u64, write: Write) -> Result<Self, Box<dyn Error>> {
         let scratch = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
         let [there, cache] = ["there", "cache"].map(|name| scratch.path().join(name));
         fs::create_dir(&there)?;
@@ -43,10 +58,14 @@ impl World {
         runtime.spawn(server.run(std::future::pending()));
         let options = Options {
             source: format!("http://{address}/"),
+            identity: None,
+            account: String::new(),
+            write,
             fresh: FRESH,
             cache: cache.clone(),
             cache_size,
             read_only: false,
+            properties: true,
             allow_other: false,
             uid: nix::unistd::geteuid().as_raw(),
             gid: nix::unistd::getegid().as_raw(),
@@ -62,7 +81,10 @@ impl World {
             let dav = Dav::new(Client::new(Settings::default(), Authenticator::default())?, origin);
             let folder = world.mount_point(number);
             fs::create_dir(&folder)?;
-            let mount = handle.block_on(Mount::new(dav, RemotePath::root(), folder, options.clone()))?;
+            // A journal belongs to one mount.
+            let cache = world.cache_of(number);
+            let options = Options { cache, ..options.clone() };
+            let mount = handle.block_on(Mount::new(dav, RemotePath::root(), folder, options))?;
             world.mounts.lock().expect("no test panics with it").push(mount);
         }
         Ok(world)
@@ -71,6 +93,11 @@ impl World {
     /// Where the share is mounted for the `number`th time, from 0.
     pub(crate) fn mount_point(&self, number: usize) -> PathBuf {
         self.scratch.path().join(format!("here{number}"))
+    }
+
+    /// The cache folder of the `number`th mount.
+    pub(crate) fn cache_of(&self, number: usize) -> PathBuf {
+        if number == 0 { self.cache.clone() } else { self.scratch.path().join(format!("cache{number}")) }
     }
 
     /// Somebody else stores a file on the server; it is visible here when this returns.

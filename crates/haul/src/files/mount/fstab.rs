@@ -19,11 +19,15 @@ const FOR_OTHERS: [&str; 14] = [
 ];
 
 /// Options without a value.
-const SWITCHES: [(&str, &str); 3] =
-    [("ro", "--read-only"), ("allow_other", "--allow-other"), ("insecure", "--insecure")];
+const SWITCHES: [(&str, &str); 4] = [
+    ("ro", "--read-only"),
+    ("allow_other", "--allow-other"),
+    ("insecure", "--insecure"),
+    ("properties", "--properties"),
+];
 
 /// Options with a value, called as those of `haul mount`, with `_` or `-` between words.
-const VALUES: [&str; 12] = [
+const VALUES: [&str; 14] = [
     "fresh",
     "cache-dir",
     "cache-size",
@@ -35,6 +39,8 @@ const VALUES: [&str; 12] = [
     "client-cert",
     "client-key",
     "lock",
+    "write",
+    "journal-size",
     "timeout",
 ];
 

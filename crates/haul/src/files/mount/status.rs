@@ -1,0 +1,158 @@
+//! `haul mount status`: what the servers do not have yet, and what somebody has to know.
+//!
+//! It reads the journals in the cache folder, whether their shares are mounted or not.
+
+use std::{
+    error::Error,
+    fmt::Write as _,
+    fs, io,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::SystemTime,
+};
+
+use mount::Report;
+use serde::Serialize;
+use units::Size;
+
+use super::default_cache;
+use crate::files::{
+    Outcome,
+    results::{Results, format},
+};
+
+/// How many files of a share are shown.
+const SHOWN: usize = 20;
+
+/// Show what is not on the servers yet, and which uploads have failed
+///
+/// Covers all shares that are or were mounted with --write back from this cache folder. The exit status is 1 if an upload
+/// has failed, or there is a message that nobody has acknowledged.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Cache folder of the mounts [default: ~/.cache/longhaul/mount]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
+    /// Acknowledge the messages: they are not shown again
+    #[arg(long)]
+    acknowledge: bool,
+    /// Write the result as JSON to a file, or to standard output (`-`)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    shares: Vec<Share>,
+    unsaved: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Share {
+    url: String,
+    is_mounted: bool,
+    pending: Vec<Pending>,
+    messages: Vec<Message>,
+}
+
+#[derive(Serialize)]
+struct Pending {
+    path: String,
+    bytes: u64,
+    closed: String,
+    failure: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Message {
+    at: String,
+    what: String,
+}
+
+impl Share {
+    fn of(report: &Report) -> Self {
+        let pending = report.pending.iter().map(|file| Pending {
+            path: file.path.clone(),
+            bytes: file.length,
+            closed: format::rfc3339(file.closed),
+            failure: file.failure.clone(),
+        });
+        let messages = report.messages.iter();
+        let messages = messages.map(|(at, what)| Message { at: format::rfc3339(*at), what: what.clone() }).collect();
+        Self { url: report.share.clone(), is_mounted: report.is_mounted(), pending: pending.collect(), messages }
+    }
+}
+
+pub(super) fn run(args: &Args) -> Outcome {
+    let cache = default_cache(args.cache_dir.as_deref())?;
+    let failed = |error: io::Error| format!("cannot read the journals in {}: {error}", cache.display());
+    let reports = Report::read_all(&cache).map_err(failed)?;
+    let unsaved = unsaved(&cache)?;
+    let results = Results::new("mount status", args.json.as_deref());
+    results.print(&text(&reports, &unsaved)?)?;
+    let needs_attention = !unsaved.is_empty()
+        || reports.iter().any(|report| {
+            let unread = !report.messages.is_empty() && !args.acknowledge;
+            unread || report.pending.iter().any(|file| file.failure.is_some())
+        });
+    if args.acknowledge {
+        for report in &reports {
+            report.acknowledge().map_err(failed)?;
+        }
+    }
+    let unsaved = unsaved.iter().map(|path| path.display().to_string()).collect();
+    results.finish(Found { shares: reports.iter().map(Share::of).collect(), unsaved })?;
+    Ok(if needs_attention { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Contents that could not be stored, which nobody has fetched from the cache folder yet.
+fn unsaved(cache: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
+    let folder = cache.join("unsaved");
+    let entries = match fs::read_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(|error| format!("cannot read {}: {error}", folder.display()))?,
+    };
+    let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
+    paths.sort();
+    Ok(paths)
+}
+
+fn text(reports: &[Report], unsaved: &[PathBuf]) -> Result<String, std::fmt::Error> {
+    let mut text = String::new();
+    for report in reports.iter().filter(|report| !report.is_quiet()) {
+        let state = if report.is_mounted() { "mounted" } else { "not mounted" };
+        writeln!(text, "{} ({state})", report.share)?;
+        writeln!(text, "  {}", summary(report))?;
+        for file in report.pending.iter().take(SHOWN) {
+            let age = format::roughly(SystemTime::now().duration_since(file.closed).unwrap_or_default());
+            writeln!(text, "    {:>10}  {age:>8}  {}", Size(file.length).to_string(), file.path)?;
+            if let Some(failure) = &file.failure {
+                writeln!(text, "      the last upload failed: {failure}")?;
+            }
+        }
+        if report.pending.len() > SHOWN {
+            writeln!(text, "    … and {} more; --json lists all", report.pending.len() - SHOWN)?;
+        }
+        for (at, what) in &report.messages {
+            writeln!(text, "  {}  {what}", format::minute(*at))?;
+        }
+    }
+    if !unsaved.is_empty() {
+        writeln!(text, "could not be stored on a server; fetch and delete:")?;
+        unsaved.iter().try_for_each(|path| writeln!(text, "  {}", path.display()))?;
+    }
+    if text.is_empty() {
+        text.push_str("everything is on the servers\n");
+    }
+    Ok(text)
+}
+
+/// `2 files, 1.2 MiB, are not on the server yet`.
+pub(super) fn summary(report: &Report) -> String {
+    let bytes = report.pending.iter().map(|file| file.length).sum();
+    match report.pending.len() {
+        0 => "everything is on the server".into(),
+        1 => format!("1 file, {}, is not on the server yet", Size(bytes)),
+        count => format!("{count} files, {}, are not on the server yet", Size(bytes)),
+    }
+}

@@ -1,0 +1,156 @@
+//! Calls of programs, and when they are answered.
+//!
+//! Each call becomes a future. It is polled once at once: what needs no server is answered without leaving the thread.
+//! Otherwise it continues on the runtime, and the thread takes the next call.
+//!
+//! A call that waits is answered before its operation has ended if its program is to stop (`signals`), or if the server has
+//! been away for as long as a request may take: every wait of an operation, for a lock or a listing of another call too, is
+//! in the end for a request, and each of these fails in time. An operation that only looks is then dropped. One that changes
+//! something continues, or tree and server could differ; but it begins no request that was not begun ([`still_wanted`]),
+//! because nobody expects that any more.
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
+
+use fuser::{ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request};
+use haul_http::Client;
+use nix::errno::Errno;
+use tokio::{runtime::Handle, time::interval_at};
+
+use crate::{replies, share::Result, signals};
+
+/// A call that waits for longer is watched, so often.
+const WATCH: Duration = Duration::from_millis(200);
+
+tokio::task_local! {
+    /// Whether the call was answered already.
+    static ANSWERED: Arc<AtomicBool>;
+}
+
+/// Fails if the program was told already that its call has failed.
+pub(crate) fn still_wanted() -> Result<()> {
+    let is_answered = ANSWERED.try_with(|answered| answered.load(Ordering::SeqCst)).unwrap_or(false);
+    if is_answered { Err(Errno::EINTR) } else { Ok(()) }
+}
+
+/// A reply that can be an error.
+pub(crate) trait Reply: Send + 'static {
+    fn refuse(self, errno: fuser::Errno);
+}
+
+macro_rules! replies {
+    ($($reply:ty),*) => {
+        $(impl Reply for $reply {
+            fn refuse(self, errno: fuser::Errno) {
+                self.error(errno);
+            }
+        })*
+    };
+}
+
+replies!(ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr);
+
+/// Runs operations for calls.
+#[derive(Clone)]
+pub(crate) struct Calls {
+    runtime: Handle,
+    client: Client,
+}
+
+impl Calls {
+    pub(crate) fn new(runtime: Handle, client: Client) -> Self {
+        Self { runtime, client }
+    }
+
+    /// Runs an operation that only looks.
+    pub(crate) fn look<T: Send + 'static, R: Reply>(
+        &self,
+        request: &Request,
+        reply: R,
+        operation: impl Future<Output = Result<T>> + Send + 'static,
+        answer: impl FnOnce(T, R) + Send + 'static,
+    ) {
+        self.run(request.pid(), reply, operation, answer, None::<fn(T)>);
+    }
+
+    /// Runs an operation that changes something. `undo` gets the result if the program has not waited for it, and gives back
+    /// what the kernel was to hold.
+    pub(crate) fn change<T: Send + 'static, R: Reply>(
+        &self,
+        request: &Request,
+        reply: R,
+        operation: impl Future<Output = Result<T>> + Send + 'static,
+        answer: impl FnOnce(T, R) + Send + 'static,
+        undo: impl FnOnce(T) + Send + 'static,
+    ) {
+        self.run(request.pid(), reply, operation, answer, Some(undo));
+    }
+
+    /// Runs what no program waits for.
+    pub(crate) fn detached(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let _entered = self.runtime.enter();
+        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work);
+        if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            self.runtime.spawn(work);
+        }
+    }
+
+    fn run<T: Send + 'static, R: Reply>(
+        &self,
+        pid: u32,
+        reply: R,
+        operation: impl Future<Output = Result<T>> + Send + 'static,
+        answer: impl FnOnce(T, R) + Send + 'static,
+        undo: Option<impl FnOnce(T) + Send + 'static>,
+    ) {
+        let _entered = self.runtime.enter();
+        let answered = Arc::new(AtomicBool::new(false));
+        let mut operation: Pin<Box<dyn Future<Output = Result<T>> + Send>> =
+            Box::pin(ANSWERED.scope(answered.clone(), operation));
+        let finish = move |result, reply: R| match result {
+            Ok(result) => answer(result, reply),
+            Err(error) => reply.refuse(replies::errno(error)),
+        };
+        if let Poll::Ready(result) = operation.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return finish(result, reply);
+        }
+        let calls = self.clone();
+        self.runtime.spawn(async move {
+            let errno = tokio::select! {
+                biased;
+                result = &mut operation => return finish(result, reply),
+                errno = calls.early_end(pid) => errno,
+            };
+            answered.store(true, Ordering::SeqCst);
+            reply.refuse(replies::errno(errno));
+            if let Some(undo) = undo
+                && let Ok(result) = operation.await
+            {
+                undo(result);
+            }
+        });
+    }
+
+    /// Waits until there is a reason to answer a call although its operation has not ended.
+    async fn early_end(&self, pid: u32) -> Errno {
+        let begin = Instant::now();
+        let mut watch = interval_at((begin + WATCH).into(), WATCH);
+        loop {
+            watch.tick().await;
+            if signals::has_to_stop(pid) {
+                return Errno::EINTR;
+            }
+            let has_waited = self.client.patience().is_some_and(|patience| begin.elapsed() >= patience);
+            if has_waited && self.client.away_since().is_some_and(|since| since >= begin) {
+                return Errno::ETIMEDOUT;
+            }
+        }
+    }
+}

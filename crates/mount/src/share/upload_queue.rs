@@ -1,0 +1,245 @@
+//! Uploads what the journal has.
+//!
+//! Different files go at the same time, so that they share round trips; the versions of one file go one after another. A file
+//! that the server does not take stays in the journal and is tried again, with growing pauses, unless its folder has gone:
+//! then it is kept in the folder `unsaved`, and reported.
+
+use std::{fs, sync::Arc, time::Instant};
+
+use dav::{If, Precondition, PropertySet, RemotePath};
+use haul_http::Error::{Connect, Credentials, Shutdown};
+use nix::errno::Errno;
+use tokio::{
+    task::{self, JoinSet},
+    time::sleep_until,
+};
+
+use super::{
+    Share, facts,
+    write_back::WriteBack,
+    writing::{Content, conflict, precondition},
+};
+use crate::{
+    errno,
+    file_state::Base,
+    journal::{Entries, Entry, Failure},
+    tree::Facts,
+};
+
+/// How many files are uploaded at the same time.
+const PARALLEL: usize = 64;
+
+/// What became of an upload.
+enum Outcome {
+    Stored(Facts),
+    /// Somebody else has changed the file: ours is beside it.
+    Beside(RemotePath, Facts),
+    /// Its folder was renamed here meanwhile.
+    Elsewhere(RemotePath),
+    /// Its folder has gone.
+    Homeless(String),
+    Failed(Failure, Errno, String),
+}
+
+impl Share {
+    /// Uploads what programs have closed, for as long as it is polled.
+    pub(crate) async fn upload_queue(self: Arc<Self>) {
+        let Some(back) = &self.write_back else { return };
+        let mut uploads = JoinSet::new();
+        loop {
+            let mut later = None;
+            while uploads.len() < PARALLEL {
+                match back.journal.entries().begin(Instant::now()) {
+                    Ok(entry) => {
+                        let share = self.clone();
+                        uploads.spawn(async move { share.upload_entry(entry).await });
+                    }
+                    Err(soonest) => {
+                        later = soonest;
+                        break;
+                    }
+                }
+            }
+            tokio::select! {
+                _ = uploads.join_next(), if !uploads.is_empty() => {}
+                () = back.wake.notified() => {}
+                () = sleep_until(later.unwrap_or_else(Instant::now).into()), if later.is_some() => {}
+            }
+        }
+    }
+
+    async fn upload_entry(self: Arc<Self>, entry: Entry) {
+        let Some(back) = &self.write_back else { return };
+        let outcome = self.try_upload(back, &entry).await;
+        let is_settled = self.note_outcome(back, &entry, outcome);
+        back.journal.entries().give_back(std::slice::from_ref(&entry.path));
+        back.progress.notify_waiters();
+        back.wake.notify_one();
+        let (share, id, ino) = (self.clone(), entry.id, entry.ino);
+        let written = task::spawn_blocking(move || {
+            let Some(back) = &share.write_back else { return };
+            let useless = if is_settled { &[id][..] } else { &[] };
+            if back.commit(useless).is_ok() && is_settled {
+                let file = ino.and_then(|ino| share.contents().files.get(&ino).cloned());
+                if let Some(file) = file {
+                    file.entry_deleted(id);
+                }
+            }
+        });
+        let _ = written.await;
+        let file = entry.ino.and_then(|ino| self.contents().files.get(&ino).cloned());
+        if let Some(file) = file.filter(|file| file.locked_as().is_some() && !file.state(|state| state.is_dirty())) {
+            self.unlock(&file).await;
+        }
+    }
+
+    async fn try_upload(&self, back: &WriteBack, entry: &Entry) -> Outcome {
+        let path = &entry.path;
+        let data = back.journal.data(entry.id);
+        let content =
+            || Content::of_file(data.clone(), entry.length, entry.modified).map_err(|error| errno::of_io(&error));
+        let unreadable = |errno: Errno| {
+            Outcome::Failed(Failure::Refused, errno, format!("cannot read {}: {}", data.display(), errno.desc()))
+        };
+        let beside = async |refusal: dav::Error| match self.store_beside(path, content).await {
+            Ok((beside, facts)) => Outcome::Beside(beside, facts),
+            Err(error) => Outcome::Failed(Failure::Refused, Errno::ESTALE, format!("{refusal}; beside it: {error}")),
+        };
+        let file = entry.ino.and_then(|ino| self.contents().files.get(&ino).cloned());
+        let has_lost_lock = async |refusal| match &file {
+            Some(file) => self.has_lost_lock(file, refusal).await,
+            None => false,
+        };
+        if has_lost_lock(None).await {
+            let why = "the server has ended the lock under which it was edited".into();
+            return beside(dav::Error::Differs { path: path.clone(), why }).await;
+        }
+        let claims = self.locks.claims(&[path]);
+        let precondition = match &entry.base {
+            // Its lock has created an empty file (RFC 4918 §7.3), and keeps others out.
+            Base::New if claims != If::default() => Precondition::None,
+            base => precondition(base),
+        };
+        let stored = {
+            let upload = match content() {
+                Ok(upload) => upload,
+                Err(errno) => return unreadable(errno),
+            };
+            let _turn = if claims == If::default() { None } else { self.locks.turn(true).await };
+            self.put(path, upload, &precondition, &claims).await
+        };
+        match stored {
+            Ok(facts) => {
+                self.locks.written(path);
+                Outcome::Stored(facts)
+            }
+            Err(error) if error.is(412) && entry.is_doubtful() => match self.has_arrived(entry, content).await {
+                Some(facts) => Outcome::Stored(facts),
+                None => beside(error).await,
+            },
+            Err(error) if error.is(412) || has_lost_lock(Some(&error)).await => beside(error).await,
+            // RFC 4918 §9.7.1
+            Err(error) if error.is(404) || error.is(409) => match self.place_now(entry) {
+                Some(now) if now != *path => Outcome::Elsewhere(now),
+                _ => Outcome::Homeless(error.to_string()),
+            },
+            Err(error) => {
+                let (errno, how) = (errno::of(path, "upload", &error), failure(&error));
+                Outcome::Failed(how, errno, error.to_string())
+            }
+        }
+    }
+
+    /// An earlier upload of this version may be the one that the precondition stumbles over.
+    async fn has_arrived(&self, entry: &Entry, content: impl Fn() -> super::Result<Content>) -> Option<Facts> {
+        let seen = self.dav.stat(&entry.path, PropertySet::LISTING).await.ok()??;
+        let seen = facts(&seen);
+        let is_ours = seen.length == entry.length && self.dav.has_content(&entry.path, content().ok()?.body).await;
+        is_ours.then_some(seen)
+    }
+
+    /// The path that an entry's file has now.
+    fn place_now(&self, entry: &Entry) -> Option<RemotePath> {
+        self.path_if_known(entry.ino?)
+    }
+
+    /// Notes what became of an upload. Returns whether the journal is done with the entry.
+    fn note_outcome(&self, back: &WriteBack, entry: &Entry, outcome: Outcome) -> bool {
+        let (mut tree, contents) = (self.tree(), self.contents());
+        let mut entries = back.journal.entries();
+        let file = entry.ino.and_then(|ino| contents.files.get(&ino));
+        let mut records = Vec::new();
+        let mut uploaded = |entries: &mut Entries, path: &RemotePath, facts: &Facts| {
+            let is_changed = file.is_some_and(|file| file.entry_uploaded(entry.id, facts));
+            let is_dirty = is_changed || entries.latest(path).is_some();
+            if let Some(ino) = entry.ino {
+                tree.uploaded(ino, facts.clone(), is_dirty);
+            }
+        };
+        let is_settled = match outcome {
+            Outcome::Stored(facts) => {
+                records.push(entries.uploaded(entry.id, &facts));
+                uploaded(&mut entries, &entry.path, &facts);
+                true
+            }
+            Outcome::Beside(beside, facts) => {
+                let message = conflict(&entry.path, &beside);
+                tracing::error!("{message}");
+                back.went_astray(entry.id, Errno::ESTALE);
+                records.extend(entries.set_aside(entry.id, &beside, &facts));
+                records.push(entries.tell(message));
+                uploaded(&mut entries, &beside, &facts);
+                if let Some(ino) = entry.ino {
+                    tree.set_aside(ino, beside.name().unwrap_or_default());
+                }
+                true
+            }
+            Outcome::Elsewhere(path) => {
+                records.extend(entries.repath(entry.id, &path));
+                false
+            }
+            Outcome::Homeless(why) => {
+                let message = self.keep_homeless(back, entry, &why);
+                tracing::error!("{message}");
+                back.went_astray(entry.id, Errno::ENOENT);
+                records.push(entries.give_up(entry.id));
+                records.push(entries.tell(message));
+                if let Some(ino) = entry.ino {
+                    tree.give_up(ino);
+                }
+                true
+            }
+            Outcome::Failed(how, errno, why) => {
+                records.extend(entries.failed(entry.id, how, errno, why, Instant::now()));
+                false
+            }
+        };
+        back.journal.note(&mut entries, records);
+        is_settled
+    }
+
+    /// Keeps a file whose folder has gone, and says where.
+    fn keep_homeless(&self, back: &WriteBack, entry: &Entry, why: &str) -> String {
+        let target = self.place_for_unsaved(Some(&entry.path));
+        let kept = target.and_then(|target| fs::hard_link(back.journal.data(entry.id), &target).map(|()| target));
+        match kept {
+            Ok(target) => {
+                format!("{} is not on the server ({why}); its content is in {}", entry.path, target.display())
+            }
+            Err(error) => format!("{} is not on the server ({why}), and cannot be kept: {error}", entry.path),
+        }
+    }
+}
+
+/// Whether an upload that failed may have reached the server all the same, and whether to try again soon.
+fn failure(error: &dav::Error) -> Failure {
+    match error {
+        dav::Error::Refused(refusal) => match refusal.status.as_u16() {
+            408 | 423 | 429 | 500.. => Failure::Passing,
+            _ => Failure::Refused,
+        },
+        dav::Error::Path(_) | dav::Error::Http(Credentials { .. }) => Failure::Refused,
+        dav::Error::Local { .. } | dav::Error::Http(Connect(_) | Shutdown) => Failure::Passing,
+        _ => Failure::Unknown,
+    }
+}

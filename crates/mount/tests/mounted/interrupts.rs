@@ -1,0 +1,106 @@
+//! Programs that are to stop while they wait for a server that does not answer.
+
+use std::{
+    fs,
+    os::unix::process::ExitStatusExt,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use dav::LockPolicy;
+use libtest_mimic::Failed;
+use nix::{
+    sys::signal::{SigSet, SigmaskHow, Signal, kill},
+    unistd::Pid,
+};
+use servers::Fault;
+
+use crate::{
+    DoubleTest,
+    doubled::{Doubled, wait_for},
+    world::{let_listings_expire, noise},
+};
+
+pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
+    ("a_program_that_waits_can_be_stopped", a_program_that_waits_can_be_stopped),
+    ("a_program_that_catches_other_signals_is_not_disturbed", a_program_that_catches_other_signals_is_not_disturbed),
+];
+
+/// Longer than any test waits.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// How soon a program has to end, on a busy machine.
+const SOON: Duration = Duration::from_secs(6);
+
+/// Starts a command in the mount, and waits until it waits for the server.
+fn start(world: &Doubled, command: &str) -> Result<Running, Failed> {
+    let before = world.double.log().lines().count();
+    // A test in the background of a shell ignores SIGINT, and programs would inherit that too.
+    let shell = ["-c", &format!("exec env --default-signal=INT {command}")];
+    // The sandbox blocks what ends it, and programs inherit that.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_UNBLOCK)?;
+    let child = Command::new("sh").args(shell).current_dir(&world.here).stdout(Stdio::null()).spawn();
+    mask.thread_set_mask()?;
+    let child = Running(child?);
+    wait_for("a request", || world.double.log().lines().count() > before);
+    sleep(Duration::from_millis(300));
+    Ok(child)
+}
+
+/// A program, which ends with its test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+    }
+}
+
+fn stop(Running(child): &mut Running, signal: Signal) -> Result<(), Failed> {
+    let begin = Instant::now();
+    kill(Pid::from_raw(child.id() as i32), signal)?;
+    while child.try_wait()?.is_none() {
+        if begin.elapsed() > SOON {
+            return Err(format!("it still runs {SOON:?} after {signal}").into());
+        }
+        sleep(Duration::from_millis(10));
+    }
+    println!("{signal} ended it after {:?}", begin.elapsed());
+    let status = child.wait()?;
+    if status.signal() != Some(signal as i32) {
+        return Err(format!("{signal}: {status}").into());
+    }
+    Ok(())
+}
+
+fn a_program_that_waits_can_be_stopped() -> Result<(), Failed> {
+    let large = noise(9_000_000);
+    for signal in [Signal::SIGINT, Signal::SIGKILL] {
+        let files: &[(&str, &[u8])] = &[("/file", b"content"), ("/large", &large)];
+        let world = Doubled::with_timeout(files, LockPolicy::OnEdit, TIMEOUT)?;
+        assert!(world.here.join("large").exists());
+        world.double.script(|_, _, _| Some(Fault::Silence));
+        for command in ["cat large", "cp file copy", "mkdir folder", "mv file other", "truncate -s 1 file"] {
+            stop(&mut start(&world, command)?, signal)?;
+        }
+        let_listings_expire();
+        stop(&mut start(&world, "ls -l")?, signal)?;
+        world.double.clear_faults();
+        // Nothing is blocked or half done.
+        wait_for("the file", || fs::read(world.here.join("file")).is_ok_and(|content| content == b"content"));
+        wait_for("the large file", || fs::read(world.here.join("large")).is_ok_and(|content| content == *large));
+    }
+    Ok(())
+}
+
+/// A timer, as that of a progress bar, must not let calls fail.
+fn a_program_that_catches_other_signals_is_not_disturbed() -> Result<(), Failed> {
+    let world = Doubled::with_timeout(&[("/file", b"content")], LockPolicy::OnEdit, TIMEOUT)?;
+    assert!(world.here.join("file").exists());
+    world.double.script(|method, _, _| (method == "GET").then_some(Fault::Silence));
+    let mut running = start(&world, "perl -e '$SIG{ALRM} = sub {}; alarm 1; open F, \"file\"; exit(<F> ? 0 : $!)'")?;
+    sleep(Duration::from_secs(2));
+    let early = running.0.try_wait()?;
+    assert!(early.is_none(), "{early:?}");
+    stop(&mut running, Signal::SIGKILL)
+}

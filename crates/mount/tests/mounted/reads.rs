@@ -1,0 +1,168 @@
+//! What reading costs.
+
+use std::{
+    fs::{self, File},
+    io::Read,
+    os::unix::fs::MetadataExt,
+    path::Path,
+    process::Command,
+    thread,
+    time::Duration,
+};
+
+use dav::LockPolicy;
+use libtest_mimic::Failed;
+use servers::Fault;
+
+use crate::{
+    DoubleTest, Test,
+    doubled::{Doubled, wait_for},
+    world::{World, let_listings_expire, noise},
+};
+
+pub(crate) const TESTS: &[(&str, Test)] =
+    &[("a_program_that_stops_in_a_large_file_costs_little", a_program_that_stops_in_a_large_file_costs_little)];
+
+pub(crate) const DOUBLED: &[(&str, DoubleTest)] = &[
+    ("a_file_read_in_order_costs_few_requests", a_file_read_in_order_costs_few_requests),
+    ("contents_outlive_the_mount", contents_outlive_the_mount),
+    ("dead_properties_are_extended_attributes", dead_properties_are_extended_attributes),
+    ("folders_are_listed_ahead_of_a_walk", folders_are_listed_ahead_of_a_walk),
+];
+
+/// The bytes of a folder on disk.
+fn on_disk(folder: &Path) -> u64 {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(kind) if kind.is_dir() => on_disk(&entry.path()),
+        Ok(kind) => kind.blocks() * 512,
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
+}
+
+fn a_program_that_stops_in_a_large_file_costs_little(world: &World) -> Result<(), Failed> {
+    let content = noise(60_000_000);
+    world.store("film", &content)?;
+    let mut file = File::open(world.here.join("film"))?;
+    let mut begin = vec![0; 600_000];
+    file.read_exact(&mut begin)?;
+    thread::sleep(Duration::from_millis(1500));
+    let fetched = on_disk(&world.cache);
+    assert!((600_000..10_000_000).contains(&fetched), "{fetched} bytes were fetched");
+    // It goes on after a pause that has ended the fetch.
+    let mut rest = Vec::new();
+    file.read_to_end(&mut rest)?;
+    assert!(begin == content[..600_000] && rest == content[600_000..]);
+    Ok(())
+}
+
+fn a_file_read_in_order_costs_few_requests() -> Result<(), Failed> {
+    let content = noise(20_000_000);
+    let doubled = Doubled::new(&[("/film", &content)], LockPolicy::Never)?;
+    assert!(fs::read(doubled.here.join("film"))? == *content);
+    let requests = doubled.count("GET");
+    assert!(requests <= 3, "{requests} requests");
+    Ok(())
+}
+
+fn folders_are_listed_ahead_of_a_walk() -> Result<(), Failed> {
+    let names: Vec<_> = (0..100).map(|number| format!("/folder{number:02}/below/file")).collect();
+    let files: Vec<_> = names.iter().map(|name| (name.as_str(), &b"content"[..])).collect();
+    let doubled = Doubled::new(&files, LockPolicy::Never)?;
+    let is_listed = |folder: &str| doubled.double.log().contains(&format!("PROPFIND {folder}"));
+    // One visit, and others out of order, say nothing of the next.
+    for visited in ["folder40", "folder03"] {
+        fs::read_dir(doubled.here.join(visited))?.count();
+    }
+    thread::sleep(Duration::from_millis(100));
+    assert!(!is_listed("/folder04") && !is_listed("/folder41"), "{}", doubled.double.log());
+    // In order, two say where it goes.
+    for visited in ["folder70", "folder70/below", "folder71"] {
+        fs::read_dir(doubled.here.join(visited))?.count();
+    }
+    wait_for("a listing ahead", || is_listed("/folder71/below") && is_listed("/folder72/below"));
+    assert!(!is_listed("/folder99"), "{}", doubled.double.log());
+    Ok(())
+}
+
+fn contents_outlive_the_mount() -> Result<(), Failed> {
+    let content = noise(600_000);
+    let files = [("/a", &content[..]), ("/b", b"old"), ("/c", b"other"), ("/d", b"ours")];
+    let doubled = Doubled::with_identity(&files, Some(1))?;
+    let read = |name: &str| fs::read(doubled.here.join(name));
+    let (_, first) = (read("a")?, [read("b")?, read("c")?, read("d")?]);
+    assert_eq!(first, [&b"old"[..], b"other", b"ours"]);
+    fs::write(doubled.here.join("d"), "changed here")?;
+    doubled.mount_again(Some(1))?;
+    doubled.double.put("/b", b"new", Duration::from_secs(1));
+    let_listings_expire();
+    let before = doubled.count("GET");
+    assert!(read("a")? == *content && read("c")? == b"other" && read("d")? == b"changed here");
+    assert_eq!(doubled.count("GET"), before, "unchanged files were fetched again");
+    assert_eq!((read("b")?, doubled.count("GET")), (b"new".to_vec(), before + 1));
+    // Somebody else's credentials.
+    doubled.mount_again(Some(2))?;
+    assert!(read("a")? == *content && doubled.count("GET") > before + 1);
+    // After the end of both, whoever unmounted them, they are used after a restart too.
+    nix::mount::umount(&doubled.here)?;
+    doubled.unmount().ok();
+    let folders: Vec<_> = fs::read_dir(doubled.cache.join("contents"))?.collect::<Result<_, _>>()?;
+    assert_eq!(folders.len(), 2);
+    for folder in folders {
+        let state = fs::read_to_string(folder.path().join("state"))?;
+        assert!(state.ends_with("ended well"), "{state}");
+    }
+    Ok(())
+}
+
+fn dead_properties_are_extended_attributes() -> Result<(), Failed> {
+    let doubled = Doubled::new(&[("/a", b"content")], LockPolicy::Never)?;
+    let script = r#"
+import errno, os, sys
+name, value = 'user.dav.{http://example.org/?a&"<b>}colour', 'gr\u00fcn <b>&"\'\r\n\t end '.encode()
+def fails(number, call, *arguments):
+    try:
+        call(*arguments)
+    except OSError as error:
+        assert error.errno == number, error
+    else:
+        raise AssertionError(f'{call} {arguments}')
+def check(file):
+    fails(errno.ENODATA, os.getxattr, file, name)
+    fails(errno.ENODATA, os.removexattr, file, name)
+    fails(errno.ENODATA, os.setxattr, file, name, value, os.XATTR_REPLACE)
+    os.setxattr(file, name, value, os.XATTR_CREATE)
+    fails(errno.EEXIST, os.setxattr, file, name, value, os.XATTR_CREATE)
+    assert os.getxattr(file, name) == value, os.getxattr(file, name)
+    assert sorted(os.listxattr(file)) == ['user.dav.etag', name], os.listxattr(file)
+    fails(errno.EPERM, os.setxattr, file, 'user.dav.{DAV:}getetag', b'x')
+    fails(errno.EPERM, os.setxattr, file, 'user.dav.etag', b'x')
+    fails(errno.ENOTSUP, os.setxattr, file, 'user.other', b'x')
+    fails(errno.EINVAL, os.setxattr, file, name, b'\xff')
+    fails(errno.EINVAL, os.setxattr, file, name, b'\0')
+    os.removexattr(file, name)
+    assert os.listxattr(file) == ['user.dav.etag']
+check(sys.argv[1] + '/a')
+# The server does not have it yet.
+with open(sys.argv[1] + '/new', 'w') as file:
+    file.write('text')
+    file.flush()
+    check(file.fileno())
+"#;
+    let output = match Command::new("python3").args(["-c", script]).arg(&doubled.here).output() {
+        Err(error) => {
+            println!("skipped: no python3 to set attributes with: {error}");
+            return Ok(());
+        }
+        Ok(output) => output,
+    };
+    assert!(output.status.success(), "{}\n{}", String::from_utf8_lossy(&output.stderr), doubled.double.log());
+    assert_eq!(doubled.content("new").as_deref(), Some(&b"text"[..]));
+    // A server that stores none.
+    doubled.double.script(|method, _, _| (method == "PROPPATCH").then_some(Fault::Respond(405, "")));
+    let set = "import os, sys; os.setxattr(sys.argv[1], 'user.dav.{a}b', b'x')";
+    let output = Command::new("python3").args(["-c", set]).arg(doubled.here.join("a")).output()?;
+    assert!(String::from_utf8_lossy(&output.stderr).contains("not supported"), "{output:?}");
+    Ok(())
+}

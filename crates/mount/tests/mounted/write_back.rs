@@ -1,0 +1,297 @@
+//! Files that are safe in the journal before the server has them.
+
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::Write as _,
+    os::unix::fs::FileExt,
+    sync::mpsc,
+    thread,
+    time::Duration,
+};
+
+use dav::LockPolicy;
+use libtest_mimic::Failed;
+use mount::Write;
+use nix::libc;
+use servers::Fault;
+
+use crate::{
+    DoubleTest,
+    doubled::{Doubled, PATIENCE, wait_for},
+    world::{let_listings_expire, noise},
+};
+
+pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
+    ("close_does_not_wait_for_the_server_and_fsync_does", close_does_not_wait_for_the_server),
+    ("what_is_in_the_journal_is_read_changed_renamed_and_deleted", what_is_in_the_journal_is_changed),
+    ("a_version_written_during_an_upload_follows_it", a_version_written_during_an_upload_follows_it),
+    ("the_next_mount_shows_and_uploads_what_is_left", the_next_mount_uploads_what_is_left),
+    ("a_mount_without_a_journal_finishes_what_is_left", a_mount_without_a_journal_finishes_what_is_left),
+    ("an_upload_without_an_answer_is_no_conflict_with_itself", an_upload_without_an_answer_is_no_conflict),
+    ("a_conflict_in_the_journal_keeps_both_versions", a_conflict_keeps_both_versions),
+    ("an_upload_that_is_refused_stays_in_the_journal", an_upload_that_is_refused_stays),
+    ("a_file_whose_folder_has_gone_is_kept", a_file_whose_folder_has_gone_is_kept),
+    ("writers_wait_for_room_in_the_journal", writers_wait_for_room),
+    ("a_file_larger_than_the_journal_does_not_fit", a_file_larger_than_the_journal_does_not_fit),
+    ("a_journal_belongs_to_one_mount", a_journal_belongs_to_one_mount),
+    ("a_damaged_journal_keeps_what_it_can", a_damaged_journal_keeps_what_it_can),
+    ("a_lock_lasts_until_the_journal_is_uploaded", a_lock_lasts_until_the_upload),
+];
+
+const ROOM: u64 = 64 << 20;
+const BACK: Write = Write::Back { journal_size: ROOM };
+
+fn close_does_not_wait_for_the_server() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/old", b"old")], ROOM)?;
+    world.kill();
+    fs::write(world.here.join("new"), "precious")?;
+    fs::write(world.here.join("old"), "changed")?;
+    assert_eq!(fs::read(world.here.join("new"))?, b"precious");
+    let pending: Vec<_> = world.journal().pending.into_iter().map(|file| (file.path, file.length)).collect();
+    assert_eq!(pending, [("/new".to_owned(), 8), ("/old".to_owned(), 7)]);
+    let error = File::open(world.here.join("new"))?.sync_all().expect_err("the server does not have it");
+    assert_eq!(error.raw_os_error(), Some(libc::EHOSTUNREACH));
+    wait_for("the reason is known", || world.journal().pending.iter().all(|file| file.failure.is_some()));
+    world.restart();
+    File::open(world.here.join("new"))?.sync_all()?;
+    assert_eq!(world.content("new").as_deref(), Some(&b"precious"[..]));
+    world.wait_until_uploaded();
+    assert_eq!(world.content("old").as_deref(), Some(&b"changed"[..]));
+    assert!(world.journal().messages.is_empty());
+    let data = fs::read_dir(world.journal().folder.join("data"))?;
+    assert_eq!(data.count(), 0);
+    Ok(())
+}
+
+fn what_is_in_the_journal_is_changed() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/report", b"first")], ROOM)?;
+    let here = |name: &str| world.here.join(name);
+    // The name is known, and somebody reads it.
+    assert_eq!(fs::read(here("report"))?, b"first");
+    world.double.script(|method, _, _| (method == "PUT").then_some(Fault::Respond(507, "")));
+    // As editors save: a new file takes the old one's place.
+    for content in ["second", "third"] {
+        fs::write(here("report.tmp"), content)?;
+        fs::rename(here("report.tmp"), here("report"))?;
+        assert_eq!(fs::read_to_string(here("report"))?, content);
+    }
+    fs::write(here("log"), "one\n")?;
+    File::options().append(true).open(here("log"))?.write_all(b"two\n")?;
+    fs::write(here("gone"), "nobody needs it")?;
+    fs::remove_file(here("gone"))?;
+    fs::write(here("a"), "moved")?;
+    fs::rename(here("a"), here("b"))?;
+    let pending: BTreeSet<_> = world.journal().pending.into_iter().map(|file| file.path).collect();
+    assert_eq!(pending, ["/b", "/log", "/report"].map(String::from).into());
+    world.double.clear_faults();
+    world.wait_until_uploaded();
+    let files = world.double.files("");
+    let files: Vec<_> = files.iter().map(|(name, content)| (&name[..], &content[..])).collect();
+    assert_eq!(files, [("b", &b"moved"[..]), ("log", b"one\ntwo\n"), ("report", b"third")]);
+    Ok(())
+}
+
+fn a_version_written_during_an_upload_follows_it() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/file", &vec![b'0'; 100_000])], ROOM)?;
+    for round in 1..30_u8 {
+        let file = File::options().write(true).open(world.here.join("file"))?;
+        file.write_all_at(&[round; 1000], u64::from(round) * 1000)?;
+        drop(file);
+        // Some rounds find the upload of the one before on its way, some do not.
+        thread::sleep(Duration::from_millis(u64::from(round % 7)));
+    }
+    world.wait_until_uploaded();
+    let expected: Vec<u8> =
+        (0..100_u8).flat_map(|part| [if (1..30).contains(&part) { part } else { b'0' }; 1000]).collect();
+    assert!(world.content("file").as_deref() == Some(&expected[..]));
+    assert!(world.journal().messages.is_empty(), "{:?}", world.journal().messages);
+    assert_eq!(world.double.files("").len(), 1);
+    Ok(())
+}
+
+fn leave_something(world: &Doubled) -> Result<(), Failed> {
+    fs::create_dir(world.here.join("folder"))?;
+    world.kill();
+    fs::write(world.here.join("folder/new"), "precious")?;
+    fs::write(world.here.join("old"), "changed")?;
+    world.unmount()?;
+    assert_eq!(world.journal().pending.len(), 2);
+    wait_for("it is unmounted", || !world.journal().is_mounted());
+    world.restart();
+    world.double.script(|method, _, _| (method == "PUT").then_some(Fault::Respond(507, "")));
+    Ok(())
+}
+
+fn the_next_mount_uploads_what_is_left() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/old", b"old")], ROOM)?;
+    leave_something(&world)?;
+    world.mount(LockPolicy::Never, BACK)?;
+    assert!(world.journal().is_mounted());
+    assert_eq!(fs::read(world.here.join("old"))?, b"changed");
+    assert_eq!(fs::read(world.here.join("folder/new"))?, b"precious");
+    let names: Vec<_> =
+        fs::read_dir(world.here.join("folder"))?.map(|entry| Ok(entry?.file_name())).collect::<std::io::Result<_>>()?;
+    assert_eq!(names, ["new"]);
+    File::options().append(true).open(world.here.join("old"))?.write_all(b" again")?;
+    world.double.clear_faults();
+    world.wait_until_uploaded();
+    assert_eq!(world.content("old").as_deref(), Some(&b"changed again"[..]));
+    assert_eq!(world.content("folder/new").as_deref(), Some(&b"precious"[..]));
+    assert!(world.journal().messages.is_empty(), "{:?}", world.journal().messages);
+    Ok(())
+}
+
+fn a_mount_without_a_journal_finishes_what_is_left() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/old", b"old")], ROOM)?;
+    leave_something(&world)?;
+    world.mount(LockPolicy::Never, Write::Through)?;
+    assert_eq!(fs::read(world.here.join("old"))?, b"changed");
+    world.double.clear_faults();
+    // It waits for the server.
+    fs::write(world.here.join("through"), "at once")?;
+    assert_eq!(world.content("through").as_deref(), Some(&b"at once"[..]));
+    world.wait_until_uploaded();
+    assert_eq!(world.content("folder/new").as_deref(), Some(&b"precious"[..]));
+    assert_eq!(world.content("old").as_deref(), Some(&b"changed"[..]));
+    Ok(())
+}
+
+fn an_upload_without_an_answer_is_no_conflict() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/old", b"old")], ROOM)?;
+    // The server has it, and nobody here knows.
+    world.double.script(|method, _, _| (method == "PUT").then_some(Fault::ResetAfterProcessing));
+    fs::write(world.here.join("old"), "changed")?;
+    wait_for("the server has it", || world.content("old").as_deref() == Some(b"changed"));
+    world.kill();
+    world.unmount()?;
+    world.restart();
+    world.double.clear_faults();
+    world.mount(LockPolicy::Never, BACK)?;
+    world.wait_until_uploaded();
+    assert_eq!(world.double.files("").len(), 1);
+    assert!(world.journal().messages.is_empty(), "{:?}", world.journal().messages);
+    Ok(())
+}
+
+fn a_conflict_keeps_both_versions() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/report.txt", b"first")], ROOM)?;
+    assert_eq!(fs::read(world.here.join("report.txt"))?, b"first");
+    world.kill();
+    fs::write(world.here.join("report.txt"), "ours")?;
+    world.double.put("/report.txt", b"theirs", Duration::ZERO);
+    world.restart();
+    world.wait_until_uploaded();
+    let files = world.double.files("");
+    let ours = files.iter().find(|(_, content)| *content == b"ours").ok_or("ours is not there")?;
+    let ours = ours.0.replace("%20", " ");
+    assert!(ours.starts_with("report (conflict ") && files.len() == 2, "{files:?}");
+    let messages = world.journal().messages;
+    assert!(messages.len() == 1 && messages[0].1.contains(&ours), "{messages:?}");
+    let_listings_expire();
+    assert_eq!(fs::read(world.here.join("report.txt"))?, b"theirs");
+    assert_eq!(fs::read(world.here.join(ours))?, b"ours");
+    world.journal().acknowledge()?;
+    assert!(world.journal().messages.is_empty());
+    Ok(())
+}
+
+fn an_upload_that_is_refused_stays() -> Result<(), Failed> {
+    for status in [507, 423, 401, 403] {
+        let world = Doubled::writing_back(&[], ROOM)?;
+        world.double.script(move |method, _, _| (method == "PUT").then_some(Fault::Respond(status, "")));
+        fs::write(world.here.join("new"), "precious")?;
+        wait_for("it has failed", || world.journal().pending.iter().any(|file| file.failure.is_some()));
+        assert!(world.journal().pending[0].failure.as_deref().is_some_and(|why| why.contains(&status.to_string())));
+        assert_eq!(fs::read(world.here.join("new"))?, b"precious");
+        world.double.clear_faults();
+        // Whoever waits for it has it tried at once.
+        File::open(world.here.join("new"))?.sync_all()?;
+        assert_eq!(world.content("new").as_deref(), Some(&b"precious"[..]));
+    }
+    Ok(())
+}
+
+fn a_file_whose_folder_has_gone_is_kept() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[], ROOM)?;
+    fs::create_dir(world.here.join("folder"))?;
+    world.kill();
+    fs::write(world.here.join("folder/new"), "precious")?;
+    world.double.remove("/folder");
+    world.restart();
+    wait_for("it is kept", || world.unsaved() == [b"precious"]);
+    world.wait_until_uploaded();
+    assert_eq!(world.journal().messages.len(), 1);
+    Ok(())
+}
+
+fn writers_wait_for_room() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[], 4 << 20)?;
+    let part = noise(3 << 20);
+    world.kill();
+    fs::write(world.here.join("first"), &*part)?;
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        scope.spawn(|| done.send(fs::write(world.here.join("second"), &*part)));
+        assert!(is_done.recv_timeout(Duration::from_millis(1500)).is_err(), "there is no room");
+        world.restart();
+        is_done.recv_timeout(PATIENCE).expect("there is room now").map_err(Failed::from)
+    })?;
+    world.wait_until_uploaded();
+    assert!(world.content("second").as_deref() == Some(&part[..]));
+    Ok(())
+}
+
+fn a_file_larger_than_the_journal_does_not_fit() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[], 1 << 20)?;
+    let error = fs::write(world.here.join("large"), &*noise(3 << 20)).expect_err("it does not fit");
+    assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+    fs::write(world.here.join("small"), "fits")?;
+    wait_for("it is there", || world.content("small").is_some());
+    Ok(())
+}
+
+fn a_journal_belongs_to_one_mount() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[], ROOM)?;
+    let error = world.mount(LockPolicy::Never, BACK).expect_err("it is in use");
+    assert!(error.to_string().contains("is mounted with a journal already"), "{error}");
+    Ok(())
+}
+
+fn a_damaged_journal_keeps_what_it_can() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[], ROOM)?;
+    world.kill();
+    for name in ["a", "b", "c"] {
+        fs::write(world.here.join(name), name)?;
+    }
+    world.unmount()?;
+    let records = world.journal().folder.join("records");
+    let text = fs::read_to_string(&records)?;
+    fs::write(&records, text.replacen("/b", "/x", 1))?;
+    world.restart();
+    world.mount(LockPolicy::Never, BACK)?;
+    world.wait_until_uploaded();
+    assert_eq!(world.double.files("").keys().collect::<Vec<_>>(), ["a", "c"]);
+    let report = world.journal();
+    assert!(report.messages.iter().any(|(_, what)| what.contains("damaged")), "{:?}", report.messages);
+    let found: Vec<_> = fs::read_dir(report.folder.join("found"))?
+        .map(|file| fs::read(file?.path()))
+        .collect::<std::io::Result<_>>()?;
+    assert_eq!(found, [b"b"]);
+    Ok(())
+}
+
+fn a_lock_lasts_until_the_upload() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/file", b"content")], ROOM)?;
+    world.unmount()?;
+    world.mount(LockPolicy::OnEdit, BACK)?;
+    world.double.script(|method, _, _| (method == "PUT").then_some(Fault::Respond(507, "")));
+    drop(world.edit("file", b"CON")?);
+    wait_for("it has failed", || world.journal().pending.iter().any(|file| file.failure.is_some()));
+    assert_eq!(world.double.locks(), 1);
+    world.double.clear_faults();
+    world.wait_until_uploaded();
+    assert_eq!(world.content("file").as_deref(), Some(&b"CONtent"[..]));
+    world.wait_until_unlocked();
+    Ok(())
+}
