@@ -191,6 +191,8 @@ pub enum Unit {
     RoundTrips,
     /// The cell's [`floor`](crate::floor).
     Floors,
+    /// Seconds, for a bound that does not depend on the network.
+    Seconds,
     /// TCP connections, counted by the tap.
     Connections,
     /// HTTP requests, counted in the server's log.

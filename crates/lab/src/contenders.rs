@@ -45,7 +45,7 @@ use crate::{
     process::{Missing, ProcessError, Program},
     servers::{Http, Server},
     spawn::Spawn,
-    work::{Done, Task, Work, WorkError},
+    work::{Done, Job, Task, Work, WorkError},
 };
 
 /// A desktop computer that reaches the server through the middle box, which is then the client host.
@@ -226,6 +226,11 @@ pub trait Contender: Send + Sync {
         experiment
     }
 
+    /// Whether it mounts the server's folder, so that programs can work in it.
+    fn mounts(&self) -> bool {
+        false
+    }
+
     /// Whether it only looks up names by DNS.
     fn resolves(&self) -> bool {
         false
@@ -356,6 +361,7 @@ fn programs_and_models() -> Vec<Registered> {
         haul::HTTP3,
         haul::LOCKS,
         haul_mount::REGISTERED,
+        haul_mount::BACK,
         rclone_mount::WRITES,
         rclone_mount::FULL,
         http_engine::OLDEST,
@@ -389,11 +395,21 @@ pub fn known() -> Vec<KnownContender<'static>> {
 
 /// Why a cell must be skipped, with advice; `None` if it can run.
 pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls: bool, root: bool) -> Option<String> {
-    let missing = contender.needs().iter().find_map(|program| program.find().err());
+    let mut programs = contender.needs().iter().copied().chain(work.program());
+    let missing = programs.find_map(|program| program.find().err());
     missing
         .or_else(|| server.missing())
         .map(|missing| missing.to_string())
         .or_else(|| (contender.needs_root() && !root).then(|| "needs root; run the race with sudo".to_owned()))
+        .or_else(|| {
+            let impossible = work.chore().is_some() && !contender.mounts();
+            impossible.then(|| "programs need a mounted folder for it".to_owned())
+        })
+        .or_else(|| {
+            let needs_hidden = work.chore().is_some_and(|chore| chore.job == Job::GitStatus);
+            let odd = needs_hidden && !server.lists_hidden();
+            odd.then(|| format!("{} lists no names that begin with a dot, and git needs .git", server.name()))
+        })
         .or_else(|| {
             let page = matches!(work, Work::Page { .. }) && !contender.loads_pages();
             page.then(|| "it keeps no connections between two page loads".to_owned())
@@ -420,7 +436,7 @@ fn without_http3(server: &dyn Server) -> String {
 }
 
 /// The failure of a file operation.
-fn io_failure(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
+pub(crate) fn io_failure(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
     let path = path.to_owned();
     move |source| Failure::Io { what, path, source }
 }

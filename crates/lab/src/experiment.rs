@@ -19,6 +19,7 @@ mod file;
 mod mistake;
 mod plan;
 mod server_tcp;
+mod workload;
 
 use std::{fmt, path::Path, time::Duration};
 

@@ -16,6 +16,7 @@
 //! | listing: one request with `Depth: 1` (RFC 4918, §9.1) | 1 |
 //! | saving in place: a save begins when the last one is confirmed | 1 each |
 //! | a page's load: the longest chain of requests that wait for one another's responses, and the computation in between | its depth |
+//! | a chore in a mounted folder: as an upload, a download or a listing; done before, it needs nothing | 1 or 0 |
 //! | looking a name up: a datagram there and one back, with no handshake | 1 each |
 //!
 //! *Not counted*, because settings and implementations can avoid it: slow start and windows, further connections, locks,
@@ -52,6 +53,9 @@ pub fn floor(work: &Work, network: &Network, tls: bool) -> Floor {
     if let Work::Load { page } = work {
         let time = page.0.floor(network.rtt(), network.down());
         return Floor { round_trips: page.0.depth() as u32, bytes: work.payload(), time };
+    }
+    if work.is_warm() {
+        return Floor { round_trips: 0, bytes: 0, time: Duration::ZERO };
     }
     let handshakes = if let Work::Page { .. } | Work::LookUp { .. } = work { 0 } else { 1 + u32::from(tls) };
     let answers = if let Work::Edit { times, .. } | Work::LookUp { times } = work { *times } else { 1 };

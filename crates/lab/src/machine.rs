@@ -116,6 +116,7 @@ fn needed(work: &Work) -> u64 {
         Work::Upload { files, size } | Work::Tree { files, size, .. } | Work::Edit { times: files, size } => {
             u64::from(*files).saturating_mul(size.as_bytes())
         }
+        Work::Chore(chore) => u64::from(chore.files).saturating_mul(chore.size.as_bytes()),
         Work::List { .. } | Work::LookUp { .. } => 0,
         Work::Load { .. } => work.payload(),
         Work::Download { files, size } => {

@@ -242,8 +242,9 @@ impl Run<'_> {
         let (took, sample) = measured.or_else(|error| broken.and(Err(error)))?;
         let captured = testbed.end()?;
         let sample = Sample { syns: Some(Syns::of(&captured.all.connections)), ..sample };
-        // Only the second of a page's two loads counts.
-        let since = sample.began.filter(|_| cell.workload.work.is_load());
+        // Only the second of two times counts.
+        let work = &cell.workload.work;
+        let since = sample.began.filter(|_| work.is_load() || work.is_warm());
         let traffic = since.map(|began| captured.since(began)).transpose()?.unwrap_or(captured.all);
         self.captures().take(&capture, cell, round)?;
         let counts = Sample {

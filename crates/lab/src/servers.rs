@@ -120,6 +120,11 @@ pub trait Server: Send + Sync {
         true
     }
 
+    /// Whether its listings have names that begin with a dot.
+    fn lists_hidden(&self) -> bool {
+        true
+    }
+
     /// Whether it answers for the hosts of recorded pages, and for nothing else.
     fn replays(&self) -> bool {
         false

@@ -9,6 +9,7 @@
 //! Then the folder is polled until it is complete, but only after the client's exit, so that polling costs the client
 //! nothing.
 
+mod chore;
 mod kind;
 mod verify;
 
@@ -30,8 +31,11 @@ use crate::{
     servers::Requests,
 };
 
-pub use self::kind::{Page, Work};
 use self::verify::{same_content, same_files, same_names};
+pub use self::{
+    chore::{Chore, Job, Place},
+    kind::{Page, Work},
+};
 
 /// Where `mod_dav_fs` keeps the properties of a folder's files, inside that folder.
 const PROPERTIES: &str = ".DAV";
@@ -90,7 +94,10 @@ impl Payload {
     pub fn new(work: Work, seed: u64) -> Arc<Self> {
         let first = if let Work::Edit { size, .. } = work { Some(size) } else { None };
         let sizes = first.into_iter().chain(work.sizes());
-        let contents = (0..).zip(sizes).map(|(index, size)| content(seed, index, size)).collect();
+        let mut contents: Vec<_> = (0..).zip(sizes).map(|(index, size)| content(seed, index, size)).collect();
+        if let Work::Chore(chore) = &work {
+            chore.edit(&mut contents);
+        }
         Arc::new(Self { work, contents })
     }
 
@@ -111,16 +118,13 @@ impl Payload {
             let local = task.source.join(folder);
             fs::create_dir_all(&local).map_err(io_error("create", &local))?;
         }
-        match &self.work {
-            Work::Upload { .. } | Work::Tree { .. } | Work::Edit { .. } => {
-                for (index, content) in self.contents.iter().enumerate() {
-                    let file = task.local(index);
-                    fs::write(&file, content).map_err(io_error("write", &file))?;
-                }
-            }
-            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } | Work::LookUp { .. } => {
+        if self.work.writes() {
+            for (index, content) in self.contents.iter().enumerate() {
+                let file = task.local(index);
+                fs::write(&file, content).map_err(io_error("write", &file))?;
             }
         }
+        self.work.chore().map_or(Ok(()), |chore| chore.prepare_client(&task))?;
         Ok(task)
     }
 }
@@ -166,7 +170,9 @@ impl Task {
     /// The folders to make in the task's folder on the server, before there can be files in them.
     pub fn folders(&self) -> Vec<String> {
         match self.work() {
-            Work::Tree { folders, .. } => (0..u64::from(*folders)).map(folder_name).collect(),
+            Work::Tree { folders, .. } | Work::Chore(Chore { folders, .. }) => {
+                (0..u64::from(*folders)).map(folder_name).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -186,7 +192,7 @@ impl Task {
             Work::Upload { .. } | Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 format!("file{index:04}.bin")
             }
-            Work::Tree { folders, files, .. } => {
+            Work::Tree { folders, files, .. } | Work::Chore(Chore { folders, files, .. }) => {
                 let folder = index as u64 * u64::from(*folders) / u64::from(*files);
                 format!("{}/file{index:04}.bin", folder_name(folder))
             }
@@ -194,6 +200,11 @@ impl Task {
             Work::LookUp { .. } => format!("name{index:04}"),
             Work::Edit { .. } => "note.txt".to_owned(),
         }
+    }
+
+    /// The names of the files, with their content.
+    fn files(&self) -> impl Iterator<Item = (String, &[u8])> {
+        self.payload.contents.iter().enumerate().map(|(index, content)| (self.name(index), content.as_slice()))
     }
 
     /// The file with this number to upload, or this version to save.
@@ -236,27 +247,23 @@ impl Task {
         let folder = root.join(&self.folder);
         fs::create_dir_all(&folder).map_err(io_error("create", &folder))?;
         let present = match self.work() {
-            Work::Upload { .. } | Work::Tree { .. } | Work::LookUp { .. } => 0,
+            Work::LookUp { .. } => 0,
             Work::Edit { .. } => 1,
-            Work::Download { .. } | Work::Page { .. } | Work::List { .. } | Work::Load { .. } => {
-                self.payload.contents.len()
-            }
+            work if work.writes() => 0,
+            _ => self.payload.contents.len(),
         };
-        let mut made = vec![folder.clone()];
+        let folders = if present == 0 { Vec::new() } else { self.folders() };
+        for below in folders.iter().map(|name| folder.join(name)) {
+            fs::create_dir_all(&below).map_err(io_error("create", &below))?;
+        }
         for (index, content) in self.payload.contents.iter().enumerate().take(present) {
             let file = folder.join(self.name(index));
             fs::write(&file, content)
                 .and_then(|()| fs::File::options().write(true).open(&file)?.set_modified(self.modified(index)))
                 .map_err(io_error("write", &file))?;
-            made.push(file);
         }
-        if let Some((uid, gid)) = owner {
-            for path in made {
-                nix::unistd::chown(&path, Some(uid), Some(gid))
-                    .map_err(|errno| io_error("give away", &path)(errno.into()))?;
-            }
-        }
-        Ok(())
+        self.work().chore().map_or(Ok(()), |chore| chore.prepare_server(self, &folder))?;
+        owner.map_or(Ok(()), |owner| give_away(&folder, owner))
     }
 
     /// Waits until the work is complete below the document root `root` and in the local target folder. Returns the time
@@ -296,6 +303,7 @@ impl Task {
             // The status and length of each response were checked on arrival.
             Work::Load { .. } => Ok(()),
             Work::Download { .. } | Work::Page { .. } => same_files(&self.target, &self.names(), contents),
+            Work::Chore(chore) => chore.verify(self, &folder),
             Work::Edit { .. } => same_files(&folder, &self.names(), contents.last().map_or(&[], std::slice::from_ref)),
             Work::List { .. } | Work::LookUp { .. } => {
                 let listed = done.listing.iter().flatten().cloned();
@@ -307,6 +315,18 @@ impl Task {
             }
         }
     }
+}
+
+/// Gives a folder and everything in it to another user.
+fn give_away(path: &Path, owner: (Uid, Gid)) -> Result<(), WorkError> {
+    let (uid, gid) = owner;
+    nix::unistd::chown(path, Some(uid), Some(gid)).map_err(|errno| io_error("give away", path)(errno.into()))?;
+    if path.is_dir() {
+        for entry in fs::read_dir(path).map_err(io_error("list", path))? {
+            give_away(&entry.map_err(io_error("list", path))?.path(), owner)?;
+        }
+    }
+    Ok(())
 }
 
 fn folder_name(number: u64) -> String {

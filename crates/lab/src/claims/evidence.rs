@@ -99,7 +99,7 @@ impl<'a> Evidence<'a> {
         Ok((shift, what, than))
     }
 
-    /// A contender's median in round trips or floors, or why there is none. Its confidence is what the samples allow.
+    /// A contender's median in round trips, floors or seconds, or why there is none. Its confidence is what the samples allow.
     pub(super) fn multiple(&self, contender: &str, unit: Unit) -> Result<(f64, Interval, f64, &'a CellResult), Gap> {
         let cell = self.cell(contender)?;
         let (median, interval) =
@@ -111,6 +111,7 @@ impl<'a> Evidence<'a> {
         let one = match (unit, cell.round_trips) {
             (Unit::RoundTrips, Some(trips)) if trips > 0.0 => median / trips,
             (Unit::RoundTrips, _) => return Err(unusable("the network has no delay")),
+            (Unit::Seconds, _) => 1.0,
             _ if cell.floor_s > 0.0 => cell.floor_s,
             _ => return Err(unusable("the network has neither delay nor rate limit")),
         };

@@ -299,7 +299,7 @@ fn takes(evidence: &Evidence<'_>, what: &str, unit: Unit, bound: Bound) -> Resul
     let (interval, number, confidence, cell) = match unit {
         Unit::Connections => count(Count::Connections)?,
         Unit::Requests => count(Count::Requests)?,
-        Unit::RoundTrips | Unit::Floors => {
+        Unit::RoundTrips | Unit::Floors | Unit::Seconds => {
             let (number, interval, confidence, cell) = evidence.multiple(what, unit)?;
             let said = bounded(number, interval, confidence).replacen('×', "", 1);
             (interval, format!("{said} {}", unit.many()), Some(confidence), cell)
@@ -412,6 +412,7 @@ impl Unit {
         match self {
             Self::RoundTrips => "round trips",
             Self::Floors => "floors",
+            Self::Seconds => "seconds",
             Self::Connections => "connections",
             Self::Requests => "requests",
         }

@@ -67,7 +67,7 @@ fn work(sample: &SampleSetup) -> Result<Done, Failure> {
                 curl(sample, &[Path::new("--output"), &file, Path::new(&url(&name))])?;
             }
         }
-        Work::List { .. } | Work::LookUp { .. } => {
+        Work::List { .. } | Work::LookUp { .. } | Work::Chore(_) => {
             let args = ["--request", "PROPFIND", "--header", "Depth: 1", "--data", PROPFIND, &sample.url];
             let answer = curl(sample, &args.map(Path::new))?.stdout;
             done.listing = names(&answer, &format!("/{}", sample.task.folder));

@@ -74,7 +74,7 @@ impl Contender for CurlParallel {
             Work::Tree { .. } => {
                 Some("curl's parallel transfers are unordered, and a folder must exist before its files".to_owned())
             }
-            Work::List { .. } | Work::LookUp { .. } => {
+            Work::List { .. } | Work::LookUp { .. } | Work::Chore(_) => {
                 Some("a listing is one request, with nothing to do in parallel".to_owned())
             }
             Work::Edit { .. } => Some("saves of one file cannot be made in parallel".to_owned()),

@@ -24,7 +24,9 @@
 //! serves the next open(2) only after the server's response.
 
 use std::{
+    ffi::OsStr,
     fs,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     thread,
     time::Duration,
@@ -78,6 +80,10 @@ impl Contender for Davfs2 {
         true
     }
 
+    fn mounts(&self) -> bool {
+        true
+    }
+
     fn needs(&self) -> &'static [Program] {
         &[MOUNT]
     }
@@ -95,7 +101,7 @@ impl Contender for Davfs2 {
     }
 
     fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
-        Ok(Box::new(Mounted::new(Mount::new(sample, self.locks)?, sample, 1)))
+        Ok(Box::new(Mounted::new(Mount::new(sample, self.locks)?, sample, 1).warmed()?))
     }
 }
 
@@ -151,11 +157,17 @@ impl Mount {
         Ok(mount)
     }
 
+    /// The daemon: the program with this mount point on its command line. Its PID file may not exist yet.
     fn daemon(&self) -> Option<Pid> {
-        let id = fs::read_to_string(self.pid_file()).ok()?.trim().parse().ok()?;
-        // The kernel may have reused the id.
-        let name = fs::read_to_string(format!("/proc/{id}/comm")).ok()?;
-        (name.trim() == MOUNT.name).then(|| Pid::from_raw(id))
+        let is_daemon = |id: &i32| {
+            let line = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+            let mut arguments = line.split(|byte| *byte == 0).map(OsStr::from_bytes);
+            let program = arguments.next().and_then(|program| Path::new(program).file_name());
+            program == Some(OsStr::new(MOUNT.name)) && arguments.any(|argument| argument == self.point.as_os_str())
+        };
+        let processes = fs::read_dir("/proc").ok()?.flatten();
+        let mut ids = processes.filter_map(|process| process.file_name().to_str()?.parse().ok());
+        ids.find(is_daemon).map(Pid::from_raw)
     }
 
     /// davfs2's name for it: the mount point with dashes for slashes.

@@ -134,7 +134,7 @@ impl Haul {
             Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 run(self.command(program, sample, "cp").arg("-r").arg(&sample.url).arg(&task.target))?;
             }
-            Work::List { .. } | Work::LookUp { .. } => {
+            Work::List { .. } | Work::LookUp { .. } | Work::Chore(_) => {
                 // Each line ends with the name.
                 let lines = run(self.command(program, sample, "ls").arg("-l").arg(&sample.url))?.stdout;
                 let names = lines.lines().filter_map(|line| line.split_whitespace().last());

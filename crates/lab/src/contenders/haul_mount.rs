@@ -1,4 +1,6 @@
-//! Longhaul's own mount, `haul mount`, with its defaults: close(2) returns when the server has the file.
+//! Longhaul's own mount, `haul mount`, with its defaults: close(2) returns when the server has the file. `haul-mount-back`
+//! is the same with `--write back`: close(2) returns when the file is safe in the journal on the client, so that a sample
+//! ends when the server has it.
 //!
 //! Its cache is the sample's own, and new. With `writers`, so many files are written at a time.
 
@@ -17,12 +19,19 @@ use crate::{
 pub(super) const REGISTERED: Registered = Registered {
     name: "haul-mount",
     parameters: &[("writers", 1)],
-    make: |values| Box::new(HaulMount { name: values.name(), writers: values.get("writers") }),
+    make: |values| Box::new(HaulMount { name: values.name(), writers: values.get("writers"), is_back: false }),
+};
+pub(super) const BACK: Registered = Registered {
+    name: "haul-mount-back",
+    parameters: &[("writers", 1)],
+    make: |values| Box::new(HaulMount { name: values.name(), writers: values.get("writers"), is_back: true }),
 };
 
 struct HaulMount {
     name: String,
     writers: u32,
+    /// Whether files are written to the journal first.
+    is_back: bool,
 }
 
 impl Contender for HaulMount {
@@ -31,10 +40,14 @@ impl Contender for HaulMount {
     }
 
     fn describe(&self) -> &'static str {
-        "haul mount, write-through, files read and written one after another as cp does"
+        if self.is_back {
+            "haul mount, write-back: files are uploaded behind close(2) from a journal"
+        } else {
+            "haul mount, write-through, files read and written one after another as cp does"
+        }
     }
 
-    fn needs_root(&self) -> bool {
+    fn mounts(&self) -> bool {
         true
     }
 
@@ -48,20 +61,23 @@ impl Contender for HaulMount {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        vec![("options".to_owned(), "none".to_owned())]
+        vec![("options".to_owned(), if self.is_back { "--write back" } else { "none" }.to_owned())]
     }
 
     fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         let program = haul::program().map_err(Failure::Engine)?;
-        let mount = ForegroundMount::new("haul", sample, false, |point| {
+        let mount = ForegroundMount::new("haul", sample, self.is_back, |point| {
             let mut command = command(&program, sample.scratch);
             command.args(["mount", "--foreground", "--cache-dir"]).arg(sample.scratch.join("cache"));
+            if self.is_back {
+                command.args(["--write", "back"]);
+            }
             if let Some(certificates) = sample.certificates {
                 command.arg("--ca").arg(&certificates.ca_file);
             }
             command.arg(sample.server()).arg(point);
             Ok(command)
         })?;
-        Ok(Box::new(Mounted::new(mount, sample, self.writers)))
+        Ok(Box::new(Mounted::new(mount, sample, self.writers).warmed()?))
     }
 }

@@ -20,7 +20,7 @@ use nix::unistd::close;
 use super::{Failure, Prepared, SampleSetup, io_failure};
 use crate::{
     deadline::Deadline,
-    work::{Done, Task, Work},
+    work::{Done, Place, Task, Work},
 };
 
 /// The pause between two looks at a mount or its program.
@@ -46,7 +46,12 @@ pub(super) trait MountPoint {
 
 /// Why nothing can be mounted here, if so.
 pub(super) fn no_fuse() -> Option<String> {
-    (!Path::new("/dev/fuse").exists()).then(|| "this machine has no /dev/fuse; try `modprobe fuse`".to_owned())
+    let device = Path::new("/dev/fuse");
+    if !device.exists() {
+        return Some("this machine has no /dev/fuse; try `modprobe fuse`".to_owned());
+    }
+    let opened = OpenOptions::new().read(true).write(true).open(device);
+    opened.err().map(|error| format!("you may not use /dev/fuse ({error}); ask for mode 0666, or run it as root"))
 }
 
 /// A mount, and the thread that works on it; fields are dropped in order.
@@ -62,13 +67,17 @@ impl<'a, M: MountPoint> Mounted<'a, M> {
     pub(super) fn new(mount: M, sample: &'a SampleSetup<'a>, writers: u32) -> Self {
         Self { worker: Worker(None), mount, sample, writers }
     }
-}
 
-/// A thread, joined when dropped, after the clock. By then it has ended or its file system is gone.
-struct Worker(Option<JoinHandle<()>>);
+    /// Does the work once before the clock starts, if that is part of it.
+    pub(super) fn warmed(mut self) -> Result<Self, Failure> {
+        if self.sample.task.work().is_warm() {
+            self.work()?;
+        }
+        Ok(self)
+    }
 
-impl<M: MountPoint> Prepared for Mounted<'_, M> {
-    fn run(&mut self) -> Result<Done, Failure> {
+    /// Does the work on a thread, and tears the mount down if that takes too long.
+    fn work(&mut self) -> Result<Done, Failure> {
         let work = OnMount {
             task: self.sample.task.clone(),
             folder: self.mount.folder().to_owned(),
@@ -94,6 +103,15 @@ impl<M: MountPoint> Prepared for Mounted<'_, M> {
                 return Err(Failure::Stopped { what: format!("work on the {} mount", self.mount.name()), stop });
             }
         }
+    }
+}
+
+/// A thread, joined when dropped, after the clock. By then it has ended or its file system is gone.
+struct Worker(Option<JoinHandle<()>>);
+
+impl<M: MountPoint> Prepared for Mounted<'_, M> {
+    fn run(&mut self) -> Result<Done, Failure> {
+        self.work()
     }
 
     fn finish(self: Box<Self>) -> Result<(), Failure> {
@@ -151,6 +169,11 @@ impl OnMount {
                 };
                 let names = fs::read_dir(folder).and_then(|entries| entries.map(shown).collect());
                 done.listing = Some(names.map_err(io_failure("list", folder))?);
+            }
+            Work::Chore(chore) => {
+                let place = Place { task, folder, deadline: &self.deadline };
+                let chore = place.run(chore)?;
+                done = Done { writes_behind: done.writes_behind, ..chore };
             }
             Work::Edit { .. } => {
                 for (_, content, name) in task.writes() {

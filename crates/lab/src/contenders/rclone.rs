@@ -77,7 +77,7 @@ impl Rclone {
             Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 run(self.command(sample)?.args(["copy", REMOTE]).arg(&task.target))?;
             }
-            Work::List { .. } | Work::LookUp { .. } => {
+            Work::List { .. } | Work::LookUp { .. } | Work::Chore(_) => {
                 // Each line: size, date, time, name.
                 let lines = run(self.command(sample)?.args(["lsl", REMOTE]))?.stdout;
                 let names = lines.lines().filter_map(|line| line.split_whitespace().nth(3));

@@ -4,10 +4,13 @@
 //! An upload begins right after close(2) (`--vfs-write-back 0s`); by default it begins five seconds later, which would
 //! be all that a sample measures. close(2) returns before, so that the sample ends when the server has the file. A save
 //! in place is confirmed at the server before the next one begins, as for davfs2: rclone merges two that follow each other
-//! closely.
+//! closely. `git clone` gets a second: git renames the files that it has just written, and rclone 1.60 fails to rename a
+//! file that it is uploading (`could not lock config file .git/config: File exists`).
+
+use nix::unistd::{User, getuid};
 
 use super::{
-    Contender, Failure, Prepared, Registered, SampleSetup,
+    Contender, Failure, Prepared, Registered, SampleSetup, Values,
     foreground_mount::ForegroundMount,
     mounted::{Mounted, no_fuse},
     rclone::{RCLONE, REMOTE, configure},
@@ -15,26 +18,42 @@ use super::{
 use crate::{
     process::Program,
     servers::{Http, Server},
-    work::Work,
+    work::{Job, Work},
 };
 
-const WRITERS: &[(&str, u32)] = &[("writers", 1)];
+/// rclone's default is four uploads at a time.
+const PARAMETERS: &[(&str, u32)] = &[("writers", 1), ("transfers", 4)];
 
 pub(super) const WRITES: Registered = Registered {
     name: "rclone-mount-writes",
-    parameters: WRITERS,
-    make: |values| Box::new(RcloneMount { name: values.name(), mode: "writes", writers: values.get("writers") }),
+    parameters: PARAMETERS,
+    make: |values| Box::new(RcloneMount::new(values, "writes")),
 };
 pub(super) const FULL: Registered = Registered {
     name: "rclone-mount-full",
-    parameters: WRITERS,
-    make: |values| Box::new(RcloneMount { name: values.name(), mode: "full", writers: values.get("writers") }),
+    parameters: PARAMETERS,
+    make: |values| Box::new(RcloneMount::new(values, "full")),
 };
 
 struct RcloneMount {
     name: String,
     mode: &'static str,
     writers: u32,
+    transfers: u32,
+}
+
+impl RcloneMount {
+    fn new(values: &Values, mode: &'static str) -> Self {
+        let [writers, transfers] = ["writers", "transfers"].map(|name| values.get(name));
+        Self { name: values.name(), mode, writers, transfers }
+    }
+}
+
+/// `fusermount` asks for the name of whom it mounts for, which it needs for nobody but ordinary users.
+fn no_user_name() -> Option<String> {
+    let user = getuid();
+    let is_nameless = !user.is_root() && !matches!(User::from_uid(user), Ok(Some(_)));
+    is_nameless.then(|| format!("fusermount needs the name of user {user}, who has no line in /etc/passwd"))
 }
 
 impl Contender for RcloneMount {
@@ -50,7 +69,7 @@ impl Contender for RcloneMount {
         }
     }
 
-    fn needs_root(&self) -> bool {
+    fn mounts(&self) -> bool {
         true
     }
 
@@ -65,11 +84,14 @@ impl Contender for RcloneMount {
     }
 
     fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
-        no_fuse()
+        no_fuse().or_else(no_user_name)
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        let options = format!("--vfs-cache-mode {} --vfs-write-back 0s", self.mode);
+        let options = format!(
+            "--vfs-cache-mode {} --vfs-write-back 0s (git clone: 1s) --transfers {}",
+            self.mode, self.transfers
+        );
         vec![("options".to_owned(), options), ("webdav vendor".to_owned(), "other".to_owned())]
     }
 
@@ -77,10 +99,13 @@ impl Contender for RcloneMount {
         let mount = ForegroundMount::new("rclone", sample, true, |point| {
             let mut command = RCLONE.command(sample.scratch)?;
             configure(&mut command, sample, sample.server());
-            command.arg("mount").args(["--vfs-cache-mode", self.mode, "--vfs-write-back", "0s", "--cache-dir"]);
+            let is_clone = sample.task.work().chore().is_some_and(|chore| chore.job == Job::GitClone);
+            command.arg("mount").args(["--vfs-cache-mode", self.mode]);
+            command.args(["--vfs-write-back", if is_clone { "1s" } else { "0s" }]);
+            command.arg("--transfers").arg(self.transfers.to_string()).arg("--cache-dir");
             command.arg(sample.scratch.join("cache")).args(["--log-level", "ERROR", REMOTE]).arg(point);
             Ok(command)
         })?;
-        Ok(Box::new(Mounted::new(mount, sample, self.writers)))
+        Ok(Box::new(Mounted::new(mount, sample, self.writers).warmed()?))
     }
 }

@@ -139,7 +139,7 @@ impl Prepared for Shared<'_> {
             Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
                 self.smbclient(&format!("{enter}; lcd \"{}\"; mget file*", task.target.display()))?;
             }
-            Work::List { .. } | Work::LookUp { .. } => {
+            Work::List { .. } | Work::LookUp { .. } | Work::Chore(_) => {
                 let printed = self.smbclient(&format!("{enter}; ls"))?;
                 done.listing = Some(names(&printed));
             }

@@ -76,7 +76,7 @@ impl Contender for WebDrive {
             Work::Upload { .. } | Work::Tree { .. } => self.uploads.min(self.connections),
             Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => self.connections,
             // One file or one folder: nothing to do in parallel.
-            Work::List { .. } | Work::LookUp { .. } | Work::Edit { .. } => 1,
+            Work::List { .. } | Work::LookUp { .. } | Work::Edit { .. } | Work::Chore(_) => 1,
         };
         let task = Arc::new(sample.task.clone());
         let first = endpoint.clone();
@@ -104,7 +104,7 @@ async fn work(first: Connection, endpoint: Endpoint, task: Arc<Task>, workers: u
         Work::Download { .. } | Work::Page { .. } | Work::Load { .. } => {
             task.names().into_iter().map(|name| Job::Read { path: path(&name), name }).collect()
         }
-        Work::List { .. } | Work::LookUp { .. } => [Job::List { folder: folder.to_owned() }].into(),
+        Work::List { .. } | Work::LookUp { .. } | Work::Chore(_) => [Job::List { folder: folder.to_owned() }].into(),
     };
     let jobs = Arc::new(Mutex::new(jobs));
     let mut running = JoinSet::new();

@@ -113,7 +113,7 @@ async fn work(connection: Connection, folder: String, task: Task) -> Result<Done
                 std::fs::write(&file, content).map_err(super::io_failure("write", &file))?;
             }
         }
-        Work::List { .. } | Work::LookUp { .. } => done.listing = session.list(&folder).await?,
+        Work::List { .. } | Work::LookUp { .. } | Work::Chore(_) => done.listing = session.list(&folder).await?,
     }
     Ok(done)
 }

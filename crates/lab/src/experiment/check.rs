@@ -1,20 +1,17 @@
 //! Checks an experiment file: every name must refer to something, and every quantity must be in range.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use toml::Spanned;
 
 use super::{
     Experiment, Known, KnownContender, Network, Quick, Row, Source, Workload,
     did_you_mean::advice,
-    file::{Amounts, Claim as ClaimText, Ends, File, Kind, Named, Quick as QuickText, Sizes, Sweep},
+    file::{Claim as ClaimText, Ends, File, Named, Quick as QuickText, Sweep},
     mistake::Fault,
+    workload::work,
 };
-use crate::{
-    claims::Claim,
-    contenders::Parameters,
-    work::{Page, Work},
-};
+use crate::{claims::Claim, contenders::Parameters};
 
 /// The kind of a name that must be one of the experiment's `contenders`.
 const LISTED: [&str; 2] = ["contender", " in this experiment"];
@@ -194,104 +191,6 @@ fn swept(settings: &Named<Sweep>) -> Vec<Parameters> {
             })
             .collect()
     })
-}
-
-fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work, Fault> {
-    let missing = |key: &str| Fault::new(whole.span(), format!("missing key `{key}`"));
-    let count = |amount: &mut Option<Spanned<u32>>, key: &str| match amount.take() {
-        Some(count) if *count.get_ref() == 0 => Err(Fault::new(count.span(), format!("`{key}` must be at least 1"))),
-        Some(count) => Ok(count.into_inner()),
-        None => Err(missing(key)),
-    };
-    let sizes = |amount: &mut Option<Spanned<Sizes>>, key: &str| {
-        let amount = amount.take().ok_or_else(|| missing(key))?;
-        let span = amount.span();
-        let sizes = match amount.into_inner() {
-            Sizes::One(size) => vec![size],
-            Sizes::InTurn(sizes) => sizes,
-        };
-        if sizes.is_empty() { Err(Fault::new(span, format!("`{key}` must have at least one size"))) } else { Ok(sizes) }
-    };
-    let size = |amount: &mut Option<Spanned<Sizes>>| {
-        let span = amount.as_ref().map(Spanned::span);
-        match sizes(amount, "size")?[..] {
-            [size] => Ok(size),
-            _ => Err(Fault::new(span.unwrap_or_else(|| whole.span()), "this kind of workload takes one size")),
-        }
-    };
-    let work = match kind {
-        Kind::Upload => Work::Upload { files: count(&mut amounts.files, "files")?, size: size(&mut amounts.size)? },
-        Kind::Tree => {
-            let span = amounts.folders.as_ref().map(Spanned::span);
-            let (folders, files) = (count(&mut amounts.folders, "folders")?, count(&mut amounts.files, "files")?);
-            if folders > files {
-                let message = "more folders than files; each folder needs a file".to_owned();
-                return Err(Fault::new(span.unwrap_or_else(|| whole.span()), message));
-            }
-            Work::Tree { folders, files, size: size(&mut amounts.size)? }
-        }
-        Kind::Download => {
-            Work::Download { files: count(&mut amounts.files, "files")?, size: sizes(&mut amounts.size, "size")? }
-        }
-        Kind::Page => Work::Page {
-            objects: sizes(&mut amounts.objects, "objects")?,
-            idle: amounts.idle.take().map(Spanned::into_inner).ok_or_else(|| missing("idle"))?,
-            size: size(&mut amounts.size)?,
-        },
-        Kind::Load => {
-            let name = amounts.page.take().ok_or_else(|| missing("page"))?;
-            let page = Page::find(name.get_ref()).map_err(|error| Fault::new(name.span(), error.to_string()))?;
-            Work::Load { page }
-        }
-        Kind::Visits => {
-            let (files, at_once) = (count(&mut amounts.files, "files")?, count(&mut amounts.at_once, "at-once")?);
-            let size = size(&mut amounts.size)?.as_bytes();
-            Work::Load { page: Page(Arc::new(page::replay::visits(files, at_once, size))) }
-        }
-        Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
-        Kind::LookUp => Work::LookUp { times: count(&mut amounts.times, "times")? },
-        Kind::Edit => Work::Edit { times: count(&mut amounts.times, "times")?, size: size(&mut amounts.size)? },
-    };
-    amounts.check_none_left().map(|()| work)
-}
-
-impl Amounts {
-    /// Fails for a key that the kind of workload does not have.
-    fn check_none_left(self) -> Result<(), Fault> {
-        let Some((key, span)) = self.first_left() else { return Ok(()) };
-        Err(Fault::new(span, format!("key `{key}` does not apply to this kind of workload")))
-    }
-
-    fn first_left(self) -> Option<(&'static str, std::ops::Range<usize>)> {
-        let counts = [
-            ("folders", self.folders),
-            ("files", self.files),
-            ("entries", self.entries),
-            ("times", self.times),
-            ("at-once", self.at_once),
-        ];
-        let counted = counts.into_iter().find_map(|(key, count)| Some((key, count?.span())));
-        counted
-            .or_else(|| Some(("size", self.size?.span())))
-            .or_else(|| Some(("objects", self.objects?.span())))
-            .or_else(|| Some(("idle", self.idle?.span())))
-            .or_else(|| Some(("page", self.page?.span())))
-    }
-
-    /// These amounts where given, else those of the whole race.
-    fn or(self, whole: Self) -> Self {
-        Self {
-            folders: self.folders.or(whole.folders),
-            files: self.files.or(whole.files),
-            size: self.size.or(whole.size),
-            entries: self.entries.or(whole.entries),
-            times: self.times.or(whole.times),
-            objects: self.objects.or(whole.objects),
-            idle: self.idle.or(whole.idle),
-            page: self.page.or(whole.page),
-            at_once: self.at_once.or(whole.at_once),
-        }
-    }
 }
 
 fn quick(text: &QuickText, file: &File, names: &Names, whole: &[Workload], samples: u32) -> Result<Quick, Fault> {

@@ -10,7 +10,7 @@ use toml::{
 use units::{Size, Span};
 
 use super::{LinkSpec, Stack, mistake::Fault};
-use crate::claims::Check;
+use crate::{claims::Check, work::Job};
 
 /// Entries by name; each name has its position.
 pub(super) type Named<T> = BTreeMap<Spanned<String>, T>;
@@ -62,6 +62,8 @@ pub(super) struct Workload {
     page: Option<Spanned<String>>,
     #[serde(rename = "at-once")]
     at_once: Option<Spanned<u32>>,
+    job: Option<Spanned<Job>>,
+    warm: Option<Spanned<bool>>,
     #[serde(default)]
     pub(super) networks: Vec<Spanned<String>>,
     #[serde(default)]
@@ -70,8 +72,8 @@ pub(super) struct Workload {
 
 impl Workload {
     pub(super) fn amounts(&self) -> Amounts {
-        let Self { folders, files, size, entries, times, objects, idle, page, at_once, .. } = self.clone();
-        Amounts { folders, files, size, entries, times, objects, idle, page, at_once }
+        let Self { folders, files, size, entries, times, objects, idle, page, at_once, job, warm, .. } = self.clone();
+        Amounts { folders, files, size, entries, times, objects, idle, page, at_once, job, warm }
     }
 }
 
@@ -106,6 +108,7 @@ pub(super) enum Kind {
     List,
     LookUp,
     Edit,
+    Chore,
 }
 
 /// The amounts of a workload; the quick part may change them.
@@ -122,6 +125,8 @@ pub(super) struct Amounts {
     pub(super) page: Option<Spanned<String>>,
     #[serde(rename = "at-once")]
     pub(super) at_once: Option<Spanned<u32>>,
+    pub(super) job: Option<Spanned<Job>>,
+    pub(super) warm: Option<Spanned<bool>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -31,6 +31,11 @@ impl Server for Nginx {
         NGINX.find().err().or_else(module)
     }
 
+    /// Seen with its module dav-ext 3.0.
+    fn lists_hidden(&self) -> bool {
+        false
+    }
+
     fn proppatch(&self) -> bool {
         false
     }

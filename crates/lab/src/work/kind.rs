@@ -6,6 +6,9 @@ use page::{Spec, SpecError};
 use serde::{Serialize, Serializer};
 use units::{Size, Span};
 
+use super::chore::Chore;
+use crate::process::Program;
+
 /// The work of a workload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case", tag = "kind")]
@@ -66,6 +69,8 @@ pub enum Work {
         /// The size of the file.
         size: Size,
     },
+    /// Run a program in a mounted folder.
+    Chore(Chore),
 }
 
 /// A recorded page.
@@ -96,18 +101,37 @@ impl Work {
             Self::List { .. } | Self::Page { .. } => 1,
             Self::Load { page } => page.0.requests.len() as u32,
             Self::Edit { times, .. } | Self::LookUp { times } => *times,
+            Self::Chore(chore) => chore.files,
         }
+    }
+
+    /// The chore, if it is one.
+    pub fn chore(&self) -> Option<&Chore> {
+        if let Self::Chore(chore) = self { Some(chore) } else { None }
+    }
+
+    /// The program that does the work for every contender, if one does.
+    pub fn program(&self) -> Option<Program> {
+        self.chore().and_then(|chore| chore.job.program())
+    }
+
+    /// Whether it has been done once before the clock starts.
+    pub fn is_warm(&self) -> bool {
+        self.chore().is_some_and(|chore| chore.warm)
     }
 
     /// Whether it uploads files.
     pub fn writes(&self) -> bool {
-        matches!(self, Self::Upload { .. } | Self::Tree { .. } | Self::Edit { .. })
+        match self {
+            Self::Chore(chore) => chore.job.writes(),
+            _ => matches!(self, Self::Upload { .. } | Self::Tree { .. } | Self::Edit { .. }),
+        }
     }
 
     /// The word for a step.
     pub fn step(&self) -> &'static str {
         match self {
-            Self::Upload { .. } | Self::Tree { .. } | Self::Download { .. } => "file",
+            Self::Upload { .. } | Self::Tree { .. } | Self::Download { .. } | Self::Chore(_) => "file",
             Self::Page { .. } => "object",
             Self::Load { .. } => "request",
             Self::List { .. } => "listing",
@@ -118,7 +142,10 @@ impl Work {
 
     /// Whether it downloads files.
     pub fn reads(&self) -> bool {
-        matches!(self, Self::Download { .. } | Self::Page { .. } | Self::Load { .. })
+        match self {
+            Self::Chore(chore) => !chore.job.writes(),
+            _ => matches!(self, Self::Download { .. } | Self::Page { .. } | Self::Load { .. }),
+        }
     }
 
     /// The bytes of the files that cross the link while the clock runs; a listing has none.
@@ -127,6 +154,7 @@ impl Work {
             Self::Page { size, .. } => size.as_bytes(),
             Self::List { .. } | Self::LookUp { .. } => 0,
             Self::Load { page } => page.0.response_bytes(),
+            Self::Chore(chore) => chore.payload(),
             _ => self.sizes().map(Size::as_bytes).fold(0, u64::saturating_add),
         }
     }
@@ -136,6 +164,7 @@ impl Work {
     pub fn sizes(&self) -> impl Iterator<Item = Size> {
         let (list, after, count) = match self {
             Self::Upload { files, size } | Self::Tree { files, size, .. } => (std::slice::from_ref(size), None, *files),
+            Self::Chore(chore) => (std::slice::from_ref(&chore.size), None, chore.files),
             Self::Download { files, size } => (size.as_slice(), None, *files),
             Self::Page { objects, size, .. } => (objects.as_slice(), Some(*size), objects.len() as u32),
             // The replay server has its own bodies.
@@ -193,6 +222,7 @@ impl fmt::Display for Work {
             Self::List { entries } => write!(f, "list a folder of {entries} entries"),
             Self::LookUp { times } => write!(f, "look up {times} names, one after another"),
             Self::Edit { times, size } => write!(f, "save a file of {size} in place {times} times"),
+            Self::Chore(chore) => chore.fmt(f),
         }
     }
 }

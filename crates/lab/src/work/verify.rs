@@ -42,7 +42,7 @@ pub(super) fn same_files(folder: &Path, names: &[String], contents: &[Vec<u8>]) 
 }
 
 /// The files in a folder and its subfolders, and its empty subfolders.
-fn files_below(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<(), WorkError> {
+pub(super) fn files_below(folder: &Path, prefix: &str, found: &mut Vec<String>) -> Result<(), WorkError> {
     let before = found.len();
     for entry in fs::read_dir(folder).map_err(io_error("list", folder))? {
         let entry = entry.map_err(io_error("list", folder))?;

@@ -1,8 +1,9 @@
 //! Every contender does every workload over every server with TLS, and uploads and downloads without it, on loopback,
 //! verified. A contender that is not installed or needs root is reported as skipped. As root, the tests run in a mount
-//! namespace with a `/run` of their own, as a race does.
+//! namespace with a `/run` of their own, as a race does; otherwise in a sandbox, in which an ordinary user may mount.
 
 mod faults;
+mod watchdog;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,9 +25,10 @@ use lab::{
     deadline::Deadline,
     servers::{self, Http, Requests, Running, Server, ServerError, Setup},
     spawn::Local,
-    work::{Page, Payload, Work},
+    work::{Chore, Job, Page, Payload, Work},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
+use link::sandbox;
 use nix::{
     mount::{MsFlags, mount},
     sched::{CloneFlags, unshare},
@@ -44,7 +46,10 @@ fn main() {
     let mut arguments = Arguments::from_args();
     arguments.test_threads.get_or_insert(TEST_THREADS);
     let root = nix::unistd::geteuid().is_root();
-    let mounts = root && own_mounts().is_ok();
+    // Dropped at the end, with all that is mounted in it.
+    let sandbox =
+        if root { None } else { sandbox::enter().inspect_err(|why| eprintln!("skipped: mounts: {why}")).ok() };
+    let rights = Rights { root: root && own_mounts().is_ok(), mounts: root || sandbox.is_some() };
     let mut trials = Vec::new();
     for server in (0..servers::all().len()).filter(|server| !servers::all()[*server].replays()) {
         for tls in [true, false] {
@@ -55,7 +60,7 @@ fn main() {
                 }
                 let server_name = servers::all()[server].name();
                 let name = format!("{server_name} {} {}", if tls { "https" } else { "http" }, contender.name());
-                let skip = skipped(contender.as_ref(), servers::all()[server].as_ref(), tls, mounts);
+                let skip = skipped(contender.as_ref(), servers::all()[server].as_ref(), tls, rights);
                 if let Some(why) = &skip {
                     eprintln!("skipped: {name}: {why}");
                 }
@@ -68,7 +73,7 @@ fn main() {
         }
     }
     trials.extend(page_loads());
-    trials.extend(faults(mounts));
+    trials.extend(faults(rights));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -97,7 +102,15 @@ fn page_loads() -> Vec<Trial> {
     trials
 }
 
-fn faults(mounts: bool) -> Vec<Trial> {
+/// What we may do here.
+#[derive(Clone, Copy)]
+struct Rights {
+    /// Run what needs root.
+    root: bool,
+    mounts: bool,
+}
+
+fn faults(rights: Rights) -> Vec<Trial> {
     let (apache, curl) = (server("apache").missing().is_none(), contenders::all()[0].with(&Parameters::new()).unwrap());
     let have = apache && curl.needs()[0].find().is_ok();
     if !have {
@@ -110,7 +123,7 @@ fn faults(mounts: bool) -> Vec<Trial> {
         ("unexpected status names the request", faults::unexpected_status),
     ];
     let mut davfs2 = contenders::all().iter().filter(|registered| registered.name.contains("davfs2"));
-    let can_mount = mounts
+    let can_mount = rights.root
         && Path::new("/dev/fuse").exists()
         && davfs2.all(|one| {
             let contender = one.with(&Parameters::new()).unwrap();
@@ -125,7 +138,15 @@ fn faults(mounts: bool) -> Vec<Trial> {
     ];
     let mount_faults = mount_faults.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!can_mount));
     let faults = faults.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!have));
-    mount_faults.into_iter().chain(faults).collect()
+    let stopped = ["haul-mount", "rclone-mount-full", "davfs2"].map(|name| {
+        let skip = skipped(make(name).as_ref(), server("embedded").as_ref(), false, rights);
+        if let Some(why) = &skip {
+            eprintln!("skipped: stopped mounts: {name}: {why}");
+        }
+        let test = move || watchdog::stopped_mount(name);
+        Trial::test(format!("stopped mount of {name} is torn down"), test).with_ignored_flag(skip.is_some())
+    });
+    mount_faults.into_iter().chain(faults).chain(stopped).collect()
 }
 
 /// Protocols to load a page over: each version of HTTP, and each extension.
@@ -219,49 +240,76 @@ fn own_mounts() -> nix::Result<()> {
     mount(Some("tmpfs"), "/run", Some("tmpfs"), MsFlags::empty(), Some("mode=755"))
 }
 
+/// The contender of this name, with its defaults.
+fn make(name: &str) -> Box<dyn Contender> {
+    let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
+    registered.with(&Parameters::new()).unwrap()
+}
+
 fn server(name: &str) -> Box<dyn Server> {
     servers::all().into_iter().find(|server| server.name() == name).unwrap()
 }
 
 /// Why no workload can run, if so.
-fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, root: bool) -> Option<String> {
+fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, rights: Rights) -> Option<String> {
     let obstacle = works()
         .iter()
-        .map(|work| contenders::obstacle(contender, work, server, tls, root))
+        .map(|work| contenders::obstacle(contender, work, server, tls, rights.root))
         .min_by_key(Option::is_some)
         .flatten();
     let is_outdated = || match contender.name().as_str() {
         "haul-mount" => !haul_has("mount"),
+        "haul-mount-back" => !haul_writes_back(),
         name => name.starts_with("haul") && !haul_has("cp"),
     };
-    obstacle.or_else(|| is_outdated().then(|| OLD.to_owned()))
+    obstacle
+        .or_else(|| (contender.mounts() && !rights.mounts).then(|| "you may not mount here".to_owned()))
+        .or_else(|| is_outdated().then(|| OLD.to_owned()))
 }
 
 /// Why an outdated program is skipped.
 const OLD: &str = "this build of haul lacks the command; run `cargo build -p haul`";
 
-/// Whether the `haul` in this folder, or in the one above, has this command.
+/// What the `haul` in this folder, or in the one above, prints for these arguments.
+fn haul_prints(arguments: &[&str]) -> String {
+    let beside = std::env::current_exe()
+        .unwrap()
+        .ancestors()
+        .skip(1)
+        .take(2)
+        .map(|folder| folder.join("haul"))
+        .find(|file| file.is_file());
+    let printed = beside.and_then(|haul| Command::new(haul).args(arguments).output().ok());
+    printed.map_or_else(String::new, |printed| String::from_utf8_lossy(&printed.stdout).into_owned())
+}
+
+/// Whether `haul mount` has a journal.
+fn haul_writes_back() -> bool {
+    haul_prints(&["mount", "--help"]).contains("--write ")
+}
+
+/// Whether it has this command.
 fn haul_has(command: &str) -> bool {
-    static COMMANDS: LazyLock<String> = LazyLock::new(|| {
-        let beside = std::env::current_exe()
-            .unwrap()
-            .ancestors()
-            .skip(1)
-            .take(2)
-            .map(|folder| folder.join("haul"))
-            .find(|file| file.is_file());
-        let help = beside.and_then(|haul| Command::new(haul).arg("--help").output().ok());
-        help.map_or_else(String::new, |help| String::from_utf8_lossy(&help.stdout).into_owned())
-    });
+    static COMMANDS: LazyLock<String> = LazyLock::new(|| haul_prints(&["--help"]));
     COMMANDS.lines().any(|line| line.split_whitespace().next() == Some(command))
 }
 
 /// The number of works that are done without TLS, too; the others would behave as with TLS.
 const WITHOUT_TLS: usize = 2;
 
-fn works() -> [Work; 7] {
+/// The chores; those that read are done cold and warm.
+fn chores() -> impl Iterator<Item = Work> {
+    let writing = [Job::Cp, Job::TarX, Job::GitClone];
+    let reading = [Job::LsLr, Job::GrepR, Job::TarC, Job::GitStatus, Job::Pread, Job::Cat];
+    let cold_and_warm = reading.into_iter().flat_map(|job| [(job, false), (job, true)]);
     let size = Size::bytes(10 * 1024);
-    [
+    let jobs = writing.into_iter().map(|job| (job, false)).chain(cold_and_warm);
+    jobs.map(move |(job, warm)| Work::Chore(Chore { job, folders: 2, files: FILES, size, warm }))
+}
+
+fn works() -> Vec<Work> {
+    let size = Size::bytes(10 * 1024);
+    let works = [
         Work::Upload { files: FILES, size },
         Work::Download { files: FILES, size: vec![size, Size::bytes(300 * 1024)] },
         Work::Tree { folders: 2, files: FILES, size },
@@ -270,7 +318,8 @@ fn works() -> [Work; 7] {
         Work::List { entries: 30 },
         Work::LookUp { times: 3 },
         Work::Edit { times: 3, size },
-    ]
+    ];
+    works.into_iter().chain(chores()).collect()
 }
 
 /// A folder that a server of another user can enter.
