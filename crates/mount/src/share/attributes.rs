@@ -29,6 +29,12 @@ fn property(attribute: &[u8]) -> Option<QName> {
     QName::of_property(namespace, local)
 }
 
+/// Whether an attribute is in the only namespace that there is here. ls(1), which looks for capabilities and ACLs, asks no
+/// further file once it was told that there are no others.
+fn is_user(attribute: &[u8]) -> bool {
+    attribute.starts_with(b"user.")
+}
+
 fn attribute(name: &QName) -> String {
     format!("{PREFIX}{}}}{}", name.namespace, name.local)
 }
@@ -54,8 +60,8 @@ impl Share {
         if let Some(value) = self.attribute_value(ino, name) {
             return Ok(value.into_bytes());
         }
-        let name = property(name).ok_or(Errno::ENODATA)?;
-        let found = self.properties(ino).await?.into_iter().find(|(found, _)| *found == name);
+        let property = property(name).ok_or_else(|| if is_user(name) { Errno::ENODATA } else { Errno::ENOTSUP })?;
+        let found = self.properties(ino).await?.into_iter().find(|(found, _)| *found == property);
         let (_, value) = found.ok_or(Errno::ENODATA)?;
         if value.len() > LONGEST { Err(Errno::E2BIG) } else { Ok(value.into_bytes()) }
     }

@@ -295,7 +295,7 @@ fn content(file: &CachedFile, snapshot: &Snapshot) -> Result<Content> {
 /// What somebody has to know about a conflict.
 pub(super) fn conflict(path: &RemotePath, beside: &RemotePath) -> String {
     let name = String::from_utf8_lossy(beside.name().unwrap_or_default()).into_owned();
-    format!("{path} was changed by somebody else; this version is now {name}, beside it")
+    format!("{path} was changed or deleted by somebody else; this version is now {name}, beside it")
 }
 
 pub(super) fn precondition(base: &Base) -> Precondition {

@@ -139,6 +139,8 @@ def check(file):
     fails(errno.EPERM, os.setxattr, file, 'user.dav.{DAV:}getetag', b'x')
     fails(errno.EPERM, os.setxattr, file, 'user.dav.etag', b'x')
     fails(errno.ENOTSUP, os.setxattr, file, 'user.other', b'x')
+    fails(errno.ENODATA, os.getxattr, file, 'user.other')
+    fails(errno.ENOTSUP, os.getxattr, file, 'trusted.other' if os.geteuid() == 0 else 'system.posix_acl_access')
     fails(errno.EINVAL, os.setxattr, file, name, b'\xff')
     fails(errno.EINVAL, os.setxattr, file, name, b'\0')
     os.removexattr(file, name)

@@ -13,7 +13,7 @@ use std::{
 
 use mount::Report;
 use serde::Serialize;
-use units::Size;
+use units::rounded::binary_size;
 
 use super::default_cache;
 use crate::files::{
@@ -125,7 +125,7 @@ fn text(reports: &[Report], unsaved: &[PathBuf]) -> Result<String, std::fmt::Err
         writeln!(text, "  {}", summary(report))?;
         for file in report.pending.iter().take(SHOWN) {
             let age = format::roughly(SystemTime::now().duration_since(file.closed).unwrap_or_default());
-            writeln!(text, "    {:>10}  {age:>8}  {}", Size(file.length).to_string(), file.path)?;
+            writeln!(text, "    {:>10}  {age:>8}  {}", binary_size(file.length), file.path)?;
             if let Some(failure) = &file.failure {
                 writeln!(text, "      the last upload failed: {failure}")?;
             }
@@ -152,7 +152,7 @@ pub(super) fn summary(report: &Report) -> String {
     let bytes = report.pending.iter().map(|file| file.length).sum();
     match report.pending.len() {
         0 => "everything is on the server".into(),
-        1 => format!("1 file, {}, is not on the server yet", Size(bytes)),
-        count => format!("{count} files, {}, are not on the server yet", Size(bytes)),
+        1 => format!("1 file, {}, is not on the server yet", binary_size(bytes)),
+        count => format!("{count} files, {}, are not on the server yet", binary_size(bytes)),
     }
 }
