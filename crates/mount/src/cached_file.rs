@@ -28,6 +28,7 @@ use crate::{
     journal::Id,
     pacing::Pace,
     tree::Facts,
+    unsaved,
 };
 
 /// The content of one file, of one version and what was written over it. The local file goes with it.
@@ -377,18 +378,12 @@ impl CachedFile {
     pub(crate) fn begin_to_keep(&self) -> bool {
         !self.is_kept.swap(true, Ordering::SeqCst)
     }
-
-    /// Moves the content to a path where it outlives the mount.
-    pub(crate) fn keep(&self, target: &Path) -> io::Result<()> {
-        fs::hard_link(&self.path, target).or_else(|_| fs::copy(&self.path, target).map(drop))?;
-        self.lock().local.sync_all()
-    }
 }
 
 impl Drop for CachedFile {
     fn drop(&mut self) {
         // Nobody has the name; what is left goes with the cache folder.
-        if self.recorded().is_none() {
+        if self.recorded().is_none() && !unsaved::is_spared(&self.path) {
             let _ = fs::remove_file(&self.path);
         }
     }

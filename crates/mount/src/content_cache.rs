@@ -12,6 +12,7 @@
 //!   Otherwise it is deleted. No fetch waits for the disk.
 
 mod record;
+mod temporary;
 mod unused;
 
 use std::{
@@ -30,13 +31,17 @@ use std::{
 };
 
 use nix::unistd::{geteuid, syncfs};
-use tempfile::TempDir;
 
 use self::{
     record::{Name, Record},
+    temporary::Temporary,
     unused::Unused,
 };
-use crate::{ranges::Ranges, tree::Facts};
+use crate::{
+    ranges::Ranges,
+    tree::Facts,
+    unsaved::{self, Unsaved},
+};
 
 const LOCK: &str = "lock";
 const STATE: &str = "state";
@@ -58,7 +63,7 @@ enum Place {
         boot: String,
         lock: Mutex<Option<File>>,
     },
-    Temporary(TempDir),
+    Temporary(Temporary),
 }
 
 /// A content of an earlier time.
@@ -72,6 +77,7 @@ impl ContentCache {
     /// In the folder `cache`, for the share `source` as `identity` sees it.
     pub(crate) fn new(cache: &Path, source: &str, identity: Option<u64>) -> io::Result<Self> {
         fs::create_dir_all(cache)?;
+        temporary::clear(cache);
         let lasting = match identity {
             Some(identity) => Self::lasting(cache, source, identity).unwrap_or_else(|error| {
                 tracing::warn!("the cached contents of earlier mounts cannot be used: {error}");
@@ -82,9 +88,7 @@ impl ContentCache {
         if let Some(lasting) = lasting {
             return Ok(lasting);
         }
-        let only_ours = fs::Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix("mount-").permissions(only_ours).tempdir_in(cache)?;
-        let place = Place::Temporary(folder);
+        let place = Place::Temporary(Temporary::new(cache)?);
         Ok(Self { place, next: AtomicU64::new(1), unused: Mutex::default() })
     }
 
@@ -113,6 +117,7 @@ impl ContentCache {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
         let state = fs::read_to_string(folder.join(STATE)).unwrap_or_default();
         let is_sound = state == ended_well(&boot) || state == in_use(&boot) || state.ends_with(" ended well");
+        keep_spared(&folder, cache)?;
         let (unused, last) = scan(&folder, is_sound)?;
         set_state(&folder, &in_use(&boot))?;
         let place = Place::Lasting { folder, boot, lock: Mutex::new(Some(lock)) };
@@ -232,6 +237,28 @@ fn set_state(folder: &Path, state: &str) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
+/// Contents that an earlier mount could not keep. Returns whether none is left.
+fn keep_spared(folder: &Path, cache: &Path) -> io::Result<bool> {
+    let (unsaved, mut is_all) = (Unsaved::new(cache), true);
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if !unsaved::is_spared(&path) {
+            continue;
+        }
+        match unsaved.keep(&path, b"of an earlier mount") {
+            Ok(target) => {
+                tracing::error!("what an earlier mount could not store is in {}", target.display());
+                fs::remove_file(path)?;
+            }
+            Err(error) => {
+                is_all = false;
+                tracing::error!("{} is on no server, and cannot be kept in {unsaved}: {error}", path.display());
+            }
+        }
+    }
+    Ok(is_all)
+}
+
 /// The contents of a folder, and the last number. What has no record is deleted; everything, unless it `is_sound`.
 fn scan(folder: &Path, is_sound: bool) -> io::Result<(Unused, u64)> {
     let (mut unused, mut last, mut others) = (Unused::default(), 0, Vec::new());
@@ -249,8 +276,9 @@ fn scan(folder: &Path, is_sound: bool) -> io::Result<(Unused, u64)> {
     }
     let used: HashSet<_> = unused.contents().collect();
     for (name, content) in others {
-        if content.is_none_or(|content| !used.contains(&content)) {
-            fs::remove_file(folder.join(name))?;
+        let path = folder.join(name);
+        if content.is_none_or(|content| !used.contains(&content)) && !unsaved::is_spared(&path) {
+            fs::remove_file(path)?;
         }
     }
     Ok((unused, last))

@@ -34,6 +34,7 @@ pub(crate) use self::{
     entries::{Entries, Entry, Failure},
     record::{Id, Record},
 };
+use crate::unsaved;
 
 /// How often to try to lock a journal.
 const LOCK_TRIES: usize = 10;
@@ -111,7 +112,11 @@ impl Journal {
 
     /// Reads what an earlier mount has left, and shortens the records.
     fn read(folder: &Path, source: &str) -> io::Result<(Entries, Log)> {
-        fs::write(folder.join("share"), source)?;
+        let share = folder.join("share");
+        // It must not be lost on a full disk.
+        if fs::read_to_string(&share).ok().as_deref() != Some(source) {
+            fs::write(share, source)?;
+        }
         let records = folder.join("records");
         let text = match fs::read(&records) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -144,7 +149,6 @@ impl Journal {
         }
         let found = folder.join("found");
         if damaged > 0 {
-            fs::create_dir_all(&found)?;
             entries.tell(format!(
                 "{damaged} lines of the journal were damaged; contents whose names were lost are in {}",
                 found.display()
@@ -155,7 +159,12 @@ impl Journal {
             let number = file.file_name().to_str().and_then(|name| name.parse().ok());
             match number {
                 Some(number) if entries.get(Id(number)).is_some() => {}
-                _ if damaged > 0 => fs::rename(file.path(), found.join(file.file_name()))?,
+                _ if damaged > 0 || unsaved::is_spared(&file.path()) => {
+                    fs::create_dir_all(&found)?;
+                    let path = found.join(file.file_name());
+                    fs::rename(file.path(), &path)?;
+                    entries.tell(format!("a content without a record is in {}", path.display()));
+                }
                 _ => fs::remove_file(file.path())?,
             }
         }
@@ -208,6 +217,14 @@ impl Journal {
             self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).splice(0..0, records);
         }
         written
+    }
+
+    /// Entries that the next mount would not know, because their records could not be written.
+    pub(crate) fn unrecorded(&self) -> Vec<Entry> {
+        let entries = self.entries();
+        let unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = |record: &Record| if let Record::Closed { id, .. } = record { Some(*id) } else { None };
+        unwritten.iter().filter_map(id).filter_map(|id| entries.get(id).cloned()).collect()
     }
 
     /// Deletes contents that no entry needs any more.

@@ -32,6 +32,7 @@ mod share;
 mod siblings;
 mod signals;
 mod tree;
+mod unsaved;
 mod walk;
 
 use std::{

@@ -14,11 +14,9 @@ mod writing;
 
 use std::{
     collections::HashMap,
-    fs,
-    path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant, SystemTime},
 };
@@ -35,6 +33,7 @@ use crate::{
     journal::{Journal, JournalError, Report},
     share::write_back::WriteBack,
     tree::{Facts, Ino, Listed, Lookup, Tree},
+    unsaved::{self, Unsaved},
 };
 
 pub(crate) type Result<T> = std::result::Result<T, Errno>;
@@ -61,7 +60,7 @@ pub(crate) struct Share {
     listings: Mutex<HashMap<Ino, Arc<tokio::sync::Mutex<()>>>>,
     /// Holds the cached files.
     cache: ContentCache,
-    numbers: AtomicU64,
+    unsaved: Unsaved,
     locks: HeldLocks,
     /// Whether the server supports locks, and they are wanted.
     is_locking: AtomicBool,
@@ -102,11 +101,11 @@ impl Share {
         Ok(Self {
             dav,
             tree: Mutex::new(Tree::new(base, options.fresh)),
+            unsaved: Unsaved::new(&options.cache),
             options,
             contents: Mutex::default(),
             listings: Mutex::default(),
             cache,
-            numbers: AtomicU64::new(1),
             locks,
             is_locking: AtomicBool::new(false),
             lock_taken: tokio::sync::Notify::new(),
@@ -332,25 +331,14 @@ impl Share {
         file.map(Arc::new).map_err(|error| errno::of_io(&error))
     }
 
-    /// Where a content that cannot be stored on the server is kept.
-    fn place_for_unsaved(&self, path: Option<&RemotePath>) -> std::io::Result<PathBuf> {
-        let folder = self.options.cache.join("unsaved");
-        fs::create_dir_all(&folder)?;
-        let name = path.and_then(RemotePath::name).map_or_else(|| "deleted file".into(), String::from_utf8_lossy);
-        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        Ok(folder.join(format!("{seconds}-{number}-{name}")))
-    }
-
     /// What was written to a file cannot be stored on the server, and its last program has gone: it is kept here, and said.
     fn keep_unsaved(&self, file: &CachedFile, path: Option<&RemotePath>) {
         if !file.begin_to_keep() {
             return;
         }
-        let target = self.place_for_unsaved(path);
-        let kept = target.and_then(|target| file.keep(&target).map(|()| target));
+        let name = path.and_then(RemotePath::name).unwrap_or(b"deleted file");
         let what = path.map_or_else(|| "a deleted file".to_owned(), ToString::to_string);
-        match kept {
+        match self.unsaved.keep(file.path(), name) {
             Ok(target) if file.state(|state| state.missing(0..state.length()).is_empty()) => {
                 tracing::error!("{what} is not on the server; its content is in {}", target.display());
             }
@@ -360,9 +348,12 @@ impl Share {
                 target.display()
             ),
             Err(error) => {
+                unsaved::spare(file.path());
                 tracing::error!(
-                    "{what} is not on the server, and cannot be kept in {}: {error}",
-                    self.options.cache.display()
+                    "{what} is not on the server, and cannot be kept in {}: {error}; its content stays in {}, until the next \
+                     mount with this cache folder",
+                    self.unsaved,
+                    file.path().display()
                 );
             }
         }

@@ -102,3 +102,27 @@ fn a_second_mount_and_another_account_see_nothing() {
     }
     assert!(first.find("/a", &facts("\"1\"")).is_some());
 }
+
+#[test]
+fn the_folder_of_a_killed_mount_goes_and_what_it_could_not_keep_stays() {
+    let scratch = tempfile::tempdir().unwrap();
+    let running = ContentCache::new(scratch.path(), "", None).unwrap();
+    fs::write(running.new_place(), "in use").unwrap();
+    let killed = scratch.path().join("mount-killed");
+    fs::create_dir(&killed).unwrap();
+    for name in ["1", "2", LOCK] {
+        fs::write(killed.join(name), name).unwrap();
+    }
+    unsaved::spare(&killed.join("2"));
+    let begins = scratch.path().join("mount-begins");
+    fs::create_dir(&begins).unwrap();
+    fs::write(scratch.path().join("unsaved"), "in the way").unwrap();
+    drop(ContentCache::new(scratch.path(), "", None).unwrap());
+    assert!(killed.join("2").exists());
+    fs::remove_file(scratch.path().join("unsaved")).unwrap();
+    drop(ContentCache::new(scratch.path(), "", None).unwrap());
+    assert!(!killed.exists() && begins.exists());
+    assert_eq!(fs::read_dir(running.folder()).unwrap().count(), 2, "its content and the lock");
+    let kept: Vec<_> = fs::read_dir(scratch.path().join("unsaved")).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(matches!(&kept[..], [file] if fs::read(file).unwrap() == b"2"), "{kept:?}");
+}

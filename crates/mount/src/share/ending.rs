@@ -9,7 +9,7 @@ use tokio::{
 };
 
 use super::Share;
-use crate::tree::Tree;
+use crate::{tree::Tree, unsaved};
 
 /// How long files that are still open may take to reach the server.
 const UPLOADS: Duration = Duration::from_secs(20);
@@ -52,11 +52,29 @@ impl Share {
 
     /// Keeps what the server does not have.
     pub(crate) fn keep_all_unsaved(&self) {
+        self.keep_unrecorded();
         let files: Vec<_> = self.contents().files.iter().map(|(ino, file)| (*ino, file.clone())).collect();
         for (ino, file) in files.into_iter().filter(|(_, file)| file.state(|state| state.is_unsafe())) {
             let (path, is_removed) = self.place_of(ino);
             if !is_removed {
                 self.keep_unsaved(&file, path.as_ref());
+            }
+        }
+    }
+
+    /// Keeps what the journal has and the next mount would delete, because the disk was full when it was to be recorded.
+    fn keep_unrecorded(&self) {
+        let Some(back) = self.write_back.as_ref().filter(|back| back.commit(&[]).is_err()) else { return };
+        for entry in back.journal.unrecorded() {
+            let (path, data) = (&entry.path, back.journal.data(entry.id));
+            match self.unsaved.keep(&data, path.name().unwrap_or_default()) {
+                Ok(target) => {
+                    tracing::error!("{path} is not on the server; its content is in {}", target.display());
+                }
+                Err(error) => {
+                    unsaved::spare(&data);
+                    tracing::error!("{path} is not on the server, and cannot be kept in {}: {error}", self.unsaved);
+                }
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, Mutex, PoisonError, atomic::Ordering},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -117,12 +117,15 @@ impl Share {
         }
     }
 
-    /// A program has closed its handle.
-    pub(crate) fn close(&self, ino: Ino) {
+    /// The last program is about to close the file.
+    pub(super) fn record_last(&self, ino: Ino) {
         if self.tree().opens(ino) == 1 {
             self.record(ino);
         }
-        let mut tree = self.tree();
+    }
+
+    /// A program has closed its handle.
+    pub(super) fn close(&self, mut tree: MutexGuard<'_, Tree>, ino: Ino) {
         tree.close(ino);
         let (is_there, is_open) = (tree.contains(ino), tree.contains(ino) && tree.opens(ino) > 0);
         let mut contents = self.contents();

@@ -4,7 +4,7 @@
 //! that the server does not take stays in the journal and is tried again, with growing pauses, unless its folder has gone:
 //! then it is kept in the folder `unsaved`, and reported.
 
-use std::{fs, sync::Arc, time::Instant};
+use std::{io, path::PathBuf, sync::Arc, time::Instant};
 
 use dav::{If, Precondition, PropertySet, RemotePath};
 use haul_http::Error::{Connect, Credentials, Shutdown};
@@ -36,8 +36,8 @@ enum Outcome {
     Beside(RemotePath, Facts),
     /// Its folder was renamed here meanwhile.
     Elsewhere(RemotePath),
-    /// Its folder has gone.
-    Homeless(String),
+    /// Its folder has gone: it is kept here, which somebody has to know.
+    Kept(String),
     Failed(Failure, Errno, String),
 }
 
@@ -141,7 +141,7 @@ impl Share {
             // RFC 4918 §9.7.1
             Err(error) if error.is(404) || error.is(409) => match self.place_now(entry) {
                 Some(now) if now != *path => Outcome::Elsewhere(now),
-                _ => Outcome::Homeless(error.to_string()),
+                _ => self.keep_homeless(data, path, error.to_string()).await,
             },
             Err(error) => {
                 let (errno, how) = (errno::of(path, "upload", &error), failure(&error));
@@ -198,8 +198,7 @@ impl Share {
                 records.extend(entries.repath(entry.id, &path));
                 false
             }
-            Outcome::Homeless(why) => {
-                let message = self.keep_homeless(back, entry, &why);
+            Outcome::Kept(message) => {
                 tracing::error!("{message}");
                 back.went_astray(entry.id, Errno::ENOENT);
                 records.push(entries.give_up(entry.id));
@@ -218,15 +217,19 @@ impl Share {
         is_settled
     }
 
-    /// Keeps a file whose folder has gone, and says where.
-    fn keep_homeless(&self, back: &WriteBack, entry: &Entry, why: &str) -> String {
-        let target = self.place_for_unsaved(Some(&entry.path));
-        let kept = target.and_then(|target| fs::hard_link(back.journal.data(entry.id), &target).map(|()| target));
-        match kept {
+    /// Keeps a file whose folder has gone. If that fails, the journal keeps it, and tries again.
+    async fn keep_homeless(&self, data: PathBuf, path: &RemotePath, why: String) -> Outcome {
+        let (unsaved, name) = (self.unsaved.clone(), path.name().unwrap_or_default().to_vec());
+        let kept = task::spawn_blocking(move || unsaved.keep(&data, &name)).await;
+        match kept.map_err(io::Error::other).flatten() {
             Ok(target) => {
-                format!("{} is not on the server ({why}); its content is in {}", entry.path, target.display())
+                Outcome::Kept(format!("{path} is not on the server ({why}); its content is in {}", target.display()))
             }
-            Err(error) => format!("{} is not on the server ({why}), and cannot be kept: {error}", entry.path),
+            Err(error) => {
+                let why = format!("{why}; it cannot be kept in {}: {error}", self.unsaved);
+                tracing::error!("{path} is only in the journal: {why}");
+                Outcome::Failed(Failure::Refused, Errno::ENOENT, why)
+            }
         }
     }
 }

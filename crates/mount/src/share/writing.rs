@@ -232,23 +232,25 @@ impl Share {
 
     /// The last program that had the file open has gone. What could not be uploaded is kept here.
     pub(crate) fn release(&self, ino: Ino, file: &CachedFile) {
-        let (path, is_removed) = self.place_of(ino);
-        let is_last = self.tree().opens(ino) == 1;
-        if is_last && !is_removed && file.state(|state| state.is_unsafe()) {
+        self.record_last(ino);
+        let mut tree = self.tree();
+        // From here to the close, or another program could open it, or close it, meanwhile.
+        let is_given_up = tree.opens(ino) == 1 && !tree.is_removed(ino) && file.state(|state| state.is_unsafe());
+        let path = tree.path(ino);
+        if is_given_up {
             self.contents().files.remove(&ino);
+            if file.state(|state| state.is_new())
+                && let Some((parent, name)) = tree.place(ino)
             {
-                let mut tree = self.tree();
-                if file.state(|state| state.is_new())
-                    && let Some((parent, name)) = tree.place(ino)
-                {
-                    tree.remove(parent, &name);
-                }
-                tree.give_up(ino);
+                tree.remove(parent, &name);
             }
+            tree.give_up(ino);
+        }
+        self.close(tree, ino);
+        if is_given_up {
             // Last, because it waits for the disk.
             self.keep_unsaved(file, path.as_ref());
         }
-        self.close(ino);
     }
 
     /// A program has closed a handle for writing, and what it wrote is uploaded or kept.

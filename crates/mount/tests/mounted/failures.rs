@@ -21,6 +21,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("calls_end_while_the_server_is_dead_and_work_when_it_is_back", calls_end_while_the_server_is_dead),
     ("calls_end_while_the_server_is_silent", calls_end_while_the_server_is_silent),
     ("an_upload_is_refused_for_a_reason", an_upload_is_refused_for_a_reason),
+    ("what_cannot_be_kept_is_there_for_the_next_mount", what_cannot_be_kept_is_there_for_the_next_mount),
     ("what_is_open_at_the_end_is_uploaded_or_kept", what_is_open_at_the_end_is_uploaded_or_kept),
 ];
 
@@ -96,6 +97,29 @@ fn an_upload_is_refused_for_a_reason() -> Result<(), Failed> {
         world.double.clear_faults();
         assert_eq!(fs::read(world.here.join("new"))?, b"precious");
         world.wait_until_unlocked();
+    }
+    Ok(())
+}
+
+fn what_cannot_be_kept_is_there_for_the_next_mount() -> Result<(), Failed> {
+    // In a folder that goes with the mount, and in one that outlives it.
+    for identity in [None, Some(1)] {
+        let world = Doubled::with_identity(&[], identity)?;
+        fs::write(world.cache.join("unsaved"), "in the way")?;
+        world.double.script(|method, _, _| (method == "PUT").then_some(Fault::Respond(507, "")));
+        fs::write(world.here.join("closed"), "precious")?;
+        let mut open = File::create(world.here.join("open"))?;
+        open.write_all(b"dear")?;
+        world.unmount()?;
+        drop(open);
+        fs::remove_file(world.cache.join("unsaved"))?;
+        let is_kept = || {
+            let mut kept = world.unsaved();
+            kept.sort();
+            kept == [&b"dear"[..], b"precious"]
+        };
+        // The first mount has its folder until the kernel has done with it.
+        wait_for("the next mount keeps both", || world.mount_again(identity).is_ok() && is_kept());
     }
     Ok(())
 }

@@ -32,6 +32,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_conflict_in_the_journal_keeps_both_versions", a_conflict_keeps_both_versions),
     ("an_upload_that_is_refused_stays_in_the_journal", an_upload_that_is_refused_stays),
     ("a_file_whose_folder_has_gone_is_kept", a_file_whose_folder_has_gone_is_kept),
+    ("a_file_that_cannot_be_kept_stays_in_the_journal", a_file_that_cannot_be_kept_stays),
     ("writers_wait_for_room_in_the_journal", writers_wait_for_room),
     ("a_file_larger_than_the_journal_does_not_fit", a_file_larger_than_the_journal_does_not_fit),
     ("a_journal_belongs_to_one_mount", a_journal_belongs_to_one_mount),
@@ -219,6 +220,26 @@ fn a_file_whose_folder_has_gone_is_kept() -> Result<(), Failed> {
     fs::write(world.here.join("folder/new"), "precious")?;
     world.double.remove("/folder");
     world.restart();
+    wait_for("it is kept", || world.unsaved() == [b"precious"]);
+    world.wait_until_uploaded();
+    assert_eq!(world.journal().messages.len(), 1);
+    Ok(())
+}
+
+fn a_file_that_cannot_be_kept_stays() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[], ROOM)?;
+    fs::create_dir(world.here.join("folder"))?;
+    world.kill();
+    fs::write(world.here.join("folder/new"), "precious")?;
+    // As on a full disk, no folder can be made.
+    fs::write(world.cache.join("unsaved"), "in the way")?;
+    world.double.remove("/folder");
+    world.restart();
+    let is_told = |why: &str| why.contains("cannot be kept");
+    wait_for("it has failed", || world.journal().pending.iter().any(|it| it.failure.as_deref().is_some_and(is_told)));
+    fs::remove_file(world.cache.join("unsaved"))?;
+    world.unmount()?;
+    world.mount(LockPolicy::Never, BACK)?;
     wait_for("it is kept", || world.unsaved() == [b"precious"]);
     world.wait_until_uploaded();
     assert_eq!(world.journal().messages.len(), 1);
