@@ -226,8 +226,11 @@ impl fuser::Filesystem for Filesystem {
         let opened = async move {
             let file = OpenFile::new(ino, share.open(ino)?, is_writer, share.options.cache_size);
             if cuts {
-                let cut = share.lock_for_change(ino, &file.content).await.and_then(|()| still_wanted());
-                if let Err(error) = cut.and_then(|()| share.truncate(ino, &file.content, 0)) {
+                let cut = async {
+                    share.lock_for_change(ino, &file.content).await?;
+                    share.cut(ino, &file.content, 0).await
+                };
+                if let Err(error) = cut.await {
                     file.close(&share);
                     return Err(error);
                 }

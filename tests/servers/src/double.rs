@@ -49,6 +49,8 @@ pub enum Fault {
     TricklingHeader,
     /// A response body, a byte at a time.
     TricklingBody,
+    /// The request body is read, and the request processed, after this time.
+    Delay(Duration),
     /// Nothing is sent on this connection any more.
     Silence,
     /// The connection is reset before the request is processed, and another client writes 1000 bytes to this path.

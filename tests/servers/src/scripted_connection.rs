@@ -43,6 +43,9 @@ async fn serve_requests(stream: &mut TcpStream, state: &Mutex<State>) -> io::Res
             sleep(Duration::from_millis(20)).await;
             return close(stream).await;
         }
+        if let Some(Fault::Delay(time)) = fault {
+            sleep(time).await;
+        }
         while buffer.len() < request.length {
             if stream.read_buf(&mut buffer).await? == 0 {
                 return Ok(());

@@ -12,6 +12,7 @@ use std::{
 
 use dav::{Error, If, RemotePath};
 use nix::errno::Errno;
+use tokio::sync::MutexGuard;
 
 use super::{Result, Share};
 use crate::{cached_file::CachedFile, errno, tree::Ino};
@@ -20,6 +21,12 @@ use crate::{cached_file::CachedFile, errno, tree::Ino};
 const REFRESH: Duration = Duration::from_millis(500);
 /// How often to retry what a lost connection has left locked, in refreshes.
 const TIDY: u64 = 20;
+
+/// A file's upload lock, unless the caller holds it already.
+async fn turn_unless<'a>(turned: &[Arc<CachedFile>], file: &'a Arc<CachedFile>) -> Option<MutexGuard<'a, ()>> {
+    let is_turned = turned.iter().any(|turned| Arc::ptr_eq(turned, file));
+    if is_turned { None } else { Some(file.upload.lock().await) }
+}
 
 impl Share {
     /// Whether a file may be changed without asking the server first.
@@ -34,6 +41,11 @@ impl Share {
             return Ok(());
         }
         let _turn = file.upload.lock().await;
+        self.lock_now(ino, file).await
+    }
+
+    /// The same while the caller holds the file's upload lock.
+    async fn lock_now(&self, ino: Ino, file: &CachedFile) -> Result<()> {
         // A deleted file has no name to lock.
         let Some(path) = self.path_if_known(ino).filter(|_| !self.may_change(file)) else { return Ok(()) };
         let is_new = file.state(|state| state.is_new());
@@ -71,6 +83,16 @@ impl Share {
         }
     }
 
+    /// Files that were locked have other names. What programs still edit stays locked, or somebody else could edit it before
+    /// their next change. The caller holds the upload locks of `turned`.
+    pub(super) async fn lock_again(&self, unlocked: Vec<(Ino, Arc<CachedFile>)>, turned: &[Arc<CachedFile>]) {
+        for (ino, file) in unlocked.into_iter().filter(|(_, file)| file.is_written()) {
+            let _turn = turn_unless(turned, &file).await;
+            // It is renamed in any case, and the next change fails for the same reason.
+            let _ = self.lock_now(ino, &file).await;
+        }
+    }
+
     /// The same while the caller holds the file's upload lock, whoever has it open.
     pub(super) async fn unlock_now(&self, file: &CachedFile) {
         let Some(path) = file.set_locked_as(None) else { return };
@@ -94,18 +116,22 @@ impl Share {
     }
 
     /// Files at a path, or below it, have been renamed or deleted: a MOVE leaves the lock behind (RFC 4918 §7.6).
-    /// The caller holds the upload lock of `turned`.
-    pub(super) async fn unlock_all_at(&self, path: &RemotePath, turned: Option<&Arc<CachedFile>>) {
+    /// Returns those that were locked. The caller holds the upload locks of `turned`.
+    pub(super) async fn unlock_all_at(
+        &self,
+        path: &RemotePath,
+        turned: &[Arc<CachedFile>],
+    ) -> Vec<(Ino, Arc<CachedFile>)> {
         let is_there =
             |held: &RemotePath| if path.is_folder() { held.relative_to(path).is_some() } else { held == path };
-        let files: Vec<_> = self.contents().files.values().cloned().collect();
-        for file in files {
-            if file.locked_as().is_some_and(|held| is_there(&held)) {
-                let is_turned = turned.is_some_and(|turned| Arc::ptr_eq(turned, &file));
-                let _turn = if is_turned { None } else { Some(file.upload.lock().await) };
-                self.unlock_now(&file).await;
-            }
+        let is_locked = |file: &CachedFile| file.locked_as().is_some_and(|held| is_there(&held));
+        let files: Vec<_> = self.contents().files.iter().map(|(ino, file)| (*ino, file.clone())).collect();
+        let locked: Vec<_> = files.into_iter().filter(|(_, file)| is_locked(file)).collect();
+        for (_, file) in &locked {
+            let _turn = turn_unless(turned, file).await;
+            self.unlock_now(file).await;
         }
+        locked
     }
 
     /// Keeps locks alive, for as long as it is polled.

@@ -4,13 +4,23 @@
 //! folder is listed anew before it is deleted or replaced. What somebody else puts into it between that and the request is
 //! lost; WebDAV has no way to ask for an empty folder only.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use dav::{If, Precondition, PropertySet};
 use nix::errno::Errno;
+use tokio::sync::MutexGuard;
 
 use super::{Attributes, Result, Share, facts};
-use crate::{calls::still_wanted, errno, file_state::Base, tree::Ino};
+use crate::{cached_file::CachedFile, calls::still_wanted, errno, file_state::Base, tree::Ino};
+
+/// Keeps uploads of files away.
+async fn turns<'a>(files: impl IntoIterator<Item = &'a Arc<CachedFile>>) -> Vec<MutexGuard<'a, ()>> {
+    let mut turns = Vec::new();
+    for file in files {
+        turns.push(file.upload.lock().await);
+    }
+    turns
+}
 
 impl Share {
     pub(crate) async fn mkdir(&self, parent: Ino, name: &[u8]) -> Result<Attributes> {
@@ -33,10 +43,7 @@ impl Share {
         };
         let file = ino.and_then(|ino| self.contents().files.get(&ino).cloned());
         // Not while it is being uploaded.
-        let _turn = match &file {
-            Some(file) => Some(file.upload.lock().await),
-            None => None,
-        };
+        let _turns = turns(&file).await;
         let _held = self.hold(vec![path.clone()]).await;
         if let Some(ino) = ino {
             self.keep_content(ino).await?;
@@ -50,7 +57,7 @@ impl Share {
                 deleted => drop(deleted.map_err(|error| errno::of(&path, "delete", &error))?),
             }
         }
-        self.unlock_all_at(&path, file.as_ref()).await;
+        self.unlock_all_at(&path, file.as_slice()).await;
         self.tree().remove(parent, name);
         self.removed_from_journal(&path).await
     }
@@ -92,12 +99,9 @@ impl Share {
             }
         }
         self.settle_names(ino).await?;
-        let file = self.contents().files.get(&ino).cloned();
-        // Not while it is being uploaded.
-        let _turn = match &file {
-            Some(file) => Some(file.upload.lock().await),
-            None => None,
-        };
+        // Not while one of them is being uploaded: an upload of the replaced file could replace the renamed one.
+        let files = self.in_order([Some(ino), replaced]);
+        let _turns = turns(&files).await;
         let [from, to] = {
             let tree = self.tree();
             [(parent, name), (new_parent, new_name)].map(|(parent, name)| tree.path_of(parent, name, is_folder))
@@ -119,9 +123,11 @@ impl Share {
                 number => number,
             })?;
         }
-        self.unlock_all_at(&from, file.as_ref()).await;
-        self.unlock_all_at(&to, file.as_ref()).await;
+        // A MOVE leaves locks behind (RFC 4918 §7.6).
+        let unlocked = self.unlock_all_at(&from, &files).await;
+        self.unlock_all_at(&to, &files).await;
         self.tree().rename(parent, name, new_parent, new_name);
+        self.lock_again(unlocked, &files).await;
         self.renamed_in_journal(&from, &to, base.as_ref()).await?;
         if is_known {
             self.learn_version(ino, &to).await;
@@ -129,6 +135,13 @@ impl Share {
             self.expire_parent(ino);
         }
         Ok(())
+    }
+
+    /// The contents of these nodes, in the order in which everybody locks them.
+    fn in_order(&self, inos: [Option<Ino>; 2]) -> Vec<Arc<CachedFile>> {
+        let contents = self.contents();
+        let inos: BTreeSet<Ino> = inos.into_iter().flatten().collect();
+        inos.iter().filter_map(|ino| contents.files.get(ino).cloned()).collect()
     }
 
     /// Before a folder is renamed, the server must have its files.

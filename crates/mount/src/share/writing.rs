@@ -45,8 +45,16 @@ impl Share {
         Ok(())
     }
 
+    /// Shortens an open file, or makes it longer. Waits for an upload: the server would get less than was announced.
+    pub(crate) async fn cut(&self, ino: Ino, file: &CachedFile, length: u64) -> Result<()> {
+        let is_shorter = length < file.state(|state| state.length());
+        let _turn = if is_shorter { Some(file.upload.lock().await) } else { None };
+        still_wanted()?;
+        self.truncate(ino, file, length)
+    }
+
     /// Sets the length of an open file.
-    pub(crate) fn truncate(&self, ino: Ino, file: &CachedFile, length: u64) -> Result<()> {
+    fn truncate(&self, ino: Ino, file: &CachedFile, length: u64) -> Result<()> {
         file.truncate(length).map_err(|error| errno::of_io(&error))?;
         self.tree().changed(ino, length);
         Ok(())
@@ -62,15 +70,13 @@ impl Share {
     ) -> Result<()> {
         if let Some(file) = open {
             self.lock_for_change(ino, &file).await?;
-            still_wanted()?;
-            return self.truncate(ino, &file, length);
+            return self.cut(ino, &file, length).await;
         }
         let file = self.open(ino)?;
         file.writer_opens();
         let set = async {
             self.lock_for_change(ino, &file).await?;
-            still_wanted()?;
-            self.truncate(ino, &file, length)?;
+            self.cut(ino, &file, length).await?;
             self.commit(ino, &file).await
         };
         let set = set.await;

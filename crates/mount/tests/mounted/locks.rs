@@ -23,6 +23,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_file_locked_elsewhere_is_busy", a_file_locked_elsewhere_is_busy),
     ("a_lost_lock_overwrites_nothing", a_lost_lock_overwrites_nothing),
     ("a_locked_file_is_renamed_and_deleted", a_locked_file_is_renamed_and_deleted),
+    ("a_file_stays_locked_when_it_is_renamed", a_file_stays_locked_when_it_is_renamed),
     ("a_lock_whose_answer_is_lost_is_found_and_released", a_lock_whose_answer_is_lost_is_found_and_released),
     ("no_lock_outlives_the_mount", no_lock_outlives_the_mount),
     ("a_file_deleted_elsewhere_is_not_created_by_its_lock", a_file_deleted_elsewhere_is_not_created_by_its_lock),
@@ -144,6 +145,22 @@ fn a_locked_file_is_renamed_and_deleted() -> Result<(), Failed> {
     a.write_all_at(b"4", 1)?;
     drop((a, b, c));
     assert_eq!(world.double.files(""), [("b".to_owned(), b"14aa".to_vec())].into(), "{}", world.double.log());
+    world.wait_until_unlocked();
+    Ok(())
+}
+
+fn a_file_stays_locked_when_it_is_renamed() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/a", b"aaaa")], LockPolicy::OnEdit)?;
+    fs::create_dir(world.here.join("folder"))?;
+    let file = world.edit("a", b"1")?;
+    for (from, to, path) in [("a", "b", "/b"), ("b", "folder/c", "/folder/c"), ("folder", "other", "/other/c")] {
+        fs::rename(world.here.join(from), world.here.join(to))?;
+        assert_eq!(world.double.locks(), 1, "{}", world.double.log());
+        assert!(world.double.log().lines().last().is_some_and(|locked| locked.contains(&format!("{path:?}"))));
+    }
+    file.write_all_at(b"2", 1)?;
+    drop(file);
+    assert_eq!(world.content("other/c").as_deref(), Some(&b"12aa"[..]), "{}", world.double.log());
     world.wait_until_unlocked();
     Ok(())
 }

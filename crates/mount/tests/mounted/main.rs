@@ -10,6 +10,7 @@ mod files;
 mod folders;
 mod interrupts;
 mod locks;
+mod races;
 mod reads;
 mod watchdog;
 mod world;
@@ -36,7 +37,8 @@ fn main() {
             move || World::new(1, CACHE_SIZE, Write::Through).map_err(Failed::from).and_then(|world| test(&world));
         Trial::test(name, move || watchdog::bounded(name, run)).with_ignored_flag(sandbox.is_none())
     });
-    let doubled = [locks::TESTS, failures::TESTS, reads::DOUBLED, write_back::TESTS, interrupts::TESTS].concat();
+    let doubled =
+        [locks::TESTS, races::TESTS, failures::TESTS, reads::DOUBLED, write_back::TESTS, interrupts::TESTS].concat();
     let doubled = doubled
         .into_iter()
         .map(|(name, test): (&str, DoubleTest)| Trial::test(name, move || watchdog::bounded(name, test)))
