@@ -258,7 +258,11 @@ impl CachedFile {
         let mut shared = self.lock();
         shared.forget_record()?;
         self.separate(&mut shared, u64::MAX)?;
-        shared.local.write_all_at(bytes, at)?;
+        if let Err(error) = shared.local.write_all_at(bytes, at) {
+            // What is behind the end of the file would come to light when it is made longer.
+            let _ = shared.local.set_len(shared.file.length());
+            return Err(error);
+        }
         shared.file.write(at..at + bytes.len() as u64);
         shared.modified = None;
         Ok(shared.file.length())
@@ -282,8 +286,8 @@ impl CachedFile {
         let copy = self.path.with_extension("copy");
         let _ = fs::remove_file(&copy);
         let mut local = File::options().read(true).write(true).create_new(true).open(&copy)?;
-        io::copy(&mut File::open(&self.path)?.take(length), &mut local)?;
-        fs::rename(&copy, &self.path)?;
+        let copied = io::copy(&mut File::open(&self.path)?.take(length), &mut local);
+        copied.and_then(|_| fs::rename(&copy, &self.path)).inspect_err(|_| drop(fs::remove_file(&copy)))?;
         (shared.local, shared.journaled) = (local, None);
         Ok(())
     }

@@ -36,7 +36,7 @@ pub(crate) struct Snapshot {
     pub(crate) base: Base,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct FileState {
     base: Base,
     length: u64,

@@ -4,6 +4,7 @@
 //! exceptions: a folder is listed by one request at a time, and a file is uploaded by one at a time.
 
 pub(crate) mod attributes;
+mod disk_space;
 mod ending;
 mod locking;
 mod names;
@@ -29,7 +30,6 @@ use crate::{
     cached_file::CachedFile,
     content_cache::ContentCache,
     errno,
-    file_state::FileState,
     journal::{Journal, JournalError, Report},
     share::write_back::WriteBack,
     tree::{Facts, Ino, Listed, Lookup, Tree},
@@ -324,11 +324,6 @@ impl Share {
         let entry = self.dav.stat(&path, PropertySet::CAPABILITIES).await.ok().flatten()?;
         let available = entry.properties.quota_available?;
         Some((available.saturating_add(entry.properties.quota_used.unwrap_or(0)), available))
-    }
-
-    fn new_file(&self, state: FileState) -> Result<Arc<CachedFile>> {
-        let file = CachedFile::create(self.cache.new_place(), state);
-        file.map(Arc::new).map_err(|error| errno::of_io(&error))
     }
 
     /// What was written to a file cannot be stored on the server, and its last program has gone: it is kept here, and said.

@@ -6,7 +6,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use dav::{ETag, RemotePath};
 use haul_http::{Cause, Class, Expected, Options};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -91,7 +90,7 @@ impl Share {
         {
             return Ok(Arc::new(file));
         }
-        self.new_file(FileState::of(facts))
+        self.new_file(&FileState::of(facts))
     }
 
     /// Records what is here of a file, so that it outlives the mount.
@@ -316,7 +315,11 @@ impl Share {
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| broken_off(&path, error))?;
             if let Ok(bytes) = frame.into_data() {
-                store(file, at, &bytes, &version)?;
+                // An answer that is longer than the listing says is another version's.
+                if at + bytes.len() as u64 > version.length {
+                    return Err(Errno::ESTALE.into());
+                }
+                self.store_fetched(file, at, &bytes)?;
                 at += bytes.len() as u64;
                 part.start = part.start.max(at).min(part.end);
                 if at < part.end && !is_wanted(file, pace, at).await {
@@ -366,14 +369,6 @@ async fn is_wanted(file: &CachedFile, pace: Option<&Mutex<Pace>>, at: u64) -> bo
 fn truncated(path: &RemotePath) -> Errno {
     tracing::warn!("cannot read {path}: the server sent less than it listed");
     Errno::EIO
-}
-
-/// Stores what is part of the file: an answer that is longer than the listing says is another version's.
-fn store(file: &CachedFile, at: u64, bytes: &Bytes, version: &Facts) -> Result<()> {
-    if at + bytes.len() as u64 > version.length {
-        return Err(Errno::ESTALE);
-    }
-    file.store(at, bytes).map_err(|error| errno::of_io(&error))
 }
 
 fn headers(version: &Facts, part: &Range<u64>, is_whole: bool) -> HeaderMap {

@@ -161,12 +161,13 @@ impl Share {
         let Some(back) = &self.write_back else { return Ok(()) };
         let journal = &back.journal;
         let id = journal.entries().next_id();
-        let failed = |error: io::Error| {
-            tracing::error!("cannot store {path} in the journal {}: {error}", journal.folder().display());
-            errno::of_io(&error)
+        let name = path.clone();
+        let failed = |errno: Errno| {
+            tracing::error!("cannot store {name} in the journal {}: {}", journal.folder().display(), errno.desc());
+            errno
         };
-        let Some(linked) = file.link(id, &journal.data(id)).map_err(failed)? else { return Ok(()) };
-        journal.sync_data(&linked.local).map_err(failed)?;
+        let Some(linked) = self.with_space(|| file.link(id, &journal.data(id))).map_err(failed)? else { return Ok(()) };
+        self.with_space(|| journal.sync_data(&linked.local)).map_err(failed)?;
         let replaced = {
             let mut entries = journal.entries();
             // Under this lock an upload tells which version the server has.
@@ -178,7 +179,7 @@ impl Share {
             replaced
         };
         // Without the record it is not safe, and its program is told so; it is uploaded all the same.
-        let committed = back.commit(&replaced);
+        let committed = self.with_space(|| journal.commit()).map_err(failed).map(|()| journal.delete_data(&replaced));
         file.state(|state| state.journaled(&linked.snapshot));
         back.wake.notify_one();
         committed

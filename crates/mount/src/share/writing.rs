@@ -31,7 +31,7 @@ impl Share {
     pub(crate) fn create(&self, parent: Ino, name: &[u8]) -> Result<(Ino, Arc<CachedFile>)> {
         let mut tree = self.tree();
         tree.path_of(parent, name, false).ok_or(Errno::EINVAL)?;
-        let file = self.new_file(FileState::new())?;
+        let file = self.new_file(&FileState::new())?;
         let ino = tree.create(parent, name, false);
         tree.open(ino);
         tree.looked_up(ino);
@@ -40,7 +40,7 @@ impl Share {
     }
 
     pub(crate) fn write(&self, ino: Ino, file: &CachedFile, at: u64, bytes: &[u8]) -> Result<()> {
-        let length = file.write(at, bytes).map_err(|error| errno::of_io(&error))?;
+        let length = self.with_space(|| file.write(at, bytes))?;
         self.tree().changed(ino, length);
         Ok(())
     }
@@ -55,7 +55,7 @@ impl Share {
 
     /// Sets the length of an open file.
     fn truncate(&self, ino: Ino, file: &CachedFile, length: u64) -> Result<()> {
-        file.truncate(length).map_err(|error| errno::of_io(&error))?;
+        self.with_space(|| file.truncate(length))?;
         self.tree().changed(ino, length);
         Ok(())
     }

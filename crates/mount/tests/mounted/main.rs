@@ -8,6 +8,7 @@ mod doubled;
 mod failures;
 mod files;
 mod folders;
+mod full_disk;
 mod interrupts;
 mod locks;
 mod races;
@@ -37,8 +38,16 @@ fn main() {
             move || World::new(1, CACHE_SIZE, Write::Through).map_err(Failed::from).and_then(|world| test(&world));
         Trial::test(name, move || watchdog::bounded(name, run)).with_ignored_flag(sandbox.is_none())
     });
-    let doubled =
-        [locks::TESTS, races::TESTS, failures::TESTS, reads::DOUBLED, write_back::TESTS, interrupts::TESTS].concat();
+    let doubled = [
+        locks::TESTS,
+        races::TESTS,
+        full_disk::TESTS,
+        failures::TESTS,
+        reads::DOUBLED,
+        write_back::TESTS,
+        interrupts::TESTS,
+    ]
+    .concat();
     let doubled = doubled
         .into_iter()
         .map(|(name, test): (&str, DoubleTest)| Trial::test(name, move || watchdog::bounded(name, test)))

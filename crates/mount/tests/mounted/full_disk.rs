@@ -1,0 +1,92 @@
+//! A cache folder on a disk that is smaller than what is cached.
+
+use std::{
+    fs::{self, File},
+    io::Write as _,
+    path::{Path, PathBuf},
+};
+
+use dav::LockPolicy;
+use libtest_mimic::Failed;
+use mount::Write;
+use nix::{
+    libc,
+    mount::{MntFlags, MsFlags, mount, umount2},
+};
+
+use crate::{
+    DoubleTest,
+    doubled::{Doubled, TIMEOUT},
+    world::noise,
+};
+
+pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
+    ("what_is_cached_makes_room_on_a_full_disk", what_is_cached_makes_room),
+    ("a_write_without_room_fails_and_loses_nothing", a_write_without_room_fails),
+];
+
+const MIB: usize = 1 << 20;
+/// The size of the disk.
+const DISK: usize = 16 * MIB;
+
+/// A disk, which goes with its test.
+struct Disk(PathBuf);
+
+impl Disk {
+    fn new(folder: &Path) -> Result<Self, Failed> {
+        fs::create_dir(folder)?;
+        let size = format!("size={DISK}");
+        mount(Some("tmpfs"), folder, Some("tmpfs"), MsFlags::empty(), Some(&*size))?;
+        Ok(Self(folder.to_owned()))
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+    }
+}
+
+/// A double with these files, whose cache is on a small disk.
+fn world(files: &[(&str, &[u8])], write: Write) -> Result<(Disk, Doubled), Failed> {
+    let scratch = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
+    let [here, cache] = ["here", "cache"].map(|name| scratch.path().join(name));
+    fs::create_dir(&here)?;
+    let disk = Disk::new(&cache)?;
+    let world = Doubled::on(files, (LockPolicy::Never, write), TIMEOUT, here, cache, scratch)?;
+    Ok((disk, world))
+}
+
+fn what_is_cached_makes_room() -> Result<(), Failed> {
+    let (part, large) = (noise(6 * MIB), noise(3 * DISK));
+    let files: [(&str, &[u8]); 5] = [("/a", &part), ("/b", &part), ("/c", &part), ("/d", &part), ("/large", &large)];
+    for identity in [None, Some(1)] {
+        let (disk, world) = world(&files, Write::Through)?;
+        world.mount_again(identity)?;
+        for name in ["a", "b", "c", "d", "large", "a", "b"] {
+            let expected = if name == "large" { &large } else { &part };
+            assert!(fs::read(world.here.join(name))? == **expected, "{name}");
+        }
+        fs::write(world.here.join("new"), &large[..DISK - 2 * MIB])?;
+        assert!(world.content("new").as_deref() == Some(&large[..DISK - 2 * MIB]));
+        drop((world, disk));
+    }
+    Ok(())
+}
+
+fn a_write_without_room_fails() -> Result<(), Failed> {
+    let large = noise(2 * DISK);
+    for write in [Write::Through, Write::Back { journal_size: 1 << 40 }] {
+        let (disk, world) = world(&[("/file", b"original")], write)?;
+        let mut file = File::create(world.here.join("large"))?;
+        let error = file.write_all(&large).expect_err("there is no room");
+        assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
+        drop(file);
+        fs::remove_file(world.here.join("large"))?;
+        fs::write(world.here.join("file"), "changed")?;
+        File::open(world.here.join("file"))?.sync_all()?;
+        assert_eq!(world.content("file").as_deref(), Some(&b"changed"[..]));
+        drop((world, disk));
+    }
+    Ok(())
+}
