@@ -14,6 +14,7 @@ use servers::Fault;
 use crate::{
     DoubleTest,
     doubled::{Doubled, wait_for},
+    world::let_listings_expire,
 };
 
 pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
@@ -26,6 +27,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_file_stays_locked_when_it_is_renamed", a_file_stays_locked_when_it_is_renamed),
     ("a_lock_whose_answer_is_lost_is_found_and_released", a_lock_whose_answer_is_lost_is_found_and_released),
     ("no_lock_outlives_the_mount", no_lock_outlives_the_mount),
+    ("a_file_known_to_be_deleted_is_not_changed_under_a_lock", a_file_known_to_be_deleted_is_not_changed),
     ("a_file_deleted_elsewhere_is_not_created_by_its_lock", a_file_deleted_elsewhere_is_not_created_by_its_lock),
 ];
 
@@ -201,6 +203,29 @@ fn no_lock_outlives_the_mount() -> Result<(), Failed> {
     let files = [("file".to_owned(), b"Original".to_vec()), ("new".to_owned(), b"content".to_vec())];
     assert_eq!(world.double.files(""), files.into());
     drop((file, new));
+    Ok(())
+}
+
+/// With a lock, the first change fails, and nothing is lost with it. Without, the upload fails, and the content is kept.
+fn a_file_known_to_be_deleted_is_not_changed() -> Result<(), Failed> {
+    for policy in [LockPolicy::Never, LockPolicy::OnEdit] {
+        let world = Doubled::new(&[("/file", b"there")], policy)?;
+        let mut file = File::options().append(true).open(world.here.join("file"))?;
+        world.double.remove("/file");
+        let_listings_expire();
+        assert!(!world.here.join("file").exists());
+        let (written, synced) = (number(file.write_all(b", and more")), number(file.sync_all()));
+        drop(file);
+        if policy == LockPolicy::OnEdit {
+            assert_eq!((written, synced), (Some(libc::ESTALE), None));
+            assert!(world.unsaved().is_empty());
+        } else {
+            assert!(written.is_none() && synced.is_some());
+            wait_for("it is kept", || world.unsaved().iter().any(|kept| kept.ends_with(b", and more")));
+        }
+        world.wait_until_unlocked();
+        assert!(world.double.files("").is_empty());
+    }
     Ok(())
 }
 
