@@ -77,7 +77,7 @@ impl Calls {
         operation: impl Future<Output = Result<T>> + Send + 'static,
         answer: impl FnOnce(T, R) + Send + 'static,
     ) {
-        self.run(request.pid(), reply, operation, answer, None::<fn(T)>);
+        self.run(self.early_end(request.pid()), reply, operation, answer, None::<fn(T)>);
     }
 
     /// Runs an operation that changes something. `undo` gets the result if the program has not waited for it, and gives back
@@ -90,7 +90,7 @@ impl Calls {
         answer: impl FnOnce(T, R) + Send + 'static,
         undo: impl FnOnce(T) + Send + 'static,
     ) {
-        self.run(request.pid(), reply, operation, answer, Some(undo));
+        self.run(self.early_end(request.pid()), reply, operation, answer, Some(undo));
     }
 
     /// Runs what no program waits for.
@@ -102,9 +102,10 @@ impl Calls {
         }
     }
 
+    /// `early` ends when the call is to be answered although its operation has not ended.
     fn run<T: Send + 'static, R: Reply>(
         &self,
-        pid: u32,
+        early: impl Future<Output = Errno> + Send + 'static,
         reply: R,
         operation: impl Future<Output = Result<T>> + Send + 'static,
         answer: impl FnOnce(T, R) + Send + 'static,
@@ -121,12 +122,11 @@ impl Calls {
         if let Poll::Ready(result) = operation.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             return finish(result, reply);
         }
-        let calls = self.clone();
         self.runtime.spawn(async move {
             let errno = tokio::select! {
                 biased;
                 result = &mut operation => return finish(result, reply),
-                errno = calls.early_end(pid) => errno,
+                errno = early => errno,
             };
             answered.store(true, Ordering::SeqCst);
             reply.refuse(replies::errno(errno));
@@ -139,18 +139,121 @@ impl Calls {
     }
 
     /// Waits until there is a reason to answer a call although its operation has not ended.
-    async fn early_end(&self, pid: u32) -> Errno {
-        let begin = Instant::now();
-        let mut watch = interval_at((begin + WATCH).into(), WATCH);
-        loop {
-            watch.tick().await;
-            if signals::has_to_stop(pid) {
-                return Errno::EINTR;
-            }
-            let has_waited = self.client.patience().is_some_and(|patience| begin.elapsed() >= patience);
-            if has_waited && self.client.away_since().is_some_and(|since| since >= begin) {
-                return Errno::ETIMEDOUT;
+    fn early_end(&self, pid: u32) -> impl Future<Output = Errno> + Send + 'static {
+        let (client, begin) = (self.client.clone(), Instant::now());
+        async move {
+            let mut watch = interval_at((begin + WATCH).into(), WATCH);
+            loop {
+                watch.tick().await;
+                if signals::has_to_stop(pid) {
+                    return Errno::EINTR;
+                }
+                let has_waited = client.patience().is_some_and(|patience| begin.elapsed() >= patience);
+                if has_waited && client.away_since().is_some_and(|since| since >= begin) {
+                    return Errno::ETIMEDOUT;
+                }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future, sync::mpsc};
+
+    use haul_http::{Settings, auth::Authenticator};
+    use tokio::{runtime::Runtime, sync::oneshot};
+
+    use super::*;
+
+    /// What became of a call.
+    #[derive(Debug, PartialEq)]
+    enum Event {
+        Answered(&'static str),
+        Refused(i32),
+        Undone(&'static str),
+        Unwanted,
+        Dropped,
+    }
+
+    struct Answer(mpsc::Sender<Event>);
+
+    impl Reply for Answer {
+        fn refuse(self, errno: fuser::Errno) {
+            self.0.send(Event::Refused(errno.into())).unwrap();
+        }
+    }
+
+    struct DropMark(mpsc::Sender<Event>);
+
+    impl Drop for DropMark {
+        fn drop(&mut self) {
+            let _ = self.0.send(Event::Dropped);
+        }
+    }
+
+    fn calls(runtime: &Runtime) -> Calls {
+        let _entered = runtime.enter();
+        Calls::new(runtime.handle().clone(), Client::new(Settings::default(), Authenticator::default()).unwrap())
+    }
+
+    #[test]
+    fn a_late_success_is_undone_and_begins_nothing_new() {
+        let runtime = Runtime::new().unwrap();
+        let ((events, seen), (done, is_done)) = (mpsc::channel(), oneshot::channel());
+        let (marks, undone, answered) = (events.clone(), events.clone(), events.clone());
+        let operation = async move {
+            let result = is_done.await.unwrap();
+            if still_wanted().is_err() {
+                marks.send(Event::Unwanted).unwrap();
+            }
+            Ok(result)
+        };
+        calls(&runtime).run(
+            future::ready(Errno::EINTR),
+            Answer(events),
+            operation,
+            move |result, _| answered.send(Event::Answered(result)).unwrap(),
+            Some(move |result| undone.send(Event::Undone(result)).unwrap()),
+        );
+        assert_eq!(seen.recv(), Ok(Event::Refused(Errno::EINTR as i32)));
+        done.send("handle").unwrap();
+        assert_eq!(seen.iter().collect::<Vec<_>>(), [Event::Unwanted, Event::Undone("handle")]);
+    }
+
+    #[test]
+    fn a_success_in_time_is_answered_and_not_undone() {
+        let runtime = Runtime::new().unwrap();
+        let ((events, seen), (done, is_done)) = (mpsc::channel(), oneshot::channel());
+        let (undone, answered) = (events.clone(), events.clone());
+        calls(&runtime).run(
+            future::pending(),
+            Answer(events),
+            async move { Ok(is_done.await.unwrap()) },
+            move |result, _| answered.send(Event::Answered(result)).unwrap(),
+            Some(move |result| undone.send(Event::Undone(result)).unwrap()),
+        );
+        done.send("handle").unwrap();
+        assert_eq!(seen.iter().collect::<Vec<_>>(), [Event::Answered("handle")]);
+    }
+
+    #[test]
+    fn what_only_looks_is_dropped_when_it_was_answered() {
+        let runtime = Runtime::new().unwrap();
+        let (events, seen) = mpsc::channel();
+        let (mark, answered) = (DropMark(events.clone()), events.clone());
+        let operation = async move {
+            let _mark = mark;
+            future::pending().await
+        };
+        calls(&runtime).run(
+            future::ready(Errno::ETIMEDOUT),
+            Answer(events),
+            operation,
+            move |result, _| answered.send(Event::Answered(result)).unwrap(),
+            None::<fn(&'static str)>,
+        );
+        let expected = [Event::Refused(Errno::ETIMEDOUT as i32), Event::Dropped];
+        assert_eq!(seen.iter().collect::<Vec<_>>(), expected);
     }
 }

@@ -24,6 +24,10 @@ use crate::{
 
 pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_program_that_waits_can_be_stopped", a_program_that_waits_can_be_stopped),
+    (
+        "an_answer_after_the_program_has_gone_leaves_nothing_open",
+        an_answer_after_the_program_has_gone_leaves_nothing_open,
+    ),
     ("a_program_that_catches_other_signals_is_not_disturbed", a_program_that_catches_other_signals_is_not_disturbed),
 ];
 
@@ -90,6 +94,26 @@ fn a_program_that_waits_can_be_stopped() -> Result<(), Failed> {
         wait_for("the file", || fs::read(world.here.join("file")).is_ok_and(|content| content == b"content"));
         wait_for("the large file", || fs::read(world.here.join("large")).is_ok_and(|content| content == *large));
     }
+    Ok(())
+}
+
+/// The handle of an open(2) that was answered before the server was, and its lock, are given back.
+fn an_answer_after_the_program_has_gone_leaves_nothing_open() -> Result<(), Failed> {
+    let world = Doubled::with_timeout(&[("/file", b"content")], LockPolicy::OnEdit, TIMEOUT)?;
+    let late = Duration::from_secs(2);
+    world.double.script(move |method, _, _| ["LOCK", "MKCOL"].contains(&method).then_some(Fault::Delay(late)));
+    stop(&mut start(&world, "sh -c ': > file'")?, Signal::SIGINT)?;
+    stop(&mut start(&world, "mkdir folder")?, Signal::SIGINT)?;
+    wait_for("the server has processed both", || world.count("UNLOCK") == 1 && world.double.folders("/").len() == 1);
+    world.double.clear_faults();
+    world.wait_until_unlocked();
+    assert_eq!(world.content("file").as_deref(), Some(&b"content"[..]));
+    // Only the last writer releases the lock.
+    drop(world.edit("file", b"C")?);
+    world.wait_until_unlocked();
+    wait_for("the folder is known", || world.here.join("folder").is_dir());
+    fs::remove_dir(world.here.join("folder"))?;
+    world.unmount()?;
     Ok(())
 }
 
