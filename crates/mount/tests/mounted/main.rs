@@ -6,6 +6,7 @@
 mod changes;
 mod doubled;
 mod failures;
+mod far;
 mod files;
 mod folders;
 mod full_disk;
@@ -42,6 +43,7 @@ fn main() {
         locks::TESTS,
         races::TESTS,
         full_disk::TESTS,
+        far::TESTS,
         failures::TESTS,
         reads::DOUBLED,
         write_back::TESTS,
