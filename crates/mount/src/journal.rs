@@ -88,6 +88,15 @@ fn locked(mut file: File) -> Option<Flock<File>> {
     None
 }
 
+/// Creates a folder and those above it, so that they survive a power cut.
+fn create_lasting(folder: &Path) -> io::Result<()> {
+    let missing: Vec<_> = folder.ancestors().take_while(|above| !above.exists()).collect();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let above = missing.into_iter().filter_map(Path::parent);
+    // The parent of a relative path of one name is empty.
+    above.filter(|above| !above.as_os_str().is_empty()).try_for_each(|above| File::open(above)?.sync_all())
+}
+
 impl Journal {
     /// The folder of a share's journal.
     pub(crate) fn place(cache: &Path, source: &str, account: &str) -> PathBuf {
@@ -101,7 +110,7 @@ impl Journal {
     pub(crate) fn open(folder: PathBuf, source: &str) -> Result<Self, JournalError> {
         let failed = |source| JournalError::Io { path: folder.clone(), source };
         let lock = || {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(folder.join("data"))?;
+            create_lasting(&folder.join("data"))?;
             File::options().append(true).create(true).mode(0o600).open(folder.join("lock"))
         };
         let lock = locked(lock().map_err(failed)?).ok_or_else(|| JournalError::InUse { share: source.into() })?;
