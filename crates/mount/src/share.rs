@@ -333,7 +333,8 @@ impl Share {
         }
         let name = path.and_then(RemotePath::name).unwrap_or(b"deleted file");
         let what = path.map_or_else(|| "a deleted file".to_owned(), ToString::to_string);
-        match self.unsaved.keep(file.path(), name) {
+        // It waits for the disk, and other calls must not wait for that.
+        match tokio::task::block_in_place(|| self.unsaved.keep(file.path(), name)) {
             Ok(target) if file.state(|state| state.missing(0..state.length()).is_empty()) => {
                 tracing::error!("{what} is not on the server; its content is in {}", target.display());
             }
