@@ -9,6 +9,7 @@ mod ending;
 mod locking;
 mod names;
 mod reading;
+mod repository;
 mod upload_queue;
 mod write_back;
 mod writing;
@@ -236,6 +237,9 @@ impl Share {
                 match tree.lookup(parent, name, now) {
                     Lookup::Found(ino) => {
                         tree.looked_up(ino);
+                        if name == repository::NAME && tree.is_folder(ino) {
+                            self.foresee_repository(&tree, ino);
+                        }
                         // A folder may be a step to another one.
                         let ahead = if tree.is_folder(ino) { Vec::new() } else { tree.visits(parent, now) };
                         self.list_ahead(ahead);

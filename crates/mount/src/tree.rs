@@ -10,7 +10,8 @@
 //! is a conflict.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
     time::{Duration, Instant, SystemTime},
 };
 
@@ -21,6 +22,9 @@ use crate::{siblings::Siblings, walk::Walks};
 /// An inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Ino(pub(crate) u64);
+
+/// Marks the inode numbers that are derived from paths.
+const DERIVED: u64 = 1 << 62;
 
 /// What a server says of a file or folder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -107,8 +111,12 @@ pub(crate) struct Tree {
     base: RemotePath,
     fresh: Duration,
     next: u64,
+    /// The inode numbers that were derived from paths. None is given a second time, because operations may remember it.
+    derived: HashSet<u64>,
     change: u64,
     walks: Walks,
+    /// Whether there may be other folders than the walks have seen.
+    is_news: bool,
 }
 
 impl Tree {
@@ -117,7 +125,8 @@ impl Tree {
     /// A tree whose root is the folder `base` of the server.
     pub(crate) fn new(base: RemotePath, fresh: Duration) -> Self {
         let (nodes, base, walks) = (HashMap::new(), base.as_folder(true), Walks::default());
-        let mut tree = Self { nodes, base, fresh, next: 1, change: 0, walks };
+        let derived = HashSet::new();
+        let mut tree = Self { nodes, base, fresh, next: 1, derived, change: 0, walks, is_news: false };
         tree.add(None, Vec::new(), true, Facts::default());
         // The kernel never forgets the root.
         tree.node_mut(Self::ROOT).lookups = 1;
@@ -125,15 +134,30 @@ impl Tree {
     }
 
     fn add(&mut self, parent: Option<Ino>, name: Vec<u8>, is_folder: bool, facts: Facts) -> Ino {
-        let ino = Ino(self.next);
-        self.next += 1;
+        let ino = self.new_ino(parent, &name);
         let folder = is_folder.then(Folder::default);
+        self.is_news |= is_folder;
         let (is_dirty, is_removed, lookups, opens) = (false, false, 0, 0);
         let node = Node { parent, name: name.clone(), facts, folder, is_dirty, is_removed, lookups, opens };
         self.nodes.insert(ino, node);
         if let Some(parent) = parent {
             self.folder_mut(parent).members.insert(name, ino);
         }
+        ino
+    }
+
+    /// A number that the next mount gives the same path too: git reads a file again whose number has changed.
+    fn new_ino(&mut self, parent: Option<Ino>, name: &[u8]) -> Ino {
+        if let Some(parent) = parent {
+            let mut hasher = DefaultHasher::new();
+            (parent, name).hash(&mut hasher);
+            let derived = (hasher.finish() >> 2) | DERIVED;
+            if self.derived.insert(derived) {
+                return Ino(derived);
+            }
+        }
+        let ino = Ino(self.next);
+        self.next += 1;
         ino
     }
 
@@ -170,6 +194,12 @@ impl Tree {
     pub(crate) fn place(&self, ino: Ino) -> Option<(Ino, Vec<u8>)> {
         let node = self.node(ino);
         Some((node.parent?, node.name.clone()))
+    }
+
+    /// Whether it has this name and is in a folder.
+    pub(crate) fn is_named(&self, ino: Ino, name: &[u8]) -> bool {
+        let node = self.node(ino);
+        node.parent.is_some() && node.name == name
     }
 
     /// Its path on the server; none for what has been removed.

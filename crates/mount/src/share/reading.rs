@@ -53,6 +53,9 @@ impl Share {
     /// Opens a file's content.
     pub(crate) fn open(&self, ino: Ino) -> Result<Arc<CachedFile>> {
         let mut tree = self.tree();
+        if !tree.contains(ino) {
+            return Err(Errno::ESTALE);
+        }
         let facts = tree.facts(ino).clone();
         let mut contents = self.contents();
         let known = contents.files.get(&ino).cloned();
@@ -194,18 +197,24 @@ impl Share {
 
     /// A program begins to read a file. Fetches those that it will probably read next.
     pub(crate) fn read_begins(self: &Arc<Self>, ino: Ino) {
+        if self.read_of_repository_begins(ino) {
+            return;
+        }
         let wanted = self.tree().read_begins(ino);
         for ino in wanted {
-            let Ok(file) = self.open(ino) else { return };
-            let length = file.state(|state| state.length());
             let share = self.clone();
-            tokio::spawn(async move {
-                // Whoever reads it tries again, and learns why.
-                let is_here = || file.state(|state| state.missing(0..length).is_empty()).then_some(Ok(()));
-                let _ = share.when_here(ino, &file, 0..length, is_here).await;
-                share.release(ino, &file);
-            });
+            tokio::spawn(async move { share.fetch_ahead(ino, 0..u64::MAX).await });
         }
+    }
+
+    /// Fetches a part of a file that a program will probably read.
+    pub(super) async fn fetch_ahead(self: &Arc<Self>, ino: Ino, part: Range<u64>) {
+        let Ok(file) = self.open(ino) else { return };
+        let part = part.start..part.end.min(file.state(|state| state.length()));
+        // Whoever reads it tries again, and learns why.
+        let is_here = || file.state(|state| state.missing(part.clone()).is_empty()).then_some(Ok(()));
+        let _ = self.when_here(ino, &file, part.clone(), is_here).await;
+        self.release(ino, &file);
     }
 
     /// Begins to fetch the parts of a range that are neither here nor on their way.

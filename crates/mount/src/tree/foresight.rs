@@ -47,7 +47,20 @@ impl Tree {
     /// visit them next.
     pub(crate) fn visits(&mut self, folder: Ino, now: Instant) -> Vec<Ino> {
         let mut walks = mem::take(&mut self.walks);
-        let wanted = walks.visit(folder, |last, count| self.folders_after(last, count));
+        let is_news = mem::take(&mut self.is_news);
+        let wanted = walks.visit(folder, is_news, |last, count| self.folders_after(last, count));
+        self.walks = walks;
+        self.unlisted(wanted, now)
+    }
+
+    /// A program will visit all folders after `folder` and what is below it. Returns those to list now.
+    pub(crate) fn visits_after(&mut self, folder: Ino, now: Instant) -> Vec<Ino> {
+        let mut last = folder;
+        while let Some(below) = self.last_folder(last) {
+            last = below;
+        }
+        let mut walks = mem::take(&mut self.walks);
+        let wanted = walks.begin(last, |last, count| self.folders_after(last, count));
         self.walks = walks;
         self.unlisted(wanted, now)
     }
@@ -55,6 +68,7 @@ impl Tree {
     /// A listing has arrived. Returns the folders to list now.
     pub(crate) fn goes_on(&mut self, now: Instant) -> Vec<Ino> {
         let mut walks = mem::take(&mut self.walks);
+        self.is_news = false;
         let wanted = walks.go_on(|last, count| self.folders_after(last, count));
         self.walks = walks;
         self.unlisted(wanted, now)
@@ -87,6 +101,11 @@ impl Tree {
             places.push((next, Vec::new()));
         }
         found
+    }
+
+    fn last_folder(&self, folder: Ino) -> Option<Ino> {
+        let members = &self.nodes.get(&folder)?.folder.as_ref()?.members;
+        members.values().rev().take(SEARCHED).copied().find(|ino| self.is_folder(*ino))
     }
 
     fn next_folder(&self, folder: Ino, name: Vec<u8>) -> Option<(Vec<u8>, Ino)> {

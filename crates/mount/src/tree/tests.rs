@@ -134,3 +134,35 @@ fn a_walk_in_order_lists_the_folders_that_come_next() {
     assert_eq!(tree.visits(below[1], start), []);
     assert_eq!(tree.visits(second, start), []);
 }
+
+#[test]
+fn a_path_has_the_same_inode_in_the_next_mount_and_no_number_is_given_twice() {
+    let start = Instant::now();
+    let inode = |tree: &mut Tree| {
+        tree.listed(Tree::ROOT, tree.mark(start), vec![folder("f"), file("a", 1)], start);
+        let folder = found(tree.lookup(Tree::ROOT, b"f", start));
+        tree.listed(folder, tree.mark(start), vec![file("a", 1)], start);
+        found(tree.lookup(folder, b"a", start))
+    };
+    let (mut one, mut other) = (tree(), tree());
+    other.listed(Tree::ROOT, other.mark(start), vec![file("0", 1)], start);
+    let ino = inode(&mut one);
+    assert_eq!(inode(&mut other), ino);
+    let folder = one.parent(ino).unwrap();
+    one.remove(folder, b"a");
+    assert!(!one.contains(ino));
+    assert_ne!(one.create(folder, b"a", false), ino);
+}
+
+#[test]
+fn folders_beside_a_repository_are_listed_ahead_of_git() {
+    let (mut tree, start) = (tree(), Instant::now());
+    let names = (0..40).map(|number| folder(&format!("{number:02}")));
+    tree.listed(Tree::ROOT, tree.mark(start), names.chain([folder(".git")]).collect(), start);
+    let git = found(tree.lookup(Tree::ROOT, b".git", start));
+    tree.listed(git, tree.mark(start), vec![folder("objects"), folder("refs")], start);
+    let name = |tree: &Tree, ino: &Ino| String::from_utf8(tree.place(*ino).unwrap().1).unwrap();
+    let ahead: Vec<_> = tree.visits_after(git, start).iter().map(|ino| name(&tree, ino)).collect();
+    assert_eq!(ahead, (0..40).map(|number| format!("{number:02}")).collect::<Vec<_>>());
+    assert!(tree.visits(found(tree.lookup(Tree::ROOT, b"00", start)), start).is_empty(), "listed twice");
+}

@@ -28,6 +28,7 @@ pub(crate) const DOUBLED: &[(&str, DoubleTest)] = &[
     ("contents_outlive_the_mount", contents_outlive_the_mount),
     ("dead_properties_are_extended_attributes", dead_properties_are_extended_attributes),
     ("folders_are_listed_ahead_of_a_walk", folders_are_listed_ahead_of_a_walk),
+    ("what_git_reads_is_fetched_ahead", what_git_reads_is_fetched_ahead),
 ];
 
 /// The bytes of a folder on disk.
@@ -166,5 +167,41 @@ with open(sys.argv[1] + '/new', 'w') as file:
     let set = "import os, sys; os.setxattr(sys.argv[1], 'user.dav.{a}b', b'x')";
     let output = Command::new("python3").args(["-c", set]).arg(doubled.here.join("a")).output()?;
     assert!(String::from_utf8_lossy(&output.stderr).contains("not supported"), "{output:?}");
+    Ok(())
+}
+
+fn what_git_reads_is_fetched_ahead() -> Result<(), Failed> {
+    let pack = noise(500_000);
+    let world = Doubled::with_identity(
+        &[
+            ("/work/.git/HEAD", b"ref: refs/heads/topic/one\n"),
+            ("/work/.git/config", b"[core]"),
+            ("/work/.git/index", b"DIRC"),
+            ("/work/.git/description", b"not read"),
+            ("/work/.git/refs/heads/topic/one", b"0123"),
+            ("/work/.git/refs/heads/other", b"4567"),
+            ("/work/.git/objects/pack/pack-1.idx", b"index"),
+            ("/work/.git/objects/pack/pack-1.pack", &pack),
+            ("/work/a/b", b"b"),
+        ],
+        Some(1),
+    )?;
+    // Git looks for it.
+    fs::metadata(world.here.join("work/.git"))?;
+    let has_fetched = |path: &str| world.double.log().contains(&format!(" GET /work/.git/{path}"));
+    let read =
+        ["HEAD", "config", "index", "refs/heads/topic/one", "objects/pack/pack-1.idx", "objects/pack/pack-1.pack"];
+    for path in read {
+        wait_for(path, || has_fetched(path));
+    }
+    assert!(!has_fetched("description") && !has_fetched("refs/heads/other"));
+    // It is about to look at every file.
+    let has_listed = || world.double.log().contains(" PROPFIND /work/a ");
+    assert!(!has_listed());
+    assert_eq!(fs::read(world.here.join("work/.git/index"))?, b"DIRC");
+    wait_for("the work tree is listed", has_listed);
+    for (path, content) in [("HEAD", b"ref: refs/heads/topic/one\n".as_slice()), ("objects/pack/pack-1.pack", &pack)] {
+        assert!(fs::read(world.here.join("work/.git").join(path))? == content, "{path}");
+    }
     Ok(())
 }
