@@ -45,7 +45,7 @@ pub(crate) struct Entry {
     /// Why the last upload failed.
     pub(crate) failure: Option<(Errno, String)>,
     /// When to try (again).
-    due: Option<Instant>,
+    pub(crate) due: Option<Instant>,
 }
 
 /// How an upload has failed.

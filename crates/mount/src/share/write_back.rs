@@ -29,6 +29,10 @@ const STALLED: Duration = Duration::from_mins(1);
 /// How often a writer asks whether the journal has room, in bytes.
 const ROOM_STEP: u64 = 1024 * 1024;
 
+/// How long an empty new file waits for its upload, unless somebody waits for it. Most are locks of programs such as git,
+/// which remove them soon, and then the server need not know.
+const EMPTY_PAUSE: Duration = Duration::from_millis(100);
+
 /// What a share that writes back has.
 pub(crate) struct WriteBack {
     pub(super) journal: Journal,
@@ -174,6 +178,9 @@ impl Share {
             let base = file.state(|state| state.base().clone());
             let mut entry = Entry::new(id, path, base, linked.snapshot.length, linked.modified);
             entry.ino = Some(ino);
+            if entry.base == Base::New && entry.length == 0 {
+                entry.due = Some(Instant::now() + EMPTY_PAUSE);
+            }
             let (record, replaced) = entries.close(entry);
             journal.note(&mut entries, [record]);
             replaced

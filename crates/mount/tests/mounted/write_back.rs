@@ -25,6 +25,7 @@ use crate::{
 pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("close_does_not_wait_for_the_server_and_fsync_does", close_does_not_wait_for_the_server),
     ("what_is_in_the_journal_is_read_changed_renamed_and_deleted", what_is_in_the_journal_is_changed),
+    ("an_empty_file_that_is_removed_at_once_costs_no_request", an_empty_file_that_is_removed_costs_nothing),
     ("a_version_written_during_an_upload_follows_it", a_version_written_during_an_upload_follows_it),
     ("the_next_mount_shows_and_uploads_what_is_left", the_next_mount_uploads_what_is_left),
     ("a_mount_without_a_journal_finishes_what_is_left", a_mount_without_a_journal_finishes_what_is_left),
@@ -62,6 +63,23 @@ fn close_does_not_wait_for_the_server() -> Result<(), Failed> {
     assert!(world.journal().messages.is_empty());
     let data = fs::read_dir(world.journal().folder.join("data"))?;
     assert_eq!(data.count(), 0);
+    Ok(())
+}
+
+fn an_empty_file_that_is_removed_costs_nothing() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/kept", b"")], ROOM)?;
+    // On a machine that is too busy for it, another one is.
+    wait_for("a lock that the server never sees", || {
+        let before = world.count("PUT") + world.count("DELETE");
+        let lock = world.here.join("index.lock");
+        let removed = File::create_new(&lock).map(drop).and_then(|()| fs::remove_file(&lock));
+        removed.is_ok() && world.count("PUT") + world.count("DELETE") == before
+    });
+    // One that stays arrives.
+    drop(File::create_new(world.here.join("stays"))?);
+    world.wait_until_uploaded();
+    assert_eq!(world.content("stays").as_deref(), Some(&b""[..]));
+    assert!(world.content("index.lock").is_none());
     Ok(())
 }
 
