@@ -98,7 +98,9 @@ impl Doubled {
 
     /// Mounts the share again.
     pub(crate) fn mount(&self, lock: LockPolicy, write: Write) -> Result<(), Box<dyn Error>> {
-        let options = Options { write, ..options(&self.double, &self.cache, lock) };
+        // Without a server, what is to be closed must be found.
+        let fresh = if write == Write::Through { FRESH } else { PATIENCE };
+        let options = Options { write, fresh, ..options(&self.double, &self.cache, lock) };
         let dav = client(&self.double, self.timeout)?;
         let mount = self.runtime().block_on(Mount::new(dav, RemotePath::root(), self.here.clone(), options))?;
         *self.mount.lock().expect("no test panics with it") = Some(mount);
