@@ -2,8 +2,10 @@
 
 mod explain;
 mod files;
+mod gateway;
 mod lab;
 mod link;
+mod listening;
 mod manual;
 mod page;
 mod serve;
@@ -47,6 +49,7 @@ enum Command {
     #[command(flatten)]
     Files(files::Command),
     Serve(serve::Args),
+    Gateway(Box<gateway::Args>),
     /// Print the completions of a shell
     Completions {
         /// The shell
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Command::Page(command) => page::run(command),
         Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
+        Command::Gateway(args) => gateway::run(&args).map(|()| ExitCode::SUCCESS),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Man { folder, markdown: false } => manual::man_pages(&folder).map(|()| ExitCode::SUCCESS),
         Command::Man { folder, markdown: true } => manual::command_pages(&folder).map(|()| ExitCode::SUCCESS),

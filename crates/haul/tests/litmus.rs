@@ -1,4 +1,4 @@
-//! litmus, the conformance suite of WebDAV servers, against the real `haul serve`.
+//! litmus, the conformance suite of WebDAV servers, against the real `haul serve`, straight and through `haul gateway`.
 //!
 //! litmus accepts any certificate; the server's certificate is tested elsewhere.
 
@@ -14,9 +14,21 @@ fn main() {
     if !installed {
         eprintln!("SKIPPED: litmus is not installed; apt-get install litmus");
     }
-    let trial = |name: &str, tls: bool| Trial::test(name, move || run(tls)).with_ignored_flag(!installed);
-    let trials = vec![trial("litmus_in_the_clear", false), trial("litmus_over_tls", true)];
+    let trial = |name: &str, front: Front| Trial::test(name, move || run(front)).with_ignored_flag(!installed);
+    let trials = vec![
+        trial("litmus_in_the_clear", Front::Clear),
+        trial("litmus_over_tls", Front::Tls),
+        trial("litmus_through_the_gateway", Front::Gateway),
+    ];
     libtest_mimic::run(&Arguments::from_args(), trials).exit();
+}
+
+/// What litmus speaks with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Front {
+    Clear,
+    Tls,
+    Gateway,
 }
 
 /// A process that does not outlive its test.
@@ -29,18 +41,35 @@ impl Drop for Stopped {
     }
 }
 
-fn run(tls: bool) -> Result<(), Failed> {
-    let (root, work) = (tempfile::tempdir()?, tempfile::tempdir()?);
+/// Starts `haul` with these arguments, and returns the URL that it announces last of its greeting's first line.
+fn start(arguments: &[&str]) -> Result<(Stopped, String), Failed> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_haul"));
-    command.arg("serve").arg(root.path()).args(["--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
-    if tls {
-        command.args(["--tls", "self-signed"]);
-    }
+    command.args(arguments).args(["--listen", "127.0.0.1:0"]).stderr(Stdio::piped());
     let mut server = Stopped(command.spawn()?);
     let mut said = BufReader::new(server.0.stderr.take().ok_or("no stderr")?);
     let mut line = String::new();
     said.read_line(&mut line)?;
-    let url = line.split_whitespace().find(|word| word.starts_with("http")).ok_or(line.as_str())?;
+    // The rest of the greeting must find a reader.
+    std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+    let url = line.split_whitespace().rfind(|word| word.starts_with("http")).ok_or(line.as_str())?.to_owned();
+    Ok((server, url))
+}
+
+fn run(front: Front) -> Result<(), Failed> {
+    let (root, work) = (tempfile::tempdir()?, tempfile::tempdir()?);
+    let mut arguments = vec!["serve", root.path().to_str().ok_or("no UTF-8")?];
+    if front == Front::Tls {
+        arguments.extend(["--tls", "self-signed"]);
+    }
+    let (_server, mut url) = start(&arguments)?;
+    let _gateway = if front == Front::Gateway {
+        let (gateway, at) = start(&["gateway", "--upstream", &url])?;
+        url = at;
+        Some(gateway)
+    } else {
+        None
+    };
+    let url = &*url;
 
     // It takes seconds; the limit is two minutes.
     let output = Command::new("timeout")

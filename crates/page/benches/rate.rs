@@ -68,7 +68,7 @@ fn pages() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("its address");
     let server =
-        serve::Server::with_responder(Arc::new(site), serve::Config::default(), vec![listener]).expect("a server");
+        serve::Server::with_responder(Arc::new(site), &serve::Config::default(), vec![listener]).expect("a server");
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
         runtime.block_on(server.run(std::future::pending()))

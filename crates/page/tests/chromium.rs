@@ -176,7 +176,7 @@ fn serve(page: &Spec, folder: &Path) -> (SocketAddr, String) {
     thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let server = serve::Server::with_responder(site, config, vec![listener]).unwrap();
+            let server = serve::Server::with_responder(site, &config, vec![listener]).unwrap();
             server.run(std::future::pending()).await
         })
     });

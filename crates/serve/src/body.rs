@@ -17,6 +17,7 @@ use crate::access_log::Entry;
 use crate::activity::{Activity, RequestGuard, WaitingForClient};
 use crate::min_rate::MinRateTimer;
 use crate::multistatus;
+use crate::service::AnswerBody;
 use crate::store::RequestContext;
 
 /// Initial and maximum time credit of a body; see [`MinRateTimer`].
@@ -89,6 +90,10 @@ impl Body for ReceivedBody {
     fn is_end_stream(&self) -> bool {
         self.incoming.lock().unwrap_or_else(PoisonError::into_inner).is_end_stream()
     }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.lock().unwrap_or_else(PoisonError::into_inner).size_hint()
+    }
 }
 
 impl Remainder {
@@ -132,9 +137,27 @@ impl Body for RequestBody {
     }
 }
 
+/// Where a response body comes from.
+pub(crate) enum Outgoing {
+    Dav(DavBody),
+    Service(AnswerBody),
+}
+
+impl From<DavBody> for Outgoing {
+    fn from(body: DavBody) -> Self {
+        Self::Dav(body)
+    }
+}
+
+impl From<AnswerBody> for Outgoing {
+    fn from(body: AnswerBody) -> Self {
+        Self::Service(body)
+    }
+}
+
 /// A response body. The log line is written when it is dropped.
 pub(crate) struct ResponseBody {
-    body: DavBody,
+    body: Outgoing,
     /// The context of a `PROPFIND` that names properties.
     named: Option<Arc<RequestContext>>,
     entry: Entry,
@@ -144,7 +167,7 @@ pub(crate) struct ResponseBody {
 }
 
 impl ResponseBody {
-    pub(crate) fn new(body: DavBody, named: Option<Arc<RequestContext>>, entry: Entry, guard: RequestGuard) -> Self {
+    pub(crate) fn new(body: Outgoing, named: Option<Arc<RequestContext>>, entry: Entry, guard: RequestGuard) -> Self {
         ResponseBody { body, named, entry, guard, waiting: None }
     }
 }
@@ -155,7 +178,10 @@ impl Body for ResponseBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.waiting = None;
-        let mut frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        let mut frame = ready!(match &mut self.body {
+            Outgoing::Dav(body) => Pin::new(body).poll_frame(cx),
+            Outgoing::Service(body) => Pin::new(body).poll_frame(cx),
+        });
         if let Some(context) = &self.named {
             frame = frame.map(|frame| frame.map(|frame| frame.map_data(|piece| multistatus::complete(piece, context))));
         }
@@ -169,11 +195,18 @@ impl Body for ResponseBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        matches!(self.body.inner, BodyType::Empty | BodyType::Bytes(None))
+        match &self.body {
+            Outgoing::Dav(body) => matches!(body.inner, BodyType::Empty | BodyType::Bytes(None)),
+            Outgoing::Service(body) => body.is_end_stream(),
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.body.inner {
+        let body = match &self.body {
+            Outgoing::Dav(body) => &body.inner,
+            Outgoing::Service(body) => return body.size_hint(),
+        };
+        match body {
             BodyType::Empty | BodyType::Bytes(None) => SizeHint::with_exact(0),
             BodyType::Bytes(Some(bytes)) => SizeHint::with_exact(bytes.len() as u64),
             BodyType::AsyncStream(_) => SizeHint::default(),

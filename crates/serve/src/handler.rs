@@ -28,6 +28,7 @@ use crate::early_data::{self, HandshakeState};
 use crate::locks::Locks;
 use crate::preconditions;
 use crate::responder::{Responder, ResponderHandler};
+use crate::service::ServiceHandler;
 use crate::store::{RequestContext, Store, is_within};
 use crate::xml;
 
@@ -51,6 +52,8 @@ pub(crate) enum Handler {
     Folder(Box<Folder>),
     /// Responses from memory.
     Responder(ResponderHandler),
+    /// Answers from elsewhere.
+    Service(ServiceHandler),
 }
 
 impl Handler {
@@ -65,6 +68,7 @@ impl Handler {
         match self {
             Handler::Folder(folder) => folder.respond(client, request, handshake, guard).await,
             Handler::Responder(handler) => handler.respond(client, request, handshake, guard).await,
+            Handler::Service(handler) => handler.respond(client, request, handshake, guard).await,
         }
     }
 }
@@ -73,7 +77,7 @@ impl Handler {
     /// The responder with prepared responses, and the log.
     pub(crate) fn responder(&self) -> Option<(&dyn Responder, Option<&AccessLog>)> {
         match self {
-            Handler::Folder(_) => None,
+            Handler::Folder(_) | Handler::Service(_) => None,
             Handler::Responder(handler) => Some(handler.parts()),
         }
     }
@@ -161,7 +165,7 @@ impl Folder {
         }
         entry.status = Some(response.status());
         let named = response.extensions_mut().remove::<Arc<RequestContext>>();
-        response.map(|body| ResponseBody::new(body, named, entry, guard))
+        response.map(|body| ResponseBody::new(body.into(), named, entry, guard))
     }
 
     /// Authenticates the request; `None` if the server has no users.

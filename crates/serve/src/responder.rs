@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use dav_server::body::Body as DavBody;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
 use http_body::Body;
@@ -96,7 +97,7 @@ impl ResponderHandler {
             (false, _) => refused(StatusCode::PAYLOAD_TOO_LARGE),
         };
         entry.status = Some(response.status());
-        response.map(|body| ResponseBody::new(body.into(), None, entry, guard))
+        response.map(|body| ResponseBody::new(DavBody::from(body).into(), None, entry, guard))
     }
 }
 

@@ -19,6 +19,7 @@ use crate::fd_limit;
 use crate::handler::{Folder, Handler};
 use crate::http3;
 use crate::responder::{Responder, ResponderHandler};
+use crate::service::{Service, ServiceHandler};
 use crate::store::Store;
 use crate::tls::{self, Certificate, Setup, Tls};
 use crate::{AccessLog, Error};
@@ -76,9 +77,7 @@ pub struct Server {
 impl Server {
     /// Listens on the configured addresses. Port 0 lets the system choose.
     pub fn bind(config: Config) -> Result<Self, Error> {
-        let listen =
-            |&address: &SocketAddr| TcpListener::bind(address).map_err(|error| Error::Listen { address, error });
-        let listeners = config.listen.iter().map(listen).collect::<Result<_, _>>()?;
+        let listeners = listeners(&config)?;
         Self::on(config, listeners)
     }
 
@@ -107,15 +106,30 @@ impl Server {
     /// `connections` of the configuration.
     pub fn with_responder(
         responder: Arc<dyn Responder>,
-        config: Config,
+        config: &Config,
         listeners: Vec<TcpListener>,
     ) -> Result<Self, Error> {
+        let handler = Handler::Responder(ResponderHandler::new(responder, config.access_log.clone()));
+        Self::with_handler(handler, config, listeners)
+    }
+
+    /// A server with a service in place of a folder. Uses `listen`, `tls`, `access_log` and `connections` of the
+    /// configuration. Requests carry passwords, so without TLS it listens only on loopback.
+    pub fn with_service(service: Arc<dyn Service>, config: &Config) -> Result<Self, Error> {
+        let open = config.listen.iter().find(|address| !address.ip().is_loopback());
+        if let (None, Some(open)) = (&config.tls, open) {
+            return Err(Error::ClearPasswords(*open));
+        }
+        let listeners = listeners(config)?;
+        Self::with_handler(Handler::Service(ServiceHandler::new(service, config.access_log.clone())), config, listeners)
+    }
+
+    fn with_handler(handler: Handler, config: &Config, listeners: Vec<TcpListener>) -> Result<Self, Error> {
         let addresses = addresses(&listeners)?;
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
-        let handler = Arc::new(Handler::Responder(ResponderHandler::new(responder, config.access_log)));
         let udp_sockets = udp_sockets(&addresses, tls.is_some());
         let connections = config.connections.map_or(DEFAULT_MAX_CONNECTIONS, NonZeroUsize::get);
-        Ok(Server { listeners, addresses, udp_sockets, tls, handler, sweep: None, connections })
+        Ok(Server { listeners, addresses, udp_sockets, tls, handler: Arc::new(handler), sweep: None, connections })
     }
 
     /// The first address listened on.
@@ -181,6 +195,12 @@ impl Server {
         }
         Ok(())
     }
+}
+
+/// Listens on the configured addresses.
+fn listeners(config: &Config) -> Result<Vec<TcpListener>, Error> {
+    let listen = |&address: &SocketAddr| TcpListener::bind(address).map_err(|error| Error::Listen { address, error });
+    config.listen.iter().map(listen).collect()
 }
 
 /// Prepares the listeners for tokio, and returns their addresses.

@@ -35,7 +35,7 @@ impl Responder for Both {
 async fn connect() -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::with_responder(Arc::new(Both), Config::default(), vec![listener]).unwrap();
+    let server = Server::with_responder(Arc::new(Both), &Config::default(), vec![listener]).unwrap();
     tokio::spawn(server.run(std::future::pending()));
     TcpStream::connect(address).await.unwrap()
 }

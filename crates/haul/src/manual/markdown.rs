@@ -14,6 +14,7 @@ const BACKGROUND: &[(&str, &str)] = &[
     ("race", "[A first race](../first-race.md), [The WebDAV race](../webdav-race.md)"),
     ("report", "[Reports](../report.md)"),
     ("serve", "[Serve a folder](../serve.md), [Semantics](../semantics.md#the-embedded-server)"),
+    ("gateway", "[Put a gateway before a server](../gateway.md), [Semantics](../semantics.md#the-gateway)"),
     ("completions", "[Install](../install.md)"),
     ("man", "[Install](../install.md)"),
 ];

@@ -44,7 +44,7 @@ impl Server for Pages {
             why: error.to_string(),
         })?;
         embedded::start(NAME, setup, |config, listener| {
-            serve::Server::with_responder(Arc::new(handler), config, vec![listener])
+            serve::Server::with_responder(Arc::new(handler), &config, vec![listener])
         })
     }
 }

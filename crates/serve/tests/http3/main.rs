@@ -130,7 +130,7 @@ async fn response_with_two_lengths_is_malformed() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}", listener.local_addr().unwrap());
     let config = Config { tls: Some(Tls::SelfSigned), ..Config::default() };
-    let server = Server::with_responder(Arc::new(Lengths), config, vec![listener]).unwrap();
+    let server = Server::with_responder(Arc::new(Lengths), &config, vec![listener]).unwrap();
     tokio::spawn(server.run(std::future::pending()));
     let lone = open(&trusting(), &Origin::of(&url.parse().unwrap()).unwrap(), Offer::Http3, false).await;
     let get = |path: &str| Request::get(format!("{url}{path}")).body(Body::empty()).unwrap();

@@ -1,0 +1,336 @@
+//! Header fields on their way through: what the client calls this gateway becomes what the server is called.
+//!
+//! Paths are the same on both sides, so that the server's answers, with their paths in multistatus bodies, need no
+//! translation.
+
+use std::net::IpAddr;
+
+use haul_http::Origin;
+use http::{
+    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version,
+    header::{
+        ALT_SVC, CONNECTION, CONTENT_LENGTH, CONTENT_LOCATION, EXPECT, HOST, LOCATION, PROXY_AUTHENTICATE,
+        PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
+    },
+    request::Parts,
+    uri::Authority,
+};
+
+const DESTINATION: HeaderName = HeaderName::from_static("destination");
+const IF: HeaderName = HeaderName::from_static("if");
+const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+
+/// Fields of one connection (RFC 9110 §7.6.1), beside those that `Connection` names.
+const OF_THE_CONNECTION: [HeaderName; 9] = [
+    CONNECTION,
+    HeaderName::from_static("keep-alive"),
+    HeaderName::from_static("proxy-connection"),
+    PROXY_AUTHENTICATE,
+    PROXY_AUTHORIZATION,
+    TE,
+    TRAILER,
+    TRANSFER_ENCODING,
+    UPGRADE,
+];
+
+/// The server, and the folder that the gateway is for.
+#[derive(Debug, Clone)]
+pub(crate) struct Upstream {
+    pub(crate) origin: Origin,
+    /// Ends with a slash.
+    pub(crate) base: String,
+}
+
+/// A refusal, and why, for people.
+pub(crate) type Refused = (StatusCode, String);
+
+impl Upstream {
+    /// The URL and the header fields of a request to the server. A field is translated if it names the gateway as the
+    /// request does.
+    pub(crate) fn request(&self, parts: &Parts, client: IpAddr) -> Result<(Uri, HeaderMap), Refused> {
+        let url = self.url(parts.uri.path(), parts.uri.query())?;
+        let here = here(parts).ok_or((StatusCode::BAD_REQUEST, "the request names no host".to_owned()))?;
+        let mut headers = parts.headers.clone();
+        strip(&mut headers);
+        // The client has the server's consent from this gateway.
+        for name in [HOST, EXPECT, CONTENT_LENGTH] {
+            headers.remove(name);
+        }
+        if let Some(there) = one(&headers, &DESTINATION)? {
+            let there = self.translated(&there, &here)?;
+            headers.insert(DESTINATION, there);
+        }
+        if let Some(conditions) = one(&headers, &IF)? {
+            let conditions = self.conditions(&conditions, &here);
+            headers.insert(IF, HeaderValue::from_str(&conditions).map_err(|_| malformed(&IF))?);
+        }
+        // Otherwise one user's wrong passwords would look to the server like everybody's.
+        headers.insert(FORWARDED_FOR, address(client));
+        headers.append(VIA, via(parts.version));
+        Ok((url, headers))
+    }
+
+    /// The header fields of an answer to the client.
+    pub(crate) fn answer(&self, headers: &mut HeaderMap) {
+        strip(headers);
+        // Another address is not this gateway's.
+        headers.remove(ALT_SVC);
+        for name in [LOCATION, CONTENT_LOCATION] {
+            let Some(url) = headers.get(&name).and_then(|value| value.to_str().ok()?.parse::<Uri>().ok()) else {
+                continue;
+            };
+            let is_upstream = Origin::of(&url).is_ok_and(|origin| origin == self.origin);
+            let path = url.path_and_query().and_then(|path| HeaderValue::from_str(path.as_str()).ok());
+            if let Some(path) = path.filter(|_| is_upstream) {
+                headers.insert(name, path);
+            }
+        }
+    }
+
+    /// The URL of a path at the server, if it is in the folder.
+    fn url(&self, path: &str, query: Option<&str>) -> Result<Uri, Refused> {
+        let forbidden = |why| Err((StatusCode::FORBIDDEN, format!("403: {why}\n")));
+        if !is_plain(path) {
+            return forbidden("paths with `.`, `..`, backslashes or encoded slashes are refused".to_owned());
+        }
+        if !(path.starts_with(&self.base) || self.base.strip_suffix('/') == Some(path)) {
+            return forbidden(format!("this gateway is for {}", self.base));
+        }
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        let url = format!("{}{path}{query}", self.origin).parse();
+        url.map_err(|_| (StatusCode::BAD_REQUEST, "400: the path is malformed\n".to_owned()))
+    }
+
+    /// A URL at the gateway, or a path, as a URL at the server.
+    fn translated(&self, url: &str, here: &Authority) -> Result<HeaderValue, Refused> {
+        let path = if url.starts_with('/') && !url.starts_with("//") {
+            url.to_owned()
+        } else {
+            let url: Uri = url.parse().map_err(|_| malformed(&DESTINATION))?;
+            let there = url.authority().filter(|_| url.scheme().is_some()).ok_or_else(|| malformed(&DESTINATION))?;
+            if !is_same(url.scheme_str(), there, here) {
+                // RFC 4918 §9.8.5
+                let why = format!("502: the Destination is on another server, {}\n", there.host());
+                return Err((StatusCode::BAD_GATEWAY, why));
+            }
+            url.path_and_query().map_or("/", |path| path.as_str()).to_owned()
+        };
+        let (path, query) = path.split_once('?').map_or((&*path, None), |(path, query)| (path, Some(query)));
+        let url = self.url(path, query)?.to_string();
+        HeaderValue::from_str(&url).map_err(|_| malformed(&DESTINATION))
+    }
+
+    /// An `If` (RFC 4918 §10.4), with the gateway's URLs in its resource tags as the server's. Lock tokens, which stand in
+    /// parentheses, are nobody's to change. What names another server, or is malformed, is the server's to refuse.
+    fn conditions(&self, text: &str, here: &Authority) -> String {
+        let (mut out, mut rest, mut depth) = (String::with_capacity(text.len()), text, 0u32);
+        while let Some(at) = rest.find(['(', ')', '<', '[']) {
+            let (before, from) = rest.split_at(at);
+            out.push_str(before);
+            let closing = match from.as_bytes()[0] {
+                b'(' => {
+                    depth += 1;
+                    None
+                }
+                b')' => {
+                    depth = depth.saturating_sub(1);
+                    None
+                }
+                b'<' => Some('>'),
+                _ => Some(']'),
+            };
+            let length = closing.and_then(|closing| from.find(closing)).map_or(1, |end| end + 1);
+            let (token, after) = from.split_at(length);
+            let tag = token.strip_prefix('<').and_then(|tag| tag.strip_suffix('>')).filter(|_| depth == 0);
+            match tag.and_then(|tag| self.translated(tag, here).ok()) {
+                Some(url) => {
+                    out.push('<');
+                    out.push_str(url.to_str().unwrap_or_default());
+                    out.push('>');
+                }
+                None => out.push_str(token),
+            }
+            rest = after;
+        }
+        out + rest
+    }
+}
+
+/// What the client calls the gateway.
+fn here(parts: &Parts) -> Option<Authority> {
+    let host = || parts.headers.get(HOST).and_then(|host| host.to_str().ok()?.parse().ok());
+    parts.uri.authority().cloned().or_else(host)
+}
+
+/// Whether two authorities are equal; either may have the scheme's default port or none.
+fn is_same(scheme: Option<&str>, there: &Authority, here: &Authority) -> bool {
+    let default = if scheme == Some("http") { 80 } else { 443 };
+    let port = |authority: &Authority| authority.port_u16().unwrap_or(default);
+    there.host().eq_ignore_ascii_case(here.host()) && port(there) == port(here)
+}
+
+/// Whether a path means the same to everybody: it has no dot segments, and nothing that some take for a slash.
+fn is_plain(path: &str) -> bool {
+    let lower = path.to_ascii_lowercase();
+    path.starts_with('/')
+        && !["%2f", "%5c", "%00", "\\"].iter().any(|text| lower.contains(text))
+        && lower.split('/').all(|segment| !matches!(&*segment.replace("%2e", "."), "." | ".."))
+}
+
+fn strip(headers: &mut HeaderMap) {
+    let named: Vec<HeaderName> = headers
+        .get_all(CONNECTION)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .filter_map(|name| name.trim().parse().ok())
+        .collect();
+    for name in OF_THE_CONNECTION.iter().chain(&named) {
+        headers.remove(name);
+    }
+}
+
+/// The only value of a field.
+fn one(headers: &HeaderMap, name: &HeaderName) -> Result<Option<String>, Refused> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(|value| Some(value.to_owned())).map_err(|_| malformed(name)),
+        _ => Err(malformed(name)),
+    }
+}
+
+fn malformed(name: &HeaderName) -> Refused {
+    (StatusCode::BAD_REQUEST, format!("400: the header field {name} is malformed\n"))
+}
+
+fn address(client: IpAddr) -> HeaderValue {
+    HeaderValue::from_str(&client.to_canonical().to_string()).unwrap_or(HeaderValue::from_static("unknown"))
+}
+
+/// The protocol's version, and who passes the request on (RFC 9110 §7.6.3).
+fn via(version: Version) -> HeaderValue {
+    HeaderValue::from_static(match version {
+        Version::HTTP_09 | Version::HTTP_10 => "1.0 longhaul",
+        Version::HTTP_2 => "2 longhaul",
+        Version::HTTP_3 => "3 longhaul",
+        _ => "1.1 longhaul",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use http::Request;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn upstream() -> Upstream {
+        let url = "https://dav.example/files/".parse().unwrap();
+        Upstream { origin: Origin::of(&url).unwrap(), base: "/files/".into() }
+    }
+
+    fn request(path: &str, fields: &[(&str, &str)]) -> Result<(Uri, HeaderMap), Refused> {
+        let mut request = Request::builder().method("MOVE").uri(path).header("host", "gw:8443");
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        upstream().request(&request.body(()).unwrap().into_parts().0, [10, 0, 0, 2].into())
+    }
+
+    #[test]
+    fn names_of_the_gateway_become_the_servers() {
+        let (url, headers) = request(
+            "/files/a%20b?x=1",
+            &[
+                ("destination", "https://GW:8443/files/c"),
+                ("if", "<https://gw:8443/files/c> (<urn:uuid:1> [\"<https://gw:8443/files/e>\"]) <http://other/x> (Not <DAV:no-lock>)"),
+                ("connection", "close, x-own"),
+                ("x-own", "1"),
+                ("x-forwarded-for", "1.2.3.4"),
+                ("content-length", "0"),
+                ("authorization", "Basic YTpi"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(url, "https://dav.example/files/a%20b?x=1");
+        let mut lines: Vec<_> =
+            headers.iter().map(|(name, value)| format!("{name}: {}", value.to_str().unwrap())).collect();
+        lines.sort();
+        let expected = [
+            "authorization: Basic YTpi",
+            "destination: https://dav.example/files/c",
+            "if: <https://dav.example/files/c> (<urn:uuid:1> [\"<https://gw:8443/files/e>\"]) <http://other/x> (Not <DAV:no-lock>)",
+            "via: 1.1 longhaul",
+            "x-forwarded-for: 10.0.0.2",
+        ];
+        assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn nothing_leaves_the_folder() {
+        for path in [
+            "/",
+            "/other",
+            "/filesx",
+            "/files/../other",
+            "/files/%2e%2E/other",
+            "/files/a%2F..%2fb",
+            "/files/a%5c",
+            "/files/.%2e",
+            "/files/%00",
+        ] {
+            assert_eq!(request(path, &[]).unwrap_err().0, StatusCode::FORBIDDEN, "{path}");
+            let refused = request("/files/a", &[("destination", &format!("https://gw:8443{path}"))]).unwrap_err();
+            assert_eq!(refused.0, StatusCode::FORBIDDEN, "{path}");
+        }
+        for destination in ["https://other/files/a", "https://gw/files/a", "http://gw:80/files/a"] {
+            assert_eq!(request("/files/a", &[("destination", destination)]).unwrap_err().0, StatusCode::BAD_GATEWAY);
+        }
+        for destination in ["a", "//gw/files/a", "mailto:a", ""] {
+            assert_eq!(request("/files/a", &[("destination", destination)]).unwrap_err().0, StatusCode::BAD_REQUEST);
+        }
+        let twice = [("destination", "/files/b"), ("destination", "/files/c")];
+        assert_eq!(request("/files/a", &twice).unwrap_err().0, StatusCode::BAD_REQUEST);
+        assert_eq!(request("/files", &[]).unwrap().0, "https://dav.example/files");
+    }
+
+    #[test]
+    fn an_answer_leads_back_to_the_gateway() {
+        let mut headers: HeaderMap = [
+            ("location", "https://dav.example/files/a/"),
+            ("content-location", "https://elsewhere/files/a/"),
+            ("alt-svc", "h3=\":443\""),
+            ("connection", "keep-alive"),
+            ("transfer-encoding", "chunked"),
+            ("dav", "1,2"),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_static(value)))
+        .collect();
+        upstream().answer(&mut headers);
+        assert_eq!(headers.len(), 3);
+        assert_eq!(headers["location"], "/files/a/");
+        assert_eq!(headers["content-location"], "https://elsewhere/files/a/");
+    }
+
+    proptest! {
+        /// However it is written, an accepted path stays in the folder for every reader.
+        #[test]
+        fn accepted_paths_stay_in_the_folder(path in "(/|\\.|%2e|%2E|%2f|%5C|\\\\|a|files|%25|%){0,12}") {
+            let path = format!("/files{path}");
+            if upstream().url(&path, None).is_ok() {
+                let decoded = path.replace("%2e", ".").replace("%2E", ".");
+                prop_assert!(!decoded.split(['/', '\\']).any(|segment| segment == ".." || segment == "."));
+                prop_assert!(path == "/files" || path.starts_with("/files/"));
+            }
+        }
+
+        /// Conditions keep their lock tokens, and never panic.
+        #[test]
+        fn conditions_keep_what_is_in_parentheses(text in "[()<>\\[\\] a\"]{0,24}") {
+            let here = "gw:8443".parse().unwrap();
+            prop_assert_eq!(upstream().conditions(&text, &here), text);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! `haul gateway`: the middle box between clients nearby and a server far away.
+
+use std::{error::Error, path::PathBuf, sync::Arc};
+
+use ::gateway::{Gateway, Settings};
+use ::serve::Server;
+use haul_http::Timeouts;
+use http::Uri;
+use transport::{ConnectSettings, TlsSettings};
+use units::Span;
+
+use crate::{listening::ListeningOptions, say};
+
+/// Pass requests on to a WebDAV server, each with its client's own credentials, until Ctrl-C
+///
+/// For clients nearby, such as Windows machines, of a server far away. The paths are the server's. The gateway has no
+/// credentials and stores none: whoever may not read a file at the server may not read it here.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The server's folder, as in `https://dav.example.org/files/`
+    #[arg(long, value_name = "URL")]
+    upstream: Uri,
+    #[command(flatten)]
+    listening: ListeningOptions,
+    /// PEM file with additional CA certificates to trust for the server
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// Accept any certificate of the server. Anyone on the network path can then read and change everything
+    #[arg(long)]
+    insecure: bool,
+    /// Timeout for connecting to the server, for the first byte of a response, and for stalled transfers
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::timeout)]
+    timeout: Span,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+    if args.insecure {
+        say("--insecure: anyone on the network path to the server can read and change everything");
+    }
+    let tls = TlsSettings {
+        authorities: args.ca.iter().cloned().collect(),
+        unverified: args.insecure,
+        ..TlsSettings::default()
+    };
+    let timeouts = Timeouts {
+        connect: args.timeout.0.min(Timeouts::default().connect),
+        first_byte: args.timeout.0,
+        stall: args.timeout.0.min(Timeouts::default().stall),
+        ..Timeouts::default()
+    };
+    let client = haul_http::Settings {
+        connect: ConnectSettings { tls, ..ConnectSettings::default() },
+        timeouts,
+        ..haul_http::Settings::default()
+    };
+    let gateway = Gateway::new(Settings { upstream: args.upstream.clone(), client })?;
+    let server = Server::with_service(Arc::new(gateway), &args.listening.config()?)?;
+    args.listening.run(server, &args.upstream.to_string(), |_| None)
+}
