@@ -82,9 +82,20 @@ impl If {
     /// no URL, which every server understands; otherwise each list has one, because the two forms cannot be mixed.
     pub fn apply(&self, headers: &mut HeaderMap, origin: &Origin, target: &RemotePath) {
         let alone = self.claims.iter().all(|(place, _)| place.same_place(target));
+        self.insert(headers, (!alone).then_some(origin));
+    }
+
+    /// Adds the header to a request that removes a name from its folder (DELETE, MOVE), unless it is empty. Each list has a
+    /// URL: Apache takes one without for a condition on the folder too, and refuses (424, seen with 2.4).
+    pub fn apply_to_removal(&self, headers: &mut HeaderMap, origin: &Origin) {
+        self.insert(headers, Some(origin));
+    }
+
+    /// With URLs of this origin, or without any.
+    fn insert(&self, headers: &mut HeaderMap, origin: Option<&Origin>) {
         let mut value = String::new();
         for (place, claims) in &self.claims {
-            if !alone {
+            if let Some(origin) = origin {
                 let _ = write!(value, "<{origin}{}> ", place.target());
             }
             value.push('(');
@@ -142,6 +153,16 @@ mod tests {
             value("if", |h| both.apply(h, &origin, &file)).unwrap(),
             "<https://dav.example:8443/a%20b/c> (<urn:uuid:1> [\"x\"]) <https://dav.example:8443/a%20b/> (<urn:uuid:2>)"
         );
-        assert_eq!(value("if", |h| If::default().apply(h, &origin, &file)), None);
+        let removed = If::default().locked(&file, token(1));
+        assert_eq!(
+            value("if", |h| removed.apply_to_removal(h, &origin)).unwrap(),
+            "<https://dav.example:8443/a%20b/c> (<urn:uuid:1>)"
+        );
+        for empty in [
+            value("if", |h| If::default().apply(h, &origin, &file)),
+            value("if", |h| If::default().apply_to_removal(h, &origin)),
+        ] {
+            assert_eq!(empty, None);
+        }
     }
 }
