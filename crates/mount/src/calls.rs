@@ -22,7 +22,7 @@ use std::{
 use fuser::{ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request};
 use haul_http::Client;
 use nix::errno::Errno;
-use tokio::{runtime::Handle, time::interval_at};
+use tokio::{runtime::Handle, task, time::interval_at};
 
 use crate::{replies, share::Result, signals};
 
@@ -141,17 +141,31 @@ impl Calls {
     /// Waits until there is a reason to answer a call although its operation has not ended.
     fn early_end(&self, pid: u32) -> impl Future<Output = Errno> + Send + 'static {
         let (client, begin) = (self.client.clone(), Instant::now());
-        async move {
-            let mut watch = interval_at((begin + WATCH).into(), WATCH);
+        let watch = move || interval_at((begin + WATCH).into(), WATCH);
+        let stops = async move {
+            let mut watch = watch();
             loop {
                 watch.tick().await;
-                if signals::has_to_stop(pid) {
+                // Not here: of a program that waits for us in execve(2), reading /proc can take until we have answered.
+                if matches!(task::spawn_blocking(move || signals::has_to_stop(pid)).await, Ok(true)) {
                     return Errno::EINTR;
                 }
+            }
+        };
+        let is_late = async move {
+            let mut watch = watch();
+            loop {
+                watch.tick().await;
                 let has_waited = client.patience().is_some_and(|patience| begin.elapsed() >= patience);
                 if has_waited && client.away_since().is_some_and(|since| since >= begin) {
                     return Errno::ETIMEDOUT;
                 }
+            }
+        };
+        async move {
+            tokio::select! {
+                errno = stops => errno,
+                errno = is_late => errno,
             }
         }
     }
