@@ -166,21 +166,26 @@ impl Share {
     async fn list(&self, folder: Ino) -> Result<()> {
         let turn = self.listings.lock().unwrap_or_else(PoisonError::into_inner).entry(folder).or_default().clone();
         let _turn = turn.lock().await;
-        let (path, mark) = {
-            let tree = self.tree();
-            if !tree.contains(folder) || tree.is_listed(folder, Instant::now()) {
-                return Ok(());
+        loop {
+            let (path, mark) = {
+                let tree = self.tree();
+                if !tree.contains(folder) || tree.is_listed(folder, Instant::now()) {
+                    return Ok(());
+                }
+                (tree.path(folder).ok_or(Errno::ENOENT)?, tree.mark(Instant::now()))
+            };
+            let listed = self.request_listing(&path).await;
+            let mut tree = self.tree();
+            if tree.contains(folder) && tree.has_moved(folder, mark) {
+                continue;
             }
-            (tree.path(folder).ok_or(Errno::ENOENT)?, tree.mark(Instant::now()))
-        };
-        let listed = self.request_listing(&path).await;
-        self.listings.lock().unwrap_or_else(PoisonError::into_inner).remove(&folder);
-        let entries = listed.map_err(|error| errno::of(&path, "list", &error))?;
-        let mut tree = self.tree();
-        if tree.contains(folder) {
-            tree.listed(folder, mark, entries, Instant::now());
+            self.listings.lock().unwrap_or_else(PoisonError::into_inner).remove(&folder);
+            let entries = listed.map_err(|error| errno::of(&path, "list", &error))?;
+            if tree.contains(folder) {
+                tree.listed(folder, mark, entries, Instant::now());
+            }
+            return Ok(());
         }
-        Ok(())
     }
 
     /// A program lists a folder.

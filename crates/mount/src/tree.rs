@@ -100,6 +100,8 @@ struct Folder {
     believed_until: Option<Instant>,
     /// The number of the last change of each name that was changed since the last listing.
     changes: HashMap<Vec<u8>, u64>,
+    /// The number of the change by which it got its name, if it was renamed.
+    renamed: u64,
     /// The order in which programs read the files.
     reading: Siblings,
 }
@@ -365,6 +367,7 @@ impl Tree {
         }
         self.note_change(parent, name);
         self.note_change(new_parent, new_name);
+        self.note_renamed(new_parent, new_name);
     }
 
     /// A file gets another name in its folder, because the server has something else under its own.
@@ -509,5 +512,6 @@ impl Tree {
 }
 
 mod foresight;
+mod moves;
 #[cfg(test)]
 mod tests;

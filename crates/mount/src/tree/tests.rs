@@ -166,3 +166,18 @@ fn folders_beside_a_repository_are_listed_ahead_of_git() {
     assert_eq!(ahead, (0..40).map(|number| format!("{number:02}")).collect::<Vec<_>>());
     assert!(tree.visits(found(tree.lookup(Tree::ROOT, b"00", start)), start).is_empty(), "listed twice");
 }
+
+#[test]
+fn a_listing_of_a_path_is_not_taken_for_that_of_the_folder_that_was_there() {
+    let (mut tree, start) = (tree(), Instant::now());
+    tree.listed(Tree::ROOT, tree.mark(start), vec![folder("a"), folder("b"), file("c", 1)], start);
+    let [a, b] = [b"a", b"b"].map(|name| found(tree.lookup(Tree::ROOT, name, start)));
+    tree.listed(a, tree.mark(start), vec![folder("below")], start);
+    let below = found(tree.lookup(a, b"below", start));
+    let mark = tree.mark(start);
+    tree.rename(Tree::ROOT, b"c", b, b"c");
+    assert!(![a, b, below].iter().any(|folder| tree.has_moved(*folder, mark)), "a file has no listing");
+    tree.rename(Tree::ROOT, b"a", b, b"a");
+    assert!(tree.has_moved(a, mark) && tree.has_moved(below, mark));
+    assert!(!tree.has_moved(b, mark) && !tree.has_moved(below, tree.mark(start)));
+}
