@@ -7,6 +7,7 @@
 //!     data/<n>   the content of entry n, which nobody changes any more
 //!     read       the number of the last message that somebody has read
 //!     lock       locked by whoever mounts the share
+//!     reserve    room for the records that give room back
 //! ```
 //!
 //! A content is synchronised before the record that names it, and a record before its close(2) returns or its content is
@@ -34,8 +35,10 @@ pub(crate) use self::{
     entries::{Entries, Entry, Failure},
     record::{Id, Record},
 };
-use crate::unsaved;
+use crate::{errno, unsaved};
 
+/// The size of the reserve, in bytes: hundreds of records.
+const RESERVE: usize = 64 * 1024;
 /// How often to try to lock a journal.
 const LOCK_TRIES: usize = 10;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
@@ -47,6 +50,8 @@ pub(crate) struct Journal {
     /// Records that are not on disk yet.
     unwritten: Mutex<Vec<Record>>,
     log: Mutex<Log>,
+    /// Contents to delete once the records that say so are on disk.
+    useless: Mutex<Vec<Id>>,
     _lock: Flock<File>,
 }
 
@@ -115,8 +120,11 @@ impl Journal {
         };
         let lock = locked(lock().map_err(failed)?).ok_or_else(|| JournalError::InUse { share: source.into() })?;
         let (entries, log) = Self::read(&folder, source).map_err(failed)?;
-        let (entries, log, unwritten) = (Mutex::new(entries), Mutex::new(log), Mutex::default());
-        Ok(Self { folder, entries, unwritten, log, _lock: lock })
+        let (entries, log) = (Mutex::new(entries), Mutex::new(log));
+        let (unwritten, useless) = (Mutex::default(), Mutex::default());
+        let journal = Self { folder, entries, unwritten, log, useless, _lock: lock };
+        journal.keep_reserve();
+        Ok(journal)
     }
 
     /// Reads what an earlier mount has left, and shortens the records.
@@ -208,8 +216,49 @@ impl Journal {
         self.unwritten.lock().unwrap_or_else(PoisonError::into_inner).extend(records);
     }
 
-    /// Writes all records to the disk.
-    pub(crate) fn commit(&self) -> io::Result<()> {
+    fn reserve(&self) -> PathBuf {
+        self.folder.join("reserve")
+    }
+
+    /// Takes room for records: on a full disk, nothing could say which contents are needed no more.
+    fn keep_reserve(&self) {
+        let reserve = self.reserve();
+        if fs::metadata(&reserve).is_ok_and(|reserve| reserve.len() == RESERVE as u64) {
+            return;
+        }
+        if fs::write(&reserve, vec![0; RESERVE]).is_err() {
+            let _ = fs::remove_file(reserve);
+        }
+    }
+
+    fn useless(&self) -> MutexGuard<'_, Vec<Id>> {
+        self.useless.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes all records to the disk, and deletes the contents that they, or earlier ones, make useless.
+    pub(crate) fn commit(&self, useless: &[Id]) -> io::Result<()> {
+        self.useless().extend(useless);
+        // Their records have been noted.
+        let useless = mem::take(&mut *self.useless());
+        let mut written = self.write_records();
+        if written.as_ref().is_err_and(errno::is_full) && fs::remove_file(self.reserve()).is_ok() {
+            written = self.write_records();
+        }
+        match &written {
+            Ok(()) if useless.is_empty() => {}
+            Ok(()) => {
+                for id in useless {
+                    // What remains is deleted by the next mount.
+                    let _ = fs::remove_file(self.data(id));
+                }
+                self.keep_reserve();
+            }
+            Err(_) => self.useless().extend(useless),
+        }
+        written
+    }
+
+    fn write_records(&self) -> io::Result<()> {
         let mut log = self.log();
         let records = mem::take(&mut *self.unwritten.lock().unwrap_or_else(PoisonError::into_inner));
         if records.is_empty() {
@@ -234,13 +283,5 @@ impl Journal {
         let unwritten = self.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
         let id = |record: &Record| if let Record::Closed { id, .. } = record { Some(*id) } else { None };
         unwritten.iter().filter_map(id).filter_map(|id| entries.get(id).cloned()).collect()
-    }
-
-    /// Deletes contents that no entry needs any more.
-    pub(crate) fn delete_data(&self, ids: &[Id]) {
-        for id in ids {
-            // What remains is deleted by the next mount.
-            let _ = fs::remove_file(self.data(*id));
-        }
     }
 }

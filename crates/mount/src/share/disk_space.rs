@@ -64,14 +64,10 @@ impl Contents {
 /// Runs an operation; if the disk is full, `make_room` comes before a second time.
 fn retried<T>(operation: impl Fn() -> io::Result<T>, make_room: impl FnOnce()) -> io::Result<T> {
     operation().or_else(|error| {
-        if !is_full(&error) {
+        if !errno::is_full(&error) {
             return Err(error);
         }
         make_room();
         operation()
     })
-}
-
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }

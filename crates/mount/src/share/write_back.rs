@@ -79,12 +79,10 @@ impl WriteBack {
 
     /// Writes the records, and deletes the contents that they make useless.
     pub(super) fn commit(&self, useless: &[Id]) -> Result<()> {
-        self.journal.commit().map_err(|error| {
+        self.journal.commit(useless).map_err(|error| {
             tracing::error!("cannot write the journal {}: {error}", self.journal.folder().display());
             errno::of_io(&error)
-        })?;
-        self.journal.delete_data(useless);
-        Ok(())
+        })
     }
 }
 
@@ -186,7 +184,7 @@ impl Share {
             replaced
         };
         // Without the record it is not safe, and its program is told so; it is uploaded all the same.
-        let committed = self.with_space(|| journal.commit()).map_err(failed).map(|()| journal.delete_data(&replaced));
+        let committed = self.with_space(|| journal.commit(&replaced)).map_err(failed);
         file.state(|state| state.journaled(&linked.snapshot));
         back.wake.notify_one();
         committed

@@ -16,13 +16,14 @@ use nix::{
 
 use crate::{
     DoubleTest,
-    doubled::{Doubled, TIMEOUT},
+    doubled::{Doubled, TIMEOUT, wait_for},
     world::noise,
 };
 
 pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("what_is_cached_makes_room_on_a_full_disk", what_is_cached_makes_room),
     ("a_write_without_room_fails_and_loses_nothing", a_write_without_room_fails),
+    ("a_journal_on_a_full_disk_gives_its_room_back", a_journal_gives_its_room_back),
 ];
 
 const MIB: usize = 1 << 20;
@@ -88,5 +89,28 @@ fn a_write_without_room_fails() -> Result<(), Failed> {
         assert_eq!(world.content("file").as_deref(), Some(&b"changed"[..]));
         drop((world, disk));
     }
+    Ok(())
+}
+
+fn a_journal_gives_its_room_back() -> Result<(), Failed> {
+    let (disk, world) = world(&[], Write::Back { journal_size: 1 << 40 })?;
+    world.kill();
+    // Deleting empty contents gives no room back, so that the records of the uploads need some.
+    for number in 0..200 {
+        fs::write(world.here.join(format!("{number}")), "")?;
+    }
+    let ballast = disk.0.join("ballast");
+    let filled = File::create(&ballast)?.write_all(&noise(DISK)).expect_err("there is no room");
+    assert_eq!(filled.raw_os_error(), Some(libc::ENOSPC));
+    while File::options().append(true).open(&ballast)?.write_all(&[0]).is_ok() {}
+    world.restart();
+    world.wait_until_uploaded();
+    let data = world.journal().folder.join("data");
+    wait_for("contents are deleted", || fs::read_dir(&data).is_ok_and(|entries| entries.count() == 0));
+    fs::remove_file(&ballast)?;
+    fs::write(world.here.join("after"), "after")?;
+    world.wait_until_uploaded();
+    assert_eq!(world.content("after").as_deref(), Some(&b"after"[..]));
+    drop((world, disk));
     Ok(())
 }
