@@ -1,0 +1,96 @@
+//! `haul mount` as a process, in all sorts of trouble: no content is lost whose close(2) succeeded, and nothing hangs.
+//!
+//! Programs write while the mount or the server is killed, the link is cut, the disk of the cache is full, or the server
+//! refuses. `CRASHES`, `CUTS`, `CUT_SECONDS`, `DISK_SECONDS` and `REFUSALS` set how often or how long, for long runs;
+//! `CRASH_SEED=<N>` repeats a run as far as its threads allow.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod crashes;
+mod cuts;
+mod full_disk;
+mod random;
+mod refusals;
+mod relay;
+mod world;
+mod writers;
+
+use std::{env, fs, fs::File, thread, time::Duration, time::Instant};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use link::sandbox;
+
+use crate::{common::PATIENCE, world::World};
+
+/// The largest file that programs write, as a rule.
+const LARGEST: u64 = 2_000_000;
+
+/// In a write mode.
+type Test = fn(&'static str) -> Result<(), Failed>;
+
+fn main() {
+    let arguments = Arguments::from_args();
+    let entered = sandbox::enter().map_err(|error| error.to_string());
+    let device =
+        File::options().read(true).write(true).open("/dev/fuse").map_err(|error| format!("/dev/fuse: {error}"));
+    let missing = entered.map(drop).and(device.map(drop)).err();
+    if let Some(missing) = &missing {
+        eprintln!("SKIPPED: mounts: {missing}");
+    }
+    let troubles: [(&str, Test); 5] = [
+        ("the_mount_or_the_server_is_killed", crashes::mount_or_server),
+        ("the_server_is_killed", crashes::server_only),
+        ("the_link_is_cut", cuts::under_load),
+        ("the_disk_of_the_cache_is_full", full_disk::under_load),
+        ("the_server_refuses", refusals::under_load),
+    ];
+    let mut trials = Vec::new();
+    for (trouble, test) in troubles {
+        for mode in ["through", "back"] {
+            trials
+                .push(Trial::test(format!("nothing_closed_is_lost_when_{trouble}_writing_{mode}"), move || test(mode)));
+        }
+    }
+    trials.push(Trial::test("a_mount_is_told_to_end_and_a_dead_one_is_named", crashes::a_mount_is_told_to_end));
+    trials.push(Trial::test("unmounting_ends_while_the_link_is_cut_and_says_what_is_left", cuts::at_the_end));
+    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(missing.is_some())).collect();
+    libtest_mimic::run(&arguments, trials).exit();
+}
+
+fn variable(name: &str) -> Option<u64> {
+    env::var(name).ok()?.parse().ok()
+}
+
+/// How often or how long, from the environment.
+fn times(name: &str, usual: u64) -> u64 {
+    variable(name).unwrap_or(usual)
+}
+
+/// What the server has under a name.
+fn whole_on_disk(world: &World) -> impl Fn(&str) -> Option<Vec<u8>> {
+    let there = world.path("there");
+    move |name| fs::read(there.join(name)).ok()
+}
+
+/// Unmounts the share. If the server does not have everything by then, mounts it again until it has.
+fn finish(world: &mut World) -> Result<(), Failed> {
+    let begin = Instant::now();
+    loop {
+        let unmounted = world.unmount();
+        if !unmounted.status.success() {
+            return Err(format!("cannot unmount: {}\n{}", common::text(&unmounted.stderr), world.log()).into());
+        }
+        if let Some(mut mount) = world.mount.take() {
+            while mount.try_wait()?.is_none() {
+                assert!(begin.elapsed() < PATIENCE, "the mount does not end\n{}", world.log());
+                thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let said = common::text(&unmounted.stderr);
+        if !said.contains("it stays in the journal") {
+            return Ok(());
+        }
+        assert!(begin.elapsed() < PATIENCE, "{said}\n{}\n{}", world.status(), world.log());
+        world.start_mount()?;
+    }
+}
