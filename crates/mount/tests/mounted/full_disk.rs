@@ -3,7 +3,6 @@
 use std::{
     fs::{self, File},
     io::Write as _,
-    path::{Path, PathBuf},
 };
 
 use dav::LockPolicy;
@@ -13,6 +12,7 @@ use nix::{
     libc,
     mount::{MntFlags, MsFlags, mount, umount2},
 };
+use tempfile::TempDir;
 
 use crate::{
     DoubleTest,
@@ -31,38 +31,39 @@ const MIB: usize = 1 << 20;
 const DISK: usize = 16 * MIB;
 
 /// A disk, which goes with its test.
-struct Disk(PathBuf);
+struct Disk(TempDir);
 
 impl Disk {
-    fn new(folder: &Path) -> Result<Self, Failed> {
-        fs::create_dir(folder)?;
+    fn new() -> Result<Self, Failed> {
+        let folder = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
         let size = format!("size={DISK}");
-        mount(Some("tmpfs"), folder, Some("tmpfs"), MsFlags::empty(), Some(&*size))?;
-        Ok(Self(folder.to_owned()))
+        mount(Some("tmpfs"), folder.path(), Some("tmpfs"), MsFlags::empty(), Some(&*size))?;
+        Ok(Self(folder))
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        let _ = umount2(&self.0, MntFlags::MNT_DETACH);
+        let _ = umount2(self.0.path(), MntFlags::MNT_DETACH);
     }
 }
 
-/// A double with these files, whose cache is on a small disk.
-fn world(files: &[(&str, &[u8])], write: Write) -> Result<(Disk, Doubled), Failed> {
+/// A double with these files, whose cache is on a small disk. The disk has to go last.
+fn world(files: &[(&str, &[u8])], write: Write) -> Result<(Doubled, Disk), Failed> {
     let scratch = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
-    let [here, cache] = ["here", "cache"].map(|name| scratch.path().join(name));
+    let here = scratch.path().join("here");
     fs::create_dir(&here)?;
-    let disk = Disk::new(&cache)?;
+    let disk = Disk::new()?;
+    let cache = disk.0.path().to_owned();
     let world = Doubled::on(files, (LockPolicy::Never, write), TIMEOUT, here, cache, scratch)?;
-    Ok((disk, world))
+    Ok((world, disk))
 }
 
 fn what_is_cached_makes_room() -> Result<(), Failed> {
     let (part, large) = (noise(6 * MIB), noise(3 * DISK));
     let files: [(&str, &[u8]); 5] = [("/a", &part), ("/b", &part), ("/c", &part), ("/d", &part), ("/large", &large)];
     for identity in [None, Some(1)] {
-        let (disk, world) = world(&files, Write::Through)?;
+        let (world, disk) = world(&files, Write::Through)?;
         world.mount_again(identity)?;
         for name in ["a", "b", "c", "d", "large", "a", "b"] {
             let expected = if name == "large" { &large } else { &part };
@@ -78,7 +79,7 @@ fn what_is_cached_makes_room() -> Result<(), Failed> {
 fn a_write_without_room_fails() -> Result<(), Failed> {
     let large = noise(2 * DISK);
     for write in [Write::Through, Write::Back { journal_size: 1 << 40 }] {
-        let (disk, world) = world(&[("/file", b"original")], write)?;
+        let (world, disk) = world(&[("/file", b"original")], write)?;
         let mut file = File::create(world.here.join("large"))?;
         let error = file.write_all(&large).expect_err("there is no room");
         assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
@@ -93,13 +94,13 @@ fn a_write_without_room_fails() -> Result<(), Failed> {
 }
 
 fn a_journal_gives_its_room_back() -> Result<(), Failed> {
-    let (disk, world) = world(&[], Write::Back { journal_size: 1 << 40 })?;
+    let (world, disk) = world(&[], Write::Back { journal_size: 1 << 40 })?;
     world.kill();
     // Deleting empty contents gives no room back, so that the records of the uploads need some.
     for number in 0..200 {
         fs::write(world.here.join(format!("{number}")), "")?;
     }
-    let ballast = disk.0.join("ballast");
+    let ballast = disk.0.path().join("ballast");
     let filled = File::create(&ballast)?.write_all(&noise(DISK)).expect_err("there is no room");
     assert_eq!(filled.raw_os_error(), Some(libc::ENOSPC));
     while File::options().append(true).open(&ballast)?.write_all(&[0]).is_ok() {}
