@@ -2,14 +2,18 @@
 //!
 //! Programs that work in a mounted folder wait for the server at every step, unless the mount knows when it need not ask.
 //! These decisions are state machines without I/O, which can be tested without a server, a kernel or a clock: which names are
-//! believed and for how long (`tree`), which bytes of a file are here and which the server lacks (`file_state`, `ranges`), and
-//! how much to fetch ahead of a reader (`read_ahead`, `siblings`). `share` carries them out with [`dav::Dav`], and `filesystem` answers
-//! the kernel.
+//! believed and for how long (`tree`), which bytes of a file are here and which the server lacks (`file_state`, `ranges`), how
+//! much to fetch ahead of a reader (`read_ahead`, `pacing`, `siblings`), which folders to list ahead of a walk (`walk`), and
+//! what of the journal to upload when (`journal::entries`). `share` carries them out with [`dav::Dav`]. `filesystem` answers the
+//! kernel, and `calls` decides when it answers a call that waits for a server.
 //!
 //! # Writing
 //! close(2) returns when the server has the whole file, and its error is the upload's. A file that a program creates reaches
 //! the server when it is closed, by a single PUT; until then it is only here. Every upload has the precondition that the
 //! server still has the version that the program opened. Otherwise both versions are kept.
+//!
+//! With [`Write::Back`], close(2) returns when the journal has the file, and uploads follow (`share::write_back`,
+//! `share::upload_queue`). What can be stored nowhere else is kept in a folder for people (`unsaved`).
 //!
 //! # Cache
 //! Contents are kept in sparse files below [`Options::cache`], in a folder that only the user may enter, and are used as long

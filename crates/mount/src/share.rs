@@ -6,6 +6,7 @@
 pub(crate) mod attributes;
 mod disk_space;
 mod ending;
+mod listing;
 mod locking;
 mod names;
 mod reading;
@@ -23,17 +24,16 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use dav::{Dav, Depth, Entry, LockPolicy, PropertySet, RemotePath, transfer::HeldLocks};
+use dav::{Dav, Entry, LockPolicy, PropertySet, RemotePath, transfer::HeldLocks};
 use nix::errno::Errno;
 
 use crate::{
     Options, Write,
     cached_file::CachedFile,
     content_cache::ContentCache,
-    errno,
     journal::{Journal, JournalError, Report},
     share::write_back::WriteBack,
-    tree::{Facts, Ino, Listed, Lookup, Tree},
+    tree::{Facts, Ino, Lookup, Tree},
     unsaved::{self, Unsaved},
 };
 
@@ -66,6 +66,8 @@ pub(crate) struct Share {
     /// Whether the server supports locks, and they are wanted.
     is_locking: AtomicBool,
     lock_taken: tokio::sync::Notify,
+    /// Whether the server may report what has changed in a folder.
+    reports_changes: AtomicBool,
     /// Whether the server's last answer to a request for a range was one.
     sends_ranges: AtomicBool,
     /// None if close(2) waits for the server.
@@ -110,6 +112,7 @@ impl Share {
             locks,
             is_locking: AtomicBool::new(false),
             lock_taken: tokio::sync::Notify::new(),
+            reports_changes: AtomicBool::new(true),
             sends_ranges: AtomicBool::new(false),
             write_back,
             closing: Arc::default(),
@@ -142,71 +145,6 @@ impl Share {
         self.is_locking.store(is_locking, Ordering::Relaxed);
         self.tree().listed(Tree::ROOT, mark, entries, Instant::now());
         Ok(())
-    }
-
-    async fn request_listing(&self, path: &RemotePath) -> std::result::Result<Vec<Listed>, dav::Error> {
-        let (mut entries, mut is_file) = (Vec::new(), false);
-        let listed = self.dav.list(path, Depth::One, PropertySet::LISTING, |entry| match entry {
-            Ok(entry) if !entry.path.same_place(path) => {
-                let name = entry.path.name().unwrap_or_default().to_vec();
-                entries.push(Listed { name, is_folder: entry.path.is_folder(), facts: facts(&entry) });
-            }
-            Ok(own) => is_file = !own.path.is_folder(),
-            Err(error) => tracing::warn!("{error}"),
-        });
-        listed.await?;
-        if is_file {
-            let why = "is a file; only folders can be listed and mounted".into();
-            return Err(dav::Error::Differs { path: path.clone(), why });
-        }
-        Ok(entries)
-    }
-
-    /// Makes the listing of a folder fresh, by one request for all who need it.
-    async fn list(&self, folder: Ino) -> Result<()> {
-        let turn = self.listings.lock().unwrap_or_else(PoisonError::into_inner).entry(folder).or_default().clone();
-        let _turn = turn.lock().await;
-        loop {
-            let (path, mark) = {
-                let tree = self.tree();
-                if !tree.contains(folder) || tree.is_listed(folder, Instant::now()) {
-                    return Ok(());
-                }
-                (tree.path(folder).ok_or(Errno::ENOENT)?, tree.mark(Instant::now()))
-            };
-            let listed = self.request_listing(&path).await;
-            let mut tree = self.tree();
-            if tree.contains(folder) && tree.has_moved(folder, mark) {
-                continue;
-            }
-            self.listings.lock().unwrap_or_else(PoisonError::into_inner).remove(&folder);
-            let entries = listed.map_err(|error| errno::of(&path, "list", &error))?;
-            if tree.contains(folder) {
-                tree.listed(folder, mark, entries, Instant::now());
-            }
-            return Ok(());
-        }
-    }
-
-    /// A program lists a folder.
-    fn visits(self: &Arc<Self>, folder: Ino) {
-        let ahead = self.tree().visits(folder, Instant::now());
-        self.list_ahead(ahead);
-    }
-
-    /// Lists folders that a program will probably visit next, and then those that come to light.
-    fn list_ahead(self: &Arc<Self>, folders: Vec<Ino>) {
-        // What is not believed for a moment need not be known before.
-        for folder in folders.into_iter().filter(|_| !self.options.fresh.is_zero()) {
-            let share = self.clone();
-            tokio::spawn(async move {
-                // Whoever visits it tries again, and learns why.
-                if share.list(folder).await.is_ok() {
-                    let ahead = share.tree().goes_on(Instant::now());
-                    share.list_ahead(ahead);
-                }
-            });
-        }
     }
 
     fn attributes(tree: &Tree, ino: Ino) -> Attributes {

@@ -1,13 +1,11 @@
 //! The names: which file or folder an inode number is, and how long that is believed.
 //!
-//! A folder is known by one listing (PROPFIND of depth 1), which is believed for the time `fresh` from its end. Within this time a name that it lacks does not exist, without asking again. What is changed through the mount
-//! is visible at once, and a listing that was requested before the change does not undo it: every change has a number, and a
-//! listing applies only to names whose last change is older than the listing.
+//! A folder is known by one listing (PROPFIND of depth 1), which is believed for the time `fresh` from its end. Within this
+//! time a name that it lacks does not exist, without asking again. What is changed through the mount is visible at once, and a
+//! listing that was requested before the change does not undo it: every change has a number, and a listing applies only to
+//! names whose last change is older than the listing.
 //!
-//! A node without a parent has been removed while a program had it open, or while the kernel remembered it; it goes with the
-//! last of both. An open file that somebody else replaces or deletes on the server keeps its place without being a member of
-//! its folder: what now has the name is another node, so that nobody sees a mixture of both, and what the program still writes
-//! is a conflict.
+//! How long a node lives, and what becomes of it when it loses its name, is in `lifetime`.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -17,6 +15,8 @@ use std::{
 
 use dav::{ETag, RemotePath};
 
+pub(crate) use self::sync::Change;
+use self::sync::SyncPoint;
 use crate::{siblings::Siblings, walk::Walks};
 
 /// An inode number.
@@ -104,6 +104,8 @@ struct Folder {
     renamed: u64,
     /// The order in which programs read the files.
     reading: Siblings,
+    /// The state of the server that the listing shows, if it can report what has changed since.
+    sync: Option<SyncPoint>,
 }
 
 /// All known names.
@@ -260,31 +262,53 @@ impl Tree {
 
     /// Applies a listing that was requested at `mark` and is complete `now`. A listing that took longer than `fresh` is
     /// believed for as long as it took, or a program that works through a huge folder would wait for it again and again.
-    pub(crate) fn listed(&mut self, folder: Ino, mark: Mark, entries: Vec<Listed>, now: Instant) {
-        let mut gone = self.folder_mut(folder).members.clone();
-        for Listed { name, is_folder, facts } in entries {
-            let known = gone.remove(&name);
-            if self.is_newer(folder, &name, mark) {
-                continue;
+    /// Returns whether all of it was applied: nothing has been changed here that it may lack.
+    pub(crate) fn listed(&mut self, folder: Ino, mark: Mark, entries: Vec<Listed>, now: Instant) -> bool {
+        let mut gone: HashSet<Vec<u8>> = self.folder_mut(folder).members.keys().cloned().collect();
+        let mut is_whole = true;
+        for entry in entries {
+            gone.remove(&entry.name);
+            is_whole &= self.is_there(folder, mark, entry);
+        }
+        for name in gone {
+            is_whole &= self.is_gone(folder, mark, &name);
+        }
+        self.believe(folder, mark, now);
+        self.folder_mut(folder).sync = None;
+        is_whole
+    }
+
+    /// A listing has this entry. Returns whether that was applied.
+    fn is_there(&mut self, folder: Ino, mark: Mark, Listed { name, is_folder, facts }: Listed) -> bool {
+        if self.is_newer(folder, &name, mark) {
+            return false;
+        }
+        match self.member(folder, &name).map(|ino| (ino, self.node(ino))) {
+            Some((_, node)) if node.is_dirty => return false,
+            Some((ino, node)) if node.folder.is_some() == is_folder && !node.is_other_version(&facts) => {
+                self.node_mut(ino).facts = facts;
             }
-            match known.map(|ino| (ino, self.node(ino))) {
-                Some((_, node)) if node.is_dirty => {}
-                Some((ino, node)) if node.folder.is_some() == is_folder && !node.is_other_version(&facts) => {
-                    self.node_mut(ino).facts = facts;
+            known => {
+                if let Some((ino, _)) = known {
+                    self.displace(ino);
                 }
-                known => {
-                    if let Some((ino, _)) = known {
-                        self.displace(ino);
-                    }
-                    self.add(Some(folder), name, is_folder, facts);
-                }
+                self.add(Some(folder), name, is_folder, facts);
             }
         }
-        for (name, ino) in gone {
-            if !self.is_newer(folder, &name, mark) && !self.node(ino).is_dirty {
-                self.displace(ino);
-            }
+        true
+    }
+
+    /// A listing lacks this name. Returns whether that was applied.
+    fn is_gone(&mut self, folder: Ino, mark: Mark, name: &[u8]) -> bool {
+        let Some(ino) = self.member(folder, name) else { return true };
+        let is_known = !self.is_newer(folder, name, mark) && !self.node(ino).is_dirty;
+        if is_known {
+            self.displace(ino);
         }
+        is_known
+    }
+
+    fn believe(&mut self, folder: Ino, mark: Mark, now: Instant) {
         let fresh = self.fresh;
         let folder = self.folder_mut(folder);
         folder.changes.retain(|_, change| *change > mark.change);
@@ -296,10 +320,10 @@ impl Tree {
         changes.and_then(|changes| changes.get(name)).is_some_and(|change| *change > mark.change)
     }
 
-    /// The next lookup in a folder lists it again.
+    /// The next lookup in a folder lists it again, all of it.
     pub(crate) fn expire(&mut self, folder: Ino) {
         if let Some(folder) = self.nodes.get_mut(&folder).and_then(|node| node.folder.as_mut()) {
-            folder.believed_until = None;
+            (folder.believed_until, folder.sync) = (None, None);
         }
     }
 
@@ -426,92 +450,11 @@ impl Tree {
             node.facts = facts;
         }
     }
-
-    pub(crate) fn open(&mut self, ino: Ino) {
-        self.node_mut(ino).opens += 1;
-    }
-
-    pub(crate) fn close(&mut self, ino: Ino) {
-        let node = self.node_mut(ino);
-        node.opens = node.opens.saturating_sub(1);
-        self.drop_if_unused(ino);
-    }
-
-    /// How many handles of it are open.
-    pub(crate) fn opens(&self, ino: Ino) -> u64 {
-        self.node(ino).opens
-    }
-
-    /// The kernel has been told of the node.
-    pub(crate) fn looked_up(&mut self, ino: Ino) {
-        self.node_mut(ino).lookups += 1;
-    }
-
-    /// The kernel has forgotten so many lookups.
-    pub(crate) fn forget(&mut self, ino: Ino, lookups: u64) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
-            node.lookups = node.lookups.saturating_sub(lookups);
-            self.drop_if_unused(ino);
-        }
-    }
-
-    /// A program here removes what has this name.
-    fn discard(&mut self, parent: Ino, name: &[u8]) {
-        if let Some(ino) = self.member(parent, name) {
-            self.node_mut(ino).is_removed = true;
-            self.detach(ino);
-        }
-    }
-
-    /// The server has something else, or nothing, in place of a node. An open file keeps its path.
-    fn displace(&mut self, ino: Ino) {
-        let node = self.node(ino);
-        match node.parent {
-            Some(parent) if node.folder.is_none() && node.opens > 0 => {
-                let name = node.name.clone();
-                self.folder_mut(parent).members.remove(&name);
-            }
-            _ => self.detach(ino),
-        }
-    }
-
-    /// Whether a program here has removed it, so that nobody misses what is written to it.
-    pub(crate) fn is_removed(&self, ino: Ino) -> bool {
-        self.node(ino).is_removed
-    }
-
-    /// Takes a node out of its folder.
-    fn detach(&mut self, ino: Ino) {
-        let node = self.node_mut(ino);
-        let (parent, name) = (node.parent.take(), node.name.clone());
-        if let Some(parent) = parent {
-            let members = &mut self.folder_mut(parent).members;
-            if members.get(&name) == Some(&ino) {
-                members.remove(&name);
-            }
-        }
-        for (_, member) in self.members(ino) {
-            self.detach(member);
-        }
-        self.drop_if_unused(ino);
-    }
-
-    fn drop_if_unused(&mut self, ino: Ino) {
-        let is_unused = |node: &Node| node.lookups == 0 && node.opens == 0;
-        if ino != Self::ROOT && self.nodes.get(&ino).is_some_and(is_unused) && !self.is_member(ino) {
-            self.nodes.remove(&ino);
-        }
-    }
-
-    /// Whether a lookup in its folder finds it.
-    fn is_member(&self, ino: Ino) -> bool {
-        let node = self.node(ino);
-        let folder = node.parent.and_then(|parent| self.nodes.get(&parent)?.folder.as_ref());
-        folder.is_some_and(|folder| folder.members.get(&node.name) == Some(&ino))
-    }
 }
 
 mod foresight;
+mod lifetime;
 mod moves;
+mod sync;
 #[cfg(test)]
 mod tests;

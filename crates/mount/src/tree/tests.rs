@@ -181,3 +181,59 @@ fn a_listing_of_a_path_is_not_taken_for_that_of_the_folder_that_was_there() {
     assert!(tree.has_moved(a, mark) && tree.has_moved(below, mark));
     assert!(!tree.has_moved(b, mark) && !tree.has_moved(below, tree.mark(start)));
 }
+
+fn large(tree: &mut Tree, start: Instant) {
+    let names = (0..100).map(|number| file(&format!("{number}"), number));
+    assert!(tree.listed(Tree::ROOT, tree.mark(start), names.collect(), start));
+    tree.set_sync_token(Tree::ROOT, "one".into(), start);
+}
+
+#[test]
+fn changes_since_a_sync_point_make_the_present_listing() {
+    let (mut tree, start) = (tree(), Instant::now());
+    large(&mut tree, start);
+    assert!(tree.is_large(Tree::ROOT));
+    assert_eq!(tree.sync_token(Tree::ROOT, start).unwrap(), "one");
+    let mark = tree.mark(start + FRESH);
+    let changes = vec![Change::There(file("new", 1)), Change::There(file("7", 700)), Change::Gone(b"8".into())];
+    tree.changed_there(Tree::ROOT, mark, changes, "two".into(), start + FRESH);
+    let now = start + FRESH;
+    assert_eq!(tree.members(Tree::ROOT).len(), 100);
+    assert_eq!(tree.facts(found(tree.lookup(Tree::ROOT, b"7", now))).length, 700);
+    assert_eq!(tree.lookup(Tree::ROOT, b"8", now), Lookup::Absent);
+    assert_eq!(tree.sync_token(Tree::ROOT, now).unwrap(), "two");
+}
+
+#[test]
+fn what_is_changed_here_is_reported_again() {
+    let (mut tree, start) = (tree(), Instant::now());
+    large(&mut tree, start);
+    let mark = tree.mark(start);
+    let ino = tree.create(Tree::ROOT, b"mine", false);
+    let changes = || vec![Change::There(file("mine", 5)), Change::There(file("7", 700))];
+    tree.changed_there(Tree::ROOT, mark, changes(), "two".into(), start);
+    assert_eq!(tree.sync_token(Tree::ROOT, start).unwrap(), "one");
+    tree.uploaded(ino, Facts { length: 4, ..Facts::default() }, false);
+    tree.changed_there(Tree::ROOT, tree.mark(start), changes(), "three".into(), start);
+    assert_eq!(tree.facts(ino).length, 5, "somebody has replaced it since");
+    assert_eq!(tree.sync_token(Tree::ROOT, start).unwrap(), "three");
+}
+
+#[test]
+fn a_folder_is_listed_whole_in_case_of_doubt() {
+    let (mut tree, start) = (tree(), Instant::now());
+    large(&mut tree, start);
+    assert_eq!(tree.sync_token(Tree::ROOT, start + Duration::from_hours(1)), None, "too old");
+    tree.expire(Tree::ROOT);
+    assert_eq!(tree.sync_token(Tree::ROOT, start), None);
+    large(&mut tree, start);
+    tree.create(Tree::ROOT, b"mine", false);
+    assert!(!tree.listed(Tree::ROOT, tree.mark(start), vec![file("0", 0)], start), "a file is only here");
+    assert_eq!(tree.sync_token(Tree::ROOT, start), None);
+    // Under another path there may be another folder.
+    tree.listed(Tree::ROOT, tree.mark(start), vec![folder("a")], start);
+    let a = found(tree.lookup(Tree::ROOT, b"a", start));
+    tree.set_sync_token(a, "one".into(), start);
+    tree.rename(Tree::ROOT, b"a", Tree::ROOT, b"b");
+    assert_eq!(tree.sync_token(a, start), None);
+}

@@ -14,6 +14,7 @@ mod interrupts;
 mod locks;
 mod races;
 mod reads;
+mod sync_reports;
 mod watchdog;
 mod world;
 mod write_back;
@@ -78,6 +79,7 @@ fn main() {
         reads::DOUBLED,
         write_back::TESTS,
         interrupts::TESTS,
+        sync_reports::TESTS,
     ]
     .concat();
     let doubled = doubled
