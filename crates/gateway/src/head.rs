@@ -108,7 +108,7 @@ impl Upstream {
         } else {
             let url: Uri = url.parse().map_err(|_| malformed(&DESTINATION))?;
             let there = url.authority().filter(|_| url.scheme().is_some()).ok_or_else(|| malformed(&DESTINATION))?;
-            if !is_same(url.scheme_str(), there, here) {
+            if !serve::is_same_authority(url.scheme_str(), there, here) {
                 // RFC 4918 §9.8.5
                 let why = format!("502: the Destination is on another server, {}\n", there.host());
                 return Err((StatusCode::BAD_GATEWAY, why));
@@ -160,13 +160,6 @@ impl Upstream {
 fn here(parts: &Parts) -> Option<Authority> {
     let host = || parts.headers.get(HOST).and_then(|host| host.to_str().ok()?.parse().ok());
     parts.uri.authority().cloned().or_else(host)
-}
-
-/// Whether two authorities are equal; either may have the scheme's default port or none.
-fn is_same(scheme: Option<&str>, there: &Authority, here: &Authority) -> bool {
-    let default = if scheme == Some("http") { 80 } else { 443 };
-    let port = |authority: &Authority| authority.port_u16().unwrap_or(default);
-    there.host().eq_ignore_ascii_case(here.host()) && port(there) == port(here)
 }
 
 /// Whether a path means the same to everybody: it has no dot segments, and nothing that some take for a slash.

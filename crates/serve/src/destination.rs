@@ -28,23 +28,19 @@ pub(crate) fn path<'a>(destination: &'a str, host: Option<&str>, names: &HostNam
     // HTTP/1.0 clients may omit `Host`.
     if let Some(here) = host
         && !names.gives(there.host())
-        && !is_same(uri.scheme_str(), there, here)
+        && !here.parse().is_ok_and(|here| is_same_authority(uri.scheme_str(), there, &here))
     {
         return Err(Refused::Elsewhere(there.host().to_owned()));
     }
     Ok(Cow::Owned(uri.path().to_owned()))
 }
 
-/// Whether two authorities are equal. Behind a proxy that terminates TLS, only one of them may have the scheme's
-/// default port.
-fn is_same(scheme: Option<&str>, there: &Authority, here: &str) -> bool {
-    let Ok(here) = here.parse::<Authority>() else { return false };
-    let default = match scheme {
-        Some("http") => 80,
-        _ => 443,
-    };
+/// Whether two authorities of URLs with this scheme are equal. Behind a proxy that terminates TLS, only one of them may have
+/// the scheme's default port.
+pub fn is_same_authority(scheme: Option<&str>, there: &Authority, here: &Authority) -> bool {
+    let default = if scheme == Some("http") { 80 } else { 443 };
     let port = |authority: &Authority| authority.port_u16().unwrap_or(default);
-    plain(there.host()) == plain(here.host()) && port(there) == port(&here)
+    plain(there.host()) == plain(here.host()) && port(there) == port(here)
 }
 
 /// Explains to a person why a destination on another server is refused.

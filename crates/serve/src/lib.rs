@@ -83,6 +83,7 @@ mod tls;
 mod xml;
 
 pub use access_log::AccessLog;
+pub use destination::is_same_authority;
 pub use error::Error;
 pub use responder::{PreparedResponse, Responder, SimpleRequest};
 pub use server::{Config, Server};
