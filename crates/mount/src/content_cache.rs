@@ -46,6 +46,7 @@ use crate::{
 const LOCK: &str = "lock";
 const STATE: &str = "state";
 const ENDING: &str = "ending";
+const SERVER_LOCKS: &str = "locks";
 /// How long a mount waits for the end of another one.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -128,6 +129,14 @@ impl ContentCache {
         match &self.place {
             Place::Lasting { folder, .. } => folder,
             Place::Temporary(folder) => folder.path(),
+        }
+    }
+
+    /// Where to say which locks there are on the server, if the next mount can read it.
+    pub(crate) fn lock_log(&self) -> Option<PathBuf> {
+        match &self.place {
+            Place::Lasting { folder, .. } => Some(folder.join(SERVER_LOCKS)),
+            Place::Temporary(_) => None,
         }
     }
 
@@ -270,7 +279,7 @@ fn scan(folder: &Path, is_sound: bool) -> io::Result<(Unused, u64)> {
         last = last.max(content.unwrap_or(0)).max(record.map_or(0, |record| record.number));
         let replaced = match record.filter(|_| is_sound) {
             Some(record) => unused.add(record).map(|older| older.text().into()),
-            None => Some(name.clone()).filter(|_| text != LOCK && text != STATE),
+            None => Some(name.clone()).filter(|_| ![LOCK, STATE, SERVER_LOCKS].contains(&&*text)),
         };
         others.extend(replaced.map(|name| (name, content)));
     }

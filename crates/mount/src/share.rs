@@ -100,7 +100,7 @@ impl Share {
         let cache = ContentCache::new(&options.cache, &options.source, options.identity);
         let cache = cache.map_err(|source| crate::Error::Cache { path: options.cache.clone(), source })?;
         let write_back = open_journal(&options)?;
-        let locks = HeldLocks::new(dav.clone(), options.lock, &options.lock_owner);
+        let locks = locking::held_locks(&dav, &options, &cache);
         Ok(Self {
             dav,
             tree: Mutex::new(Tree::new(base, options.fresh)),

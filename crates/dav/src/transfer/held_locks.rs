@@ -1,7 +1,7 @@
 //! Locks around writes: carries out what [`Locks`] decides.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeSet,
     hash::{BuildHasher, RandomState},
     sync::Mutex,
     time::{Duration, Instant},
@@ -10,7 +10,10 @@ use std::{
 use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
-use super::lock;
+use super::{
+    lock,
+    lock_traces::{LockLog, Trace, Traces},
+};
 use crate::{
     Dav, Error, Family, If, LockAction, LockPermit, LockToken, Locked, Locks, Precondition, PropertySet, RemotePath,
     client::confirmation::is_undecided, locks::LockPolicy,
@@ -41,7 +44,7 @@ pub struct HeldLocks {
     /// The owner with a random number, which identifies a lock of ours whose token never arrived.
     owner: String,
     locks: Mutex<Locks>,
-    traces: Mutex<BTreeMap<RemotePath, Trace>>,
+    traces: Mutex<Traces>,
     /// Files that a lock of ours has created. An upload that is repeated finds such a file empty.
     created: Mutex<BTreeSet<RemotePath>>,
     /// The paths that [`HeldLocks::tidy`] cleans up.
@@ -51,24 +54,27 @@ pub struct HeldLocks {
     turn: tokio::sync::Mutex<()>,
 }
 
-/// What a LOCK may have left on the server.
-#[derive(Debug, Clone)]
-struct Trace {
-    token: Option<LockToken>,
-    /// Whether only the lock has created the file.
-    hollow: bool,
-}
-
 impl HeldLocks {
     /// No locks yet. `owner` is what others see as their owner.
     pub fn new(dav: Dav, policy: LockPolicy, owner: &str) -> Self {
         let number = RandomState::new().hash_one(owner) as u32;
+        Self::continued(dav, policy, owner, number, Traces::default())
+    }
+
+    /// The same; and what an earlier process with this log has left is undone by [`Self::tidy`], or used by whoever locks the
+    /// same file.
+    pub fn with_log(dav: Dav, policy: LockPolicy, owner: &str, log: LockLog) -> Self {
+        let number = log.number();
+        Self::continued(dav, policy, owner, number, Traces::with_log(log))
+    }
+
+    fn continued(dav: Dav, policy: LockPolicy, owner: &str, number: u32, traces: Traces) -> Self {
         let owner = format!("{owner} ({number:08x})");
         Self {
             dav,
             owner,
             locks: Locks::new(policy).into(),
-            traces: Mutex::default(),
+            traces: Mutex::new(traces),
             created: Mutex::default(),
             tidied: Mutex::default(),
             policy,
@@ -124,7 +130,7 @@ impl HeldLocks {
 
     async fn request(&self, path: &RemotePath, exists: bool) -> Result<LockToken, Error> {
         let sent = Instant::now();
-        let earlier = lock(&self.traces).insert(path.clone(), Trace { token: None, hollow: !exists });
+        let earlier = lock(&self.traces).insert(path, Trace { token: None, hollow: !exists });
         let Locked { token, lasts, created } = match self.ask(path, exists, earlier).await {
             Ok(locked) => locked,
             Err(error) => {
@@ -134,7 +140,7 @@ impl HeldLocks {
         };
         lock(&self.locks).granted(path, token.clone(), lasts, sent);
         let hollow = created && (!exists || self.is_empty(path).await.unwrap_or(false));
-        lock(&self.traces).insert(path.clone(), Trace { token: Some(token.clone()), hollow });
+        lock(&self.traces).insert(path, Trace { token: Some(token.clone()), hollow });
         let surprise = match (exists, created) {
             (true, true) if hollow => Err(Error::Differs { path: path.clone(), why: DELETED.into() }),
             (false, false) => self.see(path).await,
@@ -152,7 +158,7 @@ impl HeldLocks {
                 known.insert(path.clone());
             }
             drop(known);
-            lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = hollow);
+            lock(&self.traces).change(path, |trace| trace.hollow = hollow);
         }
         Ok(token)
     }
@@ -227,8 +233,10 @@ impl HeldLocks {
             },
             Err(error) if error.refusal().is_some() => {
                 let mut traces = lock(&self.traces);
-                traces.remove(path);
-                traces.extend(earlier.map(|earlier| (path.clone(), earlier)));
+                match earlier {
+                    Some(earlier) => drop(traces.insert(path, earlier)),
+                    None => traces.remove(path),
+                }
                 Err(error)
             }
             decided => decided,
@@ -253,13 +261,13 @@ impl HeldLocks {
         let Some((token, _)) = self.find(path).await? else { return Ok(None) };
         let is_empty = self.is_empty(path).await?;
         let known = |trace: &mut Trace| (trace.token, trace.hollow) = (Some(token.clone()), trace.hollow && is_empty);
-        lock(&self.traces).entry(path.clone()).and_modify(known);
+        lock(&self.traces).change(path, known);
         Ok(Some(token))
     }
 
     /// A file has been written under its lock, which stays: whatever created it, it is not deleted with the lock.
     pub fn written(&self, path: &RemotePath) {
-        lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
+        lock(&self.traces).change(path, |trace| trace.hollow = false);
         lock(&self.created).remove(path);
     }
 
@@ -267,7 +275,7 @@ impl HeldLocks {
     pub async fn release(&self, path: &RemotePath, written: bool) {
         // Also if the lock is lost.
         if written {
-            lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
+            lock(&self.traces).change(path, |trace| trace.hollow = false);
         }
         let action = lock(&self.locks).release(path);
         let Some(LockAction::Unlock(path, token)) = action else { return };
@@ -339,7 +347,7 @@ impl HeldLocks {
     /// Undoes what requests without an answer may have left on the server: locks that nobody uses, and the empty files
     /// that they created. What cannot be undone now is left for another call.
     pub async fn tidy(&self) {
-        let left: Vec<_> = lock(&self.traces).keys().cloned().collect();
+        let left: Vec<_> = lock(&self.traces).all().map(|(path, _)| path.clone()).collect();
         for path in left {
             {
                 let locks = lock(&self.locks);
@@ -364,7 +372,9 @@ impl HeldLocks {
                 None => return Ok(true),
             },
         };
+        // An earlier process may have left it, long ago.
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
+        let hollow = hollow && self.is_untouched(path, &token).await?;
         Ok(self.take_away(path, &token, hollow, true).await || self.find(path).await?.is_none())
     }
 
@@ -378,7 +388,8 @@ impl HeldLocks {
         lock(&self.locks).release_all();
         let farewell = async {
             for round in 1..=ROUNDS {
-                let left = lock(&self.traces).clone();
+                let left: Vec<_> =
+                    lock(&self.traces).all().map(|(path, trace)| (path.clone(), trace.clone())).collect();
                 if left.is_empty() {
                     break;
                 }
@@ -393,21 +404,22 @@ impl HeldLocks {
 
     /// Undoes what is left of a lock that its writer does not hold any more. Somebody else may hold it by now.
     async fn undo_late(&self, path: RemotePath, trace: Trace, last: bool) {
-        let token = match trace.token {
+        let (token, is_untouched) = match trace.token {
             Some(token) if trace.hollow => match self.is_untouched(&path, &token).await {
-                Ok(true) => Some(token),
-                Err(_) if !last => None,
-                // Then only the lock is released.
-                Ok(false) | Err(_) => {
-                    lock(&self.traces).entry(path.clone()).and_modify(|trace| trace.hollow = false);
-                    Some(token)
-                }
+                // Without an answer, only the lock is released.
+                Err(_) if last => (token, false),
+                Err(_) => return,
+                Ok(is_untouched) => (token, is_untouched),
             },
-            Some(token) => Some(token),
-            None => self.recover(&path).await.ok().flatten(),
+            Some(token) => (token, false),
+            None => match self.recover(&path).await {
+                Ok(Some(token)) => (token, true),
+                _ => return,
+            },
         };
-        if let Some(token) = token {
-            self.undo(&path, &token, last).await;
+        let hollow = is_untouched && lock(&self.traces).get(&path).is_some_and(|trace| trace.hollow);
+        if self.take_away(&path, &token, hollow, last).await {
+            lock(&self.traces).remove(&path);
         }
     }
 }

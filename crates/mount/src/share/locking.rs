@@ -4,18 +4,24 @@
 //! read. If somebody else has locked it, that change fails, before anything is lost. The lock is released when the last
 //! writer has closed the file; close(2) does not wait for it, but unmounting does. A lock that the server has ended means
 //! that somebody else may have written since: what is uploaded then goes beside the file, as after a conflict.
+//!
+//! A mount that is killed leaves its locks on the server. The next one of the same share finds them in a log, and releases
+//! them, or goes on with those that its programs need.
 
 use std::{
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
-use dav::{Error, If, RemotePath};
+use dav::{
+    Dav, Error, If, RemotePath,
+    transfer::{HeldLocks, LockLog},
+};
 use nix::errno::Errno;
 use tokio::sync::MutexGuard;
 
 use super::{Result, Share};
-use crate::{cached_file::CachedFile, errno, tree::Ino};
+use crate::{Options, cached_file::CachedFile, content_cache::ContentCache, errno, tree::Ino};
 
 /// How often to check for locks that need a refresh.
 const REFRESH: Duration = Duration::from_millis(500);
@@ -26,6 +32,19 @@ const TIDY: u64 = 20;
 async fn turn_unless<'a>(turned: &[Arc<CachedFile>], file: &'a Arc<CachedFile>) -> Option<MutexGuard<'a, ()>> {
     let is_turned = turned.iter().any(|turned| Arc::ptr_eq(turned, file));
     if is_turned { None } else { Some(file.upload.lock().await) }
+}
+
+/// The locks of a mount, and those that an earlier one has left.
+pub(super) fn held_locks(dav: &Dav, options: &Options, cache: &ContentCache) -> HeldLocks {
+    let (dav, policy, owner) = (dav.clone(), options.lock, &options.lock_owner);
+    match cache.lock_log().filter(|_| !options.read_only).map(|path| LockLog::open(&path)) {
+        Some(Ok(log)) => HeldLocks::with_log(dav, policy, owner, log),
+        Some(Err(error)) => {
+            tracing::warn!("if this mount is killed, its locks stay on the server until they expire: {error}");
+            HeldLocks::new(dav, policy, owner)
+        }
+        None => HeldLocks::new(dav, policy, owner),
+    }
 }
 
 impl Share {
@@ -134,8 +153,9 @@ impl Share {
         locked
     }
 
-    /// Keeps locks alive, for as long as it is polled.
+    /// Keeps locks alive, for as long as it is polled. First releases what an earlier mount has left.
     pub(crate) async fn keep_locks(self: Arc<Self>) {
+        self.locks.tidy().await;
         loop {
             if !self.locks.is_held() {
                 self.lock_taken.notified().await;

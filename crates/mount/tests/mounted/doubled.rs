@@ -12,7 +12,7 @@ use std::{
 use dav::{Dav, LockPolicy, RemotePath};
 use haul_http::{Client, Origin, Settings, Timeouts, auth::Authenticator};
 use mount::{Mount, Options, Report, Write};
-use servers::Double;
+use servers::{Double, Fault};
 use tokio::runtime::Runtime;
 
 use crate::world::FRESH;
@@ -44,8 +44,13 @@ impl Doubled {
 
     /// Unmounts it, and mounts it again.
     pub(crate) fn mount_again(&self, identity: Option<u64>) -> Result<(), Box<dyn Error>> {
+        self.mount_again_as(identity, LockPolicy::Never)
+    }
+
+    /// The same with this lock policy.
+    pub(crate) fn mount_again_as(&self, identity: Option<u64>, lock: LockPolicy) -> Result<(), Box<dyn Error>> {
         self.unmount()?;
-        let options = Options { identity, ..options(&self.double, &self.cache, LockPolicy::Never) };
+        let options = Options { identity, ..options(&self.double, &self.cache, lock) };
         let mount = Mount::new(client(&self.double, TIMEOUT)?, RemotePath::root(), self.here.clone(), options);
         *self.mount.lock().expect("no test panics with it") = Some(self.runtime().block_on(mount)?);
         Ok(())
@@ -155,6 +160,14 @@ impl Doubled {
     /// Starts it again.
     pub(crate) fn restart(&self) {
         self.runtime().block_on(self.double.restart());
+    }
+
+    /// Unmounts it while the server cannot be reached and these files are open.
+    pub(crate) fn cut_off(&self, open: impl Sized) {
+        self.double.script(|_, _, _| Some(Fault::Reset));
+        let _ = self.unmount();
+        drop(open);
+        self.double.clear_faults();
     }
 
     fn runtime(&self) -> &Runtime {

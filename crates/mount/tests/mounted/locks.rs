@@ -4,6 +4,7 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     os::unix::fs::FileExt,
+    time::Duration,
 };
 
 use dav::LockPolicy;
@@ -27,6 +28,8 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_file_stays_locked_when_it_is_renamed", a_file_stays_locked_when_it_is_renamed),
     ("a_lock_whose_answer_is_lost_is_found_and_released", a_lock_whose_answer_is_lost_is_found_and_released),
     ("no_lock_outlives_the_mount", no_lock_outlives_the_mount),
+    ("locks_that_a_mount_has_left_are_released_by_the_next", locks_that_a_mount_has_left_are_released_by_the_next),
+    ("a_program_goes_on_with_the_lock_of_an_earlier_mount", a_program_goes_on_with_the_lock_of_an_earlier_mount),
     ("a_file_known_to_be_deleted_is_not_changed_under_a_lock", a_file_known_to_be_deleted_is_not_changed),
     ("a_file_deleted_elsewhere_is_not_created_by_its_lock", a_file_deleted_elsewhere_is_not_created_by_its_lock),
 ];
@@ -203,6 +206,50 @@ fn no_lock_outlives_the_mount() -> Result<(), Failed> {
     let files = [("file".to_owned(), b"Original".to_vec()), ("new".to_owned(), b"content".to_vec())];
     assert_eq!(world.double.files(""), files.into());
     drop((file, new));
+    Ok(())
+}
+
+/// Locks an edited file and a new one, and ends the mount while the server cannot be reached.
+fn cut_off_with_two_locks() -> Result<Doubled, Failed> {
+    let world = Doubled::new(&[("/file", b"original")], LockPolicy::Always)?;
+    world.mount_again_as(Some(1), LockPolicy::Always)?;
+    let file = world.edit("file", b"O")?;
+    let new = File::create(world.here.join("new"))?;
+    (&new).write_all(b"content")?;
+    assert_eq!(world.double.locks(), 2);
+    world.cut_off((file, new));
+    assert_eq!(world.double.locks(), 2, "{}", world.double.log());
+    Ok(world)
+}
+
+fn locks_that_a_mount_has_left_are_released_by_the_next() -> Result<(), Failed> {
+    let world = cut_off_with_two_locks()?;
+    // Somebody else's lock is nobody else's to release.
+    world.double.put("/theirs", b"theirs", Duration::ZERO);
+    world.double.lock("/theirs");
+    world.mount_again_as(Some(2), LockPolicy::Always)?;
+    assert_eq!(world.double.locks(), 3, "other credentials do not know of them");
+    world.mount_again_as(Some(1), LockPolicy::Always)?;
+    wait_for("only their lock", || world.double.locks() == 1);
+    let files = [("file".to_owned(), b"original".to_vec()), ("theirs".to_owned(), b"theirs".to_vec())];
+    wait_for("the empty file that a lock created is deleted", || world.double.files("") == files.clone().into());
+    let unlocks = world.count("UNLOCK");
+    world.mount_again_as(Some(1), LockPolicy::Always)?;
+    assert_eq!(world.count("UNLOCK"), unlocks, "nothing is left");
+    Ok(())
+}
+
+fn a_program_goes_on_with_the_lock_of_an_earlier_mount() -> Result<(), Failed> {
+    let world = cut_off_with_two_locks()?;
+    // What is unlocked is slow to go.
+    world.double.script(|method, _, _| (method == "UNLOCK").then_some(Fault::Delay(Duration::from_millis(200))));
+    world.mount_again_as(Some(1), LockPolicy::Always)?;
+    for name in ["file", "new"] {
+        fs::write(world.here.join(name), "after")?;
+    }
+    world.wait_until_unlocked();
+    let after = |name: &str| (name.to_owned(), b"after".to_vec());
+    assert_eq!(world.double.files(""), [after("file"), after("new")].into(), "{}", world.double.log());
     Ok(())
 }
 
