@@ -6,6 +6,7 @@
 pub(crate) mod attributes;
 mod disk_space;
 mod ending;
+mod late_requests;
 mod listing;
 mod locking;
 mod names;
@@ -140,7 +141,7 @@ impl Share {
             (tree.path(Tree::ROOT).unwrap_or_else(RemotePath::root), tree.mark(Instant::now()))
         };
         let (entries, server) = tokio::join!(self.request_listing(&path), self.dav.learn(&path));
-        let entries = entries?;
+        let (entries, _) = entries?;
         let is_locking = server.is_ok_and(|server| server.locks) && self.options.lock != LockPolicy::Never;
         self.is_locking.store(is_locking, Ordering::Relaxed);
         self.tree().listed(Tree::ROOT, mark, entries, Instant::now());

@@ -189,6 +189,11 @@ impl Tree {
         &self.node(ino).facts
     }
 
+    /// A listing tells a folder's own entity tag.
+    pub(crate) fn set_tag(&mut self, folder: Ino, tag: Option<ETag>) {
+        self.node_mut(folder).facts.etag = tag;
+    }
+
     /// Its folder; the root's is the root. None for what has been removed.
     pub(crate) fn parent(&self, ino: Ino) -> Option<Ino> {
         if ino == Self::ROOT { Some(ino) } else { self.node(ino).parent }

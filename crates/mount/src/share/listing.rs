@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use dav::{Depth, Entry, PropertySet, RemotePath};
+use dav::{Depth, ETag, Entry, PropertySet, RemotePath};
 use http::StatusCode;
 use nix::errno::Errno;
 use tracing::{debug, warn};
@@ -17,11 +17,15 @@ use crate::{
 };
 
 impl Share {
-    pub(super) async fn request_listing(&self, path: &RemotePath) -> std::result::Result<Vec<Listed>, dav::Error> {
-        let (mut entries, mut is_file) = (Vec::new(), false);
+    /// What is in a folder, and its own entity tag.
+    pub(super) async fn request_listing(
+        &self,
+        path: &RemotePath,
+    ) -> std::result::Result<(Vec<Listed>, Option<ETag>), dav::Error> {
+        let (mut entries, mut is_file, mut own_tag) = (Vec::new(), false, None);
         let listed = self.dav.list(path, Depth::One, PropertySet::LISTING, |entry| match entry {
             Ok(entry) if !entry.path.same_place(path) => entries.push(listed(&entry)),
-            Ok(own) => is_file = !own.path.is_folder(),
+            Ok(own) => (is_file, own_tag) = (!own.path.is_folder(), own.properties.etag),
             Err(error) => warn!("{error}"),
         });
         listed.await?;
@@ -29,7 +33,7 @@ impl Share {
             let why = "is a file; only folders can be listed and mounted".into();
             return Err(dav::Error::Differs { path: path.clone(), why });
         }
-        Ok(entries)
+        Ok((entries, own_tag))
     }
 
     /// Makes the listing of a folder fresh, by one request for all who need it.
@@ -56,7 +60,8 @@ impl Share {
                 let now = Instant::now();
                 match answer {
                     Answer::Changes(changes, token) => tree.changed_there(folder, mark, changes, token, now),
-                    Answer::Listing(entries, token) => {
+                    Answer::Listing((entries, own_tag), token) => {
+                        tree.set_tag(folder, own_tag);
                         let is_whole = tree.listed(folder, mark, entries, now);
                         if let Some(token) = token.filter(|_| is_whole) {
                             tree.set_sync_token(folder, token, now);
@@ -143,8 +148,8 @@ impl Share {
 enum Answer {
     /// What has changed, and the state that this leads to.
     Changes(Vec<Change>, String),
-    /// All of it, and a state that it is at least as new as.
-    Listing(Vec<Listed>, Option<String>),
+    /// All of it with its own entity tag, and a state that it is at least as new as.
+    Listing((Vec<Listed>, Option<ETag>), Option<String>),
 }
 
 fn name(entry: &Entry) -> Vec<u8> {

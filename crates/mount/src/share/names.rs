@@ -50,7 +50,7 @@ impl Share {
         }
         still_wanted()?;
         if !ino.is_some_and(|ino| self.is_only_here(ino)) {
-            let deleted = self.dav.delete(&path, &Precondition::None, &self.locks.claims(&[&path])).await;
+            let deleted = self.delete_version(&path, ino, &self.locks.claims(&[&path])).await;
             match deleted {
                 // An upload of it may or may not have reached the server.
                 Err(error) if error.is(404) && self.in_journal(&path).is_some() => {}
@@ -67,7 +67,12 @@ impl Share {
         let ino = self.tree().member(parent, name).ok_or(Errno::ENOENT)?;
         self.must_be_empty(ino).await?;
         still_wanted()?;
-        let deleted = self.dav.delete(&path, &Precondition::None, &If::default()).await;
+        let mut deleted = self.delete_listed(&path, ino).await;
+        if deleted.as_ref().is_err_and(|error| error.is(412)) {
+            // It has changed, or the server does not know its own entity tag.
+            self.must_be_empty(ino).await?;
+            deleted = self.dav.delete(&path, &Precondition::None, &If::default()).await;
+        }
         deleted.map_err(|error| errno::of(&path, "delete", &error))?;
         self.tree().remove(parent, name);
         Ok(())
@@ -116,7 +121,7 @@ impl Share {
             base = self.rename_only_here(ino, replaced);
         } else {
             let claims = self.locks.claims(&[&from, &to]);
-            let moved = self.dav.rename(&from, &to, may_replace, &claims).await;
+            let moved = self.rename_version((&from, &to), replaced, may_replace, &claims).await;
             moved.map_err(|error| match errno::of(&from, "rename", &error) {
                 // Overwrite: F (RFC 4918 §9.9.4).
                 Errno::ESTALE if !may_replace => Errno::EEXIST,

@@ -23,6 +23,8 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("an_upload_is_refused_for_a_reason", an_upload_is_refused_for_a_reason),
     ("what_cannot_be_kept_is_there_for_the_next_mount", what_cannot_be_kept_is_there_for_the_next_mount),
     ("what_is_open_at_the_end_is_uploaded_or_kept", what_is_open_at_the_end_is_uploaded_or_kept),
+    ("a_rename_that_arrives_late_replaces_nothing_newer", a_rename_that_arrives_late_replaces_nothing_newer),
+    ("a_deletion_that_arrives_late_deletes_nothing_newer", a_deletion_that_arrives_late_deletes_nothing_newer),
 ];
 
 /// Runs a call, which must fail in time for one of the reasons that say that the server is away.
@@ -142,5 +144,41 @@ fn what_is_open_at_the_end_is_uploaded_or_kept() -> Result<(), Failed> {
             assert_eq!((stored.as_deref(), kept.len()), (Some(&b"precious"[..]), 0));
         }
     }
+    Ok(())
+}
+
+/// The server carries out requests with this method long after they have failed here.
+fn delay(world: &Doubled, slow: &'static str) {
+    world.double.script(move |method, _, _| (method == slow).then_some(Fault::Delay(TIMEOUT * 3)));
+}
+
+fn a_rename_that_arrives_late_replaces_nothing_newer() -> Result<(), Failed> {
+    for old in [&[("/new", &b"new"[..])][..], &[("/new", b"new"), ("/file", b"old")]] {
+        let world = Doubled::new(old, LockPolicy::OnEdit)?;
+        delay(&world, "MOVE");
+        must_fail("rename", || fs::rename(world.here.join("new"), world.here.join("file")));
+        fs::write(world.here.join("file"), b"saved since")?;
+        std::thread::sleep(TIMEOUT * 3);
+        let left = [("file".to_owned(), b"saved since".to_vec()), ("new".to_owned(), b"new".to_vec())];
+        assert_eq!(world.double.files(""), left.into(), "{}", world.double.log());
+        world.double.clear_faults();
+        fs::rename(world.here.join("new"), world.here.join("file"))?;
+        assert_eq!(world.double.files(""), [("file".to_owned(), b"new".to_vec())].into());
+    }
+    Ok(())
+}
+
+fn a_deletion_that_arrives_late_deletes_nothing_newer() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/file", b"old")], LockPolicy::OnEdit)?;
+    delay(&world, "DELETE");
+    must_fail("delete", || fs::remove_file(world.here.join("file")));
+    fs::write(world.here.join("file"), b"saved since")?;
+    std::thread::sleep(TIMEOUT * 3);
+    assert_eq!(world.double.files(""), [("file".to_owned(), b"saved since".to_vec())].into(), "{}", world.double.log());
+    world.double.clear_faults();
+    // Somebody else's version is deleted too, as by every rm(1).
+    world.double.put("/file", b"theirs", Duration::ZERO);
+    fs::remove_file(world.here.join("file"))?;
+    assert!(world.double.files("").is_empty(), "{}", world.double.log());
     Ok(())
 }

@@ -1,0 +1,109 @@
+//! Requests that arrive late must not undo what has been saved since.
+//!
+//! A request without an answer has failed for the program, and may still wait in the send buffer of a connection, or of a
+//! box on the path. When the link is back, the server carries it out: a MOVE would replace, and a DELETE remove, what the
+//! program has saved in the meantime. So both say which version they mean, as uploads do. rename(2) and unlink(2) do not ask
+//! for a version: if the server has another one, it is looked up, and the request is repeated for that one.
+
+use dav::{Confirmed, ETag, Error, If, Precondition, PropertySet, RemotePath};
+
+use super::Share;
+use crate::tree::Ino;
+
+/// How often a request is repeated for another version, before it is for any.
+const REPETITIONS: u32 = 2;
+
+/// What a request replaces or deletes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Victim {
+    Nothing,
+    Version(ETag),
+    /// Its version has no name that a request could use.
+    Any,
+}
+
+impl Victim {
+    fn of(tag: Option<ETag>) -> Self {
+        tag.filter(|tag| !tag.is_weak()).map_or(Self::Any, Self::Version)
+    }
+}
+
+impl Share {
+    /// Deletes the file of a node, if it is known.
+    pub(super) async fn delete_version(
+        &self,
+        path: &RemotePath,
+        ino: Option<Ino>,
+        locks: &If,
+    ) -> Result<Confirmed, Error> {
+        let (mut victim, mut repetitions) = (self.known(ino), 0);
+        loop {
+            let precondition = match &victim {
+                Victim::Version(tag) => Precondition::Unchanged(tag.clone()),
+                Victim::Nothing | Victim::Any => Precondition::None,
+            };
+            match self.dav.delete(path, &precondition, locks).await {
+                Err(error) if error.is(412) && victim != Victim::Any => {
+                    victim = self.instead_of(path, &victim, repetitions).await;
+                    repetitions += 1;
+                }
+                decided => return decided,
+            }
+        }
+    }
+
+    /// Deletes a folder that a listing has shown to be empty; 412 if it has changed since. Most servers give a folder a new
+    /// entity tag with each new member.
+    pub(super) async fn delete_listed(&self, path: &RemotePath, ino: Ino) -> Result<Confirmed, Error> {
+        let precondition = match self.known(Some(ino)) {
+            Victim::Version(tag) => Precondition::Unchanged(tag),
+            Victim::Nothing | Victim::Any => Precondition::None,
+        };
+        self.dav.delete(path, &precondition, &If::default()).await
+    }
+
+    /// Renames, and replaces the node `replaced`, or nothing. The program may forbid to replace anything else.
+    pub(super) async fn rename_version(
+        &self,
+        (from, to): (&RemotePath, &RemotePath),
+        replaced: Option<Ino>,
+        may_replace: bool,
+        locks: &If,
+    ) -> Result<Confirmed, Error> {
+        let mut repetitions = 0;
+        let mut victim = match replaced {
+            None => Victim::Nothing,
+            Some(_) if from.is_folder() => Victim::Any,
+            replaced => self.known(replaced),
+        };
+        loop {
+            let overwrite = victim != Victim::Nothing;
+            let claims = match &victim {
+                Victim::Version(tag) => locks.clone().unchanged(to, tag.clone()),
+                Victim::Nothing | Victim::Any => locks.clone(),
+            };
+            match self.dav.rename(from, to, overwrite, &claims).await {
+                Err(error) if error.is(412) && may_replace && victim != Victim::Any => {
+                    victim = self.instead_of(to, &victim, repetitions).await;
+                    repetitions += 1;
+                }
+                decided => return decided,
+            }
+        }
+    }
+
+    fn known(&self, ino: Option<Ino>) -> Victim {
+        let tree = self.tree();
+        Victim::of(ino.filter(|ino| tree.contains(*ino)).and_then(|ino| tree.facts(ino).etag.clone()))
+    }
+
+    /// What the server has in place of what it said it has not. Some servers answer 412 to every entity tag.
+    async fn instead_of(&self, path: &RemotePath, tried: &Victim, repetitions: u32) -> Victim {
+        let found = match self.dav.stat(path, PropertySet::LISTING).await {
+            Ok(Some(found)) if !found.path.is_folder() => Victim::of(found.properties.etag),
+            Ok(None) => Victim::Nothing,
+            _ => Victim::Any,
+        };
+        if repetitions >= REPETITIONS || found == *tried { Victim::Any } else { found }
+    }
+}
