@@ -39,6 +39,7 @@ pub use filter::{BadPattern, Filter, Rule};
 pub use held_locks::HeldLocks;
 pub use keep_existing::{KeepExisting, SkipReason};
 pub use lock_traces::LockLog;
+pub use name_folding::key as name_key;
 pub use remote_body::{ListedFile, body_of, digests_agree};
 pub use stream::upload_stream;
 pub use temporary_files::is_temporary;

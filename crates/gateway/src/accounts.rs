@@ -36,6 +36,11 @@ impl<T: Clone> Accounts<T> {
         account.clone()
     }
 
+    /// All accounts.
+    pub(crate) fn all(&self) -> Vec<T> {
+        self.all.values().map(|(account, _)| account.clone()).collect()
+    }
+
     /// The server has refused the credential: nothing is kept for it.
     pub(crate) fn refused(&mut self, identity: Identity) {
         self.all.remove(&identity);

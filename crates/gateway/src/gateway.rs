@@ -5,31 +5,34 @@ use std::{
     io,
     net::SocketAddr,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
-use futures_util::{FutureExt, StreamExt, future::BoxFuture};
-use haul_http::{Body, Class, Client, Incoming, Options, Origin, auth::Authenticator};
+use dav::RemotePath;
+use futures_util::{
+    FutureExt, StreamExt,
+    future::{BoxFuture, join_all},
+};
+use haul_http::{Body, Client, Origin, auth::Authenticator};
 use http::{
-    HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri,
-    header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE},
+    HeaderMap, HeaderValue, Request, Response, StatusCode, Uri,
+    header::{RETRY_AFTER, WWW_AUTHENTICATE},
     request::Parts,
 };
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream};
-use serve::{AnswerBody, Answered, RequestStream, Service, whole};
+use serve::{AnswerBody, Answered, RequestStream, Service};
 use transport::Connector;
 
 use crate::{
+    account::Account,
     accounts::Accounts,
+    answers::{text, without_body},
     credential::{Credential, Identities, Refused},
-    head::Upstream,
+    head::{self, Upstream},
+    passing::{Passing, Received, SMALL},
 };
-
-/// Request bodies up to this size are read before they are passed on, so that a request can be sent again where HTTP allows
-/// it.
-const SMALL: u64 = 256 * 1024;
 
 /// Settings of a gateway.
 #[derive(Debug, Clone)]
@@ -38,6 +41,8 @@ pub struct Settings {
     pub upstream: Uri,
     /// How to speak with the server. Each credential has connections of its own.
     pub client: haul_http::Settings,
+    /// How long listings are believed: the delay with which changes made elsewhere are seen.
+    pub fresh: Duration,
 }
 
 /// Why there is no gateway.
@@ -62,9 +67,10 @@ pub enum Error {
 
 /// A gateway to one server.
 pub struct Gateway {
-    upstream: Upstream,
+    upstream: Arc<Upstream>,
+    fresh: Duration,
     identities: Identities,
-    accounts: Mutex<Accounts<Client>>,
+    accounts: Mutex<Accounts<Arc<Account>>>,
     settings: haul_http::Settings,
     /// Shared, with its TLS sessions: they carry nobody's identity.
     connector: Arc<Connector>,
@@ -73,7 +79,7 @@ pub struct Gateway {
 impl Gateway {
     /// An error if the URL is no folder's on a server, or if a file in the settings cannot be used.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let Settings { upstream, client } = settings;
+        let Settings { upstream, client, fresh } = settings;
         let is_folder = upstream.path().ends_with('/') && upstream.query().is_none();
         let origin = Origin::of(&upstream).ok().filter(|_| is_folder && !has_userinfo(&upstream));
         let origin = origin.ok_or(Error::Upstream)?;
@@ -83,65 +89,67 @@ impl Gateway {
         let base = upstream.path().to_owned();
         let connector = Arc::new(Connector::new(client.connect.clone())?);
         let identities = Identities::new().map_err(|_| Error::Random)?;
-        let upstream = Upstream { origin, base };
-        Ok(Self { upstream, identities, accounts: Mutex::default(), settings: client, connector })
+        let upstream = Arc::new(Upstream { origin, base });
+        Ok(Self { upstream, fresh, identities, accounts: Mutex::default(), settings: client, connector })
     }
 
-    fn accounts(&self) -> MutexGuard<'_, Accounts<Client>> {
+    fn accounts(&self) -> MutexGuard<'_, Accounts<Arc<Account>>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The HTTP client of a credential. It has no credentials of its own.
-    fn client(&self, credential: &Credential) -> Client {
+    /// What is kept for a credential. Its HTTP client has no credentials of its own.
+    fn account(&self, credential: &Credential) -> Arc<Account> {
         self.accounts().get(credential.identity, Instant::now(), || {
-            Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default())
+            let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
+            Arc::new(Account::new(client, self.upstream.clone(), self.fresh))
         })
     }
 
     async fn pass(&self, client: SocketAddr, request: Request<RequestStream>) -> Answered {
         let credential = match self.identities.of(request.headers()) {
             Ok(credential) => credential,
-            Err(Refused::Ambiguous) => return text(StatusCode::BAD_REQUEST, "400: two Authorization fields\n"),
+            Err(Refused::Ambiguous) => return answered(StatusCode::BAD_REQUEST, "400: two Authorization fields\n"),
             Err(Refused::Scheme(scheme)) => {
                 let why = format!("403: this gateway passes on Basic and Bearer credentials, not {scheme}\n");
-                return text(StatusCode::FORBIDDEN, why);
+                return answered(StatusCode::FORBIDDEN, why);
             }
         };
-        let (parts, body) = request.into_parts();
-        let (url, headers) = match self.upstream.request(&parts, client.ip()) {
-            Ok(translated) => translated,
-            Err((status, why)) => return text(status, why),
+        let (mut parts, body) = request.into_parts();
+        if let Some(above) = self.upstream.answer_above(&parts) {
+            return Answered { response: above, user: credential.user };
+        }
+        self.upstream.options_above(&mut parts);
+        let translated = self.upstream.request(&parts, client.ip());
+        let request = match translated.and_then(|(url, headers)| addressed(&parts, url, headers)) {
+            Ok(request) => request,
+            Err((status, why)) => return answered(status, why),
         };
-        let mut answered = match body_of(body).await {
+        let response = match received(body).await {
             Ok(body) => {
-                let request = upstream_request(&parts, url, headers, body);
-                let answer = self.client(&credential).exchange(request).await;
+                let answer = self.account(&credential).answer(Passing { body, ..request }).await;
                 if answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::UNAUTHORIZED) {
                     self.accounts().refused(credential.identity);
                 }
                 self.answered(answer)
             }
-            Err(error) if error.kind() == io::ErrorKind::TimedOut => Answered::status(StatusCode::REQUEST_TIMEOUT),
-            Err(_) => Answered::status(StatusCode::BAD_REQUEST),
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => without_body(StatusCode::REQUEST_TIMEOUT),
+            Err(_) => without_body(StatusCode::BAD_REQUEST),
         };
-        answered.user = credential.user;
-        answered
+        Answered { response, user: credential.user }
     }
 
-    fn answered(&self, answer: Result<Response<Incoming>, haul_http::Error>) -> Answered {
-        let answer = match answer {
+    fn answered(&self, answer: Result<Response<AnswerBody>, haul_http::Error>) -> Response<AnswerBody> {
+        let mut response = match answer {
             Ok(answer) => answer,
             Err(error) => return failed(&error),
         };
-        let (mut parts, body) = answer.into_parts();
-        self.upstream.answer(&mut parts.headers);
-        if parts.status == StatusCode::UNAUTHORIZED && !keep_challenges(&mut parts.headers) {
+        self.upstream.answer(response.headers_mut());
+        if response.status() == StatusCode::UNAUTHORIZED && !keep_challenges(response.headers_mut()) {
             let why = "502: the server offers neither Basic nor Bearer authentication, which this gateway needs\n";
             return text(StatusCode::BAD_GATEWAY, why);
         }
-        parts.extensions.clear();
-        let body = body.map_err(io::Error::other).boxed_unsync();
-        Answered { response: Response::from_parts(parts, body), user: None }
+        response.extensions_mut().clear();
+        response
     }
 }
 
@@ -149,17 +157,32 @@ impl Service for Gateway {
     fn answer(&self, client: SocketAddr, request: Request<RequestStream>) -> BoxFuture<'_, Answered> {
         self.pass(client, request).boxed()
     }
+
+    /// Sends what was acknowledged.
+    fn finish(&self) -> BoxFuture<'_, ()> {
+        let accounts = self.accounts().all();
+        async move { drop(join_all(accounts.iter().map(Account::end)).await) }.boxed()
+    }
 }
 
 fn has_userinfo(url: &Uri) -> bool {
     url.authority().is_some_and(|authority| authority.as_str().contains('@'))
 }
 
-/// The body for the server: in memory if it is small, as it arrives otherwise.
-async fn body_of(body: RequestStream) -> io::Result<Body> {
+/// A request for the server, without its body.
+fn addressed(parts: &Parts, url: Uri, headers: HeaderMap) -> Result<Passing, head::Refused> {
+    let unusable = |_| (StatusCode::BAD_REQUEST, "400: the path is malformed\n".to_owned());
+    let path = RemotePath::from_url_path(url.path()).map_err(unusable)?;
+    let destination = headers.get("destination").and_then(|url| url.to_str().ok()?.parse::<Uri>().ok());
+    let destination = destination.map(|url| RemotePath::from_url_path(url.path())).transpose().map_err(unusable)?;
+    let body = Received::Whole(Bytes::new());
+    Ok(Passing { method: parts.method.clone(), url, headers, path, destination, body })
+}
+
+async fn received(body: RequestStream) -> io::Result<Received> {
     let length = body.size_hint().exact();
     if length.is_some_and(|length| length <= SMALL) {
-        return Ok(body.collect().await?.to_bytes().into());
+        return Ok(Received::Whole(body.collect().await?.to_bytes()));
     }
     let chunks = BodyStream::new(body).filter_map(|frame| {
         ready(match frame {
@@ -167,22 +190,7 @@ async fn body_of(body: RequestStream) -> io::Result<Body> {
             Err(error) => Some(Err(error)),
         })
     });
-    Ok(Body::once(length, Box::pin(chunks)))
-}
-
-fn upstream_request(parts: &Parts, url: Uri, headers: HeaderMap, body: Body) -> Request<Body> {
-    let is_small = match parts.method {
-        // Nobody knows the length of the answer.
-        Method::GET => false,
-        _ => body.length().is_some_and(|length| length <= SMALL),
-    };
-    let mut request = Request::new(body);
-    let class = if is_small { Class::Small } else { Class::Large };
-    request.extensions_mut().insert(Options { class, ..Options::default() });
-    *request.method_mut() = parts.method.clone();
-    *request.uri_mut() = url;
-    *request.headers_mut() = headers;
-    request
+    Ok(Received::Streamed(Body::once(length, Box::pin(chunks))))
 }
 
 /// Keeps what the gateway can pass on of the schemes that the server offers. Returns whether there is any.
@@ -201,7 +209,7 @@ fn keep_challenges(headers: &mut HeaderMap) -> bool {
 }
 
 /// The answer in place of the server's. Its text names the request, and no header field.
-fn failed(error: &haul_http::Error) -> Answered {
+fn failed(error: &haul_http::Error) -> Response<AnswerBody> {
     let status = match error {
         haul_http::Error::Sending { .. } => StatusCode::BAD_REQUEST,
         haul_http::Error::Connect(_) => StatusCode::BAD_GATEWAY,
@@ -210,16 +218,13 @@ fn failed(error: &haul_http::Error) -> Answered {
         _ => StatusCode::BAD_GATEWAY,
     };
     tracing::warn!("{error}");
-    let mut answered = text(status, format!("{}: {error}\n", status.as_u16()));
+    let mut response = text(status, format!("{}: {error}\n", status.as_u16()));
     if status == StatusCode::BAD_GATEWAY {
-        answered.response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
     }
-    answered
+    response
 }
 
-fn text(status: StatusCode, why: impl Into<Bytes>) -> Answered {
-    let mut response: Response<AnswerBody> = Response::new(whole(why));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
-    Answered { response, user: None }
+fn answered(status: StatusCode, why: impl Into<Bytes>) -> Answered {
+    Answered { response: text(status, why), user: None }
 }

@@ -5,9 +5,10 @@
 
 use std::net::IpAddr;
 
+use dav::RemotePath;
 use haul_http::Origin;
 use http::{
-    HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, Version,
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, Uri, Version,
     header::{
         ALT_SVC, CONNECTION, CONTENT_LENGTH, CONTENT_LOCATION, EXPECT, HOST, LOCATION, PROXY_AUTHENTICATE,
         PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE, VIA,
@@ -15,6 +16,9 @@ use http::{
     request::Parts,
     uri::Authority,
 };
+use serve::AnswerBody;
+
+use crate::answers;
 
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 const IF: HeaderName = HeaderName::from_static("if");
@@ -73,6 +77,10 @@ impl Upstream {
     /// The header fields of an answer to the client.
     pub(crate) fn answer(&self, headers: &mut HeaderMap) {
         strip(headers);
+        // Without it, Microsoft's clients take the server for read-only.
+        if headers.contains_key("dav") {
+            headers.entry("ms-author-via").or_insert(HeaderValue::from_static("DAV"));
+        }
         // Another address is not this gateway's.
         headers.remove(ALT_SVC);
         for name in [LOCATION, CONTENT_LOCATION] {
@@ -83,6 +91,53 @@ impl Upstream {
             let path = url.path_and_query().and_then(|path| HeaderValue::from_str(path.as_str()).ok());
             if let Some(path) = path.filter(|_| is_upstream) {
                 headers.insert(name, path);
+            }
+        }
+    }
+
+    /// The URL of a folder at the server, if it is in the gateway's.
+    pub(crate) fn folder(&self, path: &RemotePath) -> Option<Uri> {
+        self.url(&path.target(), None).ok()
+    }
+
+    /// Clients look at the folders above the one that they use, and Windows asks the root for the server's capabilities. These
+    /// have nothing but the way to the gateway's folder.
+    pub(crate) fn answer_above(&self, parts: &Parts) -> Option<Response<AnswerBody>> {
+        let path = parts.uri.path();
+        let rest = self.base.strip_prefix(path).filter(|rest| path.ends_with('/') && !rest.is_empty())?;
+        if parts.method.as_str() != "PROPFIND" {
+            return None;
+        }
+        let next = format!("{path}{}/", rest.split('/').next().unwrap_or_default());
+        let depth = parts.headers.get("depth").and_then(|depth| depth.to_str().ok());
+        let shown = match depth {
+            Some("0") => vec![path],
+            Some("1") => vec![path, &next],
+            _ => return Some(answers::text(StatusCode::FORBIDDEN, "403: Depth: infinity is refused\n")),
+        };
+        let response = |path| {
+            let path = quick_xml::escape::escape(path);
+            format!(
+                "<D:response><D:href>{path}</D:href><D:propstat><D:prop><D:resourcetype><D:collection/></D:resourcetype></D:prop>\
+                 <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>"
+            )
+        };
+        let responses: String = shown.into_iter().map(response).collect();
+        let head = "<?xml version=\"1.0\" encoding=\"utf-8\"?><D:multistatus xmlns:D=\"DAV:\">";
+        Some(answers::multistatus(format!("{head}{responses}</D:multistatus>")))
+    }
+
+    /// The capabilities of a folder above are those of the gateway's folder.
+    pub(crate) fn options_above(&self, parts: &mut Parts) {
+        let is_above = parts.uri.path() == "*" || self.base.starts_with(parts.uri.path());
+        if let Ok(base) = self.base.parse::<Uri>()
+            && parts.method == Method::OPTIONS
+            && is_above
+        {
+            let host = parts.uri.authority().cloned();
+            parts.uri = base;
+            if let Some(host) = host.and_then(|host| HeaderValue::from_str(host.as_str()).ok()) {
+                parts.headers.entry(HOST).or_insert(host);
             }
         }
     }
@@ -302,7 +357,8 @@ mod tests {
         .map(|(name, value)| (name.parse::<HeaderName>().unwrap(), HeaderValue::from_static(value)))
         .collect();
         upstream().answer(&mut headers);
-        assert_eq!(headers.len(), 3);
+        assert_eq!(headers.len(), 4);
+        assert_eq!(headers["ms-author-via"], "DAV");
         assert_eq!(headers["location"], "/files/a/");
         assert_eq!(headers["content-location"], "https://elsewhere/files/a/");
     }

@@ -7,19 +7,34 @@
 //! # The path of a request
 //! The crate `serve` accepts connections, speaks TLS and HTTP, bounds every wait and writes the access log. `gateway`
 //! gets the request: `head` checks its path and translates its header fields (a `Destination` here becomes one at the
-//! server), `credential` tells whose it is, `accounts` has the HTTP client of this credential, and the answer streams
-//! back as it arrives.
+//! server), `credential` tells whose it is, `accounts` has what is kept for it (`account`), and the answer streams back as
+//! it arrives.
+//!
+//! # Round trips
+//! A client of the Windows kind waits for each of eight answers per file. Some of them are known here: `listings` knows for
+//! a few seconds what the folders contain (`document` cuts their listings into answers), and `redirector` decides which
+//! requests of a save decide something. The others are acknowledged, and `later` keeps what depends on them waiting.
 //!
 //! # Guarantees
 //! - **A credential reaches one server**: the one the gateway was started for. It is neither stored nor logged; accounts
 //!   are found by a digest with a key of this process.
 //! - **No request leaves the folder** that the gateway was started for: dot segments and encoded slashes are refused.
 //! - **One request here is at most one request there** for methods that are not safe: an unsafe request without an answer
-//!   is answered 504, and not repeated unless HTTP allows it (RFC 9110 §9.2.2).
+//!   is answered 504, and not repeated unless HTTP allows it (RFC 9110 §9.2.2). Acknowledged requests, which have the same
+//!   effect twice, are repeated.
+//! - **Content is acknowledged by the server**, never by the gateway.
 
+mod account;
 mod accounts;
+mod answers;
 mod credential;
+mod document;
 mod gateway;
 mod head;
+mod later;
+mod listings;
+mod passing;
+mod redirector;
+mod win32;
 
 pub use gateway::{Error, Gateway, Settings};

@@ -20,6 +20,9 @@ pub(crate) struct Args {
     /// The server's folder, as in `https://dav.example.org/files/`
     #[arg(long, value_name = "URL")]
     upstream: Uri,
+    /// How long to believe what the server has listed: after this time, changes made elsewhere are seen
+    #[arg(long, value_name = "TIME", default_value = "5s")]
+    fresh: Span,
     #[command(flatten)]
     listening: ListeningOptions,
     /// PEM file with additional CA certificates to trust for the server
@@ -53,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         timeouts,
         ..haul_http::Settings::default()
     };
-    let gateway = Gateway::new(Settings { upstream: args.upstream.clone(), client })?;
+    let gateway = Gateway::new(Settings { upstream: args.upstream.clone(), client, fresh: args.fresh.0 })?;
     let server = Server::with_service(Arc::new(gateway), &args.listening.config()?)?;
     args.listening.run(server, &args.upstream.to_string(), |_| None)
 }

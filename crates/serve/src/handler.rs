@@ -74,6 +74,13 @@ impl Handler {
 }
 
 impl Handler {
+    /// Ends what goes on behind the answers.
+    pub(crate) async fn finish(&self) {
+        if let Handler::Service(handler) = self {
+            handler.finish().await;
+        }
+    }
+
     /// The responder with prepared responses, and the log.
     pub(crate) fn responder(&self) -> Option<(&dyn Responder, Option<&AccessLog>)> {
         match self {

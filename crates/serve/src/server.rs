@@ -32,6 +32,8 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// How long aborted requests may take to clean up.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a service may go on after the last answer.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Pause after `accept` fails, for lack of descriptors perhaps.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
@@ -155,7 +157,7 @@ impl Server {
     /// Serves until `shutdown` completes, on the current tokio runtime (with I/O and time enabled).
     ///
     /// Then it accepts no more connections and lets requests in flight complete for three seconds. After that it aborts
-    /// them, removes their unfinished uploads, and returns.
+    /// them, removes their unfinished uploads, and returns. A service has ten more seconds to finish.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let group =
             TaskGroup { closing: CancellationToken::new(), abort: CancellationToken::new(), tasks: TaskTracker::new() };
@@ -193,6 +195,7 @@ impl Server {
             group.abort.cancel();
             let _ = tokio::time::timeout(CLEANUP_TIMEOUT, group.tasks.wait()).await;
         }
+        let _ = tokio::time::timeout(FINISH_TIMEOUT, self.handler.finish()).await;
         Ok(())
     }
 }

@@ -33,6 +33,11 @@ pub trait Service: Send + Sync + 'static {
     /// Answers one request. Not called for unsafe requests in early data (425, RFC 8470), nor without exactly one `Host`
     /// over HTTP/1.1 (400). Dropped when the client disconnects.
     fn answer(&self, client: SocketAddr, request: Request<RequestStream>) -> BoxFuture<'_, Answered>;
+
+    /// Ends what goes on behind the answers. Called when the server stops, after the last answer; dropped after a while.
+    fn finish(&self) -> BoxFuture<'_, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// An answer.
@@ -81,6 +86,10 @@ pub(crate) struct ServiceHandler {
 impl ServiceHandler {
     pub(crate) fn new(service: Arc<dyn Service>, log: Option<AccessLog>) -> Self {
         Self { service, log }
+    }
+
+    pub(crate) async fn finish(&self) {
+        self.service.finish().await;
     }
 
     pub(crate) async fn respond(

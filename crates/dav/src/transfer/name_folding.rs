@@ -18,7 +18,7 @@ use unicode_normalization::UnicodeNormalization;
 use super::{part_name, random};
 
 /// A key that is equal for all names that some target may treat as equal.
-pub(crate) fn key(name: &[u8]) -> Vec<u8> {
+pub fn key(name: &[u8]) -> Vec<u8> {
     let (stem, _) = split_end(name);
     match str::from_utf8(stem) {
         Ok(text) if !text.is_ascii() => {

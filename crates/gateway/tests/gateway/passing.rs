@@ -1,107 +1,9 @@
-//! Requests through a gateway to a real server with two users, over loopback.
-
-use std::{
-    io::Write,
-    net::SocketAddr,
-    sync::{Arc, Mutex},
-};
+//! Requests that are passed on.
 
 use gateway::{Gateway, Settings};
-use haul_http::{Body, Client};
-use http::{Request, StatusCode};
-use http_body_util::BodyExt;
-use serve::{AccessLog, Config, Server};
-use tokio::task::JoinHandle;
+use http::StatusCode;
 
-/// A server with the users ann and bob, and a gateway in front of it.
-struct World {
-    folder: tempfile::TempDir,
-    log: Arc<Mutex<Vec<u8>>>,
-    gateway: SocketAddr,
-    server: SocketAddr,
-    client: Client,
-    running: Vec<JoinHandle<()>>,
-}
-
-#[derive(Clone)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-impl Drop for World {
-    fn drop(&mut self) {
-        self.running.iter().for_each(JoinHandle::abort);
-    }
-}
-
-fn loopback() -> Vec<SocketAddr> {
-    vec![([127, 0, 0, 1], 0).into()]
-}
-
-impl World {
-    fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("root/files/ann")).unwrap();
-        std::fs::create_dir_all(folder.path().join("root/secret")).unwrap();
-        let passwords = folder.path().join("passwords");
-        let line = |user: &str| format!("{user}:{}\n", bcrypt::hash(format!("{user}'s"), 4).unwrap());
-        std::fs::write(&passwords, line("ann") + &line("bob")).unwrap();
-        let log = Arc::<Mutex<Vec<u8>>>::default();
-        let server = Server::bind(Config {
-            root: folder.path().join("root"),
-            listen: loopback(),
-            auth: Some(passwords),
-            access_log: Some(AccessLog::new(Shared(log.clone()))),
-            ..Config::default()
-        });
-        let server = server.unwrap();
-        let address = server.local_addr();
-        let upstream = format!("http://{address}/files/").parse().unwrap();
-        let gateway = Gateway::new(Settings { upstream, client: haul_http::Settings::default() }).unwrap();
-        let config =
-            Config { listen: loopback(), access_log: Some(AccessLog::new(Shared(log.clone()))), ..Config::default() };
-        let front = Server::with_service(Arc::new(gateway), &config).unwrap();
-        let at = front.local_addr();
-        let run = |server: Server| tokio::spawn(async move { server.run(std::future::pending()).await.unwrap() });
-        let client = Client::new(haul_http::Settings::default(), haul_http::auth::Authenticator::default()).unwrap();
-        Self { folder, log, gateway: at, server: address, client, running: vec![run(server), run(front)] }
-    }
-
-    async fn ask(
-        &self,
-        who: &str,
-        method: &str,
-        path: &str,
-        fields: &[(&str, &str)],
-        body: &[u8],
-    ) -> (StatusCode, String) {
-        let mut request = Request::builder().method(method).uri(format!("http://{}{path}", self.gateway));
-        if !who.is_empty() {
-            let encoded = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, who);
-            request = request.header("authorization", format!("Basic {encoded}"));
-        }
-        for (name, value) in fields {
-            request = request.header(*name, *value);
-        }
-        let request = request.body(Body::from(body.to_vec())).unwrap();
-        let answer = self.client.exchange(request).await.unwrap();
-        let status = answer.status();
-        let body = answer.into_body().collect().await.unwrap().to_bytes();
-        (status, String::from_utf8_lossy(&body).into_owned())
-    }
-
-    fn on_disk(&self, path: &str) -> Option<Vec<u8>> {
-        std::fs::read(self.folder.path().join("root").join(path)).ok()
-    }
-}
+use crate::world::{FRESH, World};
 
 #[tokio::test]
 async fn each_request_has_its_clients_credentials() {
@@ -114,7 +16,7 @@ async fn each_request_has_its_clients_credentials() {
     let large = vec![7; 3_000_000];
     assert_eq!(world.ask("bob:bob's", "PUT", "/files/large", &[], &large).await.0, StatusCode::CREATED);
     assert_eq!(world.on_disk("files/large"), Some(large));
-    let log = String::from_utf8(world.log.lock().unwrap().clone()).unwrap();
+    let log: String = world.logs.iter().map(|log| String::from_utf8(log.lock().unwrap().clone()).unwrap()).collect();
     for line in ["- ann [", "- bob ["] {
         let lines: Vec<_> = log.lines().filter(|at| at.contains(line)).collect();
         assert!(lines.len() >= 2, "the server's log and the gateway's: {log}");
@@ -161,12 +63,16 @@ fn a_url_that_cannot_be_used_is_not_repeated() {
     for url in
         ["https://ann:secret@dav.example/files/", "https://dav.example/files", "/files/", "https://dav.example/?a"]
     {
-        let settings = Settings { upstream: url.parse().unwrap(), client: haul_http::Settings::default() };
+        let settings =
+            Settings { upstream: url.parse().unwrap(), client: haul_http::Settings::default(), fresh: FRESH };
         let said = Gateway::new(settings).err().unwrap().to_string();
         assert!(!said.contains("secret") && said.contains("https://dav.example.org/files/"), "{url}: {said}");
     }
-    let settings =
-        Settings { upstream: "http://dav.example/".parse().unwrap(), client: haul_http::Settings::default() };
+    let settings = Settings {
+        upstream: "http://dav.example/".parse().unwrap(),
+        client: haul_http::Settings::default(),
+        fresh: FRESH,
+    };
     assert!(Gateway::new(settings).err().unwrap().to_string().contains("cleartext"));
 }
 
@@ -178,4 +84,19 @@ async fn a_server_that_is_away_is_a_gateways_error() {
     let (status, why) = world.ask("ann:ann's", "GET", "/files/a", &[], b"").await;
     assert_eq!(status, StatusCode::BAD_GATEWAY);
     assert!(why.contains("127.0.0.1") && !why.contains("ann's"), "{why}");
+}
+
+#[tokio::test]
+async fn folders_above_show_only_the_way() {
+    let world = World::new();
+    let (status, body) = world.ask("", "PROPFIND", "/", &[("depth", "1")], b"").await;
+    assert_eq!(status, StatusCode::MULTI_STATUS);
+    assert!(body.contains("<D:href>/</D:href>") && body.contains("<D:href>/files/</D:href>"), "{body}");
+    assert!(!body.contains("secret") && !body.contains("ann"), "{body}");
+    let only = world.ask("", "PROPFIND", "/", &[("depth", "0")], b"").await.1;
+    assert!(!only.contains("files"), "{only}");
+    assert_eq!(world.ask("", "PROPFIND", "/", &[], b"").await.0, StatusCode::FORBIDDEN);
+    assert_eq!(world.ask("ann:ann's", "PROPFIND", "/secret/", &[("depth", "0")], b"").await.0, StatusCode::FORBIDDEN);
+    assert_eq!(world.ask("ann:ann's", "OPTIONS", "/", &[], b"").await.0, StatusCode::OK);
+    assert!(world.lines().iter().any(|line| line.contains("\"OPTIONS /files/ HTTP")), "{:?}", world.lines());
 }

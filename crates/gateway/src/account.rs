@@ -1,0 +1,335 @@
+//! One credential: its connections, what is known of its folders, and the files that its clients are saving.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use dav::RemotePath;
+use haul_http::Client;
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE};
+use serve::AnswerBody;
+
+use crate::{
+    answers::{self, LOCK_TOKEN},
+    document::Document,
+    head::Upstream,
+    later::Later,
+    listings::{self, Known, Listings},
+    passing::{DEPTH, IF, Passing, TIMEOUT},
+    redirector::{Locked, Saves, Step, Template},
+    win32,
+};
+
+/// How long a client may take to claim a lock, and acknowledged properties may be kept while their file stays open.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The pauses between the attempts to send what was acknowledged.
+const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(9)];
+
+/// A credential's part of the gateway.
+pub(crate) struct Account {
+    client: Client,
+    upstream: Arc<Upstream>,
+    listings: Mutex<Listings>,
+    saves: Mutex<Saves<Passing>>,
+    later: Later,
+}
+
+/// Keeps listings from answering for what a request may change, from its begin to its end.
+struct Change<'a> {
+    account: &'a Account,
+    paths: Vec<RemotePath>,
+}
+
+impl<'a> Change<'a> {
+    fn new(account: &'a Account, paths: impl IntoIterator<Item = RemotePath>) -> Self {
+        let change = Self { account, paths: paths.into_iter().collect() };
+        change.note();
+        change
+    }
+
+    fn note(&self) {
+        let mut listings = self.account.listings();
+        self.paths.iter().for_each(|path| listings.changes(path));
+    }
+}
+
+impl Drop for Change<'_> {
+    fn drop(&mut self) {
+        self.note();
+    }
+}
+
+impl Account {
+    pub(crate) fn new(client: Client, upstream: Arc<Upstream>, fresh: Duration) -> Self {
+        let listings = Listings::new(fresh).into();
+        Self { client, upstream, listings, saves: Mutex::default(), later: Later::default() }
+    }
+
+    fn listings(&self) -> MutexGuard<'_, Listings> {
+        self.listings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn saves(&self) -> MutexGuard<'_, Saves<Passing>> {
+        self.saves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends everything that was acknowledged.
+    pub(crate) async fn end(self: &Arc<Self>) {
+        self.send_kept(&RemotePath::root());
+        self.later.end().await;
+    }
+
+    /// Answers a request.
+    pub(crate) async fn answer(self: &Arc<Self>, request: Passing) -> Result<Response<AnswerBody>, haul_http::Error> {
+        self.later.settle(&request.path).await;
+        let is_redirector = request.is_redirector();
+        if is_redirector {
+            let is_absent = || self.listings().member(&request.path, None, Instant::now()) == Known::Absent;
+            let is_absent = request.method == Method::PUT && is_absent();
+            let step = self.saves().step(request.ask(), is_absent, Instant::now());
+            match step {
+                Step::Pass => {}
+                Step::Create(template) => return self.clone().create(request, template).await,
+                Step::IsLocked(locked) => return Ok(answers::granted(locked)),
+                Step::IsEmpty => return Ok(answers::empty_file()),
+                Step::Keep => return Ok(self.keep(request)),
+                Step::Release => return Ok(self.release(request).await),
+            }
+        }
+        let is_of_a_save = is_redirector && request.method == Method::PUT && request.headers.contains_key(IF);
+        for path in [Some(&request.path), request.destination.as_ref()].into_iter().flatten() {
+            if !is_of_a_save {
+                self.send_kept(path);
+            }
+            self.later.settle(path).await;
+        }
+        if request.is_plain()
+            && let Some(known) = self.known(&request)
+        {
+            return Ok(known);
+        }
+        self.pass(request).await
+    }
+
+    /// The answer from a listing, if there is one; otherwise there may be one for the next request.
+    fn known(self: &Arc<Self>, request: &Passing) -> Option<Response<AnswerBody>> {
+        let (query, now) = (request.query(), Instant::now());
+        let is_about_one = match request.method.as_str() {
+            "PROPFIND" => request.text(&DEPTH) == Some("0"),
+            method => matches!(method, "GET" | "HEAD"),
+        };
+        if is_about_one {
+            let known = self.listings().member(&request.path, query.as_ref(), now);
+            if let Some(query) = query {
+                self.list_ahead(request, &query, now);
+            }
+            return match known {
+                Known::Absent => Some(answers::text(StatusCode::NOT_FOUND, "404: there is no such file or folder\n")),
+                Known::Here(answer) => Some(answers::multistatus(answer)),
+                Known::Unknown => None,
+            };
+        }
+        let query = query.filter(|_| request.text(&DEPTH) == Some("1"))?;
+        self.listings().folder(&request.path, &query, now).map(answers::multistatus)
+    }
+
+    /// Lists the folder of the resource that is asked for, if that is worth it.
+    fn list_ahead(self: &Arc<Self>, request: &Passing, query: &Bytes, now: Instant) {
+        let Some(folder) = request.path.parent().map(|parent| parent.as_folder(true)) else { return };
+        let url = self.upstream.folder(&folder);
+        let Some((url, body)) = url.zip(request.whole().cloned()) else { return };
+        if !self.listings().wants_listing(&request.path, query, now) {
+            return;
+        }
+        let mut listing = request.sibling("PROPFIND", url, folder, body);
+        if let Some(kind) = request.headers.get(CONTENT_TYPE) {
+            listing.headers.insert(CONTENT_TYPE, kind.clone());
+        }
+        listing.headers.insert(DEPTH, HeaderValue::from_static("1"));
+        let account = self.clone();
+        tokio::spawn(async move { drop(account.pass(listing).await) });
+    }
+
+    /// Sends a request to the server, and notes what its answer tells.
+    async fn pass(self: &Arc<Self>, request: Passing) -> Result<Response<AnswerBody>, haul_http::Error> {
+        let paths = [Some(request.path.clone()), request.destination.clone()].into_iter().flatten();
+        let change = (!request.is_safe()).then(|| Change::new(self, paths));
+        let mark = self.listings().mark(Instant::now());
+        let (path, method) = (request.path.clone(), request.method.clone());
+        let listing = request.query().filter(|_| request.text(&DEPTH) == Some("1") && request.is_plain());
+        let sets_times = request.is_redirector() && request.ask().sets_times;
+        let template = (method.as_str() == "LOCK" && request.is_redirector() && !request.headers.contains_key(IF))
+            .then(|| {
+                request
+                    .whole()
+                    .map(|body| Template { body: body.clone(), timeout: request.headers.get(TIMEOUT).cloned() })
+            })
+            .flatten();
+        let (parts, body) = self.client.exchange(request.into_request()).await?.into_parts();
+        drop(change);
+        let is_good = parts.status.is_success();
+        if !(is_good && (listing.is_some() || sets_times || template.is_some())) {
+            return Ok(Response::from_parts(parts, answers::streamed(body)));
+        }
+        let body = match answers::read(body, listings::LARGEST).await {
+            Ok(body) => body,
+            Err(stream) => return Ok(Response::from_parts(parts, stream)),
+        };
+        if let Some(query) = listing
+            && parts.status == StatusCode::MULTI_STATUS
+            && let Some(document) = Document::parse(body.clone(), &path.clone().as_folder(true))
+        {
+            self.listings().listed(&path, query, mark, Arc::new(document));
+        }
+        if sets_times {
+            self.saves().times_kept(parts.status == StatusCode::MULTI_STATUS && win32::are_all_set(&body));
+        }
+        if let Some((template, locked)) = template.zip(locked(&parts.headers, &body)) {
+            self.saves().locked(path, template, locked, Instant::now());
+        }
+        Ok(Response::from_parts(parts, serve::whole(body)))
+    }
+
+    /// Creates a file by its lock. Goes on if the client disconnects, so that the lock is known.
+    async fn create(
+        self: Arc<Self>,
+        put: Passing,
+        template: Template,
+    ) -> Result<Response<AnswerBody>, haul_http::Error> {
+        let account = self.clone();
+        let creating = tokio::spawn(async move {
+            let path = put.path.clone();
+            let mut lock = put.sibling("LOCK", put.url.clone(), path.clone(), template.body);
+            lock.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/xml; charset=\"utf-8\""));
+            if let Some(timeout) = template.timeout {
+                lock.headers.insert(TIMEOUT, timeout);
+            }
+            let change = Change::new(&account, [path.clone()]);
+            let (parts, body) = account.client.exchange(lock.into_request()).await?.into_parts();
+            let status = parts.status;
+            let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
+            drop(change);
+            match locked(&parts.headers, &body).filter(|_| status.is_success()) {
+                Some(locked) if status == StatusCode::CREATED => {
+                    account.saves().created(path.clone(), locked, Instant::now());
+                    account.clone().abandon_unclaimed(path, put);
+                    Ok(answers::without_body(StatusCode::CREATED))
+                }
+                Some(locked) => {
+                    account.unlock(&put, &locked);
+                    Ok(answers::text(StatusCode::CONFLICT, "409: somebody else has created the file in the meantime\n"))
+                }
+                None => {
+                    account.saves().cannot_create();
+                    account.pass(put).await
+                }
+            }
+        });
+        creating.await.unwrap_or_else(|_| Ok(answers::without_body(StatusCode::INTERNAL_SERVER_ERROR)))
+    }
+
+    /// Releases a lock that no client has claimed: it was not about to lock the file.
+    fn abandon_unclaimed(self: Arc<Self>, path: RemotePath, put: Passing) {
+        tokio::spawn(async move {
+            tokio::time::sleep(PATIENCE).await;
+            let unclaimed = self.saves().unclaimed(&path);
+            if let Some(locked) = unclaimed {
+                self.unlock(&put, &locked);
+            }
+        });
+    }
+
+    fn unlock(self: &Arc<Self>, put: &Passing, locked: &Locked) {
+        let mut unlock = put.sibling("UNLOCK", put.url.clone(), put.path.clone(), Bytes::new());
+        if let Ok(token) = HeaderValue::from_str(&locked.token) {
+            unlock.headers.insert(LOCK_TOKEN, token);
+            self.send_later(put.path.clone(), vec![unlock]);
+        }
+    }
+
+    /// Acknowledges properties, which are sent when the file is unlocked, or after a while.
+    fn keep(self: &Arc<Self>, request: Passing) -> Response<AnswerBody> {
+        let names = request.whole().and_then(|body| win32::only_sets(body)).unwrap_or_default();
+        let answer = answers::multistatus(win32::all_set(request.url.path(), &names));
+        let (account, path) = (self.clone(), request.path.clone());
+        self.saves().keep(&path, request);
+        tokio::spawn(async move {
+            tokio::time::sleep(PATIENCE).await;
+            account.send_kept(&path);
+        });
+        answer
+    }
+
+    /// Acknowledges an UNLOCK, which is sent behind what was kept.
+    async fn release(self: &Arc<Self>, unlock: Passing) -> Response<AnswerBody> {
+        self.later.room().await;
+        let path = unlock.path.clone();
+        let mut requests = self.saves().release(&path);
+        requests.push(unlock);
+        self.send_later(path, requests);
+        answers::without_body(StatusCode::NO_CONTENT)
+    }
+
+    /// Begins to send what was kept of files at, below or above a path.
+    fn send_kept(self: &Arc<Self>, path: &RemotePath) {
+        let kept = self.saves().kept_around(path);
+        for (path, requests) in kept {
+            self.send_later(path, requests);
+        }
+    }
+
+    fn send_later(self: &Arc<Self>, path: RemotePath, requests: Vec<Passing>) {
+        let account = self.clone();
+        self.later.begin(path, async move {
+            for request in requests {
+                account.send_acknowledged(request).await;
+            }
+        });
+    }
+
+    /// Sends a request whose client has its answer already, a few times if it must.
+    async fn send_acknowledged(self: &Arc<Self>, request: Passing) {
+        let _change = Change::new(self, [request.path.clone()]);
+        let mut pauses = PAUSES.into_iter();
+        loop {
+            let Some(again) = request.again() else { return };
+            let Err((why, may_pass)) = self.is_done(again).await else { return };
+            if let Some(pause) = pauses.next().filter(|_| may_pass) {
+                tokio::time::sleep(pause).await;
+                continue;
+            }
+            let (method, path) = (&request.method, request.url.path());
+            tracing::error!("{method} {path}: acknowledged to the client, but it has failed: {why}");
+            if request.method.as_str() == "PROPPATCH" {
+                self.saves().times_kept(false);
+            }
+            return;
+        }
+    }
+
+    /// Sends a request. An error says why it failed, and whether it may succeed later.
+    async fn is_done(&self, request: Passing) -> Result<(), (String, bool)> {
+        let sets_properties = request.method.as_str() == "PROPPATCH";
+        let answer = self.client.exchange(request.into_request()).await.map_err(|error| (error.to_string(), true))?;
+        let status = answer.status();
+        if !status.is_success() {
+            let may_pass = status.is_server_error() || matches!(status.as_u16(), 423 | 429);
+            return Err((format!("the server answered {}", status.as_u16()), may_pass));
+        }
+        if sets_properties {
+            let body = answers::read(answer.into_body(), listings::LARGEST).await;
+            if !body.is_ok_and(|body| win32::are_all_set(&body)) {
+                return Err(("the server has not stored all properties".to_owned(), false));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn locked(headers: &HeaderMap, body: &Bytes) -> Option<Locked> {
+    let token = headers.get(LOCK_TOKEN)?.to_str().ok()?.trim().to_owned();
+    let is_token = token.starts_with('<') && token.ends_with('>') && token.len() > 2;
+    is_token.then(|| Locked { token, headers: answers::kept_fields(headers), body: body.clone() })
+}

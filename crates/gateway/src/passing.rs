@@ -1,0 +1,122 @@
+//! A request on its way to the server.
+
+use bytes::Bytes;
+use dav::RemotePath;
+use haul_http::{Body, Class, Options};
+use http::{
+    HeaderMap, HeaderName, Method, Request, Uri,
+    header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT},
+};
+
+use crate::{answers::LOCK_TOKEN, redirector::Ask, win32};
+
+pub(crate) const DEPTH: HeaderName = HeaderName::from_static("depth");
+pub(crate) const IF: HeaderName = HeaderName::from_static("if");
+pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("timeout");
+/// Fields that select what a PROPFIND returns.
+const SELECTING: [&str; 2] = ["brief", "prefer"];
+const REDIRECTOR: &str = "Microsoft-WebDAV-MiniRedir";
+
+/// Request bodies up to this size are read before they are passed on, so that a request can be sent again where HTTP allows
+/// it.
+pub(crate) const SMALL: u64 = 256 * 1024;
+/// A request to the server.
+pub(crate) struct Passing {
+    pub(crate) method: Method,
+    pub(crate) url: Uri,
+    /// The client's, with its credentials.
+    pub(crate) headers: HeaderMap,
+    pub(crate) path: RemotePath,
+    /// Of COPY and MOVE.
+    pub(crate) destination: Option<RemotePath>,
+    pub(crate) body: Received,
+}
+
+/// A request's body: in memory if it is small, as it arrives otherwise.
+pub(crate) enum Received {
+    Whole(Bytes),
+    Streamed(Body),
+}
+
+impl Passing {
+    pub(crate) fn whole(&self) -> Option<&Bytes> {
+        match &self.body {
+            Received::Whole(body) => Some(body),
+            Received::Streamed(_) => None,
+        }
+    }
+
+    pub(crate) fn text(&self, name: &HeaderName) -> Option<&str> {
+        self.headers.get(name)?.to_str().ok()
+    }
+
+    pub(crate) fn is_redirector(&self) -> bool {
+        self.text(&USER_AGENT).is_some_and(|agent| agent.starts_with(REDIRECTOR))
+    }
+
+    pub(crate) fn is_safe(&self) -> bool {
+        matches!(self.method.as_str(), "GET" | "HEAD" | "OPTIONS" | "PROPFIND" | "REPORT" | "SEARCH")
+    }
+
+    /// Whether nothing but the resource decides on the answer.
+    pub(crate) fn is_plain(&self) -> bool {
+        let conditions = [IF, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE];
+        !conditions.iter().any(|name| self.headers.contains_key(name))
+    }
+
+    /// What a PROPFIND asks for.
+    pub(crate) fn query(&self) -> Option<Bytes> {
+        let body = self.whole().filter(|_| self.method.as_str() == "PROPFIND")?;
+        let mut query = body.clone();
+        for value in SELECTING.iter().filter_map(|name| self.headers.get(*name)) {
+            query = [&query, &b"\0"[..], value.as_bytes()].concat().into();
+        }
+        Some(query)
+    }
+
+    pub(crate) fn ask(&self) -> Ask<'_> {
+        let tokens = if self.method.as_str() == "UNLOCK" { LOCK_TOKEN } else { IF };
+        Ask {
+            method: self.method.as_str(),
+            path: &self.path,
+            tokens: self.text(&tokens),
+            body: self.whole(),
+            sets_times: self.method.as_str() == "PROPPATCH"
+                && self.whole().is_some_and(|body| win32::only_sets(body).is_some()),
+        }
+    }
+
+    /// Another request of the same client.
+    pub(crate) fn sibling(&self, method: &str, url: Uri, path: RemotePath, body: Bytes) -> Self {
+        let mut headers = self.headers.clone();
+        for name in [IF, DEPTH, TIMEOUT, LOCK_TOKEN, CONTENT_TYPE] {
+            headers.remove(name);
+        }
+        let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
+        Self { method, url, headers, path, destination: None, body: Received::Whole(body) }
+    }
+
+    pub(crate) fn into_request(self) -> Request<Body> {
+        let body = match self.body {
+            Received::Whole(body) => body.into(),
+            Received::Streamed(body) => body,
+        };
+        let is_small = match self.method {
+            // Nobody knows the length of the answer.
+            Method::GET => false,
+            _ => body.length().is_some_and(|length| length <= SMALL),
+        };
+        let mut request = Request::new(body);
+        let class = if is_small { Class::Small } else { Class::Large };
+        request.extensions_mut().insert(Options { class, ..Options::default() });
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, self.url, self.headers);
+        request
+    }
+
+    /// The same once more, if its body is in memory.
+    pub(crate) fn again(&self) -> Option<Self> {
+        let mut again = self.sibling("GET", self.url.clone(), self.path.clone(), self.whole()?.clone());
+        (again.method, again.headers) = (self.method.clone(), self.headers.clone());
+        Some(again)
+    }
+}

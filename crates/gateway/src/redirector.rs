@@ -1,0 +1,276 @@
+//! Saving a file as the Windows redirector does it: which of its requests need a round trip to the server.
+//!
+//! For a new file it sends PROPFIND (404), an empty PUT, LOCK, PROPPATCH, HEAD, PUT, PROPPATCH and UNLOCK, each when the one
+//! before is answered. Two of them decide something: who has the file's lock, and whether the server has the content.
+//!
+//! - **Empty PUT**: becomes the LOCK that follows, which creates the file too (RFC 4918 §7.3). It has the owner and the
+//!   duration of this credential's last LOCK, so the first file of a client is created without this.
+//! - **LOCK**: has the answer already, if it asks for the same lock.
+//! - **HEAD** of a file that the lock has created, and that only its holder can write: it is empty.
+//! - **PROPPATCH** of Windows' times and attributes: acknowledged, and sent when the file is unlocked, if the server has
+//!   accepted such properties from this credential before.
+//! - **UNLOCK**: acknowledged, and sent behind them.
+//!
+//! So a new file takes two round trips, LOCK and PUT. What is acknowledged early is never content, and other requests of
+//! this credential for the file, or for a folder above it, wait until it is done.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use dav::RemotePath;
+use http::{HeaderMap, HeaderValue};
+
+/// The largest number of files that a credential saves at a time with this.
+const FILES: usize = 256;
+/// How long a file may be open.
+const OPEN: Duration = Duration::from_hours(2);
+
+/// The LOCK that a client will probably send.
+#[derive(Debug, Clone)]
+pub(crate) struct Template {
+    pub(crate) body: Bytes,
+    pub(crate) timeout: Option<HeaderValue>,
+}
+
+/// The server's answer to a LOCK.
+#[derive(Debug, Clone)]
+pub(crate) struct Locked {
+    /// As in `Lock-Token`, in its angle brackets.
+    pub(crate) token: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Bytes,
+}
+
+/// A request, as far as this needs it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ask<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a RemotePath,
+    /// Lock tokens that it presents, as the header field has them.
+    pub(crate) tokens: Option<&'a str>,
+    pub(crate) body: Option<&'a Bytes>,
+    /// Whether all it does is to set Windows' properties.
+    pub(crate) sets_times: bool,
+}
+
+/// What to do with a request.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Pass,
+    /// Send this LOCK instead.
+    Create(Template),
+    /// The lock is there already.
+    IsLocked(Locked),
+    IsEmpty,
+    /// Acknowledge it, and keep it for later.
+    Keep,
+    /// Acknowledge it, and send it behind what was kept.
+    Release,
+}
+
+/// The files that a credential's clients are saving. `L` is a request kept for later.
+#[derive(Debug)]
+pub(crate) struct Saves<L> {
+    template: Option<Template>,
+    /// Whether the server accepts Windows' properties.
+    keeps_times: bool,
+    files: HashMap<RemotePath, Save<L>>,
+}
+
+#[derive(Debug)]
+struct Save<L> {
+    locked: Locked,
+    since: Instant,
+    /// The client knows of the lock.
+    is_claimed: bool,
+    /// The lock created it, and nothing was written since.
+    is_empty: bool,
+    kept: Vec<L>,
+}
+
+impl<L> Default for Saves<L> {
+    fn default() -> Self {
+        Self { template: None, keeps_times: false, files: HashMap::new() }
+    }
+}
+
+impl<L> Saves<L> {
+    /// Decides on a request of the redirector. `is_absent`: a listing says so.
+    pub(crate) fn step(&mut self, ask: Ask<'_>, is_absent: bool, now: Instant) -> Step {
+        let Some(save) = self.files.get_mut(ask.path) else {
+            self.files.retain(|_, save| now.saturating_duration_since(save.since) < OPEN);
+            let creates = ask.method == "PUT" && ask.tokens.is_none() && ask.body.is_some_and(Bytes::is_empty);
+            let template = self.template.clone().filter(|_| creates && is_absent && self.files.len() < FILES);
+            return template.map_or(Step::Pass, Step::Create);
+        };
+        let has_token = ask.tokens.is_some_and(|tokens| tokens.contains(&save.locked.token));
+        match ask.method {
+            "LOCK" if !save.is_claimed && ask.tokens.is_none() => {
+                let wanted = self.template.as_ref().map(|template| &template.body);
+                if ask.body != wanted {
+                    return Step::Pass;
+                }
+                save.is_claimed = true;
+                Step::IsLocked(save.locked.clone())
+            }
+            "HEAD" if save.is_claimed && save.is_empty => Step::IsEmpty,
+            "PROPPATCH" if has_token && ask.sets_times && self.keeps_times => Step::Keep,
+            "UNLOCK" if has_token => Step::Release,
+            "PUT" if has_token => {
+                save.is_empty = false;
+                Step::Pass
+            }
+            _ => Step::Pass,
+        }
+    }
+
+    /// A LOCK was sent in place of a PUT, and created the file.
+    pub(crate) fn created(&mut self, path: RemotePath, locked: Locked, now: Instant) {
+        let save = Save { locked, since: now, is_claimed: false, is_empty: true, kept: Vec::new() };
+        self.files.insert(path, save);
+    }
+
+    /// The client has locked a file itself.
+    pub(crate) fn locked(&mut self, path: RemotePath, template: Template, locked: Locked, now: Instant) {
+        self.template = Some(template);
+        if self.files.len() < FILES {
+            let save = Save { locked, since: now, is_claimed: true, is_empty: false, kept: Vec::new() };
+            self.files.insert(path, save);
+        }
+    }
+
+    /// The server does not create files by LOCK as it should.
+    pub(crate) fn cannot_create(&mut self) {
+        self.template = None;
+    }
+
+    /// Whether the server has accepted Windows' properties.
+    pub(crate) fn times_kept(&mut self, are_kept: bool) {
+        self.keeps_times = are_kept;
+    }
+
+    pub(crate) fn keep(&mut self, path: &RemotePath, request: L) {
+        if let Some(save) = self.files.get_mut(path) {
+            save.kept.push(request);
+        }
+    }
+
+    /// What was kept of a file; it is not being saved any more.
+    pub(crate) fn release(&mut self, path: &RemotePath) -> Vec<L> {
+        self.files.remove(path).map(|save| save.kept).unwrap_or_default()
+    }
+
+    /// The lock of a file that no client has claimed. It is not being saved any more.
+    pub(crate) fn unclaimed(&mut self, path: &RemotePath) -> Option<Locked> {
+        self.files.get(path).filter(|save| !save.is_claimed)?;
+        self.files.remove(path).map(|save| save.locked)
+    }
+
+    /// What was kept of files at, below or above a path: it goes before a request for that.
+    pub(crate) fn kept_around(&mut self, path: &RemotePath) -> Vec<(RemotePath, Vec<L>)> {
+        let around = self.files.iter_mut().filter(|(file, save)| !save.kept.is_empty() && are_related(file, path));
+        around.map(|(file, save)| (file.clone(), std::mem::take(&mut save.kept))).collect()
+    }
+}
+
+/// Whether one path is the other, or above it.
+pub(crate) fn are_related(one: &RemotePath, other: &RemotePath) -> bool {
+    let [one, other] = [one, other].map(|path| path.clone().as_folder(true));
+    one.relative_to(&other).is_some() || other.relative_to(&one).is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOKEN: &str = "<urn:1>";
+
+    fn path(text: &str) -> RemotePath {
+        RemotePath::from_url_path(text).unwrap()
+    }
+
+    fn lock() -> Bytes {
+        Bytes::from_static(b"<lockinfo/>")
+    }
+
+    fn locked() -> Locked {
+        Locked { token: TOKEN.into(), headers: HeaderMap::new(), body: Bytes::from_static(b"granted") }
+    }
+
+    fn ask<'a>(method: &'a str, path: &'a RemotePath, tokens: Option<&'a str>, body: Option<&'a Bytes>) -> Ask<'a> {
+        Ask { method, path, tokens, body, sets_times: method == "PROPPATCH" }
+    }
+
+    fn ready() -> Saves<u32> {
+        let mut saves = Saves::default();
+        saves.locked(path("/first"), Template { body: lock(), timeout: None }, locked(), Instant::now());
+        assert!(saves.release(&path("/first")).is_empty());
+        saves
+    }
+
+    #[test]
+    fn a_new_file_passes_on_only_lock_and_content() {
+        let (mut saves, file, empty, now) = (ready(), path("/f/a"), Bytes::new(), Instant::now());
+        saves.times_kept(true);
+        let held = Some("(<urn:1>)");
+        assert!(matches!(saves.step(ask("PUT", &file, None, Some(&empty)), true, now), Step::Create(_)));
+        saves.created(file.clone(), locked(), now);
+        assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::Pass));
+        assert!(matches!(saves.step(ask("LOCK", &file, None, Some(&lock())), false, now), Step::IsLocked(_)));
+        assert!(matches!(saves.step(ask("LOCK", &file, None, Some(&lock())), false, now), Step::Pass), "another's");
+        assert!(matches!(saves.step(ask("PROPPATCH", &file, held, None), false, now), Step::Keep));
+        saves.keep(&file, 1);
+        assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::IsEmpty));
+        assert!(matches!(saves.step(ask("PUT", &file, held, None), false, now), Step::Pass));
+        assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::Pass));
+        assert!(matches!(saves.step(ask("PROPPATCH", &file, Some("(<urn:2>)"), None), false, now), Step::Pass));
+        saves.keep(&file, 2);
+        assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Release));
+        assert_eq!(saves.release(&file), [1, 2]);
+        assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Pass));
+    }
+
+    #[test]
+    fn what_is_not_known_is_passed_on() {
+        let (file, empty, content, now) = (path("/a"), Bytes::new(), lock(), Instant::now());
+        let put = |body| ask("PUT", &file, None, Some(body));
+        assert!(matches!(Saves::<()>::default().step(put(&empty), true, now), Step::Pass), "no LOCK was seen");
+        let mut saves = ready();
+        assert!(matches!(saves.step(put(&empty), false, now), Step::Pass), "it may exist");
+        assert!(matches!(saves.step(put(&content), true, now), Step::Pass));
+        assert!(matches!(saves.step(ask("PUT", &file, Some("(<urn:2>)"), Some(&empty)), true, now), Step::Pass));
+        saves.created(file.clone(), locked(), now);
+        let shared = Bytes::from_static(b"<shared/>");
+        assert!(matches!(saves.step(ask("LOCK", &file, None, Some(&shared)), false, now), Step::Pass));
+        assert!(saves.unclaimed(&file).is_some() && saves.unclaimed(&file).is_none());
+        saves.cannot_create();
+        assert!(matches!(saves.step(put(&empty), true, now), Step::Pass));
+    }
+
+    #[test]
+    fn times_are_acknowledged_after_the_server_has_accepted_some() {
+        let (mut saves, file, now) = (ready(), path("/a"), Instant::now());
+        saves.locked(file.clone(), Template { body: lock(), timeout: None }, locked(), now);
+        let ask = ask("PROPPATCH", &file, Some("(<urn:1>)"), None);
+        assert!(matches!(saves.step(ask, false, now), Step::Pass));
+        saves.times_kept(true);
+        assert!(matches!(saves.step(ask, false, now), Step::Keep));
+        assert!(matches!(saves.step(Ask { sets_times: false, ..ask }, false, now), Step::Pass));
+    }
+
+    #[test]
+    fn what_was_kept_goes_before_requests_around_it() {
+        let (mut saves, now) = (ready(), Instant::now());
+        for file in ["/f/a", "/f/b"] {
+            saves.locked(path(file), Template { body: lock(), timeout: None }, locked(), now);
+            saves.keep(&path(file), 7);
+        }
+        assert!(saves.kept_around(&path("/f/c")).is_empty() && saves.kept_around(&path("/g")).is_empty());
+        assert_eq!(saves.kept_around(&path("/f/a")), [(path("/f/a"), vec![7])]);
+        assert_eq!(saves.kept_around(&path("/")), [(path("/f/b"), vec![7])]);
+        assert!(saves.kept_around(&path("/")).is_empty());
+    }
+}
