@@ -1,13 +1,13 @@
 //! One credential: its connections, what is known of its folders, and the files that its clients are saving.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use dav::RemotePath;
-use haul_http::Client;
+use haul_http::{Client, Incoming};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE};
 use serve::AnswerBody;
 
@@ -17,6 +17,7 @@ use crate::{
     head::Upstream,
     later::Later,
     listings::{self, Known, Listings},
+    metrics::Metrics,
     passing::{DEPTH, IF, Passing, TIMEOUT},
     redirector::{Locked, Saves, Step, Template},
     win32,
@@ -31,6 +32,7 @@ const PAUSES: [Duration; 3] = [Duration::from_secs(1), Duration::from_secs(3), D
 pub(crate) struct Account {
     client: Client,
     upstream: Arc<Upstream>,
+    metrics: Arc<Metrics>,
     listings: Mutex<Listings>,
     saves: Mutex<Saves<Passing>>,
     later: Later,
@@ -62,9 +64,9 @@ impl Drop for Change<'_> {
 }
 
 impl Account {
-    pub(crate) fn new(client: Client, upstream: Arc<Upstream>, fresh: Duration) -> Self {
+    pub(crate) fn new(client: Client, upstream: Arc<Upstream>, metrics: Arc<Metrics>, fresh: Duration) -> Self {
         let listings = Listings::new(fresh).into();
-        Self { client, upstream, listings, saves: Mutex::default(), later: Later::default() }
+        Self { client, upstream, metrics, listings, saves: Mutex::default(), later: Later::default() }
     }
 
     fn listings(&self) -> MutexGuard<'_, Listings> {
@@ -73,6 +75,19 @@ impl Account {
 
     fn saves(&self) -> MutexGuard<'_, Saves<Passing>> {
         self.saves.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Files with acknowledged requests that the server has not answered yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.later.paths() + self.saves().kept()
+    }
+
+    /// Sends a request, and notes whether there is a server.
+    async fn exchange(&self, request: Passing) -> Result<Response<Incoming>, haul_http::Error> {
+        let answer = self.client.exchange(request.into_request()).await;
+        let is_away = |error: &haul_http::Error| error.is_silence() || matches!(error, haul_http::Error::Connect(_));
+        self.metrics.is_away.store(answer.as_ref().is_err_and(is_away), Ordering::Relaxed);
+        answer
     }
 
     /// Sends everything that was acknowledged.
@@ -89,6 +104,9 @@ impl Account {
             let is_absent = || self.listings().member(&request.path, None, Instant::now()) == Known::Absent;
             let is_absent = request.method == Method::PUT && is_absent();
             let step = self.saves().step(request.ask(), is_absent, Instant::now());
+            if !matches!(step, Step::Pass) {
+                self.metrics.redirector.add();
+            }
             match step {
                 Step::Pass => {}
                 Step::Create(template) => return self.clone().create(request, template).await,
@@ -108,6 +126,7 @@ impl Account {
         if request.is_plain()
             && let Some(known) = self.known(&request)
         {
+            self.metrics.listings.add();
             return Ok(known);
         }
         self.pass(request).await
@@ -167,7 +186,7 @@ impl Account {
                     .map(|body| Template { body: body.clone(), timeout: request.headers.get(TIMEOUT).cloned() })
             })
             .flatten();
-        let (parts, body) = self.client.exchange(request.into_request()).await?.into_parts();
+        let (parts, body) = self.exchange(request).await?.into_parts();
         drop(change);
         let is_good = parts.status.is_success();
         if !(is_good && (listing.is_some() || sets_times || template.is_some())) {
@@ -207,7 +226,7 @@ impl Account {
                 lock.headers.insert(TIMEOUT, timeout);
             }
             let change = Change::new(&account, [path.clone()]);
-            let (parts, body) = account.client.exchange(lock.into_request()).await?.into_parts();
+            let (parts, body) = account.exchange(lock).await?.into_parts();
             let status = parts.status;
             let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
             drop(change);
@@ -301,6 +320,7 @@ impl Account {
                 continue;
             }
             let (method, path) = (&request.method, request.url.path());
+            self.metrics.broken.add();
             tracing::error!("{method} {path}: acknowledged to the client, but it has failed: {why}");
             if request.method.as_str() == "PROPPATCH" {
                 self.saves().times_kept(false);
@@ -312,7 +332,7 @@ impl Account {
     /// Sends a request. An error says why it failed, and whether it may succeed later.
     async fn is_done(&self, request: Passing) -> Result<(), (String, bool)> {
         let sets_properties = request.method.as_str() == "PROPPATCH";
-        let answer = self.client.exchange(request.into_request()).await.map_err(|error| (error.to_string(), true))?;
+        let answer = self.exchange(request).await.map_err(|error| (error.to_string(), true))?;
         let status = answer.status();
         if !status.is_success() {
             let may_pass = status.is_server_error() || matches!(status.as_u16(), 423 | 429);

@@ -31,6 +31,7 @@ use crate::{
     answers::{text, without_body},
     credential::{Credential, Identities, Refused},
     head::{self, Upstream},
+    metrics::Metrics,
     passing::{Passing, Received, SMALL},
 };
 
@@ -72,6 +73,7 @@ pub struct Gateway {
     identities: Identities,
     accounts: Mutex<Accounts<Arc<Account>>>,
     settings: haul_http::Settings,
+    metrics: Arc<Metrics>,
     /// Shared, with its TLS sessions: they carry nobody's identity.
     connector: Arc<Connector>,
 }
@@ -90,22 +92,45 @@ impl Gateway {
         let connector = Arc::new(Connector::new(client.connect.clone())?);
         let identities = Identities::new().map_err(|_| Error::Random)?;
         let upstream = Arc::new(Upstream { origin, base });
-        Ok(Self { upstream, fresh, identities, accounts: Mutex::default(), settings: client, connector })
+        Ok(Self {
+            upstream,
+            fresh,
+            identities,
+            accounts: Mutex::default(),
+            settings: client,
+            metrics: Arc::default(),
+            connector,
+        })
     }
 
     fn accounts(&self) -> MutexGuard<'_, Accounts<Arc<Account>>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// Name, meaning and value of what comes and goes.
+    pub(crate) fn gauges(&self) -> [(&'static str, &'static str, usize); 2] {
+        let accounts = self.accounts().all();
+        let pending = accounts.iter().map(|account| account.pending()).sum();
+        [
+            ("credentials", "Credentials for which something is kept.", accounts.len()),
+            ("acknowledged_pending", "Files with acknowledged requests that are not at the server yet.", pending),
+        ]
+    }
+
     /// What is kept for a credential. Its HTTP client has no credentials of its own.
     fn account(&self, credential: &Credential) -> Arc<Account> {
         self.accounts().get(credential.identity, Instant::now(), || {
             let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
-            Arc::new(Account::new(client, self.upstream.clone(), self.fresh))
+            Arc::new(Account::new(client, self.upstream.clone(), self.metrics.clone(), self.fresh))
         })
     }
 
     async fn pass(&self, client: SocketAddr, request: Request<RequestStream>) -> Answered {
+        self.metrics.requests.add();
         let credential = match self.identities.of(request.headers()) {
             Ok(credential) => credential,
             Err(Refused::Ambiguous) => return answered(StatusCode::BAD_REQUEST, "400: two Authorization fields\n"),
@@ -141,7 +166,10 @@ impl Gateway {
     fn answered(&self, answer: Result<Response<AnswerBody>, haul_http::Error>) -> Response<AnswerBody> {
         let mut response = match answer {
             Ok(answer) => answer,
-            Err(error) => return failed(&error),
+            Err(error) => {
+                self.metrics.failures.add();
+                return failed(&error);
+            }
         };
         self.upstream.answer(response.headers_mut());
         if response.status() == StatusCode::UNAUTHORIZED && !keep_challenges(response.headers_mut()) {

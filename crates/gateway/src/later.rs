@@ -58,6 +58,11 @@ impl Later {
         }
     }
 
+    /// How much goes on.
+    pub(crate) fn paths(&self) -> usize {
+        self.pending().len()
+    }
+
     /// Waits until nothing goes on.
     pub(crate) async fn end(&self) {
         let all: Vec<_> = self.pending().iter().map(|(_, work)| work.clone()).collect();

@@ -33,8 +33,10 @@ mod gateway;
 mod head;
 mod later;
 mod listings;
+mod metrics;
 mod passing;
 mod redirector;
 mod win32;
 
 pub use gateway::{Error, Gateway, Settings};
+pub use metrics::Status;

@@ -169,6 +169,11 @@ impl<L> Saves<L> {
         self.files.remove(path).map(|save| save.locked)
     }
 
+    /// Files of which something was kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.files.values().filter(|save| !save.kept.is_empty()).count()
+    }
+
     /// What was kept of files at, below or above a path: it goes before a request for that.
     pub(crate) fn kept_around(&mut self, path: &RemotePath) -> Vec<(RemotePath, Vec<L>)> {
         let around = self.files.iter_mut().filter(|(file, save)| !save.kept.is_empty() && are_related(file, path));

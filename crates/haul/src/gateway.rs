@@ -1,9 +1,9 @@
 //! `haul gateway`: the middle box between clients nearby and a server far away.
 
-use std::{error::Error, path::PathBuf, sync::Arc};
+use std::{error::Error, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use ::gateway::{Gateway, Settings};
-use ::serve::Server;
+use ::gateway::{Gateway, Settings, Status};
+use ::serve::{Config, Server};
 use haul_http::Timeouts;
 use http::Uri;
 use transport::{ConnectSettings, TlsSettings};
@@ -23,6 +23,9 @@ pub(crate) struct Args {
     /// How long to believe what the server has listed: after this time, changes made elsewhere are seen
     #[arg(long, value_name = "TIME", default_value = "5s")]
     fresh: Span,
+    /// Also answer /healthz and /metrics (Prometheus), at this address and without TLS
+    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::listening::address)]
+    status: Option<SocketAddr>,
     #[command(flatten)]
     listening: ListeningOptions,
     /// PEM file with additional CA certificates to trust for the server
@@ -57,6 +60,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         ..haul_http::Settings::default()
     };
     let gateway = Gateway::new(Settings { upstream: args.upstream.clone(), client, fresh: args.fresh.0 })?;
-    let server = Server::with_service(Arc::new(gateway), &args.listening.config()?)?;
-    args.listening.run(server, &args.upstream.to_string(), |_| None)
+    let gateway = Arc::new(gateway);
+    let server = Server::with_service(gateway.clone(), &args.listening.config()?)?;
+    let status = args.status.map(|address| {
+        let config = Config { listen: vec![address], ..Config::default() };
+        Server::with_service(Arc::new(Status::new(gateway)), &config)
+    });
+    args.listening.run(server, &args.upstream.to_string(), |_| None, status.transpose()?)
 }

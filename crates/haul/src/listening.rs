@@ -33,7 +33,7 @@ pub(crate) struct ListeningOptions {
 }
 
 /// Host names are not resolved: the address to listen on must not depend on DNS.
-fn address(text: &str) -> Result<SocketAddr, &'static str> {
+pub(crate) fn address(text: &str) -> Result<SocketAddr, &'static str> {
     text.parse().map_err(|_| "write an address and a port, like 127.0.0.1:8080, 0.0.0.0:8080 or [::1]:8080")
 }
 
@@ -55,12 +55,13 @@ impl ListeningOptions {
     }
 
     /// Writes the certificate, greets, and serves until Ctrl-C. `what` is what the greeting says is served at the URLs; a
-    /// warning may depend on the address.
+    /// warning may depend on the address. Another server runs as long, without a greeting.
     pub(crate) fn run(
         &self,
         server: Server,
         what: &str,
         warning: impl Fn(&SocketAddr) -> Option<String>,
+        beside: Option<Server>,
     ) -> Result<(), Box<dyn Error>> {
         if let (Some(path), Some(certificate)) = (&self.cert_out, server.certificate()) {
             output::write(path, |to| to.write_all(certificate.pem.as_bytes()))
@@ -76,6 +77,9 @@ impl ListeningOptions {
                     _ = terminate.recv() => {}
                 }
             };
+            if let Some(beside) = beside {
+                tokio::spawn(beside.run(std::future::pending()));
+            }
             Ok(server.run(stop).await?)
         });
         // Do not wait for threads that block on a broken disk.

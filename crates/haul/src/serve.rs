@@ -1,6 +1,6 @@
 //! `haul serve`: a folder as a WebDAV share.
 
-use std::{error::Error, path::PathBuf};
+use std::{error::Error, net::SocketAddr, path::PathBuf};
 
 use ::serve::{Config, Server};
 
@@ -47,8 +47,9 @@ pub(crate) fn run(args: Args) -> Result<(), Box<dyn Error>> {
         hosts: args.host,
         ..args.listening.config()?
     })?;
-    args.listening.run(server, &what, |address| {
+    let warning = |address: &SocketAddr| {
         (open_to_all && !address.ip().is_loopback())
             .then(|| format!("anyone who can connect to {address} can change these files; use --auth or --read-only."))
-    })
+    };
+    args.listening.run(server, &what, warning, None)
 }

@@ -84,6 +84,9 @@ async fn a_server_that_is_away_is_a_gateways_error() {
     let (status, why) = world.ask("ann:ann's", "GET", "/files/a", &[], b"").await;
     assert_eq!(status, StatusCode::BAD_GATEWAY);
     assert!(why.contains("127.0.0.1") && !why.contains("ann's"), "{why}");
+    let status = world.status();
+    assert_eq!(world.look(status, "/healthz").await.0, StatusCode::SERVICE_UNAVAILABLE);
+    assert!(world.look(status, "/metrics").await.1.contains("_failures_total 1\n"));
 }
 
 #[tokio::test]
@@ -99,4 +102,17 @@ async fn folders_above_show_only_the_way() {
     assert_eq!(world.ask("ann:ann's", "PROPFIND", "/secret/", &[("depth", "0")], b"").await.0, StatusCode::FORBIDDEN);
     assert_eq!(world.ask("ann:ann's", "OPTIONS", "/", &[], b"").await.0, StatusCode::OK);
     assert!(world.lines().iter().any(|line| line.contains("\"OPTIONS /files/ HTTP")), "{:?}", world.lines());
+}
+
+#[tokio::test]
+async fn metrics_count_and_name_nobody() {
+    let mut world = World::new();
+    let status = world.status();
+    world.ask("ann:ann's", "PUT", "/files/a", &[], b"x").await;
+    let (code, text) = world.look(status, "/metrics").await;
+    assert_eq!(code, StatusCode::OK);
+    assert!(text.contains("\nlonghaul_gateway_requests_total 1\n") && text.contains("_credentials 1\n"), "{text}");
+    assert!(!text.contains("ann") && !text.contains("files/"), "{text}");
+    assert_eq!(world.look(status, "/healthz").await, (StatusCode::OK, "ok\n".into()));
+    assert_eq!(world.look(status, "/files/a").await.0, StatusCode::NOT_FOUND);
 }

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use gateway::{Gateway, Settings};
+use gateway::{Gateway, Settings, Status};
 use haul_http::{Body, Client};
 use http::{Request, StatusCode};
 use http_body_util::BodyExt;
@@ -103,6 +103,24 @@ impl World {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::from(body.to_vec())).unwrap();
+        let answer = self.client.exchange(request).await.unwrap();
+        let status = answer.status();
+        let body = answer.into_body().collect().await.unwrap().to_bytes();
+        (status, String::from_utf8_lossy(&body).into_owned())
+    }
+
+    /// Begins to answer `/healthz` and `/metrics`, and returns where.
+    pub(crate) fn status(&mut self) -> SocketAddr {
+        let config = Config { listen: loopback(), ..Config::default() };
+        let server = Server::with_service(Arc::new(Status::new(self.service.clone())), &config).unwrap();
+        let at = server.local_addr();
+        self.running.push(tokio::spawn(async move { server.run(std::future::pending()).await.unwrap() }));
+        at
+    }
+
+    /// What is at that address.
+    pub(crate) async fn look(&self, at: SocketAddr, path: &str) -> (StatusCode, String) {
+        let request = Request::get(format!("http://{at}{path}")).body(Body::from(Vec::new())).unwrap();
         let answer = self.client.exchange(request).await.unwrap();
         let status = answer.status();
         let body = answer.into_body().collect().await.unwrap().to_bytes();
