@@ -38,7 +38,7 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
 
-bench: ## Measure emulator, capture analysis, reports, client and replay server against their targets
+bench: ## Measure emulator, capture analysis, reports, client, replay server and gateway against their targets
 	@scripts/setup.sh bench
 	cargo bench --locked --package link --bench cable
 	cargo bench --locked --package haul --bench explain
@@ -49,6 +49,7 @@ bench: ## Measure emulator, capture analysis, reports, client and replay server 
 	@$(HAUL) lab run bars-page
 	@$(HAUL) lab run bars-browser
 	cargo bench --locked --package page --bench rate
+	cargo bench --locked --package gateway --bench proxy
 
 commands: ## Renew the command pages of the book, docs/src/commands, from the program's help
 	@rm -f docs/src/commands/*.md

@@ -24,7 +24,7 @@ curl                      race,test,bench  any   curl                the contend
 rclone                    race,test,bench  any   rclone              the contender rclone is skipped
 apache2-bin               race,test,bench  any   apache2             the race uses the embedded server instead of Apache
 nginx                     race,test,bench  any   nginx               the race cannot use nginx as its server
-wrk                       bench           any   wrk                 the replay server is not compared with nginx
+wrk                       bench           any   wrk                 replay server and gateway are not compared with nginx
 libnginx-mod-http-dav-ext race,test       any   /usr/lib/nginx/modules/ngx_http_dav_ext_module.so  the race cannot use nginx as its server
 davfs2                    race,test       root  mount.davfs         the contenders with davfs2 are skipped
 samba                     race,test       root  smbd                the contenders with Samba are skipped

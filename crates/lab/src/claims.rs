@@ -12,7 +12,8 @@
 //!
 //! A claim about a model and a real program is judged, and the sentence with the verdict calls the model a model. A
 //! comparison of two models proves nothing, since their requests and concurrency are our choice. Such a pair is skipped
-//! if there are others, and otherwise leaves the claim inconclusive.
+//! if there are others, and otherwise leaves the claim inconclusive. Two models of the same requests are compared if one
+//! sends them through a program, a gateway: the program is what differs.
 //!
 //! A sentence with several statements becomes several claims, each quoting its own part.
 

@@ -21,6 +21,7 @@ mod haul;
 mod haul_mount;
 mod http_engine;
 mod kdig;
+mod middle_box;
 mod mounted;
 mod page_load;
 mod rclone;
@@ -43,7 +44,7 @@ use crate::{
     experiment::KnownContender,
     host_task::HostTask,
     process::{Missing, ProcessError, Program},
-    servers::{Http, Server},
+    servers::{Http, Server, ServerError},
     spawn::Spawn,
     work::{Done, Job, Task, Work, WorkError},
 };
@@ -53,7 +54,7 @@ use crate::{
 pub struct Pc<'a> {
     /// Its host.
     pub host: &'a dyn Spawn,
-    /// The address of the middle box's share on their LAN.
+    /// The address on their LAN at which the middle box serves it.
     pub share: SocketAddr,
 }
 
@@ -164,6 +165,9 @@ pub enum Failure {
         /// What is wrong with it.
         why: String,
     },
+    /// The middle box could not be started.
+    #[error(transparent)]
+    MiddleBox(#[from] ServerError),
     /// Longhaul's engine failed.
     #[error("{0}")]
     Engine(String),
@@ -183,6 +187,12 @@ pub trait Contender: Send + Sync {
     /// Whether it is a model of a client that cannot run here.
     fn model(&self) -> bool {
         false
+    }
+
+    /// The contender that sends the same requests, if this one sends them through a program on the way. What differs
+    /// between both is that program, so that they can be compared although both are models.
+    fn requests_of(&self) -> Option<&'static str> {
+        None
     }
 
     /// Whether only root can run it.
@@ -352,8 +362,13 @@ fn programs_and_models() -> Vec<Registered> {
         davfs2::NO_LOCKS,
         samba::LOCKS,
         samba::NO_LOCKS,
+        samba::HAUL,
+        samba::HAUL_LOCKS,
+        samba::HAUL_NO_LOCKS,
         windows_redirector::HTTP1,
         windows_redirector::HTTP2,
+        middle_box::GATEWAY,
+        middle_box::NGINX,
         webdrive::REGISTERED,
         haul::DEFAULT,
         haul::NO_PIPELINING,
@@ -385,10 +400,14 @@ fn programs_and_models() -> Vec<Registered> {
 
 /// The contenders that experiments may name.
 pub fn known() -> Vec<KnownContender<'static>> {
-    let known = |one: &'static Registered| KnownContender {
-        name: one.name,
-        model: one.with(&Parameters::new()).is_ok_and(|contender| contender.model()),
-        settings: one.parameters.iter().map(|(name, _)| *name).collect(),
+    let known = |one: &'static Registered| {
+        let contender = one.with(&Parameters::new()).ok();
+        KnownContender {
+            name: one.name,
+            model: contender.as_ref().is_some_and(|contender| contender.model()),
+            requests_of: contender.and_then(|contender| contender.requests_of()),
+            settings: one.parameters.iter().map(|(name, _)| *name).collect(),
+        }
     };
     all().iter().map(known).collect()
 }

@@ -50,6 +50,9 @@ pub struct KnownContender<'a> {
     pub name: &'a str,
     /// Whether it is a model: the request sequence of a client that cannot run here.
     pub model: bool,
+    /// The contender that sends the same requests straight to the server, if this one sends them through a program on
+    /// the way.
+    pub requests_of: Option<&'a str>,
     /// The settings that an experiment may vary, as in `transfers`.
     pub settings: Vec<&'a str>,
 }
@@ -229,6 +232,9 @@ pub struct Row {
     pub settings: Parameters,
     /// Whether it is a model.
     pub model: bool,
+    /// The contender that sends the same requests straight to the server, if this one sends them through a program on
+    /// the way.
+    pub requests_of: Option<String>,
 }
 
 impl Row {

@@ -208,6 +208,10 @@ pub struct CellResult {
     pub contender: String,
     /// Whether the contender is a model of a client that cannot run here.
     pub model: bool,
+    /// The contender that sends the same requests straight to the server, if this one sends them through a program on
+    /// the way, a gateway; none otherwise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requests_of: Option<String>,
     /// Its status.
     pub status: Status,
     /// Why it was skipped (and how to get it) or how it failed.

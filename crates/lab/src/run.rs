@@ -267,7 +267,9 @@ impl Run<'_> {
         let tls = contender.tls(self.tls);
         let page = if let Work::Load { page } = &cell.workload.work { Some(page) } else { None };
         let hosts = page.map(|page| page.0.hosts()).unwrap_or_default();
-        let certificates = tls.then(|| Certificates::make(folder, &[address.ip()], &hosts)).transpose()?;
+        let share = testbed.share_address();
+        let addresses: Vec<_> = [Some(address), share].into_iter().flatten().map(|address| address.ip()).collect();
+        let certificates = tls.then(|| Certificates::make(folder, &addresses, &hosts)).transpose()?;
         let certificates = certificates.as_ref();
         let setup = Setup {
             host: &testbed.server,
@@ -284,7 +286,6 @@ impl Run<'_> {
             Payload::new(cell.workload.work.clone(), self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
         let root = server.root().to_owned();
         task.prepare_server(&root, server.owner()).map_err(SampleError::Layout)?;
-        let share = testbed.share_address();
         let sample = contenders::SampleSetup {
             client: &testbed.client,
             pc: testbed.pc.as_ref().zip(share).map(|(host, share)| Pc { host, share }),

@@ -8,6 +8,7 @@ mod apache;
 mod embedded;
 mod nginx;
 mod nginx_pages;
+mod nginx_proxy;
 mod pages;
 mod request_log;
 mod unbound;
@@ -25,6 +26,7 @@ use nix::unistd::{Gid, Uid};
 
 use self::request_log::RequestLog;
 pub use self::request_log::{Protocol, Requests};
+pub(crate) use self::{nginx::NGINX, nginx_proxy::reverse_proxy};
 use crate::{
     certs::{CertError, Certificates},
     deadline::{Deadline, Stop},

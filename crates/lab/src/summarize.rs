@@ -88,6 +88,7 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         network: cell.network.name.clone(),
         contender: cell.row.name(),
         model: cell.row.model,
+        requests_of: cell.row.requests_of.clone(),
         status,
         reason,
         median_s,

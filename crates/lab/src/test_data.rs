@@ -38,6 +38,7 @@ pub(crate) fn race() -> Experiment {
     let contenders = CLIENTS.map(|(name, ..)| KnownContender {
         name,
         model: name.starts_with("redirector") || name == "webdrive",
+        requests_of: None,
         settings: Vec::new(),
     });
     let known = Known { contenders: &contenders, servers: &["apache", "nginx", "embedded"] };

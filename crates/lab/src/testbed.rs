@@ -37,7 +37,7 @@ use crate::{experiment::Network, machine, spawn::Spawn};
 /// The port of the server under test.
 const SERVER_PORT: u16 = 8443;
 
-/// The port at which a middle box serves its share (SMB's own).
+/// The port at which a middle box serves: SMB's own, at which HTTP does as well.
 const SHARE_PORT: u16 = 445;
 
 /// Captured bytes of each packet: enough for all headers with options, and the TLS record header.

@@ -116,7 +116,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         note: None,
         server: Stack { sysctls: [(FAST_OPEN.to_owned(), "3".to_owned())].into(), ..Stack::default() },
     };
-    let row = |contender: String| Row { contender, settings: Parameters::new(), model: false };
+    let row = |contender: String| Row { contender, settings: Parameters::new(), model: false, requests_of: None };
     let nginx = args.server.contains(&PageServer::Nginx);
     let both = nginx && args.server.contains(&PageServer::Pages);
     let from_nginx = BROWSERS.into_iter().filter(|_| both).map(|browser| format!("{browser}-nginx"));

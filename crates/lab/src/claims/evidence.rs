@@ -1,6 +1,6 @@
 //! What a run measured for one pair of cells of a claim.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Count, Measure, Unit, Verdict};
 use crate::{
@@ -71,9 +71,14 @@ impl<'a> Evidence<'a> {
         self.cells.iter().find(|cell| cell.is(self.workload, self.network, contender))
     }
 
-    /// Whether the contender is a model of ours.
-    pub(super) fn is_model(&self, contender: &str) -> bool {
-        self.find(contender).is_some_and(|cell| cell.model)
+    /// Whether a comparison of these contenders tells nothing of a program: all of them are models, whose requests are our
+    /// choice. It does tell something if they send the same requests and one of them sends them through a program.
+    pub(super) fn are_only_models(&self, contenders: &[&str]) -> bool {
+        let cells = || contenders.iter().filter_map(|contender| self.find(contender));
+        let clients: BTreeSet<&str> =
+            cells().map(|cell| cell.requests_of.as_ref().unwrap_or(&cell.contender).as_str()).collect();
+        let has_program = cells().any(|cell| cell.requests_of.is_some());
+        cells().count() == contenders.len() && cells().all(|cell| cell.model) && !(has_program && clients.len() == 1)
     }
 
     /// A measured cell, or why there is none.

@@ -52,7 +52,8 @@ pub fn judge(
         Check::Shrinks { of, to, on, by } => shrinks(&evidence, of, to, on, *by),
     }
     .unwrap_or_else(Finding::from);
-    let models = claim.check.contenders().into_iter().all(|contender| evidence.is_model(contender));
+    let contenders: Vec<&str> = claim.check.contenders().into_iter().map(String::as_str).collect();
+    let models = evidence.are_only_models(&contenders);
     let (verdict, end) = match &finding.needs {
         None => (finding.verdict, String::new()),
         Some(_) if models => {
@@ -143,10 +144,10 @@ fn weakest(findings: impl IntoIterator<Item = Result<Finding, Gap>>) -> Result<F
         .ok_or(Gap::NotInRun)
 }
 
-/// All pairs; those of two models only if there are no others.
+/// All pairs; those of two models that tell nothing only if there are no others.
 fn telling<'a>(evidence: &Evidence<'_>, left: &'a [String], right: &'a [String]) -> Vec<(&'a str, &'a str)> {
     let pairs = left.iter().flat_map(|a| right.iter().map(move |b| (a.as_str(), b.as_str())));
-    let (models, real): (Vec<_>, Vec<_>) = pairs.partition(|(a, b)| evidence.is_model(a) && evidence.is_model(b));
+    let (models, real): (Vec<_>, Vec<_>) = pairs.partition(|(a, b)| evidence.are_only_models(&[a, b]));
     if real.is_empty() { models } else { real }
 }
 

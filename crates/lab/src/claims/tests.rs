@@ -205,6 +205,26 @@ fn pairs_of_models_are_inconclusive() {
 }
 
 #[test]
+fn models_of_the_same_requests_are_compared_if_a_program_is_on_the_way() {
+    let mut run = run(4, 1.0, &[]);
+    for sample in &mut cell(&mut run, "redirector-h2").samples_s {
+        *sample /= 2.0;
+    }
+    let faster = |run: &RunResult, by| judged(run, ratio("redirector-h1", "redirector-h2", by)).verdict;
+    let writes = |run: &RunResult| {
+        let methods = vec!["PUT".to_owned()];
+        judged(run, Check::PerStep { what: "redirector-h2", methods, at_least: Some(1.0), at_most: None }).verdict
+    };
+    assert_eq!((faster(&run, 1.9), writes(&run)), (Verdict::Inconclusive, Verdict::Inconclusive));
+    cell(&mut run, "redirector-h2").requests_of = Some("redirector-h1".to_owned());
+    assert_eq!((faster(&run, 1.9), writes(&run)), (Verdict::Reproduced, Verdict::Reproduced));
+    assert_eq!(faster(&run, 2.1), Verdict::Refuted);
+    // A program on the way, and the requests of another model.
+    cell(&mut run, "redirector-h2").requests_of = Some("webdrive".to_owned());
+    assert_eq!(faster(&run, 1.9), Verdict::Inconclusive);
+}
+
+#[test]
 fn verdict_of_three_samples_states_confidence() {
     for (samples, confidence) in [(3, 0.9), (4, 1.0 - 2.0 / 70.0)] {
         let run = run(samples, 1.0, &[]);

@@ -124,9 +124,9 @@ pub(super) fn settings(locks: bool) -> Vec<(String, String)> {
 /// that it mounts at once: a listing would have been made before the clock starts.
 pub(super) struct Mount {
     /// The task's folder, in the mount.
-    pub(super) folder: PathBuf,
+    folder: PathBuf,
     /// The mount point.
-    pub(super) point: PathBuf,
+    point: PathBuf,
     mounted: bool,
 }
 
@@ -180,6 +180,10 @@ impl Mount {
 impl MountPoint for Mount {
     fn name(&self) -> &'static str {
         "davfs2"
+    }
+
+    fn point(&self) -> &Path {
+        &self.point
     }
 
     fn folder(&self) -> &Path {

@@ -62,6 +62,10 @@ impl MountPoint for ForegroundMount {
         self.name
     }
 
+    fn point(&self) -> &Path {
+        &self.point
+    }
+
     fn folder(&self) -> &Path {
         &self.folder
     }

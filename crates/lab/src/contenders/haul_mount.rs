@@ -4,6 +4,8 @@
 //!
 //! Its cache is the sample's own, and new. With `writers`, so many files are written at a time.
 
+use std::ffi::OsStr;
+
 use super::{
     Contender, Failure, Prepared, Registered, SampleSetup,
     foreground_mount::ForegroundMount,
@@ -65,19 +67,26 @@ impl Contender for HaulMount {
     }
 
     fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
-        let program = haul::program().map_err(Failure::Engine)?;
-        let mount = ForegroundMount::new("haul", sample, self.is_back, |point| {
-            let mut command = command(&program, sample.scratch);
-            command.args(["mount", "--foreground", "--cache-dir"]).arg(sample.scratch.join("cache"));
-            if self.is_back {
-                command.args(["--write", "back"]);
-            }
-            if let Some(certificates) = sample.certificates {
-                command.arg("--ca").arg(&certificates.ca_file);
-            }
-            command.arg(sample.server()).arg(point);
-            Ok(command)
-        })?;
+        let options: &[&str] = if self.is_back { &["--write", "back"] } else { &[] };
+        let mount = mount(sample, self.is_back, options)?;
         Ok(Box::new(Mounted::new(mount, sample, self.writers).warmed()?))
     }
+}
+
+/// A mount of the server's root with these options.
+pub(super) fn mount<S: AsRef<OsStr>>(
+    sample: &SampleSetup,
+    writes_behind: bool,
+    options: &[S],
+) -> Result<ForegroundMount, Failure> {
+    let program = haul::program().map_err(Failure::Engine)?;
+    ForegroundMount::new("haul", sample, writes_behind, |point| {
+        let mut command = command(&program, sample.scratch);
+        command.args(["mount", "--foreground", "--cache-dir"]).arg(sample.scratch.join("cache")).args(options);
+        if let Some(certificates) = sample.certificates {
+            command.arg("--ca").arg(&certificates.ca_file);
+        }
+        command.arg(sample.server()).arg(point);
+        Ok(command)
+    })
 }

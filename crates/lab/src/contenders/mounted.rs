@@ -31,6 +31,9 @@ pub(super) trait MountPoint {
     /// The file system's name.
     fn name(&self) -> &'static str;
 
+    /// Where it is mounted.
+    fn point(&self) -> &Path;
+
     /// The task's folder, in the mount.
     fn folder(&self) -> &Path;
 

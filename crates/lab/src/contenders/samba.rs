@@ -1,5 +1,7 @@
-//! Samba in front of davfs2, on a middle box: the article's way to keep the Windows redirector off the long link. A
-//! desktop computer speaks SMB to the box over the LAN, and the box speaks WebDAV to the server through a davfs2 mount.
+//! Samba in front of a mount, on a middle box: the article's way to keep the Windows redirector off the long link. A
+//! desktop computer speaks SMB to the box over the LAN, and the box speaks WebDAV to the server through the mount: davfs2,
+//! as in the article, or `haul mount`, write-through. `haul mount` locks existing files by default, and davfs2 new ones
+//! too, so `haul mount` also takes part with a lock around every upload.
 //!
 //! Settings of the article's container (dperson/samba) that affect the file system are set here too. Without its
 //! `create mask`, Samba stores DOS's archive bit by making each new file executable, and davfs2 would send a PROPPATCH
@@ -11,14 +13,14 @@
 
 use std::{fs, path::Path, thread, time::Duration};
 
+use nix::unistd::{Gid, Uid};
+
 use super::{
-    Contender, Failure, Prepared, Registered, SampleSetup,
-    davfs2::{self, Mount},
-    io_failure,
+    Contender, Failure, Prepared, Registered, SampleSetup, davfs2, haul, haul_mount, io_failure,
     mounted::{MountPoint, no_fuse},
 };
 use crate::{
-    process::{Daemon, Program, run},
+    process::{Daemon, Program, ordinary_user, run},
     servers::{Http, Server},
     work::{Done, Work},
 };
@@ -26,28 +28,55 @@ use crate::{
 const SMBD: Program = Program { name: "smbd", package: "samba", version: "--version" };
 const SMBCLIENT: Program = Program { name: "smbclient", package: "smbclient", version: "--version" };
 const SHARE: &str = "dav";
-const NEEDS: &[Program] = &[SMBD, SMBCLIENT, davfs2::MOUNT];
+
+macro_rules! registered {
+    ($name:literal, $describe:literal, $behind:expr) => {
+        Registered {
+            name: $name,
+            parameters: &[],
+            make: |_| {
+                let describe = concat!("a middle box with Samba over ", $describe, ", used with smbclient over a LAN");
+                Box::new(Samba { name: $name, describe, behind: $behind })
+            },
+        }
+    };
+}
 
 pub(super) const LOCKS: Registered =
-    Registered { name: "samba-davfs2", parameters: &[], make: |_| Box::new(Samba { locks: true }) };
+    registered!("samba-davfs2", "a davfs2 mount with locks", Behind::Davfs2 { locks: true });
 pub(super) const NO_LOCKS: Registered =
-    Registered { name: "samba-davfs2-nolocks", parameters: &[], make: |_| Box::new(Samba { locks: false }) };
+    registered!("samba-davfs2-nolocks", "a davfs2 mount without locks", Behind::Davfs2 { locks: false });
+pub(super) const HAUL: Registered = registered!("samba-haul", "haul mount", Behind::HaulMount { lock: "edit" });
+pub(super) const HAUL_LOCKS: Registered =
+    registered!("samba-haul-locks", "haul mount with a lock around every upload", Behind::HaulMount { lock: "always" });
+pub(super) const HAUL_NO_LOCKS: Registered =
+    registered!("samba-haul-nolocks", "haul mount without locks", Behind::HaulMount { lock: "never" });
+
+/// The mount behind Samba.
+#[derive(Clone, Copy)]
+enum Behind {
+    Davfs2 {
+        locks: bool,
+    },
+    HaulMount {
+        /// Which files it locks: the value of `--lock`.
+        lock: &'static str,
+    },
+}
 
 struct Samba {
-    locks: bool,
+    name: &'static str,
+    describe: &'static str,
+    behind: Behind,
 }
 
 impl Contender for Samba {
     fn name(&self) -> String {
-        if self.locks { LOCKS.name } else { NO_LOCKS.name }.to_owned()
+        self.name.to_owned()
     }
 
     fn describe(&self) -> &'static str {
-        if self.locks {
-            "a middle box with Samba over a davfs2 mount with locks, used with smbclient over a LAN"
-        } else {
-            "a middle box with Samba over a davfs2 mount without locks, used with smbclient over a LAN"
-        }
+        self.describe
     }
 
     fn needs_root(&self) -> bool {
@@ -59,50 +88,77 @@ impl Contender for Samba {
     }
 
     fn needs(&self) -> &'static [Program] {
-        NEEDS
+        match self.behind {
+            Behind::Davfs2 { .. } => &[SMBD, SMBCLIENT, davfs2::MOUNT],
+            Behind::HaulMount { .. } => &[SMBD, SMBCLIENT],
+        }
     }
 
-    fn http(&self, _tls: bool) -> Http {
-        Http::One
+    /// Over TLS `haul mount` may choose HTTP/2.
+    fn http(&self, tls: bool) -> Http {
+        if tls && matches!(self.behind, Behind::HaulMount { .. }) { Http::Two } else { Http::One }
     }
 
     fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
-        no_fuse()
+        let lacks_haul = || match self.behind {
+            Behind::Davfs2 { .. } => None,
+            Behind::HaulMount { .. } => haul::program().err(),
+        };
+        no_fuse().or_else(lacks_haul)
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        let mut settings = davfs2::settings(self.locks);
+        let mut settings = match self.behind {
+            Behind::Davfs2 { locks } => davfs2::settings(locks),
+            Behind::HaulMount { lock } => vec![("options".to_owned(), haul_options(lock).join(" "))],
+        };
         settings.push(("server min protocol".to_owned(), "SMB2".to_owned()));
         settings
     }
 
     fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        Ok(match self.behind {
+            Behind::Davfs2 { locks } => Box::new(Shared::start(davfs2::Mount::new(sample, locks)?, sample)?),
+            Behind::HaulMount { lock } => {
+                let mount = haul_mount::mount(sample, false, &haul_options(lock))?;
+                Box::new(Shared::start(mount, sample)?)
+            }
+        })
+    }
+}
+
+/// As with davfs2, the files belong to the user as whom Samba lets guests in.
+fn haul_options(lock: &str) -> Vec<String> {
+    let (uid, gid) = ordinary_user().unwrap_or((Uid::current(), Gid::current()));
+    format!("--allow-other --uid {uid} --gid {gid} --lock {lock}").split(' ').map(str::to_owned).collect()
+}
+
+/// A mount, and the Samba in front of it; fields are dropped in order.
+struct Shared<'a, M: MountPoint> {
+    smbd: Daemon,
+    mount: M,
+    sample: &'a SampleSetup<'a>,
+}
+
+impl<'a, M: MountPoint> Shared<'a, M> {
+    /// Shares a mount on the LAN of the desktop computer.
+    fn start(mount: M, sample: &'a SampleSetup<'a>) -> Result<Self, Failure> {
         let pc = sample.pc.ok_or(Failure::NoPc("Samba"))?;
-        let mount = Mount::new(sample, self.locks)?;
         for folder in ["private", "lock", "state", "cache", "run", "ncalrpc"] {
             let folder = sample.scratch.join("samba").join(folder);
             fs::create_dir_all(&folder).map_err(io_failure("create", &folder))?;
         }
         let conf = sample.scratch.join("smb.conf");
-        let text = configuration(sample.scratch, &mount.point, &pc.share.ip().to_string(), pc.share.port());
+        let text = configuration(sample.scratch, mount.point(), &pc.share.ip().to_string(), pc.share.port());
         fs::write(&conf, text).map_err(io_failure("write", &conf))?;
         let mut command = SMBD.command(sample.scratch)?;
         command.arg("--foreground").arg("--no-process-group").arg("--debug-stdout").arg("--configfile").arg(&conf);
         let smbd = Daemon::start(sample.client, &mut command, &sample.scratch.join("smbd.log"))?;
-        let mut shared = Shared { smbd, mount, sample };
+        let mut shared = Self { smbd, mount, sample };
         shared.wait_ready()?;
-        Ok(Box::new(shared))
+        Ok(shared)
     }
-}
 
-/// A mount, and the Samba in front of it; fields are dropped in order.
-struct Shared<'a> {
-    smbd: Daemon,
-    mount: Mount,
-    sample: &'a SampleSetup<'a>,
-}
-
-impl Shared<'_> {
     /// Waits until a session can be opened from the desktop computer.
     fn wait_ready(&mut self) -> Result<(), Failure> {
         loop {
@@ -127,10 +183,10 @@ impl Shared<'_> {
     }
 }
 
-impl Prepared for Shared<'_> {
+impl<M: MountPoint> Prepared for Shared<'_, M> {
     fn run(&mut self) -> Result<Done, Failure> {
         let task = self.sample.task;
-        let mut done = Done { writes_behind: task.work().writes(), ..Done::default() };
+        let mut done = Done { writes_behind: self.mount.writes_behind() && task.work().writes(), ..Done::default() };
         let enter = format!("cd {}; prompt", task.folder);
         match task.work() {
             Work::Upload { .. } | Work::Tree { .. } => {

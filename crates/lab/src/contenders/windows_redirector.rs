@@ -18,11 +18,15 @@
 //! version in Windows 10's Schannel by default. Whether the real client has several HTTP/2 streams in flight is
 //! unknown; a program that copies files waits for each call, so the model does too.
 
+use rustls::SupportedProtocolVersion;
+
 use super::{Contender, Failure, Prepared, Registered, SampleSetup};
 use crate::{
-    host_task::start,
+    deadline::Deadline,
+    host_task::{HostTask, start},
     http_client::{Connection, Endpoint, Response, multistatus::names},
     servers::{Http, Server},
+    spawn::Spawn,
     work::{Done, Task, Work},
 };
 
@@ -30,6 +34,9 @@ pub(super) const HTTP1: Registered =
     Registered { name: "redirector-h1", parameters: &[], make: |_| Box::new(WindowsRedirector { http: Http::One }) };
 pub(super) const HTTP2: Registered =
     Registered { name: "redirector-h2", parameters: &[], make: |_| Box::new(WindowsRedirector { http: Http::Two }) };
+
+/// The version of TLS that it offers.
+pub(super) const TLS: &[&SupportedProtocolVersion] = &[&rustls::version::TLS12];
 
 /// The header fields of every request.
 const COMMON: [(&str, &str); 4] = [
@@ -72,12 +79,7 @@ impl Contender for WindowsRedirector {
     }
 
     fn unable(&self, work: &Work, server: &dyn Server, _tls: bool) -> Option<String> {
-        if let Work::Tree { .. } = work {
-            return Some("folder creation is not modelled: no capture of Windows was available".to_owned());
-        }
-        let writes = matches!(work, Work::Upload { .. } | Work::Edit { .. });
-        (writes && !server.proppatch())
-            .then(|| format!("Windows writes with PROPPATCH, which {} does not support", server.name()))
+        unable(work, server)
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -85,15 +87,51 @@ impl Contender for WindowsRedirector {
     }
 
     fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
-        let endpoint = Endpoint::new(&sample.url, sample.certificates, &[&rustls::version::TLS12], self.http)?;
-        let (folder, task) = (endpoint.path().to_owned(), sample.task.clone());
-        let open = move || async move { Connection::open(&endpoint).await };
-        Ok(Box::new(start(sample.client, &sample.deadline, open, move |connection| work(connection, folder, task))?))
+        let endpoint = Endpoint::new(&sample.url, sample.certificates, TLS, self.http)?;
+        Ok(Box::new(prepare(sample.client, &sample.deadline, endpoint, sample.task, Mapping::Connects)?))
     }
 }
 
-async fn work(connection: Connection, folder: String, task: Task) -> Result<Done, Failure> {
-    let mut session = Session { connection };
+/// Why the model cannot do this work with this server.
+pub(super) fn unable(work: &Work, server: &dyn Server) -> Option<String> {
+    if let Work::Tree { .. } = work {
+        return Some("folder creation is not modelled: no capture of Windows was available".to_owned());
+    }
+    let writes = matches!(work, Work::Upload { .. } | Work::Edit { .. });
+    (writes && !server.proppatch())
+        .then(|| format!("Windows writes with PROPPATCH, which {} does not support", server.name()))
+}
+
+/// What the model does when the drive is mapped, before the clock starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mapping {
+    /// It only connects.
+    Connects,
+    /// It also looks at the server's root, so that a program on the way has connected to the server, too.
+    LooksAtRoot,
+}
+
+/// Maps the drive from `host`, for the work in the endpoint's folder.
+pub(super) fn prepare(
+    host: &dyn Spawn,
+    deadline: &Deadline,
+    endpoint: Endpoint,
+    task: &Task,
+    mapping: Mapping,
+) -> Result<HostTask<Done>, Failure> {
+    let (folder, task) = (endpoint.path().to_owned(), task.clone());
+    let open = move || async move {
+        let mut session = Session { connection: Connection::open(&endpoint).await? };
+        if mapping == Mapping::LooksAtRoot {
+            session.request("OPTIONS", "/", &[], &[], &[200, 204]).await?;
+            session.propfind("/", "0", &[207]).await?;
+        }
+        Ok(session)
+    };
+    start(host, deadline, open, move |session| work(session, folder, task))
+}
+
+async fn work(mut session: Session, folder: String, task: Task) -> Result<Done, Failure> {
     let mut done = Done::default();
     match task.work() {
         Work::Upload { .. } | Work::Tree { .. } => {

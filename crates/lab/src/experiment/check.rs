@@ -149,6 +149,7 @@ fn rows(file: &File, known: &[KnownContender<'_>]) -> Result<Vec<Row>, Fault> {
             contender: contender.name.to_owned(),
             settings,
             model: contender.model,
+            requests_of: contender.requests_of.map(str::to_owned),
         }));
     }
     Ok(rows)

@@ -33,6 +33,7 @@ fn parse(text: &str) -> Result<Experiment, Mistake> {
     let contenders = NAMES.map(|name| KnownContender {
         name,
         model: name.starts_with("redirector") || name == "webdrive",
+        requests_of: None,
         settings: if name == "rclone" { vec!["transfers", "connections"] } else { Vec::new() },
     });
     let known = Known { contenders: &contenders, servers: &["apache", "nginx", "embedded"] };

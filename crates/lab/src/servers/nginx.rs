@@ -8,7 +8,7 @@ use nix::unistd::{Group, User};
 use super::{Folder, Http, Running, Server, ServerError, Setup, launch};
 use crate::process::{Missing, Program};
 
-pub(super) const NGINX: Program = Program { name: "nginx", package: "nginx", version: "-v" };
+pub(crate) const NGINX: Program = Program { name: "nginx", package: "nginx", version: "-v" };
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_http_dav_ext_module.so";
 const MODULE_PACKAGE: &str = "libnginx-mod-http-dav-ext";
 

@@ -76,10 +76,10 @@ fn relay(server: SocketAddr, silent: &Arc<AtomicBool>) -> SocketAddr {
 
 /// A file system whose server is silent blocks its users in the kernel.
 pub(super) fn silent_mount() -> Result<(), Failed> {
-    for name in ["davfs2", "samba-davfs2-nolocks", "haul-mount", "rclone-mount-full"] {
+    for name in ["davfs2", "samba-davfs2-nolocks", "samba-haul", "haul-mount", "rclone-mount-full"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
         let needs = registered.with(&Parameters::new())?.needs();
-        if needs.iter().any(|program| program.find().is_err()) || (name.starts_with("haul") && !haul_has("mount")) {
+        if needs.iter().any(|program| program.find().is_err()) || (name.contains("haul") && !haul_has("mount")) {
             eprintln!("skipped: {name} on a silent server: it is not installed");
             continue;
         }
@@ -156,7 +156,7 @@ fn against_silence(contender: &dyn Contender, work: Work, deadline: Deadline) ->
     let task = Payload::new(work, 1).task(folder.path(), "s").unwrap();
     let sample = SampleSetup {
         client: &Local,
-        pc: None,
+        pc: Some(Pc { host: &Local, share: free_address() }),
         address: silent.local_addr().unwrap(),
         url: format!("http://{}/s/", silent.local_addr().unwrap()),
         certificates: None,
@@ -186,7 +186,9 @@ pub(super) fn silent_server() -> Result<(), Failed> {
             // What the embedded server lacks makes no difference.
             work => work.unwrap_or_else(|| works()[0].clone()),
         };
-        let said = against_silence(contender.as_ref(), work, Deadline::for_cleanup(Duration::from_millis(500)));
+        // A middle box has to start first.
+        let time = Duration::from_millis(if contender.needs_pc() { 5000 } else { 500 });
+        let said = against_silence(contender.as_ref(), work, Deadline::for_cleanup(time));
         if !said.contains("did not finish within") {
             return Err(format!("{}: {said}", contender.name()).into());
         }

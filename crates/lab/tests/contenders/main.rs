@@ -258,8 +258,9 @@ fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, rights: Ri
         .min_by_key(Option::is_some)
         .flatten();
     let is_outdated = || match contender.name().as_str() {
-        "haul-mount" => !haul_has("mount"),
+        "haul-mount" | "samba-haul" | "samba-haul-locks" | "samba-haul-nolocks" => !haul_has("mount"),
         "haul-mount-back" => !haul_writes_back(),
+        "redirector-gateway" => !haul_has("gateway"),
         name => name.starts_with("haul") && !haul_has("cp"),
     };
     obstacle
@@ -367,6 +368,10 @@ fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> 
         if contenders::obstacle(contender, work, server, tls, true).is_some() {
             continue;
         }
+        if let Some(why) = known_failure(server, contender, work) {
+            eprintln!("skipped: {} {} {work}: {why}", server.name(), contender.name());
+            continue;
+        }
         let requests = sample(&mut running, contender, work.clone(), folder.path(), certificates, number)
             .map_err(|failure| format!("{work}: {failure}"))?;
         println!("{} {} {work}: {requests}", server.name(), contender.name());
@@ -387,6 +392,14 @@ fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> 
     running.check()?;
     running.stop();
     Ok(())
+}
+
+/// Work that a contender is known to fail, and why.
+fn known_failure(server: &dyn Server, contender: &dyn Contender, work: &Work) -> Option<&'static str> {
+    let creates = matches!(work, Work::Upload { .. });
+    (creates && server.name() == "apache" && contender.name() == "redirector-gateway").then_some(
+        "Apache answers a LOCK of a new file with 200, by which the gateway concludes that somebody else has created it",
+    )
 }
 
 fn sample(
@@ -439,7 +452,11 @@ fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
         (_, Work::Tree { folders, .. }) => [("MKCOL", u64::from(*folders))].into(),
         ("davfs2", Work::Upload { .. }) => [("LOCK", n), ("PUT", n), ("UNLOCK", n)].into(),
         ("davfs2-nolocks" | "samba-davfs2-nolocks", Work::Upload { .. }) => [("LOCK", 0), ("UNLOCK", 0)].into(),
-        ("redirector-h1" | "redirector-h2", Work::Upload { .. }) => {
+        ("samba-haul" | "samba-haul-nolocks", Work::Upload { .. }) => [("PUT", n), ("LOCK", 0), ("UNLOCK", 0)].into(),
+        ("samba-haul-locks", Work::Upload { .. }) => [("PUT", n), ("LOCK", n), ("UNLOCK", n)].into(),
+        // What else crosses the link is up to the gateway.
+        ("redirector-gateway", Work::Upload { .. }) => [("LOCK", n), ("UNLOCK", n)].into(),
+        ("redirector-h1" | "redirector-h2" | "redirector-nginx", Work::Upload { .. }) => {
             [("PROPFIND", n), ("PUT", 2 * n), ("LOCK", n), ("PROPPATCH", 2 * n), ("HEAD", n), ("UNLOCK", n)].into()
         }
         ("webdrive", Work::Upload { .. }) => [("PROPFIND", n), ("PUT", n), ("PROPPATCH", n), ("LOCK", 0)].into(),

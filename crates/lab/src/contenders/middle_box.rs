@@ -1,0 +1,207 @@
+//! The Windows redirector's requests through a middle box: `haul gateway`, and beside it nginx as a plain reverse proxy,
+//! which shows what any proxy gives.
+//!
+//! The box is where Samba is for the contenders with Samba: on the client host, with a desktop computer on its LAN. The
+//! computer speaks HTTP/1.1 over TLS 1.2 with the box, as the redirector does with a server, in the same eight requests
+//! per file, one after another. So the contender with the gateway is a model too. But unlike two models with different
+//! requests, it can be compared with the model straight to the server: the program on the way is real, and all that differs.
+//!
+//! The drive has been mapped before the clock starts: the model has looked at the server's root, and with that the box has
+//! a connection to the server, as the model without a box has one. The lab's servers ask for no credentials.
+//!
+//! nginx passes the client's `Host` on. A `Destination` would name the proxy too, and servers compare it with `Host`; without
+//! that, MOVE and COPY fail through a plain proxy (nginx cannot rewrite `Destination` without a regular expression in its
+//! configuration). The redirector's requests here have no `Destination`. nginx does not verify the server's certificate, its
+//! default; `haul gateway` does.
+
+use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, thread, time::Duration};
+
+use super::{
+    Contender, Failure, Pc, Prepared, Registered, SampleSetup, haul, io_failure,
+    windows_redirector::{self, Mapping, TLS},
+};
+use crate::{
+    certs::Certificates,
+    host_task::HostTask,
+    http_client::Endpoint,
+    process::{Daemon, Program, command},
+    servers::{Http, NGINX as NGINX_PROGRAM, Running, Server, Setup, reverse_proxy},
+    work::{Done, Work},
+};
+
+/// The end of what `haul gateway` prints when it listens.
+const GREETING: &str = "Stop with Ctrl-C.";
+
+pub(super) const GATEWAY: Registered = Registered {
+    name: "redirector-gateway",
+    parameters: &[],
+    make: |_| Box::new(ThroughMiddleBox { program: BoxProgram::HaulGateway }),
+};
+pub(super) const NGINX: Registered = Registered {
+    name: "redirector-nginx",
+    parameters: &[],
+    make: |_| Box::new(ThroughMiddleBox { program: BoxProgram::Nginx }),
+};
+
+/// The program on the middle box.
+#[derive(Clone, Copy)]
+enum BoxProgram {
+    HaulGateway,
+    Nginx,
+}
+
+struct ThroughMiddleBox {
+    program: BoxProgram,
+}
+
+impl Contender for ThroughMiddleBox {
+    fn name(&self) -> String {
+        match self.program {
+            BoxProgram::HaulGateway => GATEWAY.name,
+            BoxProgram::Nginx => NGINX.name,
+        }
+        .to_owned()
+    }
+
+    fn describe(&self) -> &'static str {
+        match self.program {
+            BoxProgram::HaulGateway => {
+                "model of the Windows redirector over HTTP/1.1, through haul gateway on a middle box on its LAN"
+            }
+            BoxProgram::Nginx => {
+                "model of the Windows redirector over HTTP/1.1, through nginx as a plain proxy on a middle box on its LAN"
+            }
+        }
+    }
+
+    fn model(&self) -> bool {
+        true
+    }
+
+    fn requests_of(&self) -> Option<&'static str> {
+        Some(windows_redirector::HTTP1.name)
+    }
+
+    fn needs_pc(&self) -> bool {
+        true
+    }
+
+    fn needs(&self) -> &'static [Program] {
+        match self.program {
+            BoxProgram::HaulGateway => &[],
+            BoxProgram::Nginx => &[NGINX_PROGRAM],
+        }
+    }
+
+    /// The gateway may choose HTTP/2.
+    fn http(&self, tls: bool) -> Http {
+        match self.program {
+            BoxProgram::HaulGateway if tls => Http::Two,
+            BoxProgram::HaulGateway | BoxProgram::Nginx => Http::One,
+        }
+    }
+
+    fn unable(&self, work: &Work, server: &dyn Server, tls: bool) -> Option<String> {
+        let lacks_program = || match self.program {
+            BoxProgram::HaulGateway if !tls => Some("haul gateway serves a LAN only with TLS".to_owned()),
+            BoxProgram::HaulGateway => haul::program().err(),
+            BoxProgram::Nginx => None,
+        };
+        windows_redirector::unable(work, server).or_else(lacks_program)
+    }
+
+    fn settings(&self) -> Vec<(String, String)> {
+        let own = match self.program {
+            BoxProgram::HaulGateway => [("options", "none"), ("to the server", "any version of HTTP")],
+            BoxProgram::Nginx => [("proxy_ssl_verify", "off (default)"), ("to the server", "HTTP/1.1, keepalive 16")],
+        };
+        let model = [("TLS", "1.2 to the middle box"), ("connections", "1, open before the clock")];
+        model.into_iter().chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
+        let pc = sample.pc.ok_or(Failure::NoPc("A gateway"))?;
+        let running = self.program.start(sample, &pc)?;
+        let scheme = if sample.certificates.is_some() { "https" } else { "http" };
+        let url = format!("{scheme}://{}/{}/", pc.share, sample.task.folder);
+        let endpoint = Endpoint::new(&url, sample.certificates, TLS, Http::One)?;
+        let model =
+            windows_redirector::prepare(pc.host, &sample.deadline, endpoint, sample.task, Mapping::LooksAtRoot)?;
+        Ok(Box::new(Through { model, _middle_box: running }))
+    }
+}
+
+/// The model, and the program that it goes through; fields are dropped in order.
+struct Through {
+    model: HostTask<Done>,
+    _middle_box: MiddleBox,
+}
+
+impl Prepared for Through {
+    fn run(&mut self) -> Result<Done, Failure> {
+        self.model.run()
+    }
+}
+
+/// A running program on the middle box; dropping it stops it.
+#[expect(dead_code, reason = "only kept until the sample has ended")]
+enum MiddleBox {
+    HaulGateway(Daemon),
+    Nginx(Running),
+}
+
+impl BoxProgram {
+    fn start(self, sample: &SampleSetup, pc: &Pc) -> Result<MiddleBox, Failure> {
+        let scratch = sample.scratch.join("middle-box");
+        fs::create_dir_all(&scratch).map_err(io_failure("create", &scratch))?;
+        match self {
+            Self::HaulGateway => gateway(sample, pc.share, &scratch).map(MiddleBox::HaulGateway),
+            Self::Nginx => {
+                let setup = Setup {
+                    host: sample.client,
+                    address: pc.share,
+                    certificates: sample.certificates,
+                    http: Http::One,
+                    page: None,
+                    scratch: &scratch,
+                    deadline: sample.deadline.clone(),
+                };
+                Ok(MiddleBox::Nginx(reverse_proxy(&setup, sample.address)?))
+            }
+        }
+    }
+}
+
+/// Starts `haul gateway`, and waits until it listens.
+fn gateway(sample: &SampleSetup, listen: SocketAddr, scratch: &Path) -> Result<Daemon, Failure> {
+    let program = haul::program().map_err(Failure::Engine)?;
+    let mut command = command(&program, scratch);
+    command.args(["gateway", "--upstream", sample.server(), "--listen"]).arg(listen.to_string());
+    if let Some(certificates) = sample.certificates {
+        command.arg("--ca").arg(&certificates.ca_file);
+        command.arg("--tls").arg(tls_files(certificates, scratch)?);
+    }
+    let log = scratch.join("gateway.log");
+    let mut daemon = Daemon::start(sample.client, &mut command, &log)?;
+    // Not by connecting: another program might answer.
+    while !fs::read_to_string(&log).unwrap_or_default().contains(GREETING) {
+        daemon.check()?;
+        let waited = sample.deadline.check();
+        waited.map_err(|stop| Failure::Stopped { what: "starting haul gateway".to_owned(), stop })?;
+        thread::sleep(Duration::from_millis(2));
+    }
+    Ok(daemon)
+}
+
+/// Writes the run's certificate and key, and names both files as the option `--tls` wants them.
+fn tls_files(certificates: &Certificates, scratch: &Path) -> Result<String, Failure> {
+    let files = [("gateway.pem", &certificates.server_pem), ("gateway.key", &certificates.key_pem)];
+    let mut names = Vec::new();
+    for (name, content) in files {
+        let path = scratch.join(name);
+        fs::write(&path, content).map_err(io_failure("write", &path))?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).map_err(io_failure("protect", &path))?;
+        names.push(path.display().to_string());
+    }
+    Ok(names.join(","))
+}
