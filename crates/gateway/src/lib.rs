@@ -36,6 +36,7 @@ mod listings;
 mod metrics;
 mod passing;
 mod redirector;
+pub mod vault;
 mod win32;
 
 pub use gateway::{Error, Gateway, Settings};

@@ -16,9 +16,9 @@ mod password;
 mod probe;
 mod results;
 mod rm;
-mod runtime;
+pub(crate) mod runtime;
 mod server_side;
-mod session;
+pub(crate) mod session;
 mod stat;
 mod stdin;
 mod sync;
@@ -29,7 +29,7 @@ use std::{error::Error, fmt::Display, process::ExitCode};
 pub(crate) use mount::fstab::translated as mount_helper_arguments;
 
 /// The result of a command.
-type Outcome = Result<ExitCode, Box<dyn Error>>;
+pub(crate) type Outcome = Result<ExitCode, Box<dyn Error>>;
 
 /// Prints that a change was made although its response was lost.
 fn say_checked(known: dav::Confirmed, what: impl Display) {

@@ -1,6 +1,10 @@
 //! `haul gateway`: the middle box between clients nearby and a server far away.
 
-use std::{error::Error, net::SocketAddr, path::PathBuf, sync::Arc};
+mod enroll;
+mod place;
+mod status;
+
+use std::{error::Error, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
 use ::gateway::{Gateway, Settings, Status};
 use ::serve::{Config, Server};
@@ -9,17 +13,24 @@ use http::Uri;
 use transport::{ConnectSettings, TlsSettings};
 use units::Span;
 
-use crate::{listening::ListeningOptions, say};
+use crate::{
+    files::{Outcome, runtime::run_until_stopped},
+    listening::ListeningOptions,
+    say,
+};
 
 /// Pass requests on to a WebDAV server, each with its client's own credentials, until Ctrl-C
 ///
 /// For clients nearby, such as Windows machines, of a server far away. The paths are the server's. The gateway has no
 /// credentials and stores none: whoever may not read a file at the server may not read it here.
 #[derive(clap::Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
     /// The server's folder, as in `https://dav.example.org/files/`
-    #[arg(long, value_name = "URL")]
-    upstream: Uri,
+    #[arg(long, value_name = "URL", required = true)]
+    upstream: Option<Uri>,
     /// How long to believe what the server has listed: after this time, changes made elsewhere are seen
     #[arg(long, value_name = "TIME", default_value = "5s")]
     fresh: Span,
@@ -39,7 +50,21 @@ pub(crate) struct Args {
     timeout: Span,
 }
 
-pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
+#[derive(clap::Subcommand)]
+enum Command {
+    Enroll(enroll::Args),
+    Status(status::Args),
+}
+
+pub(crate) fn run(args: Args) -> Outcome {
+    match args.command {
+        Some(Command::Enroll(args)) => run_until_stopped(|_| enroll::run(args)),
+        Some(Command::Status(args)) => status::run(&args),
+        None => serve(&args).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     if args.insecure {
         say("--insecure: anyone on the network path to the server can read and change everything");
     }
@@ -59,12 +84,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Box<dyn Error>> {
         timeouts,
         ..haul_http::Settings::default()
     };
-    let gateway = Gateway::new(Settings { upstream: args.upstream.clone(), client, fresh: args.fresh.0 })?;
+    let upstream = args.upstream.clone().unwrap_or_default();
+    let gateway = Gateway::new(Settings { upstream: upstream.clone(), client, fresh: args.fresh.0 })?;
     let gateway = Arc::new(gateway);
     let server = Server::with_service(gateway.clone(), &args.listening.config()?)?;
     let status = args.status.map(|address| {
         let config = Config { listen: vec![address], ..Config::default() };
         Server::with_service(Arc::new(Status::new(gateway)), &config)
     });
-    args.listening.run(server, &args.upstream.to_string(), |_| None, status.transpose()?)
+    args.listening.run(server, &upstream.to_string(), |_| None, status.transpose()?)
 }

@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         Command::Page(command) => page::run(command),
         Command::Files(command) => files::run(command),
         Command::Serve(args) => serve::run(args).map(|()| ExitCode::SUCCESS),
-        Command::Gateway(args) => gateway::run(&args).map(|()| ExitCode::SUCCESS),
+        Command::Gateway(args) => gateway::run(*args),
         Command::Completions { shell } => manual::completions(shell).map(|()| ExitCode::SUCCESS),
         Command::Man { folder, markdown: false } => manual::man_pages(&folder).map(|()| ExitCode::SUCCESS),
         Command::Man { folder, markdown: true } => manual::command_pages(&folder).map(|()| ExitCode::SUCCESS),

@@ -3,13 +3,12 @@
 use std::{
     error::Error,
     fs::File,
-    io::{self, BufReader, IsTerminal, Read},
+    io::{self, IsTerminal},
     os::fd::AsFd,
     process::ExitCode,
 };
 
-use haul_http::auth::{Environment, Keyring, MAX_KEY_SIZE, Secret};
-use zeroize::Zeroizing;
+use haul_http::auth::{Environment, Keyring};
 
 use crate::files::{
     Outcome,
@@ -61,7 +60,7 @@ async fn set(remote: &Remote) -> Outcome {
         prompt::ask_secret(&format!("Password of {user} at {origin}: ")).await?
     } else {
         // Not with `io::stdin`, whose buffer would keep the password in memory.
-        first_line(File::from(io::stdin().as_fd().try_clone_to_owned()?))?
+        prompt::line_of(File::from(io::stdin().as_fd().try_clone_to_owned()?))?
     };
     if password.reveal().is_empty() {
         return Err(format!("the password of {user} at {origin} is empty; nothing stored").into());
@@ -91,35 +90,4 @@ fn known_user(remote: &Remote) -> Result<Option<String>, Box<dyn Error>> {
     let environment = Environment::read(|name| std::env::var_os(name))?;
     let settings = Settings::of(&remote.origin, &ConnectionOptions::default(), &TransferOptions::default())?;
     Ok(environment.user.or(settings.user))
-}
-
-/// Reads the first line. A line longer than a key can be is an error, not truncated.
-fn first_line(input: impl Read) -> Result<Secret, Box<dyn Error>> {
-    // Never reallocated, so that no copy stays in memory.
-    let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_KEY_SIZE + 2));
-    for byte in BufReader::with_capacity(1, input).bytes() {
-        match byte? {
-            b'\n' => break,
-            _ if bytes.len() > MAX_KEY_SIZE => return Err("the password on standard input is too long".into()),
-            byte => bytes.push(byte),
-        }
-    }
-    let text = str::from_utf8(&bytes).map_err(|_| "the password on standard input is not UTF-8")?;
-    Ok(text.strip_suffix('\r').unwrap_or(text).into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn password_is_first_line_and_never_cut_off() {
-        let read = |text: &[u8]| first_line(text).map(|secret| secret.reveal().to_owned());
-        for (input, password) in [("a b\nc\n", "a b"), ("ä\r\n", "ä"), ("x", "x"), ("", ""), ("\n", "")] {
-            assert_eq!(read(input.as_bytes()).unwrap(), password);
-        }
-        assert_eq!(read(&vec![b'a'; MAX_KEY_SIZE]).unwrap().len(), MAX_KEY_SIZE);
-        assert!(read(&vec![b'a'; MAX_KEY_SIZE + 2]).is_err());
-        assert!(read(b"\xff\n").is_err());
-    }
 }

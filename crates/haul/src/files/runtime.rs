@@ -30,7 +30,7 @@ const LOOK: Duration = Duration::from_millis(10);
 
 /// The user's request to stop a command.
 #[derive(Default)]
-pub(super) struct Stop {
+pub(crate) struct Stop {
     request: Notify,
     notified: AtomicBool,
     requested: AtomicBool,
@@ -38,24 +38,24 @@ pub(super) struct Stop {
 
 impl Stop {
     /// Whether the user has requested it.
-    pub(super) fn is_requested(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)
     }
 
     /// The notification of the request. From now on the command ends by itself when notified.
-    pub(super) fn notified(&self) -> &Notify {
+    pub(crate) fn notified(&self) -> &Notify {
         self.notified.store(true, Ordering::Relaxed);
         &self.request
     }
 }
 
 /// Runs a command to its end, or until Ctrl-C.
-pub(super) fn run_until_stopped<F: Future<Output = Outcome>>(command: impl FnOnce(Arc<Stop>) -> F) -> Outcome {
+pub(crate) fn run_until_stopped<F: Future<Output = Outcome>>(command: impl FnOnce(Arc<Stop>) -> F) -> Outcome {
     run(None, command)
 }
 
 /// Runs a command that goes on until Ctrl-C: its outcome then counts. It may take this long to end.
-pub(super) fn run_service<F: Future<Output = Outcome>>(
+pub(crate) fn run_service<F: Future<Output = Outcome>>(
     farewell: Duration,
     command: impl FnOnce(Arc<Stop>) -> F,
 ) -> Outcome {

@@ -5,7 +5,7 @@
 //! server requires authentication. That test costs a round trip, so it is done only on a terminal.
 
 pub(super) mod location;
-pub(super) mod prompt;
+pub(crate) mod prompt;
 pub(super) mod server_cache;
 pub(super) mod settings;
 
@@ -33,6 +33,8 @@ use crate::files::{
     session::settings::Settings,
 };
 use crate::{say, usage};
+
+pub(crate) use settings::base as user_folder;
 
 /// A session with one server.
 pub(super) struct Session {

@@ -129,7 +129,7 @@ pub(crate) fn serve(folder: &Path) -> String {
 }
 
 /// A started `haul`; dropping it kills it.
-pub(crate) struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
     pub(crate) fn start(mut command: Command) -> Self {

@@ -1,0 +1,532 @@
+//! The vault: what each user of the SMB gateway shows the WebDAV server.
+//!
+//! WebDAV clients send their password to the gateway, which passes it on. SMB clients never do: NTLM proves that a user
+//! knows a password without revealing it. So the gateway needs a stored password or token of each user, and whoever can
+//! read it is this user at the server. The vault keeps it encrypted, and the key elsewhere: in a systemd credential, or
+//! in a file of its own, which a backup of the vault does not include.
+//!
+//! # Records
+//! One file for each user, `NAME.sealed`, replaced by an atomic rename, so that two enrolments at once do not disturb
+//! each other and a crash leaves the old record or the new one:
+//!
+//! ```text
+//! haul-vault-1\n | nonce, 24 bytes | XChaCha20-Poly1305(JSON), 16 bytes longer
+//! ```
+//!
+//! The user's name is associated data. A record copied over another user's does not open, so nobody who can write to the
+//! vault, but has no key, gets another user's identity. XChaCha20 has nonces of 192 bits, which may be drawn at random.
+//!
+//! # What it does not do
+//! Whoever has the key and the vault has all passwords, and so has root on a running gateway. An old record of the
+//! same user, put back, opens: the server decides whether its password is still valid.
+
+use std::{
+    fmt,
+    fs::{self, DirBuilder, File, Permissions},
+    io::{self, ErrorKind, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use chacha20poly1305::{
+    KeyInit, XChaCha20Poly1305, XNonce,
+    aead::{Aead, Payload},
+};
+use haul_http::auth::Secret;
+use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
+use zeroize::Zeroizing;
+
+const MAGIC: &[u8] = b"haul-vault-1\n";
+const NONCE: usize = 24;
+const SUFFIX: &str = ".sealed";
+/// The largest record, in bytes.
+const LARGEST: u64 = 64 * 1024;
+/// The longest user name, as of Unix accounts.
+const LONGEST_NAME: usize = 32;
+
+/// Why the vault cannot be used. No message has a secret.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum VaultError {
+    /// The name is not one of a user.
+    #[error("`{}` cannot be a user of the gateway; use up to 32 of a-z, 0-9, `.`, `_` and `-`, beginning with a letter", .0.escape_debug())]
+    Name(String),
+    /// A file or folder of the vault, or the key.
+    #[error("cannot {what} {}: {error}", path.display())]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// Somebody else could read the key or the vault.
+    #[error("{} can be read or changed by other users, so it is not used; `chmod {mode} {}`, and make {owner} its owner", path.display(), path.display())]
+    Exposed {
+        /// The file or folder.
+        path: PathBuf,
+        /// Its proper permissions.
+        mode: &'static str,
+        /// Its proper owner.
+        owner: String,
+    },
+    /// The key file does not have a key.
+    #[error("{} has no vault key: 32 bytes in base64", .0.display())]
+    Key(PathBuf),
+    /// There is no key.
+    #[error("there is no vault key: {} does not exist; `haul gateway enroll` creates it", .0.display())]
+    NoKey(PathBuf),
+    /// The key is in the folder that it protects.
+    #[error("the key {} is inside of the vault, so a copy of the vault would have it; put it elsewhere", .0.display())]
+    KeyInside(PathBuf),
+    /// The record was not made with this key for this user, or not as a whole.
+    #[error(
+        "the enrolment of {0} cannot be opened: its record is damaged, or was made for another user or with another key; enroll {0} again"
+    )]
+    Sealed(String),
+    /// The system has no random numbers.
+    #[error("the system gives no random numbers")]
+    Random,
+}
+
+fn failed(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> VaultError {
+    move |error| VaultError::File { what, path: path.to_owned(), error }
+}
+
+/// The name of a user of the SMB gateway: it is safe as a file name, in `smb.conf`, and in `passwd(5)`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UserName(String);
+
+impl UserName {
+    /// The name in lower case, as Samba compares it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::str::FromStr for UserName {
+    type Err = VaultError;
+
+    fn from_str(text: &str) -> Result<Self, VaultError> {
+        let name = text.to_ascii_lowercase();
+        let is_usual = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"._-".contains(&byte);
+        let is_valid = name.len() <= LONGEST_NAME
+            && name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase())
+            && name.bytes().all(is_usual);
+        if is_valid { Ok(Self(name)) } else { Err(VaultError::Name(text.chars().take(64).collect())) }
+    }
+}
+
+impl fmt::Display for UserName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What a user shows the server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Enrolment {
+    /// A user name there, and a password.
+    Password {
+        /// The user's name at the server, which may differ from the name here.
+        account: String,
+        /// The password, or an app password.
+        password: Secret,
+    },
+    /// A token for `Bearer`.
+    Token {
+        /// The user's name at the server, for the URL.
+        account: String,
+        /// The token.
+        token: Secret,
+    },
+}
+
+impl Enrolment {
+    /// The user's name at the server.
+    pub fn account(&self) -> &str {
+        let (Self::Password { account, .. } | Self::Token { account, .. }) = self;
+        account
+    }
+
+    fn secret(&self) -> &Secret {
+        let (Self::Password { password: secret, .. } | Self::Token { token: secret, .. }) = self;
+        secret
+    }
+}
+
+/// An enrolment, as a record has it.
+#[derive(Serialize, Deserialize)]
+struct Record<'a> {
+    account: String,
+    scheme: Scheme,
+    secret: std::borrow::Cow<'a, str>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Scheme {
+    Password,
+    Token,
+}
+
+/// The key of a vault.
+pub struct VaultKey(Zeroizing<[u8; 32]>);
+
+impl fmt::Debug for VaultKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("VaultKey")
+    }
+}
+
+impl VaultKey {
+    /// Reads a key file, which nobody else may read.
+    pub fn read(path: &Path) -> Result<Self, VaultError> {
+        Self::open(path, 0o077)
+    }
+
+    /// Reads a systemd credential. Where the unit has a `User=`, systemd lets this user read it by an access control list,
+    /// which the group's permission bits show (systemd.exec(5)).
+    pub fn read_credential(path: &Path) -> Result<Self, VaultError> {
+        Self::open(path, 0o027)
+    }
+
+    fn open(path: &Path, exposed: u32) -> Result<Self, VaultError> {
+        let file = File::open(path).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => VaultError::NoKey(path.to_owned()),
+            _ => failed("read", path)(error),
+        })?;
+        let about = file.metadata().map_err(failed("read", path))?;
+        if !about.is_file() {
+            return Err(VaultError::Key(path.to_owned()));
+        }
+        private(path, &about, exposed, "600")?;
+        let mut text = Zeroizing::new(Vec::with_capacity(128));
+        (&file).take(128).read_to_end(&mut text).map_err(failed("read", path))?;
+        let mut key = Zeroizing::new([0; 32]);
+        match BASE64_STANDARD.decode_slice(text.trim_ascii(), key.as_mut_slice()) {
+            Ok(32) => Ok(Self(key)),
+            _ => Err(VaultError::Key(path.to_owned())),
+        }
+    }
+
+    /// Creates a key file, unless there is one. It is whole from the moment on that it has its name.
+    pub fn create(path: &Path) -> Result<(), VaultError> {
+        let mut key = Zeroizing::new([0; 32]);
+        SystemRandom::new().fill(key.as_mut_slice()).map_err(|_| VaultError::Random)?;
+        let text = Zeroizing::new(format!("{}\n", BASE64_STANDARD.encode(key.as_slice())));
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        folder_of_ours(folder)?;
+        let temporary = temporary(folder, text.as_bytes()).map_err(failed("create", path))?;
+        match temporary.persist_noclobber(path) {
+            Ok(_) => sync(folder).map_err(failed("create", path)),
+            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(failed("create", path)(error.error)),
+        }
+    }
+}
+
+/// Fails if another user than root or ourselves could read or change it.
+fn private(path: &Path, about: &fs::Metadata, exposed: u32, mode: &'static str) -> Result<(), VaultError> {
+    let own = rustix::process::geteuid().as_raw();
+    if about.mode() & exposed == 0 && (about.uid() == own || about.uid() == 0) {
+        return Ok(());
+    }
+    let owner = if own == 0 { "root".into() } else { format!("uid {own}") };
+    Err(VaultError::Exposed { path: path.to_owned(), mode, owner })
+}
+
+fn folder_of_ours(path: &Path) -> Result<(), VaultError> {
+    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create", path))
+}
+
+fn temporary(folder: &Path, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
+    let owner_only = Permissions::from_mode(0o600);
+    let mut file = tempfile::Builder::new().prefix(".new-").permissions(owner_only).tempfile_in(folder)?;
+    file.write_all(content)?;
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// The vault: a folder, and its key.
+#[derive(Debug)]
+pub struct Vault {
+    folder: PathBuf,
+    key: VaultKey,
+}
+
+impl Vault {
+    /// Opens a vault, and creates its folder if it is missing. `key_file` is where `key` comes from; it must be elsewhere.
+    pub fn open(folder: &Path, key: VaultKey, key_file: &Path) -> Result<Self, VaultError> {
+        folder_of_ours(folder)?;
+        let folder = folder.canonicalize().map_err(failed("open", folder))?;
+        private(&folder, &fs::metadata(&folder).map_err(failed("open", &folder))?, 0o077, "700")?;
+        let key_path = key_file.canonicalize().map_err(failed("open", key_file))?;
+        if key_path.starts_with(&folder) {
+            return Err(VaultError::KeyInside(key_path));
+        }
+        Ok(Self { folder, key })
+    }
+
+    fn path(&self, user: &UserName) -> PathBuf {
+        self.folder.join(format!("{user}{SUFFIX}"))
+    }
+
+    fn cipher(&self) -> XChaCha20Poly1305 {
+        XChaCha20Poly1305::new((&*self.key.0).into())
+    }
+
+    /// Stores a user's enrolment, in place of an earlier one.
+    pub fn store(&self, user: &UserName, enrolment: &Enrolment) -> Result<(), VaultError> {
+        let path = self.path(user);
+        let record = Record {
+            account: enrolment.account().to_owned(),
+            scheme: match enrolment {
+                Enrolment::Password { .. } => Scheme::Password,
+                Enrolment::Token { .. } => Scheme::Token,
+            },
+            secret: enrolment.secret().reveal().into(),
+        };
+        let text = serde_json::to_vec(&record).map_err(|error| failed("write", &path)(error.into()))?;
+        let text = Zeroizing::new(text);
+        let mut nonce = [0; NONCE];
+        SystemRandom::new().fill(&mut nonce).map_err(|_| VaultError::Random)?;
+        let payload = Payload { msg: &text, aad: user.as_str().as_bytes() };
+        let sealed = self.cipher().encrypt(&XNonce::from(nonce), payload).map_err(|_| VaultError::Random)?;
+        let content = [MAGIC, &nonce, &sealed].concat();
+        temporary(&self.folder, &content)
+            .and_then(|file| Ok(file.persist(&path)?))
+            .and_then(|_| sync(&self.folder))
+            .map_err(failed("write", &path))
+    }
+
+    /// The enrolment of a user; `None` if there is none.
+    pub fn load(&self, user: &UserName) -> Result<Option<Enrolment>, VaultError> {
+        let path = self.path(user);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            opened => opened.map_err(failed("read", &path))?,
+        };
+        let mut content = Vec::new();
+        (&file).take(LARGEST).read_to_end(&mut content).map_err(failed("read", &path))?;
+        self.unseal(user, &content).map(Some).ok_or_else(|| VaultError::Sealed(user.to_string()))
+    }
+
+    fn unseal(&self, user: &UserName, content: &[u8]) -> Option<Enrolment> {
+        let (nonce, sealed) = content.strip_prefix(MAGIC)?.split_first_chunk::<NONCE>()?;
+        let payload = Payload { msg: sealed, aad: user.as_str().as_bytes() };
+        let text = Zeroizing::new(self.cipher().decrypt(&XNonce::from(*nonce), payload).ok()?);
+        let Record { account, scheme, secret } = serde_json::from_slice(&text).ok()?;
+        let secret = Secret::from(secret.into_owned());
+        Some(match scheme {
+            Scheme::Password => Enrolment::Password { account, password: secret },
+            Scheme::Token => Enrolment::Token { account, token: secret },
+        })
+    }
+
+    /// Removes the enrolment of a user, and returns whether there was one.
+    pub fn remove(&self, user: &UserName) -> Result<bool, VaultError> {
+        remove(&self.folder, user)
+    }
+}
+
+/// Removes the enrolment of a user from a vault, for which no key is needed. Returns whether there was one.
+pub fn remove(folder: &Path, user: &UserName) -> Result<bool, VaultError> {
+    let path = folder.join(format!("{user}{SUFFIX}"));
+    match fs::remove_file(&path) {
+        Ok(()) => sync(folder).map(|()| true).map_err(failed("remove", &path)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(failed("remove", &path)(error)),
+    }
+}
+
+/// The users that are enrolled, in order; none if there is no vault. No key is needed.
+pub fn users(folder: &Path) -> Result<Vec<UserName>, VaultError> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(failed("read", folder))?,
+    };
+    let mut users = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed("read", folder))?.file_name();
+        users.extend(name.to_str().and_then(|name| name.strip_suffix(SUFFIX)?.parse().ok()));
+    }
+    users.sort();
+    Ok(users)
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn name(text: &str) -> UserName {
+        text.parse().unwrap()
+    }
+
+    fn password(text: &str) -> Enrolment {
+        Enrolment::Password { account: "ann@example.org".into(), password: text.into() }
+    }
+
+    /// A folder with a vault and its key.
+    struct World(TempDir);
+
+    impl World {
+        fn new() -> Self {
+            let world = Self(tempfile::tempdir().unwrap());
+            VaultKey::create(&world.key()).unwrap();
+            world
+        }
+
+        fn key(&self) -> PathBuf {
+            self.0.path().join("keys/key")
+        }
+
+        fn folder(&self) -> PathBuf {
+            self.0.path().join("vault")
+        }
+
+        fn record(&self, user: &str) -> PathBuf {
+            self.folder().join(format!("{user}.sealed"))
+        }
+
+        fn vault(&self) -> Vault {
+            Vault::open(&self.folder(), VaultKey::read(&self.key()).unwrap(), &self.key()).unwrap()
+        }
+    }
+
+    #[test]
+    fn stored_enrolment_is_loaded_and_removed() {
+        let world = World::new();
+        let (ann, bob) = (name("ann"), name("Bob"));
+        let token = Enrolment::Token { account: "bob".into(), token: "tök€n".into() };
+        world.vault().store(&ann, &password("first")).unwrap();
+        world.vault().store(&ann, &password("second \"quoted\"\n")).unwrap();
+        world.vault().store(&bob, &token).unwrap();
+        assert_eq!(world.vault().load(&ann).unwrap(), Some(password("second \"quoted\"\n")));
+        assert_eq!(world.vault().load(&bob).unwrap(), Some(token));
+        assert_eq!(world.vault().load(&name("carol")).unwrap(), None);
+        assert_eq!(users(&world.folder()).unwrap(), [ann.clone(), name("bob")]);
+        assert!(world.vault().remove(&ann).unwrap() && !world.vault().remove(&ann).unwrap());
+        assert_eq!(world.vault().load(&ann).unwrap(), None);
+        let left: Vec<_> = fs::read_dir(world.folder()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["bob.sealed"], "no temporary file is left");
+    }
+
+    #[test]
+    fn files_are_readable_by_their_owner_only_and_without_secret() {
+        let world = World::new();
+        world.vault().store(&name("ann"), &password("hunter2")).unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().mode() & 0o7777;
+        assert_eq!((mode(&world.key()), mode(&world.record("ann")), mode(&world.folder())), (0o600, 0o600, 0o700));
+        let content = fs::read(world.record("ann")).unwrap();
+        for text in ["hunter2", "ann@example.org"] {
+            assert!(!content.windows(text.len()).any(|part| part == text.as_bytes()), "{text}");
+        }
+        let shown = format!("{:?} {:?}", world.vault(), password("hunter2"));
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn record_of_another_user_does_not_open() {
+        let world = World::new();
+        world.vault().store(&name("ann"), &password("hunter2")).unwrap();
+        fs::copy(world.record("ann"), world.record("bob")).unwrap();
+        let error = world.vault().load(&name("bob")).unwrap_err();
+        assert!(matches!(&error, VaultError::Sealed(user) if user == "bob"), "{error}");
+    }
+
+    #[test]
+    fn changed_or_torn_record_does_not_open() {
+        let world = World::new();
+        let (vault, ann) = (world.vault(), name("ann"));
+        vault.store(&ann, &password("hunter2")).unwrap();
+        let whole = fs::read(world.record("ann")).unwrap();
+        for length in 0..whole.len() {
+            fs::write(world.record("ann"), &whole[..length]).unwrap();
+            assert!(matches!(vault.load(&ann), Err(VaultError::Sealed(_))), "{length} bytes");
+            let mut changed = whole.clone();
+            changed[length] ^= 1;
+            fs::write(world.record("ann"), changed).unwrap();
+            assert!(matches!(vault.load(&ann), Err(VaultError::Sealed(_))), "byte {length}");
+        }
+        fs::write(world.record("ann"), [&whole[..], b"x"].concat()).unwrap();
+        assert!(matches!(vault.load(&ann), Err(VaultError::Sealed(_))));
+        fs::write(world.record("ann"), whole).unwrap();
+        assert_eq!(vault.load(&ann).unwrap(), Some(password("hunter2")));
+    }
+
+    #[test]
+    fn record_does_not_open_with_another_key() {
+        let (world, other) = (World::new(), World::new());
+        world.vault().store(&name("ann"), &password("hunter2")).unwrap();
+        let key = VaultKey::read(&other.key()).unwrap();
+        let vault = Vault::open(&world.folder(), key, &other.key()).unwrap();
+        assert!(matches!(vault.load(&name("ann")), Err(VaultError::Sealed(_))));
+    }
+
+    #[test]
+    fn equal_enrolments_are_sealed_differently() {
+        let world = World::new();
+        let sealed = || {
+            world.vault().store(&name("ann"), &password("hunter2")).unwrap();
+            fs::read(world.record("ann")).unwrap()
+        };
+        assert_ne!(sealed(), sealed());
+    }
+
+    #[test]
+    fn key_that_others_can_read_is_refused() {
+        let world = World::new();
+        for mode in [0o640, 0o620, 0o604, 0o601, 0o660] {
+            fs::set_permissions(world.key(), Permissions::from_mode(mode)).unwrap();
+            let error = VaultKey::read(&world.key()).unwrap_err();
+            assert!(matches!(error, VaultError::Exposed { .. }) && error.to_string().contains("chmod 600"), "{error}");
+        }
+        fs::set_permissions(world.key(), Permissions::from_mode(0o440)).unwrap();
+        assert!(VaultKey::read_credential(&world.key()).is_ok());
+        fs::set_permissions(world.key(), Permissions::from_mode(0o600)).unwrap();
+        fs::set_permissions(world.folder(), Permissions::from_mode(0o755))
+            .or_else(|_| fs::create_dir(world.folder()))
+            .unwrap();
+        fs::set_permissions(world.folder(), Permissions::from_mode(0o755)).unwrap();
+        let opened = Vault::open(&world.folder(), VaultKey::read(&world.key()).unwrap(), &world.key());
+        assert!(matches!(opened, Err(VaultError::Exposed { .. })));
+    }
+
+    #[test]
+    fn key_file_is_checked_and_never_replaced() {
+        let world = World::new();
+        let before = fs::read(world.key()).unwrap();
+        VaultKey::create(&world.key()).unwrap();
+        assert_eq!(fs::read(world.key()).unwrap(), before);
+        for content in ["", "abc", "AAAA", &"A".repeat(200)] {
+            fs::write(world.key(), content).unwrap();
+            assert!(matches!(VaultKey::read(&world.key()), Err(VaultError::Key(_))), "{content}");
+        }
+        assert!(matches!(VaultKey::read(&world.0.path().join("none")), Err(VaultError::NoKey(_))));
+        let inside = world.folder().join("key");
+        VaultKey::create(&inside).unwrap();
+        let opened = Vault::open(&world.folder(), VaultKey::read(&inside).unwrap(), &inside);
+        assert!(matches!(opened, Err(VaultError::KeyInside(_))));
+    }
+
+    #[test]
+    fn names_are_safe_everywhere() {
+        for text in ["ann", "Ann", "a.b-c_d9"] {
+            assert_eq!(name(text).as_str(), text.to_lowercase());
+        }
+        for text in ["", ".", "..", "../a", "a/b", "a b", "a:b", "a\n", "-a", "9a", "ä", "%u", "a\\b", &"a".repeat(33)]
+        {
+            assert!(text.parse::<UserName>().is_err(), "{text}");
+        }
+    }
+}
