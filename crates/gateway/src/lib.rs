@@ -36,6 +36,7 @@ mod listings;
 mod metrics;
 mod passing;
 mod redirector;
+pub mod smb;
 pub mod vault;
 mod win32;
 

@@ -2,6 +2,7 @@
 
 mod enroll;
 mod place;
+mod smb;
 mod status;
 
 use std::{error::Error, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
@@ -52,12 +53,20 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
+    Smb(Box<smb::Args>),
     Enroll(enroll::Args),
     Status(status::Args),
+    #[command(hide = true)]
+    SmbSession(smb::SessionArgs),
+    #[command(hide = true)]
+    SmbAccounts(smb::AccountsArgs),
 }
 
 pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
+        Some(Command::Smb(args)) => smb::run(&args),
+        Some(Command::SmbSession(args)) => smb::session(&args),
+        Some(Command::SmbAccounts(args)) => smb::with_accounts(&args),
         Some(Command::Enroll(args)) => run_until_stopped(|_| enroll::run(args)),
         Some(Command::Status(args)) => status::run(&args),
         None => serve(&args).map(|()| ExitCode::SUCCESS),
