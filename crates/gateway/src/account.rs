@@ -1,14 +1,18 @@
 //! One credential: its connections, what is known of its folders, and the files that its clients are saving.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use dav::RemotePath;
-use haul_http::{Client, Incoming};
+use haul_http::{Client, FollowUp, FollowUpResponse, Incoming};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE};
+use http_body_util::{BodyExt, Collected};
 use serve::AnswerBody;
 
 use crate::{
@@ -33,6 +37,8 @@ pub(crate) struct Account {
     client: Client,
     upstream: Arc<Upstream>,
     metrics: Arc<Metrics>,
+    /// Whether the server answers 201 to a LOCK that creates a file.
+    says_created: AtomicBool,
     listings: Mutex<Listings>,
     saves: Mutex<Saves<Passing>>,
     later: Later,
@@ -66,7 +72,15 @@ impl Drop for Change<'_> {
 impl Account {
     pub(crate) fn new(client: Client, upstream: Arc<Upstream>, metrics: Arc<Metrics>, fresh: Duration) -> Self {
         let listings = Listings::new(fresh).into();
-        Self { client, upstream, metrics, listings, saves: Mutex::default(), later: Later::default() }
+        Self {
+            client,
+            upstream,
+            metrics,
+            says_created: AtomicBool::new(true),
+            listings,
+            saves: Mutex::default(),
+            later: Later::default(),
+        }
     }
 
     fn listings(&self) -> MutexGuard<'_, Listings> {
@@ -82,9 +96,21 @@ impl Account {
         self.later.paths() + self.saves().kept()
     }
 
-    /// Sends a request, and notes whether there is a server.
     async fn exchange(&self, request: Passing) -> Result<Response<Incoming>, haul_http::Error> {
-        let answer = self.client.exchange(request.into_request()).await;
+        self.exchange_followed(request, None).await
+    }
+
+    /// Sends a request, if possible with another one right behind it, and notes whether there is a server.
+    async fn exchange_followed(
+        &self,
+        request: Passing,
+        follow_up: Option<FollowUp>,
+    ) -> Result<Response<Incoming>, haul_http::Error> {
+        let mut request = request.into_request();
+        if let Some(follow_up) = follow_up {
+            request.extensions_mut().insert(follow_up);
+        }
+        let answer = self.client.exchange(request).await;
         let is_away = |error: &haul_http::Error| error.is_silence() || matches!(error, haul_http::Error::Connect(_));
         self.metrics.is_away.store(answer.as_ref().is_err_and(is_away), Ordering::Relaxed);
         answer
@@ -226,13 +252,22 @@ impl Account {
                 lock.headers.insert(TIMEOUT, timeout);
             }
             let change = Change::new(&account, [path.clone()]);
-            let (parts, body) = account.exchange(lock).await?.into_parts();
+            // Apache answers 200 also for a new name, so that the file has to be looked at.
+            let says_created = account.says_created.load(Ordering::Relaxed);
+            let follow_up = if says_created { None } else { put.look().into_follow_up() };
+            let (parts, body) = account.exchange_followed(lock, follow_up).await?.into_parts();
             let status = parts.status;
             let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
             drop(change);
-            match locked(&parts.headers, &body).filter(|_| status.is_success()) {
-                Some(locked) if status == StatusCode::CREATED => {
-                    account.saves().created(path.clone(), locked, Instant::now());
+            account.says_created.store(status != StatusCode::OK, Ordering::Relaxed);
+            let locked = locked(&parts.headers, &body).filter(|_| status.is_success());
+            let seen = parts.extensions.get::<FollowUpResponse>().cloned();
+            let is_new = status == StatusCode::CREATED
+                || (locked.is_some() && account.clone().has_no_content(put.look(), seen).await);
+            match locked {
+                Some(locked) if is_new => {
+                    let creation = (status != StatusCode::CREATED).then(|| put.under(&locked.token)).flatten();
+                    account.saves().created(path.clone(), locked, creation, Instant::now());
                     account.clone().abandon_unclaimed(path, put);
                     Ok(answers::without_body(StatusCode::CREATED))
                 }
@@ -249,12 +284,30 @@ impl Account {
         creating.await.unwrap_or_else(|_| Ok(answers::without_body(StatusCode::INTERNAL_SERVER_ERROR)))
     }
 
+    /// Whether a file has no content: then its lock has created it, or reserved its name, or it has nothing to lose.
+    async fn has_no_content(self: Arc<Self>, look: Passing, seen: Option<FollowUpResponse>) -> bool {
+        let path = look.path.clone();
+        let seen = match seen {
+            Some(seen) => seen.answer().await.map(Response::into_body),
+            None => None,
+        };
+        let body = match seen {
+            Some(body) => body.collect().await.ok().map(Collected::to_bytes),
+            None => match self.exchange(look).await {
+                Ok(answer) => answers::read(answer.into_body(), listings::LARGEST).await.ok(),
+                Err(_) => None,
+            },
+        };
+        body.is_some_and(|body| answers::shows_no_content(&body, &path))
+    }
+
     /// Releases a lock that no client has claimed: it was not about to lock the file.
     fn abandon_unclaimed(self: Arc<Self>, path: RemotePath, put: Passing) {
         tokio::spawn(async move {
             tokio::time::sleep(PATIENCE).await;
             let unclaimed = self.saves().unclaimed(&path);
-            if let Some(locked) = unclaimed {
+            if let Some((locked, kept)) = unclaimed {
+                self.send_later(path, kept);
                 self.unlock(&put, &locked);
             }
         });
@@ -285,9 +338,12 @@ impl Account {
     async fn release(self: &Arc<Self>, unlock: Passing) -> Response<AnswerBody> {
         self.later.room().await;
         let path = unlock.path.clone();
-        let mut requests = self.saves().release(&path);
+        let (mut requests, is_created) = self.saves().release(&path);
         requests.push(unlock);
-        self.send_later(path, requests);
+        self.send_later(path.clone(), requests);
+        if is_created {
+            self.later.settle(&path).await;
+        }
         answers::without_body(StatusCode::NO_CONTENT)
     }
 

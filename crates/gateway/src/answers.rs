@@ -1,6 +1,7 @@
 //! Answers that the gateway gives itself.
 
 use bytes::{Bytes, BytesMut};
+use dav::{Item, Multistatus, RemotePath};
 use futures_util::StreamExt;
 use haul_http::Incoming;
 use http::{
@@ -83,4 +84,15 @@ pub(crate) async fn read(mut body: Incoming, largest: usize) -> Result<Bytes, An
 pub(crate) fn kept_fields(headers: &HeaderMap) -> HeaderMap {
     let kept = [CONTENT_TYPE, LOCK_TOKEN, HeaderName::from_static("timeout")];
     kept.into_iter().filter_map(|name| Some((name.clone(), headers.get(&name)?.clone()))).collect()
+}
+
+/// Whether a multistatus says that this is an empty file, or one without a length: a name that a lock reserves.
+pub(crate) fn shows_no_content(body: &[u8], path: &RemotePath) -> bool {
+    let mut multistatus = Multistatus::new(path.clone());
+    let is_empty = |item| match item {
+        Ok(Item::Entry(entry)) => !entry.path.is_folder() && entry.properties.length.unwrap_or(0) == 0,
+        _ => false,
+    };
+    let found: Vec<bool> = multistatus.feed(body).map(is_empty).collect();
+    found == [true] && multistatus.finish().is_ok()
 }

@@ -2,9 +2,9 @@
 
 use bytes::Bytes;
 use dav::RemotePath;
-use haul_http::{Body, Class, Options};
+use haul_http::{Body, Class, FollowUp, Options};
 use http::{
-    HeaderMap, HeaderName, Method, Request, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
     header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT},
 };
 
@@ -15,6 +15,8 @@ pub(crate) const IF: HeaderName = HeaderName::from_static("if");
 pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("timeout");
 /// Fields that select what a PROPFIND returns.
 const SELECTING: [&str; 2] = ["brief", "prefer"];
+/// Of a look at a file.
+const LOOK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:propfind xmlns:D="DAV:"><D:prop><D:resourcetype/><D:getcontentlength/></D:prop></D:propfind>"#;
 const REDIRECTOR: &str = "Microsoft-WebDAV-MiniRedir";
 
 /// Request bodies up to this size are read before they are passed on, so that a request can be sent again where HTTP allows
@@ -94,6 +96,28 @@ impl Passing {
         }
         let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
         Self { method, url, headers, path, destination: None, body: Received::Whole(body) }
+    }
+
+    /// The same with a lock's token, in its angle brackets.
+    pub(crate) fn under(&self, token: &str) -> Option<Self> {
+        let mut again = self.again()?;
+        again.headers.insert(IF, HeaderValue::from_str(&format!("({token})")).ok()?);
+        Some(again)
+    }
+
+    /// A look at the resource.
+    pub(crate) fn look(&self) -> Self {
+        let mut look = self.sibling("PROPFIND", self.url.clone(), self.path.clone(), Bytes::from_static(LOOK));
+        look.headers.insert(DEPTH, HeaderValue::from_static("0"));
+        look.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=\"utf-8\""));
+        look
+    }
+
+    pub(crate) fn into_follow_up(self) -> Option<FollowUp> {
+        let Received::Whole(body) = self.body else { return None };
+        let mut request = Request::new(body);
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, self.url, self.headers);
+        FollowUp::new(request)
     }
 
     pub(crate) fn into_request(self) -> Request<Body> {

@@ -4,7 +4,8 @@
 //! before is answered. Two of them decide something: who has the file's lock, and whether the server has the content.
 //!
 //! - **Empty PUT**: becomes the LOCK that follows, which creates the file too (RFC 4918 §7.3). It has the owner and the
-//!   duration of this credential's last LOCK, so the first file of a client is created without this.
+//!   duration of this credential's last LOCK, so the first file of a client is created without this. Apache's LOCK only
+//!   reserves the name (RFC 2518 §7.4); if no content follows, the empty PUT is sent after all.
 //! - **LOCK**: has the answer already, if it asks for the same lock.
 //! - **HEAD** of a file that the lock has created, and that only its holder can write: it is empty.
 //! - **PROPPATCH** of Windows' times and attributes: acknowledged, and sent when the file is unlocked, if the server has
@@ -88,6 +89,8 @@ struct Save<L> {
     is_claimed: bool,
     /// The lock created it, and nothing was written since.
     is_empty: bool,
+    /// The PUT that creates it, if the server's lock only reserves the name.
+    creation: Option<L>,
     kept: Vec<L>,
 }
 
@@ -120,16 +123,16 @@ impl<L> Saves<L> {
             "PROPPATCH" if has_token && ask.sets_times && self.keeps_times => Step::Keep,
             "UNLOCK" if has_token => Step::Release,
             "PUT" if has_token => {
-                save.is_empty = false;
+                (save.is_empty, save.creation) = (false, None);
                 Step::Pass
             }
             _ => Step::Pass,
         }
     }
 
-    /// A LOCK was sent in place of a PUT, and created the file.
-    pub(crate) fn created(&mut self, path: RemotePath, locked: Locked, now: Instant) {
-        let save = Save { locked, since: now, is_claimed: false, is_empty: true, kept: Vec::new() };
+    /// A LOCK was sent in place of a PUT, and created the file, or reserved its name until the PUT `creation`.
+    pub(crate) fn created(&mut self, path: RemotePath, locked: Locked, creation: Option<L>, now: Instant) {
+        let save = Save { locked, since: now, is_claimed: false, is_empty: true, creation, kept: Vec::new() };
         self.files.insert(path, save);
     }
 
@@ -137,7 +140,7 @@ impl<L> Saves<L> {
     pub(crate) fn locked(&mut self, path: RemotePath, template: Template, locked: Locked, now: Instant) {
         self.template = Some(template);
         if self.files.len() < FILES {
-            let save = Save { locked, since: now, is_claimed: true, is_empty: false, kept: Vec::new() };
+            let save = Save { locked, since: now, is_claimed: true, is_empty: false, creation: None, kept: Vec::new() };
             self.files.insert(path, save);
         }
     }
@@ -158,15 +161,17 @@ impl<L> Saves<L> {
         }
     }
 
-    /// What was kept of a file; it is not being saved any more.
-    pub(crate) fn release(&mut self, path: &RemotePath) -> Vec<L> {
-        self.files.remove(path).map(|save| save.kept).unwrap_or_default()
+    /// What was kept of a file, and whether it is created with that; it is not being saved any more.
+    pub(crate) fn release(&mut self, path: &RemotePath) -> (Vec<L>, bool) {
+        let save = self.files.remove(path);
+        let is_created = save.as_ref().is_some_and(|save| save.creation.is_some());
+        (save.map(|mut save| save.take()).unwrap_or_default(), is_created)
     }
 
-    /// The lock of a file that no client has claimed. It is not being saved any more.
-    pub(crate) fn unclaimed(&mut self, path: &RemotePath) -> Option<Locked> {
+    /// A file whose lock no client has claimed: the lock, and what was kept. It is not being saved any more.
+    pub(crate) fn unclaimed(&mut self, path: &RemotePath) -> Option<(Locked, Vec<L>)> {
         self.files.get(path).filter(|save| !save.is_claimed)?;
-        self.files.remove(path).map(|save| save.locked)
+        self.files.remove(path).map(|mut save| (save.locked.clone(), save.take()))
     }
 
     /// Files of which something was kept.
@@ -176,8 +181,16 @@ impl<L> Saves<L> {
 
     /// What was kept of files at, below or above a path: it goes before a request for that.
     pub(crate) fn kept_around(&mut self, path: &RemotePath) -> Vec<(RemotePath, Vec<L>)> {
-        let around = self.files.iter_mut().filter(|(file, save)| !save.kept.is_empty() && are_related(file, path));
-        around.map(|(file, save)| (file.clone(), std::mem::take(&mut save.kept))).collect()
+        let is_open = |save: &Save<L>| !save.kept.is_empty() || save.creation.is_some();
+        let around = self.files.iter_mut().filter(|(file, save)| is_open(save) && are_related(file, path));
+        around.map(|(file, save)| (file.clone(), save.take())).collect()
+    }
+}
+
+impl<L> Save<L> {
+    /// What has to be sent, in its order.
+    fn take(&mut self) -> Vec<L> {
+        self.creation.take().into_iter().chain(self.kept.drain(..)).collect()
     }
 }
 
@@ -212,7 +225,7 @@ mod tests {
     fn ready() -> Saves<u32> {
         let mut saves = Saves::default();
         saves.locked(path("/first"), Template { body: lock(), timeout: None }, locked(), Instant::now());
-        assert!(saves.release(&path("/first")).is_empty());
+        assert!(saves.release(&path("/first")).0.is_empty());
         saves
     }
 
@@ -222,7 +235,7 @@ mod tests {
         saves.times_kept(true);
         let held = Some("(<urn:1>)");
         assert!(matches!(saves.step(ask("PUT", &file, None, Some(&empty)), true, now), Step::Create(_)));
-        saves.created(file.clone(), locked(), now);
+        saves.created(file.clone(), locked(), Some(0), now);
         assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::Pass));
         assert!(matches!(saves.step(ask("LOCK", &file, None, Some(&lock())), false, now), Step::IsLocked(_)));
         assert!(matches!(saves.step(ask("LOCK", &file, None, Some(&lock())), false, now), Step::Pass), "another's");
@@ -234,7 +247,7 @@ mod tests {
         assert!(matches!(saves.step(ask("PROPPATCH", &file, Some("(<urn:2>)"), None), false, now), Step::Pass));
         saves.keep(&file, 2);
         assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Release));
-        assert_eq!(saves.release(&file), [1, 2]);
+        assert_eq!(saves.release(&file), (vec![1, 2], false), "the content has created it");
         assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Pass));
     }
 
@@ -247,12 +260,30 @@ mod tests {
         assert!(matches!(saves.step(put(&empty), false, now), Step::Pass), "it may exist");
         assert!(matches!(saves.step(put(&content), true, now), Step::Pass));
         assert!(matches!(saves.step(ask("PUT", &file, Some("(<urn:2>)"), Some(&empty)), true, now), Step::Pass));
-        saves.created(file.clone(), locked(), now);
+        saves.created(file.clone(), locked(), None, now);
         let shared = Bytes::from_static(b"<shared/>");
         assert!(matches!(saves.step(ask("LOCK", &file, None, Some(&shared)), false, now), Step::Pass));
         assert!(saves.unclaimed(&file).is_some() && saves.unclaimed(&file).is_none());
         saves.cannot_create();
         assert!(matches!(saves.step(put(&empty), true, now), Step::Pass));
+    }
+
+    #[test]
+    fn a_file_whose_name_is_reserved_is_created_without_content_too() {
+        let (mut saves, file, now) = (ready(), path("/f/a"), Instant::now());
+        for claims in [false, true] {
+            saves.created(file.clone(), locked(), Some(1), now);
+            if claims {
+                saves.step(ask("LOCK", &file, None, Some(&lock())), false, now);
+                saves.keep(&file, 2);
+                assert_eq!(saves.release(&file), (vec![1, 2], true));
+            } else {
+                assert_eq!(saves.unclaimed(&file).unwrap().1, [1]);
+            }
+        }
+        saves.created(file.clone(), locked(), Some(1), now);
+        assert_eq!(saves.kept_around(&path("/f")), [(file.clone(), vec![1])]);
+        assert_eq!(saves.release(&file), (vec![], false));
     }
 
     #[test]

@@ -280,10 +280,13 @@ impl Client {
     }
 
     /// Sends a request as it is and waits for the response header: without credentials, cookies, redirects and checks
-    /// of digests.
-    pub async fn exchange(&self, request: Request<Body>) -> Result<Response<Incoming>, Error> {
+    /// of digests. Its [`FollowUp`] has to bring its own credentials too.
+    pub async fn exchange(&self, mut request: Request<Body>) -> Result<Response<Incoming>, Error> {
         let origin = Origin::of(request.uri())?;
-        self.once(&origin, request).await
+        match request.extensions_mut().remove::<FollowUp>().filter(|follow_up| follow_up.is_at(&origin)) {
+            Some(follow_up) => self.followed(&origin, request, follow_up).await,
+            None => self.once(&origin, request).await,
+        }
     }
 
     /// Sends a request as it is; after a 425 (Too Early) once more, after the handshake (RFC 8470 §5.2).
