@@ -38,7 +38,7 @@ mod supervisor;
 use std::{
     fs::{self, DirBuilder, File, Permissions},
     io,
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
@@ -101,6 +101,9 @@ pub enum SmbError {
         /// What it said.
         said: String,
     },
+    /// Another program listens there. Samba itself would go on without listening.
+    #[error("cannot listen on {0}: {1}; is Debian's own smbd running? `systemctl disable --now smbd`")]
+    Listen(SocketAddr, io::Error),
     /// Samba has ended.
     #[error("smbd has ended ({0}){1}")]
     Samba(String, String),

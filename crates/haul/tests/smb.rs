@@ -28,11 +28,12 @@ fn main() {
     if let Some(missing) = &missing {
         eprintln!("SKIPPED: the SMB gateway: {missing}");
     }
-    let tests: [(&str, Test); 7] = [
+    let tests: [(&str, Test); 8] = [
         ("each_user_acts_under_their_own_name", each_user_acts_under_their_own_name),
         ("user_without_enrolment_is_refused_and_the_log_says_why", user_without_enrolment_is_refused),
         ("open_file_is_kept_from_a_second_client", open_file_is_kept_from_a_second_client),
         ("names_match_in_any_case", names_match_in_any_case),
+        ("taken_port_and_state_folder_are_named", taken_port_and_state_folder_are_named),
         ("dead_mount_is_replaced", dead_mount_is_replaced),
         ("mount_ends_when_idle_and_when_revoked", mount_ends_when_idle_and_when_revoked),
         ("nothing_is_left_after_sigterm_and_sigkill", nothing_is_left),
@@ -327,6 +328,23 @@ fn names_match_in_any_case() -> Result<(), Failed> {
     let names: Vec<_> =
         fs::read_dir(world.room.path("there/ann/Folder"))?.flatten().map(|entry| entry.file_name()).collect();
     assert_eq!(names, ["ReadMe.TXT"], "one file, under the name that it was given");
+    Ok(())
+}
+
+fn taken_port_and_state_folder_are_named() -> Result<(), Failed> {
+    let world = World::new();
+    for (state, port, expected) in
+        [("second", world.port, "cannot listen on 127.0.0.1:"), ("state", free_port(), "another gateway runs")]
+    {
+        let mut command = world.room.command(HAUL);
+        command.args(["gateway", "smb", "--upstream", &world.upstream, "--share", "files", "--address", "127.0.0.1"]);
+        command.args(["--port", &port.to_string(), "--state"]).arg(world.room.path(state));
+        command.arg("--key").arg(world.room.path("key"));
+        let said = common::one_sentence(&common::output(command), 1);
+        assert!(said.contains(expected), "{said}");
+    }
+    world.done("ann", "ls");
+    fs::remove_dir_all(world.room.path("second"))?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     fs,
-    net::{IpAddr, Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     os::{
         fd::{AsFd, OwnedFd},
         unix::fs::PermissionsExt,
@@ -75,6 +75,9 @@ impl SmbGateway {
         let control = tokio::spawn(listen(listener, events.clone()));
         let address = self.settings.addresses.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let address = SocketAddr::new(address, self.settings.port);
+        for address in self.listens_on() {
+            TcpListener::bind(address).map_err(|error| SmbError::Listen(address, error))?;
+        }
         let mut samba = Samba::start(&self.configuration, &events)?;
         let mut supervisor = Supervisor {
             sessions: Sessions::new(self.settings.idle),
@@ -114,6 +117,13 @@ impl SmbGateway {
         supervisor.end_mounts(&mut happens).await;
         let _ = fs::remove_file(&socket);
         outcome
+    }
+
+    fn listens_on(&self) -> Vec<SocketAddr> {
+        let settings = &self.settings;
+        let all = [IpAddr::V4(Ipv4Addr::UNSPECIFIED)];
+        let addresses = if settings.addresses.is_empty() { &all[..] } else { &settings.addresses };
+        addresses.iter().map(|address| SocketAddr::new(*address, settings.port)).collect()
     }
 }
 
