@@ -368,10 +368,6 @@ fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> 
         if contenders::obstacle(contender, work, server, tls, true).is_some() {
             continue;
         }
-        if let Some(why) = known_failure(server, contender, work) {
-            eprintln!("skipped: {} {} {work}: {why}", server.name(), contender.name());
-            continue;
-        }
         let requests = sample(&mut running, contender, work.clone(), folder.path(), certificates, number)
             .map_err(|failure| format!("{work}: {failure}"))?;
         println!("{} {} {work}: {requests}", server.name(), contender.name());
@@ -392,14 +388,6 @@ fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> 
     running.check()?;
     running.stop();
     Ok(())
-}
-
-/// Work that a contender is known to fail, and why.
-fn known_failure(server: &dyn Server, contender: &dyn Contender, work: &Work) -> Option<&'static str> {
-    let creates = matches!(work, Work::Upload { .. });
-    (creates && server.name() == "apache" && contender.name() == "redirector-gateway").then_some(
-        "Apache answers a LOCK of a new file with 200, by which the gateway concludes that somebody else has created it",
-    )
 }
 
 fn sample(
