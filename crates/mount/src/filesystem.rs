@@ -93,6 +93,7 @@ impl fuser::Filesystem for Filesystem {
                 let nothing = Attributes {
                     ino: Ino(0),
                     is_folder: false,
+                    is_removed: false,
                     length: 0,
                     modified: SystemTime::UNIX_EPOCH,
                     valid: absent,

@@ -24,7 +24,11 @@ pub(crate) fn attr(share: &Share, attributes: &Attributes) -> FileAttr {
         crtime: time,
         kind,
         perm: (mode & !share.options.umask) as u16,
-        nlink: if attributes.is_folder { 2 } else { 1 },
+        nlink: match attributes {
+            Attributes { is_removed: true, .. } => 0,
+            Attributes { is_folder: true, .. } => 2,
+            _ => 1,
+        },
         uid: share.options.uid,
         gid: share.options.gid,
         rdev: 0,

@@ -82,6 +82,8 @@ pub(crate) struct Share {
 pub(crate) struct Attributes {
     pub(crate) ino: Ino,
     pub(crate) is_folder: bool,
+    /// Whether it has lost its name.
+    pub(crate) is_removed: bool,
     pub(crate) length: u64,
     pub(crate) modified: SystemTime,
     /// How long the kernel may keep them.
@@ -158,6 +160,7 @@ impl Share {
         Attributes {
             ino,
             is_folder: tree.is_folder(ino),
+            is_removed: tree.is_removed(ino),
             length: facts.length,
             modified: facts.modified.unwrap_or(SystemTime::UNIX_EPOCH),
             valid,

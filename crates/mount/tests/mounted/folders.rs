@@ -1,6 +1,11 @@
 //! Folders and names.
 
-use std::{fs, io::ErrorKind, process::Command};
+use std::{
+    fs::{self, File},
+    io::ErrorKind,
+    os::unix::fs::MetadataExt,
+    process::Command,
+};
 
 use libtest_mimic::Failed;
 
@@ -58,7 +63,9 @@ fn a_folder_with_members_is_neither_removed_nor_replaced(world: &World) -> Resul
 fn a_file_is_renamed_over_another(world: &World) -> Result<(), Failed> {
     fs::write(world.here.join("old"), "old")?;
     fs::write(world.here.join("new"), "new!")?;
+    let open = File::open(world.here.join("old"))?;
     fs::rename(world.here.join("new"), world.here.join("old"))?;
+    assert_eq!((open.metadata()?.nlink(), fs::metadata(world.here.join("old"))?.nlink()), (0, 1));
     assert_eq!(fs::read(world.here.join("old"))?, b"new!");
     assert_eq!(fs::read(world.there.join("old"))?, b"new!");
     assert!(!world.here.join("new").exists() && !world.there.join("new").exists());
