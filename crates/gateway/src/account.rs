@@ -202,16 +202,13 @@ impl Account {
         let paths = [Some(request.path.clone()), request.destination.clone()].into_iter().flatten();
         let change = (!request.is_safe()).then(|| Change::new(self, paths));
         let mark = self.listings().mark(Instant::now());
-        let (path, method) = (request.path.clone(), request.method.clone());
+        let path = request.path.clone();
         let listing = request.query().filter(|_| request.text(&DEPTH) == Some("1") && request.is_plain());
         let sets_times = request.is_redirector() && request.ask().sets_times;
-        let template = (method.as_str() == "LOCK" && request.is_redirector() && !request.headers.contains_key(IF))
-            .then(|| {
-                request
-                    .whole()
-                    .map(|body| Template { body: body.clone(), timeout: request.headers.get(TIMEOUT).cloned() })
-            })
-            .flatten();
+        let takes_lock =
+            request.method.as_str() == "LOCK" && request.is_redirector() && !request.headers.contains_key(IF);
+        let timeout = request.headers.get(TIMEOUT).cloned();
+        let template = request.whole().filter(|_| takes_lock).map(|body| Template { body: body.clone(), timeout });
         let (parts, body) = self.exchange(request).await?.into_parts();
         drop(change);
         let is_good = parts.status.is_success();

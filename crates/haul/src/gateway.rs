@@ -40,6 +40,13 @@ pub(crate) struct Args {
     status: Option<SocketAddr>,
     #[command(flatten)]
     listening: ListeningOptions,
+    #[command(flatten)]
+    server: ServerOptions,
+}
+
+/// How to speak with the server.
+#[derive(clap::Args)]
+struct ServerOptions {
     /// PEM file with additional CA certificates to trust for the server
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
@@ -49,6 +56,14 @@ pub(crate) struct Args {
     /// Timeout for connecting to the server, for the first byte of a response, and for stalled transfers
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::timeout)]
     timeout: Span,
+}
+
+impl ServerOptions {
+    fn warn(&self) {
+        if self.insecure {
+            say("--insecure: anyone on the network path to the server can read and change everything");
+        }
+    }
 }
 
 #[derive(clap::Subcommand)]
@@ -74,18 +89,16 @@ pub(crate) fn run(args: Args) -> Outcome {
 }
 
 fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
-    if args.insecure {
-        say("--insecure: anyone on the network path to the server can read and change everything");
-    }
+    args.server.warn();
     let tls = TlsSettings {
-        authorities: args.ca.iter().cloned().collect(),
-        unverified: args.insecure,
+        authorities: args.server.ca.iter().cloned().collect(),
+        unverified: args.server.insecure,
         ..TlsSettings::default()
     };
     let timeouts = Timeouts {
-        connect: args.timeout.0.min(Timeouts::default().connect),
-        first_byte: args.timeout.0,
-        stall: args.timeout.0.min(Timeouts::default().stall),
+        connect: args.server.timeout.0.min(Timeouts::default().connect),
+        first_byte: args.server.timeout.0,
+        stall: args.server.timeout.0.min(Timeouts::default().stall),
         ..Timeouts::default()
     };
     let client = haul_http::Settings {

@@ -8,7 +8,7 @@ use nix::sys::signal::SigSet;
 use tokio::signal::unix::{SignalKind, signal};
 use units::{Size, Span};
 
-use super::place::Place;
+use super::{ServerOptions, place::Place};
 use crate::{files::Outcome, say};
 
 /// Share folders of a WebDAV server over SMB, each user's with their own account there, until Ctrl-C
@@ -41,15 +41,8 @@ pub(crate) struct Args {
     /// Maximum size of the cached contents of each user
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     cache_size: Size,
-    /// PEM file with additional CA certificates to trust for the server
-    #[arg(long, value_name = "FILE")]
-    ca: Option<PathBuf>,
-    /// Accept any certificate of the server. Anyone on the network path can then read and change everything
-    #[arg(long)]
-    insecure: bool,
-    /// Timeout for connecting to the server, for the first byte of a response, and for stalled transfers
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = crate::timeout)]
-    timeout: Span,
+    #[command(flatten)]
+    server: ServerOptions,
     #[command(flatten)]
     place: Place,
 }
@@ -88,9 +81,7 @@ pub(crate) struct AccountsArgs {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    if args.insecure {
-        say("--insecure: anyone on the network path to the server can read and change everything");
-    }
+    args.server.warn();
     if !nix::unistd::geteuid().is_root() {
         return Err("haul gateway smb needs root, because Samba's processes become the users; use sudo".into());
     }
@@ -140,14 +131,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
 /// The options of each user's `haul mount`.
 fn mount_options(args: &Args) -> Result<Vec<String>, Box<dyn Error>> {
     let mut options: Vec<String> =
-        vec!["--fresh".into(), args.fresh.to_string(), "--timeout".into(), args.timeout.to_string()];
+        vec!["--fresh".into(), args.fresh.to_string(), "--timeout".into(), args.server.timeout.to_string()];
     options.extend(["--cache-size".into(), args.cache_size.to_string()]);
-    if let Some(path) = &args.ca {
+    if let Some(path) = &args.server.ca {
         let path = std::path::absolute(path)?;
         let text = path.to_str().ok_or_else(|| format!("{}: not UTF-8", path.display()))?;
         options.extend(["--ca".into(), text.to_owned()]);
     }
-    if args.insecure {
+    if args.server.insecure {
         options.push("--insecure".into());
     }
     Ok(options)
