@@ -57,6 +57,13 @@ macro_rules! replies {
 
 replies!(ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr);
 
+/// Does at once what can be done without waiting, and the rest on the runtime.
+pub(crate) fn begin(mut work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+    if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        task::spawn(work);
+    }
+}
+
 /// Runs operations for calls.
 #[derive(Clone)]
 pub(crate) struct Calls {
@@ -96,10 +103,7 @@ impl Calls {
     /// Runs what no program waits for.
     pub(crate) fn detached(&self, work: impl Future<Output = ()> + Send + 'static) {
         let _entered = self.runtime.enter();
-        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work);
-        if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            self.runtime.spawn(work);
-        }
+        begin(Box::pin(work));
     }
 
     /// `early` ends when the call is to be answered although its operation has not ended.

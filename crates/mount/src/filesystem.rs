@@ -265,6 +265,10 @@ impl fuser::Filesystem for Filesystem {
         match created {
             Ok((content, found)) => {
                 content.show();
+                if share.is_lock_file(name.as_bytes()) {
+                    let (share, ino, content) = (share.clone(), found.ino, content.clone());
+                    self.calls.detached(async move { share.create_if_empty(ino, &content).await });
+                }
                 let handle = self.files.add(OpenFile::new(found.ino, content, true, share.options.cache_size));
                 let attr = attr(&self.share, &found);
                 reply.created(&found.valid, &attr, Generation(0), handle, FopenFlags::FOPEN_KEEP_CACHE);

@@ -8,6 +8,7 @@ mod disk_space;
 mod ending;
 mod late_requests;
 mod listing;
+mod lock_files;
 mod locking;
 mod names;
 mod reading;
@@ -178,7 +179,7 @@ impl Share {
             return Err(Errno::ENAMETOOLONG);
         }
         for _ in 0..2 {
-            {
+            let supposed = {
                 let mut tree = self.tree();
                 let now = Instant::now();
                 match tree.lookup(parent, name, now) {
@@ -196,8 +197,12 @@ impl Share {
                         self.list_ahead(tree.visits(parent, now));
                         return Ok(Err(tree.believed_for(parent, now)));
                     }
-                    Lookup::Unlisted => {}
+                    Lookup::Unlisted if name == repository::NAME => self.suppose_repository(&mut tree, parent, now),
+                    Lookup::Unlisted => None,
                 }
+            };
+            if let Some(git) = supposed {
+                self.list_supposed(git);
             }
             self.list(parent).await?;
         }

@@ -2,15 +2,20 @@
 //!
 //! Every git command begins in the same way: it looks for `.git` and reads a few small files in folders of their own, one
 //! after another. The walks and windows of other programs (`walk`, `siblings`) foresee none of them, because each is the
-//! first in its folder. So a program that looks `.git` up begins to fetch them all at once.
+//! first in its folder. So a program that looks `.git` up begins to fetch them all at once. It does so before the listing of
+//! the work tree says that there is a `.git`: a work tree of a hundred folders is listed in several round trips.
 //!
 //! The budget: [`FOLDERS`], [`FILES`], [`INDEX`], [`HEAD`] and the branch that it names; the indexes and both ends of up to [`PACKS`]
-//! packs. No file above [`LARGEST`] is fetched whole. Nothing is fetched while `.git` is believed to be as it was listed.
+//! packs. No file above [`LARGEST`] is fetched whole. Nothing is fetched while `.git` is believed to be as it was listed. A folder without
+//! `.git` costs one request.
 
 use std::{sync::Arc, time::Instant};
 
 use super::Share;
-use crate::tree::{Ino, Tree};
+use crate::{
+    calls,
+    tree::{Ino, Tree},
+};
 
 /// The name that git looks for.
 pub(super) const NAME: &[u8] = b".git";
@@ -34,11 +39,36 @@ const PACK_TAIL: u64 = 128 * 1024;
 const HEAD_LENGTH: u64 = 4096;
 
 impl Share {
+    /// A program looks `.git` up in a folder that has to be listed first. Returns what to list before, if anything.
+    pub(super) fn suppose_repository(&self, tree: &mut Tree, folder: Ino, now: Instant) -> Option<Ino> {
+        if self.options.fresh.is_zero() || !tree.contains(folder) {
+            return None;
+        }
+        tree.suppose(folder, NAME).filter(|git| !tree.is_listed(*git, now))
+    }
+
+    /// Lists a `.git` that may be there. Its answer is short, and must not wait behind that of the work tree on a connection.
+    pub(super) fn list_supposed(self: &Arc<Self>, git: Ino) {
+        let share = self.clone();
+        let list = async move {
+            if share.list(git).await.is_ok() {
+                share.begin_to_foresee(git);
+            } else {
+                share.tree().withdraw(git);
+            }
+        };
+        calls::begin(Box::pin(list));
+    }
+
     /// A program has looked the folder `git` up.
     pub(super) fn foresee_repository(self: &Arc<Self>, tree: &Tree, git: Ino) {
         if self.options.fresh.is_zero() || tree.is_listed(git, Instant::now()) {
             return;
         }
+        self.begin_to_foresee(git);
+    }
+
+    fn begin_to_foresee(self: &Arc<Self>, git: Ino) {
         let share = self.clone();
         tokio::spawn(async move {
             for path in FOLDERS.into_iter().chain(FILES) {

@@ -130,12 +130,17 @@ impl Share {
             stored => stored.map_err(|error| errno::of(&path, "upload", &error))?,
         };
         self.locks.written(&path);
+        self.stored(ino, file, &snapshot, stored);
+        Ok(())
+    }
+
+    /// The server has a file as it was at `snapshot`.
+    pub(super) fn stored(&self, ino: Ino, file: &CachedFile, snapshot: &Snapshot, stored: Facts) {
         let still_dirty = file.state(|state| {
-            state.uploaded(&snapshot, stored.clone());
+            state.uploaded(snapshot, stored.clone());
             state.is_dirty()
         });
         self.tree().uploaded(ino, stored, still_dirty);
-        Ok(())
     }
 
     /// The path of a file, and whether a program here has removed it.
@@ -288,7 +293,7 @@ impl Content {
     }
 }
 
-fn content(file: &CachedFile, snapshot: &Snapshot) -> Result<Content> {
+pub(super) fn content(file: &CachedFile, snapshot: &Snapshot) -> Result<Content> {
     let (length, modified) = (snapshot.length, file.modified());
     if length > SMALL {
         return Ok(Content { body: Body::file(file.path().to_owned(), 0, length), length, modified });

@@ -2,7 +2,7 @@
 
 use std::{mem, ops::Bound, time::Instant};
 
-use super::{Ino, Tree};
+use super::{Facts, Ino, Node, Tree};
 use crate::siblings::Sibling;
 
 /// How many members of a folder are searched for the next folder among them.
@@ -12,6 +12,22 @@ const SEARCHED: usize = 2000;
 const NEXT: usize = 16;
 
 impl Tree {
+    /// A folder that is not listed may have a folder of this name. Returns it, so that it can be listed before the listing of
+    /// its parent shows whether it is there; no lookup finds it earlier. None if the name is a file's.
+    pub(crate) fn suppose(&mut self, parent: Ino, name: &[u8]) -> Option<Ino> {
+        let known = self.member(parent, name);
+        let ino = known.unwrap_or_else(|| self.add(Some(parent), name.to_vec(), true, Facts::default()));
+        self.is_folder(ino).then_some(ino)
+    }
+
+    /// A supposed folder is not there, as far as is known.
+    pub(crate) fn withdraw(&mut self, supposed: Ino) {
+        let is_supposed = |node: &Node| node.lookups == 0 && node.opens == 0;
+        if self.nodes.get(&supposed).is_some_and(is_supposed) {
+            self.displace(supposed);
+        }
+    }
+
     /// A program begins to read a file. Returns the files of its folder and the next ones to fetch now, because it
     /// will probably read them next.
     pub(crate) fn read_begins(&mut self, ino: Ino) -> Vec<Ino> {

@@ -237,3 +237,34 @@ fn a_folder_is_listed_whole_in_case_of_doubt() {
     tree.rename(Tree::ROOT, b"a", Tree::ROOT, b"b");
     assert_eq!(tree.sync_token(a, start), None);
 }
+
+#[test]
+fn a_supposed_folder_is_found_only_if_its_parent_lists_it() {
+    for is_there in [true, false] {
+        let (mut tree, start) = (tree(), Instant::now());
+        let supposed = tree.suppose(Tree::ROOT, b".git").unwrap();
+        assert_eq!(tree.lookup(Tree::ROOT, b".git", start), Lookup::Unlisted);
+        tree.listed(supposed, tree.mark(start), vec![file("HEAD", 1)], start);
+        let entries = if is_there { vec![folder(".git")] } else { Vec::new() };
+        tree.listed(Tree::ROOT, tree.mark(start), entries, start);
+        if is_there {
+            assert_eq!(found(tree.lookup(Tree::ROOT, b".git", start)), supposed);
+            assert!(matches!(tree.lookup(supposed, b"HEAD", start), Lookup::Found(_)));
+        } else {
+            assert_eq!(tree.lookup(Tree::ROOT, b".git", start), Lookup::Absent);
+            assert!(!tree.contains(supposed));
+        }
+    }
+}
+
+#[test]
+fn a_supposed_folder_that_is_a_file_or_not_there_is_withdrawn() {
+    let (mut tree, start) = (tree(), Instant::now());
+    let supposed = tree.suppose(Tree::ROOT, b".git").unwrap();
+    tree.withdraw(supposed);
+    assert!(!tree.contains(supposed) && tree.member(Tree::ROOT, b".git").is_none());
+    tree.suppose(Tree::ROOT, b".git").unwrap();
+    tree.listed(Tree::ROOT, tree.mark(start), vec![file(".git", 1)], start);
+    assert!(!tree.is_folder(found(tree.lookup(Tree::ROOT, b".git", start))));
+    assert_eq!(tree.suppose(Tree::ROOT, b".git"), None);
+}

@@ -11,6 +11,7 @@ mod files;
 mod folders;
 mod full_disk;
 mod interrupts;
+mod lock_files;
 mod locks;
 mod races;
 mod reads;
@@ -71,6 +72,7 @@ fn main() {
         Trial::test(name, move || run(name, with_world)).with_ignored_flag(sandbox.is_none())
     });
     let doubled = [
+        lock_files::TESTS,
         locks::TESTS,
         races::TESTS,
         full_disk::TESTS,

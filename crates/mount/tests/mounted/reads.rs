@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::Path,
     process::Command,
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -29,6 +30,7 @@ pub(crate) const DOUBLED: &[(&str, DoubleTest)] = &[
     ("dead_properties_are_extended_attributes", dead_properties_are_extended_attributes),
     ("folders_are_listed_ahead_of_a_walk", folders_are_listed_ahead_of_a_walk),
     ("what_git_reads_is_fetched_ahead", what_git_reads_is_fetched_ahead),
+    ("a_repository_is_listed_before_its_work_tree_is", a_repository_is_listed_before_its_work_tree_is),
 ];
 
 /// The bytes of a folder on disk.
@@ -203,5 +205,28 @@ fn what_git_reads_is_fetched_ahead() -> Result<(), Failed> {
     for (path, content) in [("HEAD", b"ref: refs/heads/topic/one\n".as_slice()), ("objects/pack/pack-1.pack", &pack)] {
         assert!(fs::read(world.here.join("work/.git").join(path))? == content, "{path}");
     }
+    Ok(())
+}
+
+fn a_repository_is_listed_before_its_work_tree_is() -> Result<(), Failed> {
+    let files: [(&str, &[u8]); 2] = [("/work/.git/config", b"[core]"), ("/plain/a", b"a")];
+    let world = Doubled::with_timeout(&files, LockPolicy::Never, Duration::from_secs(20))?;
+    // The listing of a large work tree takes a while.
+    let slow = Duration::from_secs(3);
+    let is_work_tree = |method: &str, path: &str| method == "PROPFIND" && path == "/work";
+    world.double.script(move |method, path, _| is_work_tree(method, path).then_some(Fault::Delay(slow)));
+    let is_found = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| is_found.store(fs::metadata(world.here.join("work/.git")).is_ok(), Ordering::SeqCst));
+        wait_for("git's files are fetched", || world.double.log().contains(" GET /work/.git/config"));
+        assert!(!is_found.load(Ordering::SeqCst), "before the work tree is listed");
+    });
+    assert!(is_found.load(Ordering::SeqCst));
+    // Where there is none, none is seen.
+    for path in ["plain/.git", "plain/.git/config"] {
+        let missing = fs::metadata(world.here.join(path)).expect_err("it does not exist");
+        assert_eq!(missing.kind(), std::io::ErrorKind::NotFound, "{path}");
+    }
+    assert_eq!(fs::read_dir(world.here.join("plain"))?.count(), 1);
     Ok(())
 }
