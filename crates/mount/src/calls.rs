@@ -19,7 +19,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use fuser::{ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request};
+use fuser::{
+    ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
+    ReplyWrite, ReplyXattr, Request,
+};
 use haul_http::Client;
 use nix::errno::Errno;
 use tokio::{runtime::Handle, task, time::interval_at};
@@ -55,7 +58,18 @@ macro_rules! replies {
     };
 }
 
-replies!(ReplyAttr, ReplyData, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr);
+replies!(
+    ReplyAttr,
+    ReplyData,
+    ReplyDirectory,
+    ReplyDirectoryPlus,
+    ReplyEmpty,
+    ReplyEntry,
+    ReplyOpen,
+    ReplyStatfs,
+    ReplyWrite,
+    ReplyXattr
+);
 
 /// Does at once what can be done without waiting, and the rest on the runtime.
 pub(crate) fn begin(mut work: Pin<Box<dyn Future<Output = ()> + Send>>) {

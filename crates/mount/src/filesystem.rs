@@ -13,7 +13,7 @@ use tokio::{runtime::Handle, sync::oneshot};
 use crate::{
     cached_file::CachedFile,
     calls::{Calls, still_wanted},
-    handles::{Entries, OpenFile, Table},
+    handles::{OpenFile, OpenFolder, Table},
     replies::{BLOCK, attr, errno, reply_xattr},
     share::{Attributes, Result, Share, attributes::Change},
     tree::Ino,
@@ -27,7 +27,7 @@ pub(crate) struct Filesystem {
     share: Arc<Share>,
     calls: Calls,
     files: Arc<Table<OpenFile>>,
-    folders: Arc<Table<Entries>>,
+    folders: Arc<Table<OpenFolder>>,
     /// Dropped when the kernel has done with it.
     _end: oneshot::Sender<()>,
 }
@@ -370,39 +370,53 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn opendir(&self, request: &Request, ino: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let (share, folders) = (self.share.clone(), self.folders.clone());
-        let entries = async move { share.folder_entries(Ino(ino.0)).await };
-        let answer = move |entries, reply: ReplyOpen| reply.opened(folders.add(entries), FopenFlags::empty());
-        self.calls.look(request, reply, entries, answer);
+        let (share, folders, ino) = (self.share.clone(), self.folders.clone(), Ino(ino.0));
+        let fresh = async move { share.begin_to_read(ino).await };
+        let answer = move |(), reply: ReplyOpen| reply.opened(folders.add(OpenFolder::new(ino)), FopenFlags::empty());
+        self.calls.look(request, reply, fresh, answer);
     }
 
-    fn readdir(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        let Some(entries) = self.folders.get(handle) else { return reply.error(Errno::EBADF) };
-        for (at, (name, found)) in entries.iter().enumerate().skip(offset as usize) {
-            let kind = if found.is_folder { FileType::Directory } else { FileType::RegularFile };
-            if reply.add(INodeNo(found.ino.0), at as u64 + 1, kind, OsStr::from_bytes(name)) {
-                break;
-            }
-        }
-        reply.ok();
-    }
-
-    fn readdirplus(&self, _: &Request, _: INodeNo, handle: FileHandle, offset: u64, mut reply: ReplyDirectoryPlus) {
-        let Some(entries) = self.folders.get(handle) else { return reply.error(Errno::EBADF) };
-        for (at, (name, found)) in entries.iter().enumerate().skip(offset as usize) {
-            let is_dots = at < 2;
-            if !is_dots && !self.share.looked_up(found.ino) {
-                continue;
-            }
-            let attr = attr(&self.share, found);
-            if reply.add(attr.ino, at as u64 + 1, OsStr::from_bytes(name), &found.valid, &attr, Generation(0)) {
-                if !is_dots {
-                    self.share.forget(found.ino, 1);
+    fn readdir(&self, request: &Request, _: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectory) {
+        let Some(folder) = self.folders.get(handle) else { return reply.error(Errno::EBADF) };
+        let share = self.share.clone();
+        let entries = async move { folder.entries(&share, offset).await };
+        self.calls.look(request, reply, entries, move |entries, mut reply| {
+            for (at, entry) in entries.iter().enumerate().skip(offset as usize) {
+                let kind = if entry.is_folder { FileType::Directory } else { FileType::RegularFile };
+                if reply.add(INodeNo(entry.ino.0), at as u64 + 1, kind, OsStr::from_bytes(&entry.name)) {
+                    break;
                 }
-                break;
             }
-        }
-        reply.ok();
+            reply.ok();
+        });
+    }
+
+    fn readdirplus(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
+        let Some(folder) = self.folders.get(handle) else { return reply.error(Errno::EBADF) };
+        let share = self.share.clone();
+        let entries = async move { folder.entries(&share, offset).await };
+        let (share, folder) = (self.share.clone(), Ino(ino.0));
+        self.calls.look(request, reply, entries, move |entries, mut reply| {
+            for (at, entry) in entries.iter().enumerate().skip(offset as usize) {
+                // The kernel takes nothing but the names of `.` and `..`.
+                let is_dots = at < 2;
+                let found = if is_dots {
+                    Attributes { ino: entry.ino, ..share.attributes_of(folder) }
+                } else {
+                    // Not as it was when the program began to read: the kernel keeps what it is told.
+                    let Some(found) = share.member(folder, &entry.name) else { continue };
+                    found
+                };
+                let (attr, name) = (attr(&share, &found), OsStr::from_bytes(&entry.name));
+                if reply.add(attr.ino, at as u64 + 1, name, &found.valid, &attr, Generation(0)) {
+                    if !is_dots {
+                        share.forget(found.ino, 1);
+                    }
+                    break;
+                }
+            }
+            reply.ok();
+        });
     }
 
     fn releasedir(&self, _: &Request, _: INodeNo, handle: FileHandle, _: OpenFlags, reply: ReplyEmpty) {

@@ -14,12 +14,9 @@ use fuser::FileHandle;
 use crate::{
     cached_file::CachedFile,
     read_ahead::ReadAhead,
-    share::{Attributes, Share},
+    share::{FolderEntry, Result, Share},
     tree::Ino,
 };
-
-/// What an open folder shows: names with their attributes.
-pub(crate) type Entries = Vec<(Vec<u8>, Attributes)>;
 
 /// An open file.
 pub(crate) struct OpenFile {
@@ -53,6 +50,34 @@ impl OpenFile {
         if self.is_writer {
             share.writer_closes(&self.content);
         }
+    }
+}
+
+/// An open folder.
+pub(crate) struct OpenFolder {
+    ino: Ino,
+    entries: Mutex<Option<Arc<Vec<FolderEntry>>>>,
+}
+
+impl OpenFolder {
+    /// The listing of the folder is fresh.
+    pub(crate) fn new(ino: Ino) -> Self {
+        Self { ino, entries: Mutex::default() }
+    }
+
+    /// What a program sees that reads on at `offset`. It stays the same until the program rewinds (rewinddir(3)), or positions
+    /// would change their meaning.
+    pub(crate) async fn entries(&self, share: &Arc<Share>, offset: u64) -> Result<Arc<Vec<FolderEntry>>> {
+        let entries = || self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let seen = entries().clone();
+        match seen {
+            Some(seen) if offset > 0 => return Ok(seen),
+            Some(_) => share.begin_to_read(self.ino).await?,
+            None => {}
+        }
+        let present = Arc::new(share.folder_entries(self.ino));
+        *entries() = Some(present.clone());
+        Ok(present)
     }
 }
 

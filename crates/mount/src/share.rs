@@ -91,6 +91,13 @@ pub(crate) struct Attributes {
     pub(crate) valid: Duration,
 }
 
+/// What a folder has.
+pub(crate) struct FolderEntry {
+    pub(crate) name: Vec<u8>,
+    pub(crate) ino: Ino,
+    pub(crate) is_folder: bool,
+}
+
 /// The cached contents of files.
 #[derive(Default)]
 struct Contents {
@@ -250,28 +257,31 @@ impl Share {
         tag.map(ToString::to_string)
     }
 
-    /// What readdir shows of a folder, its listing made fresh: `.`, `..` and the members.
-    pub(crate) async fn folder_entries(self: &Arc<Self>, folder: Ino) -> Result<Vec<(Vec<u8>, Attributes)>> {
+    /// Makes the listing of a folder fresh for a program that begins to read it.
+    pub(crate) async fn begin_to_read(self: &Arc<Self>, folder: Ino) -> Result<()> {
         if !self.tree().is_listed(folder, Instant::now()) {
             self.visits(folder);
             self.list(folder).await?;
         }
         self.visits(folder);
+        Ok(())
+    }
+
+    /// What is in a folder, as far as is known: `.`, `..` and the members.
+    pub(crate) fn folder_entries(&self, folder: Ino) -> Vec<FolderEntry> {
         let tree = self.tree();
         let above = tree.parent(folder).unwrap_or(Tree::ROOT);
         let dots = [(b".".to_vec(), folder), (b"..".to_vec(), above)];
         let entries = dots.into_iter().chain(tree.members(folder));
-        Ok(entries.map(|(name, ino)| (name, Self::attributes(&tree, ino))).collect())
+        entries.map(|(name, ino)| FolderEntry { name, ino, is_folder: tree.is_folder(ino) }).collect()
     }
 
-    /// The kernel has been told of an entry by readdirplus. False if it has gone in the meantime.
-    pub(crate) fn looked_up(&self, ino: Ino) -> bool {
+    /// What now has a name that readdirplus shows the kernel, which has to forget it again.
+    pub(crate) fn member(&self, folder: Ino, name: &[u8]) -> Option<Attributes> {
         let mut tree = self.tree();
-        let is_there = tree.contains(ino);
-        if is_there {
-            tree.looked_up(ino);
-        }
-        is_there
+        let ino = tree.member(folder, name)?;
+        tree.looked_up(ino);
+        Some(Self::attributes(&tree, ino))
     }
 
     /// Total and free bytes, if the server says (RFC 4331).

@@ -4,10 +4,12 @@ use std::{
     fs::{self, File},
     io::ErrorKind,
     os::unix::fs::MetadataExt,
+    path::Path,
     process::Command,
 };
 
 use libtest_mimic::Failed;
+use rustix::fs::{Dir, Mode, OFlags};
 
 use crate::{
     Test,
@@ -23,6 +25,8 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_new_file_replaces_one_that_is_being_written", a_new_file_replaces_one_that_is_being_written),
     ("an_exclusive_creation_succeeds_once", an_exclusive_creation_succeeds_once),
     ("odd_names_are_kept", odd_names_are_kept),
+    ("a_rewound_folder_shows_its_present_names", a_rewound_folder_shows_its_present_names),
+    ("reading_a_folder_brings_no_old_attributes_back", reading_a_folder_brings_no_old_attributes_back),
     ("git_works_in_a_mount", git_works_in_a_mount),
 ];
 
@@ -152,6 +156,61 @@ fn odd_names_are_kept(world: &World) -> Result<(), Failed> {
     assert!(fs::write(world.here.join("n".repeat(255)), "").is_ok());
     let too_long = fs::write(world.here.join("n".repeat(256)), "");
     assert_eq!(too_long.map_err(|error| error.raw_os_error()), Err(Some(nix::libc::ENAMETOOLONG)));
+    Ok(())
+}
+
+fn open_folder(path: &Path) -> Result<Dir, Failed> {
+    Ok(Dir::new(rustix::fs::open(path, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?)?)
+}
+
+/// The names that a program sees that reads a folder to its end.
+fn names(folder: &mut Dir) -> Result<Vec<String>, Failed> {
+    let mut names = Vec::new();
+    while let Some(entry) = folder.read() {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.retain(|name| !name.starts_with('.'));
+    names.sort();
+    Ok(names)
+}
+
+fn a_rewound_folder_shows_its_present_names(world: &World) -> Result<(), Failed> {
+    let path = world.here.join("folder");
+    fs::create_dir(&path)?;
+    fs::write(path.join("old"), "")?;
+    let mut folder = open_folder(&path)?;
+    fs::write(path.join("new"), "")?;
+    folder.rewind();
+    assert_eq!(names(&mut folder)?, ["new", "old"]);
+    fs::remove_file(path.join("old"))?;
+    fs::rename(path.join("new"), path.join("renamed"))?;
+    fs::create_dir(path.join("made"))?;
+    folder.rewind();
+    assert_eq!(names(&mut folder)?, ["made", "renamed"]);
+    world.store("folder/theirs", b"")?;
+    folder.rewind();
+    assert_eq!(names(&mut folder)?, ["made", "renamed", "theirs"]);
+    Ok(())
+}
+
+fn reading_a_folder_brings_no_old_attributes_back(world: &World) -> Result<(), Failed> {
+    let path = world.here.join("folder");
+    fs::create_dir(&path)?;
+    // More than the kernel asks for at a time.
+    for number in 0..3000 {
+        fs::write(world.there.join(format!("folder/file {number:04} {}", "n".repeat(40))), "")?;
+    }
+    world.store("folder/last", b"old")?;
+    let mut folder = open_folder(&path)?;
+    folder.read().expect("it has names")?;
+    fs::write(path.join("last"), "this is longer")?;
+    while let Some(entry) = folder.read() {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        // The kernel asks for attributes along with the names as long as the program looks at them.
+        let found = fs::metadata(path.join(&name))?;
+        assert_eq!(found.len(), if name == "last" { 14 } else { found.len() });
+    }
+    assert_eq!(fs::read(path.join("last"))?, b"this is longer");
     Ok(())
 }
 
