@@ -117,6 +117,8 @@ pub(crate) struct State {
     pub(crate) keeps_times: bool,
     /// How far its clock is ahead of ours, in seconds.
     pub(crate) ahead: i64,
+    /// Whether folders have entity tags, which change with their members.
+    pub(crate) tags_folders: bool,
 }
 
 impl State {
@@ -198,6 +200,7 @@ impl Double {
             methods: BTreeSet::new(),
             keeps_times: false,
             ahead: 0,
+            tags_folders: false,
         };
         if profile == ServerProfile::Nextcloud {
             state.add_nextcloud_folders();
@@ -234,6 +237,11 @@ impl Double {
     /// Honours `X-OC-Mtime` from now on, without announcing it.
     pub fn keep_times(&self) {
         self.state().keeps_times = true;
+    }
+
+    /// Gives folders entity tags from now on, new ones with each change of their members' names.
+    pub fn tag_folders(&self) {
+        self.state().tags_folders = true;
     }
 
     /// Stops at once, as if killed.

@@ -1,13 +1,16 @@
 //! Names, times and validators, altered by the server's behaviours.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::{Duration, SystemTime},
+};
 
 use crate::{
     behaviour::{FoundIn, Validators},
     double::{Node, State},
     message::Response,
     paths,
-    verbs::{date, etag},
+    verbs::{self, date, etag},
 };
 
 impl State {
@@ -31,7 +34,18 @@ impl State {
     /// The entity tag that preconditions are compared with: one that is sent anywhere.
     pub(crate) fn tag(&self, path: &str) -> Option<String> {
         let node = self.nodes.get(path)?;
+        if let Node::Folder = node {
+            return self.folder_tag(path);
+        }
         self.validators(FoundIn::Response, node).etag.or_else(|| self.validators(FoundIn::Listing, node).etag)
+    }
+
+    /// The entity tag of a folder, if folders have any.
+    pub(crate) fn folder_tag(&self, path: &str) -> Option<String> {
+        let members: Vec<&String> = self.nodes.keys().filter(|known| verbs::parent(known) == path).collect();
+        let mut hasher = DefaultHasher::new();
+        members.hash(&mut hasher);
+        self.tags_folders.then(|| format!("\"folder-{:x}\"", hasher.finish()))
     }
 
     /// Adds the validators of a file to a response.

@@ -267,7 +267,8 @@ impl State {
                          <d:report><d:sync-collection/></d:report></d:supported-report></d:supported-report-set>"
                     )
                 });
-                ("/", format!("<d:resourcetype><d:collection/></d:resourcetype>{state}"))
+                let tag = self.folder_tag(path).map_or(String::new(), |tag| format!("<d:getetag>{tag}</d:getetag>"));
+                ("/", format!("<d:resourcetype><d:collection/></d:resourcetype>{state}{tag}"))
             }
             Node::File { content, .. } => {
                 let (length, locks) = (content.len(), self.lock_discovery(path));

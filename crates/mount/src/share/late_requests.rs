@@ -18,6 +18,8 @@ const REPETITIONS: u32 = 2;
 enum Victim {
     Nothing,
     Version(ETag),
+    /// A folder where a file was expected: nothing replaces or deletes it with what is in it.
+    Folder,
     /// Its version has no name that a request could use.
     Any,
 }
@@ -40,11 +42,14 @@ impl Share {
         loop {
             let precondition = match &victim {
                 Victim::Version(tag) => Precondition::Unchanged(tag.clone()),
-                Victim::Nothing | Victim::Any => Precondition::None,
+                _ => Precondition::None,
             };
             match self.dav.delete(path, &precondition, locks).await {
                 Err(error) if error.is(412) && victim != Victim::Any => {
                     victim = self.instead_of(path, &victim, repetitions).await;
+                    if victim == Victim::Folder {
+                        return Err(error);
+                    }
                     repetitions += 1;
                 }
                 decided => return decided,
@@ -57,12 +62,13 @@ impl Share {
     pub(super) async fn delete_listed(&self, path: &RemotePath, ino: Ino) -> Result<Confirmed, Error> {
         let precondition = match self.known(Some(ino)) {
             Victim::Version(tag) => Precondition::Unchanged(tag),
-            Victim::Nothing | Victim::Any => Precondition::None,
+            _ => Precondition::None,
         };
         self.dav.delete(path, &precondition, &If::default()).await
     }
 
-    /// Renames, and replaces the node `replaced`, or nothing. The program may forbid to replace anything else.
+    /// Renames, and replaces the node `replaced`, or nothing. The program may forbid to replace anything else, and a folder
+    /// replaces nothing that was not listed before.
     pub(super) async fn rename_version(
         &self,
         (from, to): (&RemotePath, &RemotePath),
@@ -73,18 +79,20 @@ impl Share {
         let mut repetitions = 0;
         let mut victim = match replaced {
             None => Victim::Nothing,
-            Some(_) if from.is_folder() => Victim::Any,
             replaced => self.known(replaced),
         };
         loop {
             let overwrite = victim != Victim::Nothing;
             let claims = match &victim {
                 Victim::Version(tag) => locks.clone().unchanged(to, tag.clone()),
-                Victim::Nothing | Victim::Any => locks.clone(),
+                _ => locks.clone(),
             };
             match self.dav.rename(from, to, overwrite, &claims).await {
-                Err(error) if error.is(412) && may_replace && victim != Victim::Any => {
+                Err(error) if error.is(412) && may_replace && victim != Victim::Any && !from.is_folder() => {
                     victim = self.instead_of(to, &victim, repetitions).await;
+                    if victim == Victim::Folder {
+                        return Err(error);
+                    }
                     repetitions += 1;
                 }
                 decided => return decided,
@@ -101,8 +109,9 @@ impl Share {
     async fn instead_of(&self, path: &RemotePath, tried: &Victim, repetitions: u32) -> Victim {
         let found = match self.dav.stat(path, PropertySet::LISTING).await {
             Ok(Some(found)) if !found.path.is_folder() => Victim::of(found.properties.etag),
+            Ok(Some(_)) => return Victim::Folder,
             Ok(None) => Victim::Nothing,
-            _ => Victim::Any,
+            Err(_) => Victim::Any,
         };
         if repetitions >= REPETITIONS || found == *tried { Victim::Any } else { found }
     }

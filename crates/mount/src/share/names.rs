@@ -54,7 +54,12 @@ impl Share {
             match deleted {
                 // An upload of it may or may not have reached the server.
                 Err(error) if error.is(404) && self.in_journal(&path).is_some() => {}
-                deleted => drop(deleted.map_err(|error| errno::of(&path, "delete", &error))?),
+                deleted => drop(deleted.map_err(|error| {
+                    if error.is(412) {
+                        self.tree().expire(parent);
+                    }
+                    errno::of(&path, "delete", &error)
+                })?),
             }
         }
         self.unlock_all_at(&path, file.as_slice()).await;
@@ -121,10 +126,20 @@ impl Share {
             base = self.rename_only_here(ino, replaced);
         } else {
             let claims = self.locks.claims(&[&from, &to]);
-            let moved = self.rename_version((&from, &to), replaced, may_replace, &claims).await;
+            let mut moved = self.rename_version((&from, &to), replaced, may_replace, &claims).await;
+            let has_changed =
+                |moved: &std::result::Result<_, dav::Error>| moved.as_ref().is_err_and(|error| error.is(412));
+            if let Some(replaced) = replaced.filter(|_| is_folder && has_changed(&moved)) {
+                // Or the server does not know its own entity tag.
+                self.must_be_empty(replaced).await?;
+                moved = self.dav.rename(&from, &to, true, &claims).await;
+            }
+            if has_changed(&moved) {
+                self.tree().expire(new_parent);
+            }
             moved.map_err(|error| match errno::of(&from, "rename", &error) {
                 // Overwrite: F (RFC 4918 §9.9.4).
-                Errno::ESTALE if !may_replace => Errno::EEXIST,
+                Errno::ESTALE if !may_replace || is_folder => Errno::EEXIST,
                 number => number,
             })?;
         }

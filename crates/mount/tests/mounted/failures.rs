@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     time::{Duration, Instant},
 };
 
@@ -25,6 +25,8 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("what_is_open_at_the_end_is_uploaded_or_kept", what_is_open_at_the_end_is_uploaded_or_kept),
     ("a_rename_that_arrives_late_replaces_nothing_newer", a_rename_that_arrives_late_replaces_nothing_newer),
     ("a_deletion_that_arrives_late_deletes_nothing_newer", a_deletion_that_arrives_late_deletes_nothing_newer),
+    ("a_removal_of_a_folder_that_arrives_late_removes_nothing_newer", a_late_removal_of_a_folder_removes_nothing_newer),
+    ("a_folder_whose_rename_arrives_late_replaces_nothing_newer", a_late_rename_of_a_folder_replaces_nothing_newer),
 ];
 
 /// Runs a call, which must fail in time for one of the reasons that say that the server is away.
@@ -180,5 +182,42 @@ fn a_deletion_that_arrives_late_deletes_nothing_newer() -> Result<(), Failed> {
     world.double.put("/file", b"theirs", Duration::ZERO);
     fs::remove_file(world.here.join("file"))?;
     assert!(world.double.files("").is_empty(), "{}", world.double.log());
+    Ok(())
+}
+
+fn a_late_removal_of_a_folder_removes_nothing_newer() -> Result<(), Failed> {
+    let world = Doubled::new(&[], LockPolicy::OnEdit)?;
+    world.double.tag_folders();
+    fs::create_dir(world.here.join("folder"))?;
+    delay(&world, "DELETE");
+    must_fail("rmdir", || fs::remove_dir(world.here.join("folder")));
+    fs::write(world.here.join("folder/file"), "saved since")?;
+    std::thread::sleep(TIMEOUT * 3);
+    let left = [("folder/file".to_owned(), b"saved since".to_vec())];
+    assert_eq!(world.double.files(""), left.into(), "{}", world.double.log());
+    world.double.clear_faults();
+    let refused = fs::remove_dir(world.here.join("folder"));
+    assert_eq!(refused.map_err(|error| error.kind()), Err(ErrorKind::DirectoryNotEmpty));
+    fs::remove_file(world.here.join("folder/file"))?;
+    fs::remove_dir(world.here.join("folder"))?;
+    let_listings_expire();
+    assert!(fs::read_dir(&world.here)?.next().is_none(), "{}", world.double.log());
+    Ok(())
+}
+
+fn a_late_rename_of_a_folder_replaces_nothing_newer() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/new/file", b"new")], LockPolicy::OnEdit)?;
+    world.double.tag_folders();
+    fs::create_dir(world.here.join("old"))?;
+    delay(&world, "MOVE");
+    must_fail("rename", || fs::rename(world.here.join("new"), world.here.join("old")));
+    fs::write(world.here.join("old/file"), "saved since")?;
+    std::thread::sleep(TIMEOUT * 3);
+    let left = [("new/file".to_owned(), b"new".to_vec()), ("old/file".to_owned(), b"saved since".to_vec())];
+    assert_eq!(world.double.files(""), left.into(), "{}", world.double.log());
+    world.double.clear_faults();
+    fs::remove_file(world.here.join("old/file"))?;
+    fs::rename(world.here.join("new"), world.here.join("old"))?;
+    assert_eq!(world.double.files(""), [("old/file".to_owned(), b"new".to_vec())].into());
     Ok(())
 }

@@ -19,6 +19,7 @@ use crate::{
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("a_tree_is_copied_and_compared", a_tree_is_copied_and_compared),
     ("a_folder_with_members_is_neither_removed_nor_replaced", a_folder_with_members_is_neither_removed_nor_replaced),
+    ("a_folder_that_is_not_listed_yet_is_not_replaced", a_folder_that_is_not_listed_yet_is_not_replaced),
     ("a_file_is_renamed_over_another", a_file_is_renamed_over_another),
     ("an_editor_saves_by_a_rename", an_editor_saves_by_a_rename),
     ("a_renamed_open_file_is_stored_under_its_new_name", a_renamed_open_file_is_stored_under_its_new_name),
@@ -61,6 +62,30 @@ fn a_folder_with_members_is_neither_removed_nor_replaced(world: &World) -> Resul
     assert_eq!(fs::read(world.there.join("full/file"))?, b"precious");
     fs::rename(world.here.join("full"), world.here.join("empty"))?;
     assert_eq!(fs::read(world.there.join("empty/file"))?, b"precious");
+    Ok(())
+}
+
+fn a_folder_that_is_not_listed_yet_is_not_replaced(world: &World) -> Result<(), Failed> {
+    for name in ["file", "victim"] {
+        fs::write(world.here.join(name), name)?;
+    }
+    fs::create_dir(world.here.join("folder"))?;
+    // Put there by somebody else.
+    fs::create_dir(world.there.join("theirs"))?;
+    fs::write(world.there.join("theirs/file"), "precious")?;
+    fs::remove_file(world.there.join("victim"))?;
+    fs::rename(world.there.join("theirs"), world.there.join("victim"))?;
+    fs::create_dir(world.there.join("new"))?;
+    fs::write(world.there.join("new/file"), "precious")?;
+    let [file, folder, victim, new] = ["file", "folder", "victim", "new"].map(|name| world.here.join(name));
+    fs::rename(&file, &new).expect_err("it is a folder");
+    fs::rename(&folder, &new).expect_err("it has members");
+    fs::remove_file(&victim).expect_err("it is a folder");
+    fs::rename(&file, &victim).expect_err("it is a folder");
+    for kept in ["victim/file", "new/file"] {
+        assert_eq!(fs::read(world.there.join(kept))?, b"precious");
+    }
+    assert_eq!(fs::read(world.there.join("file"))?, b"file");
     Ok(())
 }
 
