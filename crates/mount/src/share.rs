@@ -151,10 +151,12 @@ impl Share {
             (tree.path(Tree::ROOT).unwrap_or_else(RemotePath::root), tree.mark(Instant::now()))
         };
         let (entries, server) = tokio::join!(self.request_listing(&path), self.dav.learn(&path));
-        let (entries, _) = entries?;
+        let (entries, own) = entries?;
         let is_locking = server.is_ok_and(|server| server.locks) && self.options.lock != LockPolicy::Never;
         self.is_locking.store(is_locking, Ordering::Relaxed);
-        self.tree().listed(Tree::ROOT, mark, entries, Instant::now());
+        let mut tree = self.tree();
+        tree.folder_is(Tree::ROOT, mark, own);
+        tree.listed(Tree::ROOT, mark, entries, Instant::now());
         Ok(())
     }
 

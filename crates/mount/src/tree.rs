@@ -16,7 +16,7 @@ use std::{
 use dav::{ETag, RemotePath};
 
 pub(crate) use self::sync::Change;
-use self::sync::SyncPoint;
+use self::{sync::SyncPoint, times::FolderTime};
 use crate::{siblings::Siblings, walk::Walks};
 
 /// An inode number.
@@ -106,6 +106,7 @@ struct Folder {
     reading: Siblings,
     /// The state of the server that the listing shows, if it can report what has changed since.
     sync: Option<SyncPoint>,
+    time: FolderTime,
 }
 
 /// All known names.
@@ -187,11 +188,6 @@ impl Tree {
 
     pub(crate) fn facts(&self, ino: Ino) -> &Facts {
         &self.node(ino).facts
-    }
-
-    /// A listing tells a folder's own entity tag.
-    pub(crate) fn set_tag(&mut self, folder: Ino, tag: Option<ETag>) {
-        self.node_mut(folder).facts.etag = tag;
     }
 
     /// Its folder; the root's is the root. None for what has been removed.
@@ -288,17 +284,20 @@ impl Tree {
         if self.is_newer(folder, &name, mark) {
             return false;
         }
-        match self.member(folder, &name).map(|ino| (ino, self.node(ino))) {
+        let ino = match self.member(folder, &name).map(|ino| (ino, self.node(ino))) {
             Some((_, node)) if node.is_dirty => return false,
-            Some((ino, node)) if node.folder.is_some() == is_folder && !node.is_other_version(&facts) => {
-                self.node_mut(ino).facts = facts;
-            }
+            Some((ino, node)) if node.folder.is_some() == is_folder && !node.is_other_version(&facts) => ino,
             known => {
                 if let Some((ino, _)) = known {
                     self.displace(ino);
                 }
-                self.add(Some(folder), name, is_folder, facts);
+                self.add(Some(folder), name, is_folder, Facts::default())
             }
+        };
+        if is_folder {
+            self.folder_is(ino, mark, facts);
+        } else {
+            self.node_mut(ino).facts = facts;
         }
         true
     }
@@ -350,6 +349,7 @@ impl Tree {
             self.folder_mut(ino).believed_until = Some(until);
         }
         self.note_change(parent, name);
+        self.touch(parent);
         ino
     }
 
@@ -380,6 +380,7 @@ impl Tree {
     pub(crate) fn remove(&mut self, parent: Ino, name: &[u8]) {
         self.discard(parent, name);
         self.note_change(parent, name);
+        self.touch(parent);
     }
 
     /// A program has renamed something; what had the new name is removed.
@@ -397,6 +398,8 @@ impl Tree {
         self.note_change(parent, name);
         self.note_change(new_parent, new_name);
         self.note_renamed(new_parent, new_name);
+        self.touch(parent);
+        self.touch(new_parent);
     }
 
     /// A file gets another name in its folder, because the server has something else under its own.
@@ -409,6 +412,7 @@ impl Tree {
         members.insert(name.to_vec(), ino);
         self.node_mut(ino).name = name.to_vec();
         self.note_change(parent, name);
+        self.touch(parent);
         self.expire(parent);
     }
 
@@ -463,3 +467,4 @@ mod moves;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod times;

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use dav::{Depth, ETag, Entry, PropertySet, RemotePath};
+use dav::{Depth, Entry, PropertySet, RemotePath};
 use http::StatusCode;
 use nix::errno::Errno;
 use tracing::{debug, warn};
@@ -13,19 +13,19 @@ use tracing::{debug, warn};
 use super::{Result, Share, facts};
 use crate::{
     errno,
-    tree::{Change, Ino, Listed},
+    tree::{Change, Facts, Ino, Listed},
 };
 
 impl Share {
-    /// What is in a folder, and its own entity tag.
+    /// What is in a folder, and what the server says of the folder itself.
     pub(super) async fn request_listing(
         &self,
         path: &RemotePath,
-    ) -> std::result::Result<(Vec<Listed>, Option<ETag>), dav::Error> {
-        let (mut entries, mut is_file, mut own_tag) = (Vec::new(), false, None);
+    ) -> std::result::Result<(Vec<Listed>, Facts), dav::Error> {
+        let (mut entries, mut is_file, mut own) = (Vec::new(), false, Facts::default());
         let listed = self.dav.list(path, Depth::One, PropertySet::LISTING, |entry| match entry {
             Ok(entry) if !entry.path.same_place(path) => entries.push(listed(&entry)),
-            Ok(own) => (is_file, own_tag) = (!own.path.is_folder(), own.properties.etag),
+            Ok(entry) => (is_file, own) = (!entry.path.is_folder(), facts(&entry)),
             Err(error) => warn!("{error}"),
         });
         listed.await?;
@@ -33,7 +33,7 @@ impl Share {
             let why = "is a file; only folders can be listed and mounted".into();
             return Err(dav::Error::Differs { path: path.clone(), why });
         }
-        Ok((entries, own_tag))
+        Ok((entries, own))
     }
 
     /// Makes the listing of a folder fresh, by one request for all who need it.
@@ -60,8 +60,8 @@ impl Share {
                 let now = Instant::now();
                 match answer {
                     Answer::Changes(changes, token) => tree.changed_there(folder, mark, changes, token, now),
-                    Answer::Listing((entries, own_tag), token) => {
-                        tree.set_tag(folder, own_tag);
+                    Answer::Listing((entries, own), token) => {
+                        tree.folder_is(folder, mark, own);
                         let is_whole = tree.listed(folder, mark, entries, now);
                         if let Some(token) = token.filter(|_| is_whole) {
                             tree.set_sync_token(folder, token, now);
@@ -148,8 +148,8 @@ impl Share {
 enum Answer {
     /// What has changed, and the state that this leads to.
     Changes(Vec<Change>, String),
-    /// All of it with its own entity tag, and a state that it is at least as new as.
-    Listing((Vec<Listed>, Option<ETag>), Option<String>),
+    /// All of it with the folder itself, and a state that it is at least as new as.
+    Listing((Vec<Listed>, Facts), Option<String>),
 }
 
 fn name(entry: &Entry) -> Vec<u8> {

@@ -267,4 +267,80 @@ fn a_supposed_folder_that_is_a_file_or_not_there_is_withdrawn() {
     tree.listed(Tree::ROOT, tree.mark(start), vec![file(".git", 1)], start);
     assert!(!tree.is_folder(found(tree.lookup(Tree::ROOT, b".git", start))));
     assert_eq!(tree.suppose(Tree::ROOT, b".git"), None);
+fn at(seconds: u64) -> Option<SystemTime> {
+    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+fn folder_at(name: &str, seconds: u64) -> Listed {
+    Listed { facts: Facts { modified: at(seconds), ..Facts::default() }, ..folder(name) }
+}
+
+#[test]
+fn a_folder_s_time_changes_with_its_members_until_the_server_tells_another() {
+    let (mut tree, start) = (tree(), Instant::now());
+    let listed = |tree: &mut Tree, seconds| {
+        let mark = tree.mark(start);
+        tree.listed(Tree::ROOT, mark, vec![folder_at("a", seconds), folder_at("b", 1), file("c", 1)], start);
+        tree.listed(found(tree.lookup(Tree::ROOT, b"a", start)), mark, vec![file("x", 1), folder("y")], start);
+    };
+    listed(&mut tree, 1);
+    let [a, b, c] = [b"a", b"b", b"c"].map(|name| found(tree.lookup(Tree::ROOT, name, start)));
+    let untouched = tree.facts(c).clone();
+    let mut last = at(1);
+    let changes: [&dyn Fn(&mut Tree); 6] = [
+        &|tree| _ = tree.create(a, b"made", false),
+        &|tree| _ = tree.create(a, b"folder", true),
+        &|tree| tree.remove(a, b"x"),
+        &|tree| tree.rename(a, b"y", a, b"z"),
+        &|tree| tree.rename(a, b"z", b, b"z"),
+        &|tree| tree.rename(b, b"z", a, b"y"),
+    ];
+    for (number, change) in changes.iter().enumerate() {
+        change(&mut tree);
+        let now = tree.facts(a).modified;
+        assert!(now > last, "{number}");
+        last = now;
+    }
+    assert!(tree.facts(b).modified > at(1));
+    assert_eq!(tree.facts(c), &untouched);
+    // The server has not seen it yet.
+    listed(&mut tree, 1);
+    assert_eq!(tree.facts(a).modified, last);
+    listed(&mut tree, 2);
+    assert_eq!(tree.facts(a).modified, at(2));
+    // A content that changes is no change of the folder.
+    let mark = tree.mark(start);
+    let made = tree.member(a, b"made").unwrap();
+    tree.uploaded(made, Facts::default(), false);
+    assert_eq!(tree.facts(a).modified, at(2));
+    tree.folder_is(a, mark, folder_at("a", 3).facts);
+    assert_eq!(tree.facts(a).modified, at(3));
+}
+
+#[test]
+fn a_folder_s_time_does_not_go_back_to_one_from_before_a_change() {
+    let (mut tree, start) = (tree(), Instant::now());
+    let early = tree.mark(start);
+    let made = tree.create(Tree::ROOT, b"made", false);
+    let shown = tree.facts(Tree::ROOT).modified;
+    tree.folder_is(Tree::ROOT, early, folder_at("", 5).facts);
+    assert_eq!(tree.facts(Tree::ROOT).modified, shown);
+    // The server's clock is ahead by more than the change is late.
+    let ahead = shown.map(|time| time + Duration::from_hours(1));
+    tree.folder_is(Tree::ROOT, tree.mark(start), Facts { modified: ahead, ..Facts::default() });
+    assert_eq!(tree.facts(Tree::ROOT).modified, ahead);
+    tree.uploaded(made, Facts::default(), false);
+    tree.remove(Tree::ROOT, b"made");
+    let shown = tree.facts(Tree::ROOT).modified;
+    assert!(shown > ahead);
+    // The same second.
+    let told = second_of(shown);
+    tree.folder_is(Tree::ROOT, tree.mark(start), Facts { modified: told, ..Facts::default() });
+    assert_eq!(tree.facts(Tree::ROOT).modified, shown);
+    tree.folder_is(Tree::ROOT, tree.mark(start), Facts::default());
+    assert_eq!(tree.facts(Tree::ROOT).modified, shown, "a server without times");
+}
+
+fn second_of(time: Option<SystemTime>) -> Option<SystemTime> {
+    at(time?.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
 }

@@ -6,6 +6,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::Path,
     process::Command,
+    time::Duration,
 };
 
 use libtest_mimic::Failed;
@@ -28,6 +29,7 @@ pub(crate) const TESTS: &[(&str, Test)] = &[
     ("odd_names_are_kept", odd_names_are_kept),
     ("a_rewound_folder_shows_its_present_names", a_rewound_folder_shows_its_present_names),
     ("reading_a_folder_brings_no_old_attributes_back", reading_a_folder_brings_no_old_attributes_back),
+    ("the_time_of_a_folder_changes_with_its_members", the_time_of_a_folder_changes_with_its_members),
     ("git_works_in_a_mount", git_works_in_a_mount),
 ];
 
@@ -236,6 +238,45 @@ fn reading_a_folder_brings_no_old_attributes_back(world: &World) -> Result<(), F
         assert_eq!(found.len(), if name == "last" { 14 } else { found.len() });
     }
     assert_eq!(fs::read(path.join("last"))?, b"this is longer");
+    Ok(())
+}
+
+fn the_time_of_a_folder_changes_with_its_members(world: &World) -> Result<(), Failed> {
+    let [folder, other] = ["folder", "other"].map(|name| world.here.join(name));
+    for path in [&world.here, &folder, &other] {
+        fs::create_dir_all(path)?;
+    }
+    let [a, b, c, file] = ["a", "b", "c", "file"].map(|name| folder.join(name));
+    let moved = other.join("moved");
+    fs::write(&file, "content")?;
+    let times = |path: &Path| fs::metadata(path).map(|found| (found.mtime(), found.mtime_nsec(), found.ino()));
+    let untouched = times(&file)?;
+    let changes: [(&str, &Path, &dyn Fn() -> std::io::Result<()>); 8] = [
+        ("create", &folder, &|| File::create(&a).map(drop)),
+        ("mkdir", &folder, &|| fs::create_dir(&b)),
+        ("rename", &folder, &|| fs::rename(&a, &c)),
+        ("move away", &folder, &|| fs::rename(&c, &moved)),
+        ("move here", &other, &|| fs::rename(&b, other.join("b"))),
+        ("unlink", &other, &|| fs::remove_file(&moved)),
+        ("rmdir", &other, &|| fs::remove_dir(other.join("b"))),
+        ("mkdir in the root", &world.here, &|| fs::create_dir(world.here.join("new"))),
+    ];
+    for (what, changed, change) in changes {
+        let before = times(changed)?;
+        change()?;
+        let after = times(changed)?;
+        assert!((after.0, after.1) != (before.0, before.1) && after.2 == before.2, "{what}: {before:?}, {after:?}");
+    }
+    assert_eq!(times(&file)?.2, untouched.2);
+    // What somebody else does shows later, by the server's time.
+    std::thread::sleep(Duration::from_millis(1100));
+    for path in ["folder", ""] {
+        let theirs = Path::new(path).join("theirs");
+        world.store(theirs.to_str().expect("it is ASCII"), b"")?;
+        // The mount point's time is not asked for until somebody looks into it.
+        fs::read_dir(world.here.join(path))?.next();
+        assert_eq!(times(&world.here.join(path))?.0, fs::metadata(world.there.join(path))?.mtime(), "{path:?}");
+    }
     Ok(())
 }
 
