@@ -93,6 +93,7 @@ impl Handler {
 /// A served folder.
 pub(crate) struct Folder {
     dav: DavHandler<Arc<RequestContext>>,
+    locks: Locks,
     users: Option<Users>,
     names: HostNames,
     log: Option<AccessLog>,
@@ -108,6 +109,7 @@ impl Folder {
         read_only: bool,
     ) -> Self {
         let dav = DavHandler::builder().filesystem(Box::new(store)).autoindex(true).read_buf_size(READ_BUFFER);
+        let locks = Locks::new();
         let (dav, methods) = if read_only {
             (dav.methods(DavMethodSet::WEBDAV_RO), READ_ONLY_METHODS)
         } else {
@@ -115,9 +117,9 @@ impl Folder {
             for refused in [DavMethod::Patch, DavMethod::Report, DavMethod::MkCalendar, DavMethod::MkAddressbook] {
                 methods.remove(refused);
             }
-            (dav.methods(methods).locksystem(Box::new(Locks::new())), METHODS)
+            (dav.methods(methods).locksystem(Box::new(locks.clone())), METHODS)
         };
-        Folder { dav: dav.build_handler(), users, names, log, methods }
+        Folder { dav: dav.build_handler(), locks, users, names, log, methods }
     }
 
     /// Responds to one request.
@@ -217,6 +219,12 @@ impl Folder {
         // A missing depth means infinity (RFC 4918 §9.1), and a tree has no size limit.
         if context.is("PROPFIND") && !request.headers().get(DEPTH).is_some_and(|depth| depth == "0" || depth == "1") {
             return finite_depth();
+        }
+        if context.is("UNLOCK") {
+            let tokens = request.headers().get_all("lock-token").iter().filter_map(|token| token.to_str().ok());
+            if tokens.into_iter().any(|token| self.locks.is_of_another(token.trim_matches(['<', '>']), principal)) {
+                return text(StatusCode::FORBIDDEN, "403: the lock is another user's\n".to_owned());
+            }
         }
         let (head, body) = request.into_parts();
         let body = if matches!(head.method.as_str(), "PROPFIND" | "PROPPATCH" | "LOCK") {

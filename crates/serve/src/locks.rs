@@ -28,6 +28,7 @@ struct End {
     at: SystemTime,
     path: DavPath,
     token: String,
+    principal: Option<String>,
 }
 
 impl Locks {
@@ -49,11 +50,18 @@ impl Locks {
         &self.memory
     }
 
+    /// Whether a lock, named by its token, is another user's (RFC 4918 §9.11.1). `dav-server` does not ask at UNLOCK.
+    pub(crate) fn is_of_another(&self, token: &str, user: &str) -> bool {
+        let ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.iter().any(|end| end.token == token && end.principal.as_deref().is_some_and(|holder| holder != user))
+    }
+
     fn remember(&self, lock: &DavLock) {
         let mut ends = self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         ends.retain(|end| end.token != lock.token);
         if let Some(at) = lock.timeout_at {
-            ends.push(End { at, path: (*lock.path).clone(), token: lock.token.clone() });
+            let (path, principal) = ((*lock.path).clone(), lock.principal.clone());
+            ends.push(End { at, path, token: lock.token.clone(), principal });
         }
     }
 }
@@ -124,6 +132,14 @@ mod tests {
         assert!(take(&locks, &path, None).is_none(), "the refreshed lock outlives its first end");
         locks.current(later + Duration::from_secs(100));
         assert!(take(&locks, &path, None).is_some());
+    }
+
+    #[test]
+    fn token_names_its_holder() {
+        let (locks, path) = (Locks::new(), DavPath::new("/a").unwrap());
+        let lock = locks.lock(&path, Some("ann"), None, None, false, false).now_or_never().unwrap().unwrap();
+        assert!(locks.is_of_another(&lock.token, "bob") && locks.is_of_another(&lock.token, ""));
+        assert!(!locks.is_of_another(&lock.token, "ann") && !locks.is_of_another("urn:uuid:guess", "bob"));
     }
 
     #[test]

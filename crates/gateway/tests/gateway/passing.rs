@@ -54,6 +54,10 @@ async fn locks_hold_under_the_gateways_names() {
     let token = &token[..token.find('<').unwrap()];
     assert_eq!(world.ask("bob:bob's", "PUT", "/files/a", &[], b"bob").await.0, StatusCode::LOCKED);
     let tagged = format!("<http://{}/files/a> (<{token}>)", world.gateway);
+    let stolen = world.ask("bob:bob's", "PUT", "/files/a", &[("if", &tagged)], b"bob").await;
+    assert!(matches!(stolen.0, StatusCode::LOCKED | StatusCode::PRECONDITION_FAILED), "{stolen:?}");
+    let unlocked = world.ask("bob:bob's", "UNLOCK", "/files/a", &[("lock-token", &format!("<{token}>"))], b"").await;
+    assert!(unlocked.0.is_client_error(), "{unlocked:?}");
     assert_eq!(world.ask("ann:ann's", "PUT", "/files/a", &[("if", &tagged)], b"ann").await.0, StatusCode::NO_CONTENT);
     assert_eq!(world.on_disk("files/a"), Some(b"ann".to_vec()));
 }
