@@ -9,12 +9,19 @@ use crate::credential::Identity;
 
 /// How long an account is kept after its last request.
 const IDLE: Duration = Duration::from_mins(10);
-/// The largest number of accounts; at it, the one unused for longest goes.
+/// The largest number of accounts; at it, the one unused for longest goes, first of those that the server has not accepted.
 const MOST: usize = 1024;
 
 /// Accounts, each with its `T`.
 pub(crate) struct Accounts<T> {
-    all: HashMap<Identity, (T, Instant)>,
+    all: HashMap<Identity, Entry<T>>,
+}
+
+struct Entry<T> {
+    account: T,
+    used: Instant,
+    /// The server has answered, and not with 401. Otherwise guessed passwords would push out users.
+    is_accepted: bool,
 }
 
 impl<T> Default for Accounts<T> {
@@ -26,19 +33,28 @@ impl<T> Default for Accounts<T> {
 impl<T: Clone> Accounts<T> {
     /// The account of a credential.
     pub(crate) fn get(&mut self, identity: Identity, now: Instant, new: impl FnOnce() -> T) -> T {
-        self.all.retain(|_, (_, used)| now.saturating_duration_since(*used) < IDLE);
+        self.all.retain(|_, entry| now.saturating_duration_since(entry.used) < IDLE);
         if !self.all.contains_key(&identity) && self.all.len() >= MOST {
-            let oldest = self.all.iter().min_by_key(|(_, (_, used))| *used).map(|(identity, _)| *identity);
+            let oldest = self.all.iter().min_by_key(|(_, entry)| (entry.is_accepted, entry.used));
+            let oldest = oldest.map(|(identity, _)| *identity);
             oldest.map(|oldest| self.all.remove(&oldest));
         }
-        let (account, used) = self.all.entry(identity).or_insert_with(|| (new(), now));
-        *used = now;
-        account.clone()
+        let entry = self.all.entry(identity);
+        let entry = entry.or_insert_with(|| Entry { account: new(), used: now, is_accepted: false });
+        entry.used = now;
+        entry.account.clone()
+    }
+
+    /// The server has accepted the credential.
+    pub(crate) fn accepted(&mut self, identity: Identity) {
+        if let Some(entry) = self.all.get_mut(&identity) {
+            entry.is_accepted = true;
+        }
     }
 
     /// All accounts.
     pub(crate) fn all(&self) -> Vec<T> {
-        self.all.values().map(|(account, _)| account.clone()).collect()
+        self.all.values().map(|entry| entry.account.clone()).collect()
     }
 
     /// The server has refused the credential: nothing is kept for it.
@@ -54,7 +70,8 @@ mod tests {
 
     fn identity(identities: &Identities, token: usize) -> Identity {
         let value = format!("Bearer {token}").parse().unwrap();
-        identities.of(&[(http::header::AUTHORIZATION, value)].into_iter().collect()).unwrap().identity
+        let headers = [(http::header::AUTHORIZATION, value)].into_iter().collect();
+        identities.of(&headers, [127, 0, 0, 1].into()).unwrap().identity
     }
 
     #[test]
@@ -70,6 +87,11 @@ mod tests {
         assert_eq!(accounts.get(identity(&identities, MOST), now, || 7777), MOST);
         accounts.refused(identity(&identities, MOST));
         assert_eq!(accounts.get(identity(&identities, MOST), now, || 7777), 7777);
+        accounts.accepted(identity(&identities, 2));
+        for number in 0..=MOST {
+            accounts.get(identity(&identities, 9000 + number), now, || number);
+        }
+        assert_eq!(accounts.get(identity(&identities, 2), now, || 7777), 2, "others than the guessed ones stay");
         assert_eq!(accounts.get(identity(&identities, 5), now + IDLE, || 5555), 5555);
         assert_eq!(accounts.all.len(), 1);
     }

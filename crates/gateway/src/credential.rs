@@ -1,11 +1,19 @@
 //! Whose a request is.
 //!
 //! A credential is the whole value of `Authorization`: a user name with another password is another credential. So
-//! whatever is kept for a credential is out of reach for who does not know it.
+//! whatever is kept for a credential is out of reach for who does not know it. Cookies and the like belong to it, too: a
+//! server may go by them. Who has no credential is known by the address, as the server may go by that.
+
+use std::net::IpAddr;
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use http::{HeaderMap, header::AUTHORIZATION};
+use http::{
+    HeaderMap, HeaderName,
+    header::{AUTHORIZATION, USER_AGENT},
+};
 use ring::{hmac, rand::SystemRandom};
+
+const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
 /// A digest of a credential, which is useless outside of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,10 +45,20 @@ impl Identities {
         hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new()).map(Self)
     }
 
-    /// The credential of a request. A request without one has the anonymous credential.
-    pub(crate) fn of(&self, headers: &HeaderMap) -> Result<Credential, Refused> {
+    /// The credential of a request.
+    pub(crate) fn of(&self, headers: &HeaderMap, client: IpAddr) -> Result<Credential, Refused> {
+        let mut others = Vec::new();
+        for (name, value) in headers.iter().filter(|(name, _)| is_other_credential(name)) {
+            for part in [name.as_str().as_bytes(), value.as_bytes()] {
+                others.extend_from_slice(&part.len().to_be_bytes());
+                others.extend_from_slice(part);
+            }
+        }
         let mut values = headers.get_all(AUTHORIZATION).iter();
-        let Some(value) = values.next() else { return Ok(self.credential(b"", None)) };
+        let Some(value) = values.next() else {
+            let address = client.to_canonical().to_string();
+            return Ok(self.credential(&[b"from ", address.as_bytes()], &others, None));
+        };
         if values.next().is_some() {
             return Err(Refused::Ambiguous);
         }
@@ -48,18 +66,34 @@ impl Identities {
         let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
         let (scheme, rest) = text.split_at(end);
         match scheme.to_ascii_lowercase().as_slice() {
-            b"basic" => Ok(self.credential(text, user(rest))),
-            b"bearer" => Ok(self.credential(text, None)),
+            b"basic" => Ok(self.credential(&[text], &others, user(rest))),
+            b"bearer" => Ok(self.credential(&[text], &others, None)),
             _ => Err(Refused::Scheme(String::from_utf8_lossy(scheme).chars().take(32).collect())),
         }
     }
 
-    fn credential(&self, value: &[u8], user: Option<String>) -> Credential {
-        let tag = hmac::sign(&self.0, value);
+    fn credential(&self, value: &[&[u8]], others: &[u8], user: Option<String>) -> Credential {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(&value.iter().map(|part| part.len()).sum::<usize>().to_be_bytes());
+        value.iter().for_each(|part| context.update(part));
+        context.update(others);
+        let tag = context.sign();
         let mut identity = [0; 32];
         identity.copy_from_slice(tag.as_ref());
         Credential { identity: Identity(identity), user }
     }
+}
+
+/// Whether a server may take a field other than `Authorization` for a credential.
+fn is_other_credential(name: &HeaderName) -> bool {
+    const SIGNS: [&str; 8] = ["cookie", "auth", "token", "key", "session", "secret", "credential", "user"];
+    let is_harmless = [AUTHORIZATION, USER_AGENT, LOCK_TOKEN].contains(name);
+    !is_harmless && SIGNS.iter().any(|sign| name.as_str().contains(sign))
+}
+
+/// Whether `Authorization` alone says who somebody is, as far as is visible here.
+pub(crate) fn is_only_authorization(headers: &HeaderMap) -> bool {
+    !headers.keys().any(is_other_credential)
 }
 
 /// The user's name in Basic credentials (RFC 7617 §2).
@@ -73,8 +107,10 @@ fn user(encoded: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
+    const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
     fn of(identities: &Identities, values: &[&str]) -> Result<Credential, Refused> {
-        identities.of(&values.iter().map(|value| (AUTHORIZATION, value.parse().unwrap())).collect())
+        identities.of(&values.iter().map(|value| (AUTHORIZATION, value.parse().unwrap())).collect(), HERE)
     }
 
     #[test]
@@ -93,7 +129,36 @@ mod tests {
         let nobody = of(&identities, &[]).unwrap();
         let token = of(&identities, &["Bearer abc"]).unwrap();
         assert!(nobody.identity != ann.identity && token.identity != nobody.identity);
-        assert_ne!(Identities::new().unwrap().of(&HeaderMap::new()).unwrap().identity, nobody.identity);
+        assert_ne!(Identities::new().unwrap().of(&HeaderMap::new(), HERE).unwrap().identity, nobody.identity);
+    }
+
+    #[test]
+    fn cookies_keys_and_addresses_tell_apart_too() {
+        let identities = Identities::new().unwrap();
+        let with = |fields: &[(&'static str, &str)], client: &str| {
+            let headers = fields.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap()));
+            let headers = headers.collect();
+            (identities.of(&headers, client.parse().unwrap()).unwrap().identity, is_only_authorization(&headers))
+        };
+        let basic = ("authorization", "Basic YTpi");
+        let (plain, is_only) = with(&[basic], "10.0.0.1");
+        assert!(is_only);
+        assert_eq!(
+            with(&[basic, ("user-agent", "a"), ("lock-token", "<b>"), ("depth", "1")], "10.0.0.2"),
+            (plain, true)
+        );
+        let mut seen = vec![plain];
+        for other in ["cookie", "x-api-key", "x-auth-token", "private-token", "x-session-id", "oc-user"] {
+            for fields in
+                [&[basic, (other, "1")][..], &[basic, (other, "2")], &[(other, "1")], &[(other, "1"), (other, "1")]]
+            {
+                let (identity, is_only) = with(fields, "10.0.0.1");
+                assert!(!is_only && !seen.contains(&identity), "{fields:?}");
+                seen.push(identity);
+            }
+        }
+        assert_ne!(with(&[], "10.0.0.1"), with(&[], "10.0.0.2"));
+        assert_eq!(with(&[], "10.0.0.1"), with(&[], "::ffff:10.0.0.1"));
     }
 
     #[test]

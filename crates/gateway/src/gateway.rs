@@ -131,7 +131,7 @@ impl Gateway {
 
     async fn pass(&self, client: SocketAddr, request: Request<RequestStream>) -> Answered {
         self.metrics.requests.add();
-        let credential = match self.identities.of(request.headers()) {
+        let credential = match self.identities.of(request.headers(), client.ip()) {
             Ok(credential) => credential,
             Err(Refused::Ambiguous) => return answered(StatusCode::BAD_REQUEST, "400: two Authorization fields\n"),
             Err(Refused::Scheme(scheme)) => {
@@ -152,8 +152,10 @@ impl Gateway {
         let response = match received(body).await {
             Ok(body) => {
                 let answer = self.account(&credential).answer(Passing { body, ..request }).await;
-                if answer.as_ref().is_ok_and(|answer| answer.status() == StatusCode::UNAUTHORIZED) {
-                    self.accounts().refused(credential.identity);
+                match answer.as_ref().map(Response::status) {
+                    Ok(StatusCode::UNAUTHORIZED) => self.accounts().refused(credential.identity),
+                    Ok(_) => self.accounts().accepted(credential.identity),
+                    Err(_) => {}
                 }
                 self.answered(answer)
             }

@@ -37,6 +37,28 @@ const OF_THE_CONNECTION: [HeaderName; 9] = [
     UPGRADE,
 ];
 
+/// Fields by which a server believes a proxy that it trusts, as it is told to trust this one: who the client is, or which
+/// resource or method is meant. A client's own are no evidence.
+const TRUSTED_OF_PROXIES: [&str; 15] = [
+    "forwarded",
+    "proxy",
+    "x-real-ip",
+    "true-client-ip",
+    "client-ip",
+    "cf-connecting-ip",
+    "fastly-client-ip",
+    "x-cluster-client-ip",
+    "x-original-url",
+    "x-original-uri",
+    "x-original-host",
+    "x-rewrite-url",
+    "x-http-method",
+    "x-http-method-override",
+    "x-method-override",
+];
+const TRUSTED_PREFIXES: [&str; 7] =
+    ["x-forwarded-", "x-client-", "x-remote-", "remote-", "x-ssl-", "ssl-", "x-auth-request-"];
+
 /// The server, and the folder that the gateway is for.
 #[derive(Debug, Clone)]
 pub(crate) struct Upstream {
@@ -56,6 +78,7 @@ impl Upstream {
         let here = here(parts).ok_or((StatusCode::BAD_REQUEST, "the request names no host".to_owned()))?;
         let mut headers = parts.headers.clone();
         strip(&mut headers);
+        distrust(&mut headers);
         // The client has the server's consent from this gateway.
         for name in [HOST, EXPECT, CONTENT_LENGTH] {
             headers.remove(name);
@@ -217,12 +240,17 @@ fn here(parts: &Parts) -> Option<Authority> {
     parts.uri.authority().cloned().or_else(host)
 }
 
-/// Whether a path means the same to everybody: it has no dot segments, and nothing that some take for a slash.
+/// Whether a path means the same to everybody: it has no dot segments, and nothing that some take for a slash, among it
+/// overlong UTF-8. Servers in Java ignore what follows a semicolon.
 fn is_plain(path: &str) -> bool {
     let lower = path.to_ascii_lowercase();
+    let is_dots = |segment: &str| {
+        let segment = segment.replace("%2e", ".").replace("%3b", ";");
+        matches!(segment.split(';').next(), Some("." | ".."))
+    };
     path.starts_with('/')
-        && !["%2f", "%5c", "%00", "\\"].iter().any(|text| lower.contains(text))
-        && lower.split('/').all(|segment| !matches!(&*segment.replace("%2e", "."), "." | ".."))
+        && !["%2f", "%5c", "%00", "%c0", "%c1", "\\"].iter().any(|text| lower.contains(text))
+        && !lower.split('/').any(is_dots)
 }
 
 fn strip(headers: &mut HeaderMap) {
@@ -234,6 +262,19 @@ fn strip(headers: &mut HeaderMap) {
         .filter_map(|name| name.trim().parse().ok())
         .collect();
     for name in OF_THE_CONNECTION.iter().chain(&named) {
+        headers.remove(name);
+    }
+}
+
+/// Removes what a server believes only of a proxy. To CGI and its kin, `_` in a name is the same as `-`.
+fn distrust(headers: &mut HeaderMap) {
+    let is_forged = |name: &HeaderName| {
+        let name = name.as_str();
+        let is_listed = TRUSTED_OF_PROXIES.contains(&name) || name.ends_with("-user");
+        is_listed || name.contains('_') || TRUSTED_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    };
+    let forged: Vec<_> = headers.keys().filter(|name| is_forged(name)).cloned().collect();
+    for name in forged {
         headers.remove(name);
     }
 }
@@ -296,6 +337,14 @@ mod tests {
                 ("connection", "close, x-own"),
                 ("x-own", "1"),
                 ("x-forwarded-for", "1.2.3.4"),
+                ("X_Forwarded_For", "1.2.3.4"),
+                ("x-forwarded-user", "root"),
+                ("forwarded", "for=1.2.3.4"),
+                ("remote-user", "root"),
+                ("x-webauth-user", "root"),
+                ("x-original-url", "/secret/"),
+                ("x-http-method-override", "DELETE"),
+                ("proxy", "http://elsewhere"),
                 ("content-length", "0"),
                 ("authorization", "Basic YTpi"),
             ],
@@ -327,6 +376,9 @@ mod tests {
             "/files/a%5c",
             "/files/.%2e",
             "/files/%00",
+            "/files/..;/other",
+            "/files/%2e.%3Ba=b/other",
+            "/files/%c0%ae%C0%AE/other",
         ] {
             assert_eq!(request(path, &[]).unwrap_err().0, StatusCode::FORBIDDEN, "{path}");
             let refused = request("/files/a", &[("destination", &format!("https://gw:8443{path}"))]).unwrap_err();

@@ -8,7 +8,7 @@ use http::{
     header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT},
 };
 
-use crate::{answers::LOCK_TOKEN, redirector::Ask, win32};
+use crate::{answers::LOCK_TOKEN, credential, redirector::Ask, win32};
 
 pub(crate) const DEPTH: HeaderName = HeaderName::from_static("depth");
 pub(crate) const IF: HeaderName = HeaderName::from_static("if");
@@ -53,7 +53,12 @@ impl Passing {
     }
 
     pub(crate) fn is_redirector(&self) -> bool {
-        self.text(&USER_AGENT).is_some_and(|agent| agent.starts_with(REDIRECTOR))
+        self.is_ordinary() && self.text(&USER_AGENT).is_some_and(|agent| agent.starts_with(REDIRECTOR))
+    }
+
+    /// Whether `Authorization` and the path alone decide who asks for what. A query may have a token (RFC 6750 §2.3).
+    fn is_ordinary(&self) -> bool {
+        self.url.query().is_none() && credential::is_only_authorization(&self.headers)
     }
 
     pub(crate) fn is_safe(&self) -> bool {
@@ -63,7 +68,7 @@ impl Passing {
     /// Whether nothing but the resource decides on the answer.
     pub(crate) fn is_plain(&self) -> bool {
         let conditions = [IF, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, RANGE];
-        !conditions.iter().any(|name| self.headers.contains_key(name))
+        self.is_ordinary() && !conditions.iter().any(|name| self.headers.contains_key(name))
     }
 
     /// What a PROPFIND asks for.
