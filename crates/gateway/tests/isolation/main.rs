@@ -1,0 +1,16 @@
+//! Three users at one gateway: nothing of one reaches another.
+//!
+//! The server gives each user other content under the same names, so that an answer which crosses over is seen, and
+//! records what it gets. Each attack has a control: the same request works where it should.
+
+mod apache;
+mod caches;
+#[path = "../common/apache.rs"]
+mod common;
+mod connections;
+mod http2;
+mod locks;
+mod paths;
+mod raw;
+mod smuggling;
+mod upstream;
