@@ -1,0 +1,7 @@
+//! Servers, clients and links that fail in the middle of a request: no half file, no file lost, no wait without an end.
+
+mod clients;
+#[path = "../common/apache.rs"]
+mod common;
+mod servers;
+mod world;
