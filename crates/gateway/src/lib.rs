@@ -29,6 +29,9 @@ mod accounts;
 mod answers;
 mod credential;
 mod document;
+#[cfg(any(test, fuzzing))]
+#[doc(hidden)]
+pub mod fuzzing;
 mod gateway;
 mod head;
 mod later;

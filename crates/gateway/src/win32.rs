@@ -35,13 +35,18 @@ pub(crate) fn only_sets(body: &[u8]) -> Option<Vec<String>> {
         let name = tag.local_name();
         match (depth, name.as_ref()) {
             (0, "propertyupdate") | (1, "set") | (2, "prop") if is_dav => {}
-            (3, name) if is_windows && name.starts_with("Win32") && name.is_ascii() => {
+            (3, name) if is_windows && is_property(name) => {
                 names.push(name.to_owned());
             }
             _ => return None,
         }
         depth += u32::from(!is_empty);
     }
+}
+
+/// The XML parser takes almost any bytes for a name, and an answer repeats it.
+fn is_property(name: &str) -> bool {
+    name.starts_with("Win32") && name.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
 /// The answer to a PROPPATCH that has set these properties.
@@ -98,6 +103,8 @@ mod tests {
             SETS.replace("<D:propertyupdate", "<!DOCTYPE a><D:propertyupdate"),
             SETS.replace("</D:propertyupdate>", ""),
             SETS.replace("Tue,", "<Z:Win32x/>"),
+            SETS.replace("Win32CreationTime", "Win32<x"),
+            SETS.replace("Win32CreationTime", "Win32&x"),
             String::new(),
         ] {
             assert_eq!(only_sets(other.as_bytes()), None, "{other}");
