@@ -122,6 +122,11 @@ impl Account {
         self.later.end().await;
     }
 
+    /// Passes a request on, and keeps nothing of it.
+    pub(crate) async fn only_pass(&self, request: Passing) -> Result<Response<AnswerBody>, haul_http::Error> {
+        Ok(self.exchange(request).await?.map(answers::streamed))
+    }
+
     /// Answers a request.
     pub(crate) async fn answer(self: &Arc<Self>, request: Passing) -> Result<Response<AnswerBody>, haul_http::Error> {
         self.later.settle(&request.path).await;

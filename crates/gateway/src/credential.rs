@@ -23,8 +23,20 @@ pub(crate) struct Identity([u8; 32]);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Credential {
     pub(crate) identity: Identity,
-    /// The user's name, of Basic credentials.
+    /// The user's name, of Basic and Digest credentials.
     pub(crate) user: Option<String>,
+    pub(crate) scope: Scope,
+}
+
+/// What a credential is good for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Any request (Basic, Bearer, and none).
+    Any,
+    /// The request that it came with: a digest covers method and path (RFC 7616).
+    Request,
+    /// The connection, for all later requests (Negotiate, RFC 4559; NTLM).
+    Connection,
 }
 
 /// Why a credential is refused.
@@ -32,7 +44,7 @@ pub(crate) struct Credential {
 pub(crate) enum Refused {
     /// More than one `Authorization`.
     Ambiguous,
-    /// The scheme authenticates something else than each request by itself, such as the connection.
+    /// Nobody knows what the scheme authenticates.
     Scheme(String),
 }
 
@@ -66,6 +78,14 @@ impl Identities {
         let end = text.iter().position(|byte| *byte == b' ').unwrap_or(text.len());
         let (scheme, rest) = text.split_at(end);
         match scheme.to_ascii_lowercase().as_slice() {
+            b"digest" => Ok(Credential {
+                user: digest_user(rest),
+                scope: Scope::Request,
+                ..self.credential(&[text], &others, None)
+            }),
+            b"negotiate" | b"ntlm" => {
+                Ok(Credential { scope: Scope::Connection, ..self.credential(&[text], &others, None) })
+            }
             b"basic" => Ok(self.credential(&[text], &others, user(rest))),
             b"bearer" => Ok(self.credential(&[text], &others, None)),
             _ => Err(Refused::Scheme(String::from_utf8_lossy(scheme).chars().take(32).collect())),
@@ -75,12 +95,14 @@ impl Identities {
     fn credential(&self, value: &[&[u8]], others: &[u8], user: Option<String>) -> Credential {
         let mut context = hmac::Context::with_key(&self.0);
         context.update(&value.iter().map(|part| part.len()).sum::<usize>().to_be_bytes());
-        value.iter().for_each(|part| context.update(part));
+        for part in value {
+            context.update(part);
+        }
         context.update(others);
         let tag = context.sign();
         let mut identity = [0; 32];
         identity.copy_from_slice(tag.as_ref());
-        Credential { identity: Identity(identity), user }
+        Credential { identity: Identity(identity), user, scope: Scope::Any }
     }
 }
 
@@ -101,6 +123,14 @@ fn user(encoded: &[u8]) -> Option<String> {
     let decoded = BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?;
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     String::from_utf8(decoded[..colon].to_vec()).ok()
+}
+
+/// The user's name in Digest credentials.
+fn digest_user(parameters: &[u8]) -> Option<String> {
+    let text = str::from_utf8(parameters).ok()?;
+    let mut parameters = text.split(',').filter_map(|parameter| parameter.trim().split_once('='));
+    let (_, name) = parameters.find(|(name, _)| name.eq_ignore_ascii_case("username"))?;
+    Some(name.trim_matches('"').to_owned())
 }
 
 #[cfg(test)]
@@ -162,9 +192,15 @@ mod tests {
     }
 
     #[test]
-    fn what_authenticates_a_connection_is_refused() {
+    fn schemes_have_their_scope() {
         let identities = Identities::new().unwrap();
-        assert_eq!(of(&identities, &["Negotiate YII="]), Err(Refused::Scheme("Negotiate".into())));
+        let scope = |value: &str| of(&identities, &[value]).map(|credential| (credential.scope, credential.user));
+        assert_eq!(scope("negotiate YII="), Ok((Scope::Connection, None)));
+        assert_eq!(scope("NTLM TlRM"), Ok((Scope::Connection, None)));
+        let digest = scope("Digest realm=\"x\", username=\"ann\", uri=\"/a\"");
+        assert_eq!(digest, Ok((Scope::Request, Some("ann".to_owned()))));
+        assert_eq!(scope("Basic YTpi"), Ok((Scope::Any, Some("a".to_owned()))));
+        assert_eq!(scope("Hawk id=1"), Err(Refused::Scheme("Hawk".into())));
         assert_eq!(of(&identities, &["Basic YTpi", "Basic YTpi"]), Err(Refused::Ambiguous));
     }
 }

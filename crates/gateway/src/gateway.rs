@@ -14,24 +14,25 @@ use futures_util::{
     FutureExt, StreamExt,
     future::{BoxFuture, join_all},
 };
-use haul_http::{Body, Client, Origin, auth::Authenticator};
+use haul_http::{Body, Origin};
 use http::{
-    HeaderMap, HeaderValue, Request, Response, StatusCode, Uri,
-    header::{RETRY_AFTER, WWW_AUTHENTICATE},
+    HeaderMap, HeaderValue, Request, Response, StatusCode, Uri, Version,
+    header::{CONNECTION, RETRY_AFTER, WWW_AUTHENTICATE},
     request::Parts,
 };
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream};
-use serve::{AnswerBody, Answered, RequestStream, Service};
+use serve::{AnswerBody, Answered, ConnectionData, RequestStream, Service};
 use transport::Connector;
 
 use crate::{
     account::Account,
     accounts::Accounts,
     answers::{text, without_body},
-    credential::{Credential, Identities, Refused},
+    credential::{Credential, Identities, Refused, Scope},
     head::{self, Upstream},
     metrics::Metrics,
+    own_connection::{OwnConnection, Server},
     passing::{Passing, Received, SMALL},
 };
 
@@ -68,14 +69,11 @@ pub enum Error {
 
 /// A gateway to one server.
 pub struct Gateway {
-    upstream: Arc<Upstream>,
+    /// Its connector is shared, with its TLS sessions: they carry nobody's identity.
+    server: Server,
     fresh: Duration,
     identities: Identities,
     accounts: Mutex<Accounts<Arc<Account>>>,
-    settings: haul_http::Settings,
-    metrics: Arc<Metrics>,
-    /// Shared, with its TLS sessions: they carry nobody's identity.
-    connector: Arc<Connector>,
 }
 
 impl Gateway {
@@ -92,15 +90,8 @@ impl Gateway {
         let connector = Arc::new(Connector::new(client.connect.clone())?);
         let identities = Identities::new().map_err(|_| Error::Random)?;
         let upstream = Arc::new(Upstream { origin, base });
-        Ok(Self {
-            upstream,
-            fresh,
-            identities,
-            accounts: Mutex::default(),
-            settings: client,
-            metrics: Arc::default(),
-            connector,
-        })
+        let server = Server { upstream, connector, settings: client, metrics: Arc::default() };
+        Ok(Self { server, fresh, identities, accounts: Mutex::default() })
     }
 
     fn accounts(&self) -> MutexGuard<'_, Accounts<Arc<Account>>> {
@@ -108,7 +99,7 @@ impl Gateway {
     }
 
     pub(crate) fn metrics(&self) -> &Metrics {
-        &self.metrics
+        &self.server.metrics
     }
 
     /// Name, meaning and value of what comes and goes.
@@ -121,43 +112,50 @@ impl Gateway {
         ]
     }
 
-    /// What is kept for a credential. Its HTTP client has no credentials of its own.
+    /// What is kept for a credential.
     fn account(&self, credential: &Credential) -> Arc<Account> {
-        self.accounts().get(credential.identity, Instant::now(), || {
-            let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
-            Arc::new(Account::new(client, self.upstream.clone(), self.metrics.clone(), self.fresh))
-        })
+        self.accounts().get(credential.identity, Instant::now(), || self.server.account(self.fresh))
     }
 
     async fn pass(&self, client: SocketAddr, request: Request<RequestStream>) -> Answered {
-        self.metrics.requests.add();
+        self.server.metrics.requests.add();
         let credential = match self.identities.of(request.headers(), client.ip()) {
             Ok(credential) => credential,
             Err(Refused::Ambiguous) => return answered(StatusCode::BAD_REQUEST, "400: two Authorization fields\n"),
             Err(Refused::Scheme(scheme)) => {
-                let why = format!("403: this gateway passes on Basic and Bearer credentials, not {scheme}\n");
+                let why = format!(
+                    "403: this gateway passes on Basic, Bearer, Digest, Negotiate and NTLM credentials, not {scheme}\n"
+                );
                 return answered(StatusCode::FORBIDDEN, why);
             }
         };
         let (mut parts, body) = request.into_parts();
-        if let Some(above) = self.upstream.answer_above(&parts) {
+        let data = parts.extensions.get::<ConnectionData>().cloned().unwrap_or_default();
+        let own = data.get_or_init(OwnConnection::default).unwrap_or_default();
+        let can_bind = parts.version == Version::HTTP_11;
+        if credential.scope == Scope::Connection && !can_bind {
+            // As in the specification of HTTP/2 itself: connections are shared there.
+            let why = "403: Negotiate and NTLM authenticate a connection; use HTTP/1.1 for them\n";
+            return answered(StatusCode::FORBIDDEN, why);
+        }
+        if let Some(above) = self.server.upstream.answer_above(&parts) {
             return Answered { response: above, user: credential.user };
         }
-        self.upstream.options_above(&mut parts);
-        let translated = self.upstream.request(&parts, client.ip());
+        self.server.upstream.options_above(&mut parts);
+        let translated = self.server.upstream.request(&parts, client.ip());
         let request = match translated.and_then(|(url, headers)| addressed(&parts, url, headers)) {
             Ok(request) => request,
             Err((status, why)) => return answered(status, why),
         };
         let response = match received(body).await {
             Ok(body) => {
-                let answer = self.account(&credential).answer(Passing { body, ..request }).await;
-                match answer.as_ref().map(Response::status) {
-                    Ok(StatusCode::UNAUTHORIZED) => self.accounts().refused(credential.identity),
-                    Ok(_) => self.accounts().accepted(credential.identity),
-                    Err(_) => {}
+                let request = Passing { body, ..request };
+                let (answer, is_last) = self.sent(request, &credential, &own).await;
+                let mut response = self.answered(answer, can_bind);
+                if is_last {
+                    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
                 }
-                self.answered(answer)
+                response
             }
             Err(error) if error.kind() == io::ErrorKind::TimedOut => without_body(StatusCode::REQUEST_TIMEOUT),
             Err(_) => without_body(StatusCode::BAD_REQUEST),
@@ -165,17 +163,43 @@ impl Gateway {
         Answered { response, user: credential.user }
     }
 
-    fn answered(&self, answer: Result<Response<AnswerBody>, haul_http::Error>) -> Response<AnswerBody> {
+    /// Sends a request the way that its credential needs. Also returns whether the client's connection ends with it.
+    async fn sent(
+        &self,
+        request: Passing,
+        credential: &Credential,
+        own: &OwnConnection,
+    ) -> (Result<Response<AnswerBody>, haul_http::Error>, bool) {
+        if own.is_bound() || credential.scope == Scope::Connection {
+            return match own.pass_bound(&self.server, request).await {
+                Ok((answer, is_last)) => (Ok(answer), is_last),
+                Err(error) => (Err(error), true),
+            };
+        }
+        if credential.scope == Scope::Request {
+            return (own.pass_single(&self.server, request).await, false);
+        }
+        let answer = self.account(credential).answer(request).await;
+        match answer.as_ref().map(Response::status) {
+            Ok(StatusCode::UNAUTHORIZED) => self.accounts().refused(credential.identity),
+            Ok(_) => self.accounts().accepted(credential.identity),
+            Err(_) => {}
+        }
+        (answer, false)
+    }
+
+    fn answered(&self, answer: Result<Response<AnswerBody>, haul_http::Error>, can_bind: bool) -> Response<AnswerBody> {
         let mut response = match answer {
             Ok(answer) => answer,
             Err(error) => {
-                self.metrics.failures.add();
+                self.server.metrics.failures.add();
                 return failed(&error);
             }
         };
-        self.upstream.answer(response.headers_mut());
-        if response.status() == StatusCode::UNAUTHORIZED && !keep_challenges(response.headers_mut()) {
-            let why = "502: the server offers neither Basic nor Bearer authentication, which this gateway needs\n";
+        self.server.upstream.answer(response.headers_mut());
+        if response.status() == StatusCode::UNAUTHORIZED && !keep_challenges(response.headers_mut(), can_bind) {
+            let why =
+                "502: the server offers no authentication that this gateway passes on over this version of HTTP\n";
             return text(StatusCode::BAD_GATEWAY, why);
         }
         response.extensions_mut().clear();
@@ -224,10 +248,12 @@ async fn received(body: RequestStream) -> io::Result<Received> {
 }
 
 /// Keeps what the gateway can pass on of the schemes that the server offers. Returns whether there is any.
-fn keep_challenges(headers: &mut HeaderMap) -> bool {
+fn keep_challenges(headers: &mut HeaderMap, can_bind: bool) -> bool {
     let can_pass = |value: &HeaderValue| {
         let scheme = value.as_bytes().split(|byte| *byte == b' ').next().unwrap_or_default();
-        scheme.eq_ignore_ascii_case(b"basic") || scheme.eq_ignore_ascii_case(b"bearer")
+        let scheme = scheme.strip_suffix(b",").unwrap_or(scheme);
+        let is_one_of = |names: &[&str]| names.iter().any(|name| scheme.eq_ignore_ascii_case(name.as_bytes()));
+        is_one_of(&["basic", "bearer", "digest"]) || (can_bind && is_one_of(&["negotiate", "ntlm"]))
     };
     let kept: Vec<_> = headers.get_all(WWW_AUTHENTICATE).iter().filter(|value| can_pass(value)).cloned().collect();
     headers.remove(WWW_AUTHENTICATE);

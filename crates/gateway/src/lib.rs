@@ -37,6 +37,7 @@ mod head;
 mod later;
 mod listings;
 mod metrics;
+mod own_connection;
 mod passing;
 mod redirector;
 pub mod smb;

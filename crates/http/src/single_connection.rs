@@ -64,6 +64,11 @@ impl SingleConnection {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Whether it accepts no more requests.
+    pub fn has_ended(&self) -> bool {
+        self.connection.jobs.is_closed()
+    }
+
     /// Waits for the end of the handshake. Returns whether it succeeded.
     pub async fn confirmed(&self) -> bool {
         self.confirmed.clone().wait_for(|confirmed| *confirmed).await.is_ok()

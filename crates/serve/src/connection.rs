@@ -33,6 +33,7 @@ use crate::fast_path::{self, Replayed};
 use crate::handler::Handler;
 use crate::http3;
 use crate::min_rate::MinRateTimer;
+use crate::service::ConnectionData;
 
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -103,7 +104,9 @@ pub(crate) async fn serve_quic(
 ) {
     let client = incoming.remote_address();
     let activity = Arc::clone(&guard.activity);
-    let respond = move |request: Request<http3::Incoming>, handshake_state| {
+    let data = ConnectionData::default();
+    let respond = move |mut request: Request<http3::Incoming>, handshake_state| {
+        request.extensions_mut().insert(data.clone());
         let (handler, guard) = (Arc::clone(&handler), RequestGuard::new(&activity));
         async move { handler.respond(client, request.map(BodyExt::boxed_unsync), handshake_state, guard).await }
     };
@@ -217,7 +220,9 @@ async fn http(
 ) -> Ended {
     let Client { address, activity, socket } = client;
     let requests = Arc::clone(activity);
-    let service = service_fn(move |request: Request<hyper::body::Incoming>| {
+    let data = ConnectionData::default();
+    let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
+        request.extensions_mut().insert(data.clone());
         let (config, handshake_state, guard) = (config.clone(), handshake_state.clone(), RequestGuard::new(&requests));
         async move {
             let request = request.map(|body| Incoming::new(body.map_err(std::io::Error::other)));

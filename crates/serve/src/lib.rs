@@ -87,5 +87,5 @@ pub use destination::is_same_authority;
 pub use error::Error;
 pub use responder::{PreparedResponse, Responder, SimpleRequest};
 pub use server::{Config, Server};
-pub use service::{AnswerBody, Answered, RequestStream, Service, whole};
+pub use service::{AnswerBody, Answered, ConnectionData, RequestStream, Service, whole};
 pub use tls::{Certificate, Tls};

@@ -4,11 +4,12 @@
 //! Unlike a [`Responder`](crate::Responder), a service may take its time, reads the request's body as it arrives, and
 //! streams its answer.
 
+use std::any::Any;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -37,6 +38,18 @@ pub trait Service: Send + Sync + 'static {
     /// Ends what goes on behind the answers. Called when the server stops, after the last answer; dropped after a while.
     fn finish(&self) -> BoxFuture<'_, ()> {
         Box::pin(std::future::ready(()))
+    }
+}
+
+/// What a service keeps for one of its clients' connections, in the extensions of each request on it. Dropped when the
+/// connection has ended.
+#[derive(Clone, Default)]
+pub struct ConnectionData(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
+
+impl ConnectionData {
+    /// What is kept; at the connection's first call, made by `new`. None if it is of another type.
+    pub fn get_or_init<T: Any + Send + Sync>(&self, new: impl FnOnce() -> T) -> Option<Arc<T>> {
+        self.0.get_or_init(|| Arc::new(new())).clone().downcast().ok()
     }
 }
 

@@ -4,6 +4,7 @@
 //! records what it gets. Each attack has a control: the same request works where it should.
 
 mod apache;
+mod bound;
 mod caches;
 #[path = "../common/apache.rs"]
 mod common;

@@ -1,0 +1,82 @@
+//! What is kept for one connection of a client, and ends with it.
+//!
+//! Negotiate and NTLM authenticate a connection. So a client that uses them has a connection to the server of its own: it
+//! carries all later requests of the client's connection, one after another, and nobody else's. If the server closes it,
+//! the next one begins without an identity. A Digest covers one request; it goes over connections that only this client
+//! uses, and nothing that it asked for is kept.
+
+use std::sync::{Arc, OnceLock};
+
+use haul_http::{Client, SingleConnection, auth::Authenticator};
+use http::{Response, header::CONNECTION};
+use serve::AnswerBody;
+use tokio::sync::Mutex;
+use transport::{Connector, Offer};
+
+use crate::{account::Account, answers, head::Upstream, metrics::Metrics, passing::Passing};
+
+/// How to reach the server.
+#[derive(Clone)]
+pub(crate) struct Server {
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) connector: Arc<Connector>,
+    pub(crate) settings: haul_http::Settings,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Server {
+    /// An account with connections of its own. Its HTTP client has no credentials of its own.
+    pub(crate) fn account(&self, fresh: std::time::Duration) -> Arc<Account> {
+        let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
+        Arc::new(Account::new(client, self.upstream.clone(), self.metrics.clone(), fresh))
+    }
+}
+
+/// A client's connection.
+#[derive(Default)]
+pub(crate) struct OwnConnection {
+    /// Set once an authentication of the connection has begun.
+    bound: OnceLock<Mutex<Option<Arc<SingleConnection>>>>,
+    account: OnceLock<Arc<Account>>,
+}
+
+impl OwnConnection {
+    pub(crate) fn is_bound(&self) -> bool {
+        self.bound.get().is_some()
+    }
+
+    /// Passes a request on over the connection that belongs to this one.
+    pub(crate) async fn pass_bound(
+        &self,
+        server: &Server,
+        request: Passing,
+    ) -> Result<(Response<AnswerBody>, bool), haul_http::Error> {
+        let mut bound = self.bound.get_or_init(Mutex::default).lock().await;
+        let connection = match bound.take().filter(|connection| !connection.has_ended()) {
+            Some(connection) => connection,
+            None => {
+                let (connector, origin) = (&server.connector, &server.upstream.origin);
+                Arc::new(SingleConnection::open(connector, origin, Offer::Http1, false, &server.settings).await?)
+            }
+        };
+        // After an error the connection may have half a request.
+        let answer = connection.send(request.into_request()).await?;
+        let closing = answer.headers().get_all(CONNECTION).iter().filter_map(|value| value.to_str().ok());
+        let is_closing =
+            closing.flat_map(|value| value.split(',')).any(|word| word.trim().eq_ignore_ascii_case("close"));
+        if !is_closing {
+            *bound = Some(connection);
+        }
+        Ok((answer.map(answers::streamed), is_closing))
+    }
+
+    /// Passes a request on whose credential is for itself alone.
+    pub(crate) async fn pass_single(
+        &self,
+        server: &Server,
+        request: Passing,
+    ) -> Result<Response<AnswerBody>, haul_http::Error> {
+        let account = self.account.get_or_init(|| server.account(std::time::Duration::ZERO));
+        account.only_pass(request).await
+    }
+}
