@@ -43,6 +43,11 @@ fn main() -> ExitCode {
     let folder = tempfile::tempdir().expect("a folder");
     let nginx = Nginx::start(folder.path());
     let paths = [nginx.server, nginx.proxy, gateway(nginx.server)];
+    if std::env::args().any(|argument| argument == "serve") {
+        println!("server {}, nginx {}, gateway {}, process {}", paths[0], paths[1], paths[2], std::process::id());
+        let _ = std::io::stdin().lines().next();
+        return ExitCode::SUCCESS;
+    }
     let cores = thread::available_parallelism().map_or(1, usize::from);
     println!(
         "GET of {BYTES} bytes, keep-alive, wrk on the same {cores} cores, medians of {ROUNDS} rounds (2nd to 8th)"

@@ -27,12 +27,13 @@
 
 mod concurrency;
 mod connection;
+mod connection_map;
 mod first_connection;
 mod plan;
 mod requeue;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     time::{Duration, Instant},
 };
 
@@ -41,6 +42,7 @@ use http::Version;
 use self::{
     concurrency::Concurrency,
     connection::{Connection, Slow, State, Waiting},
+    connection_map::ConnectionMap,
     first_connection::FirstConnection,
 };
 use crate::{
@@ -153,7 +155,7 @@ impl Eq for Shared {}
 pub(crate) struct Scheduler {
     limits: Limits,
     pipelining_history: PipeliningHistory,
-    connections: BTreeMap<ConnectionId, Connection>,
+    connections: ConnectionMap,
     concurrency: Concurrency,
     first_connection: FirstConnection,
     queue: VecDeque<Waiting>,
@@ -177,7 +179,7 @@ impl Scheduler {
         Self {
             limits,
             pipelining_history,
-            connections: BTreeMap::new(),
+            connections: ConnectionMap::default(),
             concurrency: Concurrency::new(limits.connections),
             first_connection: FirstConnection::default(),
             queue: VecDeque::new(),
@@ -231,14 +233,14 @@ impl Scheduler {
 
     /// A connection that is about to open has a handshake in progress.
     pub(crate) fn opens_early(&mut self, connection: ConnectionId) {
-        if let Some(conn) = self.connections.get_mut(&connection) {
+        if let Some(conn) = self.connections.get_mut(connection) {
             conn.early = true;
         }
     }
 
     /// The handshake of such a connection is done.
     pub(crate) fn confirmed(&mut self, connection: ConnectionId, now: Moment) {
-        if let Some(conn) = self.connections.get_mut(&connection) {
+        if let Some(conn) = self.connections.get_mut(connection) {
             conn.early = false;
             self.failures = Some(0);
         }
@@ -248,15 +250,15 @@ impl Scheduler {
     /// A connection is open. Returns whether it is still wanted.
     pub(crate) fn opened(&mut self, connection: ConnectionId, version: Version, now: Moment) -> bool {
         // A handshake in progress may still fail.
-        if self.connections.get(&connection).is_none_or(|conn| !conn.early) {
+        if self.connections.get(connection).is_none_or(|conn| !conn.early) {
             self.failures = Some(0);
         }
         self.shows(version);
         self.heard = Some(now.instant);
         // It was begun before the server required HTTP/1.1.
         let unwanted = version == Version::HTTP_2 && self.serial_only;
-        let Some(conn) = self.connections.get_mut(&connection).filter(|conn| !conn.retiring && !unwanted) else {
-            self.connections.remove(&connection);
+        let Some(conn) = self.connections.get_mut(connection).filter(|conn| !conn.retiring && !unwanted) else {
+            self.connections.remove(connection);
             self.plan(now);
             return false;
         };
@@ -272,7 +274,7 @@ impl Scheduler {
 
     /// An HTTP/2 connection's limit of concurrent requests.
     pub(crate) fn streams(&mut self, connection: ConnectionId, limit: usize, now: Moment) {
-        if let Some(Connection { state: State::Multiplexed { streams }, .. }) = self.connections.get_mut(&connection) {
+        if let Some(Connection { state: State::Multiplexed { streams }, .. }) = self.connections.get_mut(connection) {
             *streams = limit;
         }
         self.plan(now);
@@ -280,7 +282,7 @@ impl Scheduler {
 
     /// A connection attempt failed. If no other connection can serve the queue, its requests fail.
     pub(crate) fn open_failed(&mut self, connection: ConnectionId, cause: &Cause, now: Moment) {
-        self.connections.remove(&connection);
+        self.connections.remove(connection);
         self.fail_long_waiting(cause, now);
         // Connections that are retiring cannot serve the queue.
         let others = self.connections.values().filter(|conn| !conn.retiring).count();
@@ -305,7 +307,7 @@ impl Scheduler {
     /// A response header came.
     pub(crate) fn head(&mut self, connection: ConnectionId, job: JobId, head: &ResponseHead, now: Moment) {
         self.heard = Some(now.instant);
-        let Some(conn) = self.connections.get_mut(&connection) else { return };
+        let Some(conn) = self.connections.get_mut(connection) else { return };
         if let Some(keep) = head.keep {
             let behind = conn.jobs.iter().skip_while(|waiting| waiting.profile.id != job).skip(1).count();
             conn.more = keep.requests.map(|more| more.saturating_sub(behind as u32)).or(conn.more);
@@ -338,7 +340,7 @@ impl Scheduler {
 
     /// The current response of a connection has delayed those behind it for long.
     pub(crate) fn stalled(&mut self, connection: ConnectionId, job: JobId, now: Moment) {
-        if let Some(conn) = self.connections.get_mut(&connection).filter(|conn| conn.holds(job)) {
+        if let Some(conn) = self.connections.get_mut(connection).filter(|conn| conn.holds(job)) {
             conn.slow = Some(Slow { job, stalled: true, recalled: false });
         }
         self.plan(now);
@@ -354,7 +356,7 @@ impl Scheduler {
         now: Moment,
     ) {
         self.heard = Some(now.instant);
-        if let Some(conn) = self.connections.get_mut(&connection) {
+        if let Some(conn) = self.connections.get_mut(connection) {
             conn.release(job);
             conn.history.exchange_ended(bytes.0, bytes.1);
             conn.history.record_window(window);
@@ -369,7 +371,7 @@ impl Scheduler {
 
     /// A job is over without a complete exchange.
     pub(crate) fn dropped(&mut self, connection: ConnectionId, job: JobId, now: Moment) {
-        if let Some(conn) = self.connections.get_mut(&connection) {
+        if let Some(conn) = self.connections.get_mut(connection) {
             conn.release(job);
             if conn.jobs.is_empty() {
                 conn.history.became_idle(now.instant);
@@ -380,7 +382,7 @@ impl Scheduler {
 
     /// The connection ended before it could take the job.
     pub(crate) fn missed(&mut self, connection: ConnectionId, job: JobId, now: Moment) {
-        if let Some(conn) = self.connections.get_mut(&connection) {
+        if let Some(conn) = self.connections.get_mut(connection) {
             conn.retiring = true;
         }
         self.returned(connection, job, Sent::Nothing, &Cause::Retired("connections close as soon as they open"), now);
@@ -388,11 +390,11 @@ impl Scheduler {
 
     /// Closes connections that have been idle for too long, and looks at the queue.
     pub(crate) fn tick(&mut self, kept: Duration, now: Moment) {
-        for (id, conn) in &mut self.connections {
+        for (id, conn) in self.connections.iter_mut() {
             let idle = conn.history.idle(now.instant).is_some_and(|idle| idle >= kept);
             if !conn.retiring && conn.jobs.is_empty() && idle {
                 conn.retiring = true;
-                self.actions.push(Action::Retire(*id));
+                self.actions.push(Action::Retire(id));
             }
         }
         self.plan(now);
@@ -401,10 +403,10 @@ impl Scheduler {
     /// All clients are gone: drops the queue, and lets connections end.
     pub(crate) fn retire_all(&mut self) {
         self.queue.clear();
-        for (id, conn) in &mut self.connections {
+        for (id, conn) in self.connections.iter_mut() {
             if !conn.retiring {
                 conn.retiring = true;
-                self.actions.push(Action::Retire(*id));
+                self.actions.push(Action::Retire(id));
             }
         }
     }

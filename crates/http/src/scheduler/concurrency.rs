@@ -86,16 +86,16 @@ impl Scheduler {
         let is_large = |conn: &Connection| conn.jobs.iter().any(|waiting| waiting.profile.class != Class::Small);
         let mut busy: Vec<_> = self.connections.iter().filter(|(_, conn)| counts(conn)).collect();
         if profile.class != Class::Small {
-            let mut large: Vec<_> = busy.iter().filter(|(_, conn)| is_large(conn)).collect();
-            large.sort_by_key(|(id, conn)| (Reverse(conn.history.in_flight_target(profile.is_sending)), **id));
+            let mut large: Vec<_> = busy.iter().copied().filter(|(_, conn)| is_large(conn)).collect();
+            large.sort_by_key(|(id, conn)| (Reverse(conn.history.in_flight_target(profile.is_sending)), *id));
             let most = (concurrency - 1).max(1);
-            match large.iter().position(|(one, _)| **one == id) {
+            match large.iter().position(|(one, _)| *one == id) {
                 Some(at) => return at < most,
                 None if large.len() >= most => return false,
                 None => {}
             }
         }
-        busy.sort_by_key(|(id, conn)| (is_large(conn), **id));
-        busy.len() < concurrency || busy[..concurrency].iter().any(|(one, _)| **one == id)
+        busy.sort_by_key(|(id, conn)| (is_large(conn), *id));
+        busy.len() < concurrency || busy[..concurrency].iter().any(|(one, _)| *one == id)
     }
 }

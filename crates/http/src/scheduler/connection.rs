@@ -99,6 +99,20 @@ impl Connection {
         !self.retiring && self.slow.is_none() && self.more != Some(0) && !self.is_stale(now)
     }
 
+    /// Whether a request would have it, or a stream of it, for itself.
+    pub(super) fn is_free(&self) -> bool {
+        match self.state {
+            State::Multiplexed { streams } => self.jobs.len() < streams,
+            State::Serial { .. } => self.jobs.is_empty(),
+            State::Opening => false,
+        }
+    }
+
+    /// Whether requests wait behind a slow response, and were not recalled.
+    pub(super) fn is_held_up(&self) -> bool {
+        self.jobs.len() > 1 && self.slow.is_some_and(|slow| !slow.recalled)
+    }
+
     /// Whether its handshake allows this request.
     pub(super) fn is_open_to(&self, profile: &RequestProfile) -> bool {
         !self.early || profile.may_be_early_data

@@ -28,17 +28,42 @@ pub(super) const MAX_PASSED: u32 = 32;
 /// How long a limit of the server's connections is remembered.
 const CEILING_LASTS: Duration = Duration::from_secs(30);
 
+/// Where requests may go, at a first look: most of a long queue needs no second one.
+#[derive(Debug, Clone, Copy, Default)]
+struct Places {
+    /// There is a connection for a request of its own.
+    is_free: bool,
+    /// There is a pipeline that may get deeper.
+    is_on_a_pipeline: bool,
+}
+
+impl Places {
+    fn may_take(self, profile: &RequestProfile) -> bool {
+        self.is_free || (self.is_on_a_pipeline && may_share(profile))
+    }
+}
+
+/// Whether a request may go onto a pipeline.
+fn may_share(profile: &RequestProfile) -> bool {
+    profile.is_pipelinable && profile.class != Class::Large
+}
+
 impl Scheduler {
     /// Sends the requests that can go, and opens connections for the others.
     pub(super) fn plan(&mut self, now: Moment) {
         self.retire_stale(now);
         let mut at = 0;
+        let mut places = self.places(now);
         while at < self.queue.len().min(LOOK_AHEAD) {
-            if let Some(connection) = self.place(&self.queue[at].profile, now) {
+            let profile = &self.queue[at].profile;
+            let found = if places.may_take(profile) { self.place(profile, now) } else { None };
+            debug_assert!(places.may_take(profile) || self.place(profile, now).is_none(), "a place was overlooked");
+            if let Some(connection) = found {
                 self.queue.iter_mut().take(at).for_each(|waiting| waiting.passed += 1);
                 if let Some(waiting) = self.queue.remove(at) {
                     self.send(connection, waiting, now);
                 }
+                places = self.places(now);
             } else {
                 self.reserve(at, now);
                 at += 1;
@@ -56,10 +81,10 @@ impl Scheduler {
 
     /// Closes idle connections that the server is about to close.
     fn retire_stale(&mut self, now: Moment) {
-        for (id, conn) in &mut self.connections {
+        for (id, conn) in self.connections.iter_mut() {
             if !conn.retiring && conn.jobs.is_empty() && conn.is_stale(now.instant) {
                 conn.retiring = true;
-                self.actions.push(Action::Retire(*id));
+                self.actions.push(Action::Retire(id));
             }
         }
     }
@@ -67,31 +92,37 @@ impl Scheduler {
     /// Reserves a connection for a request that many have overtaken: pipelines never become idle by themselves while
     /// requests are waiting.
     fn reserve(&mut self, at: usize, now: Moment) {
-        let waiting = self.queue[at];
-        let (id, profile) = (waiting.profile.id, waiting.profile);
-        if waiting.passed < MAX_PASSED || self.connections.values().any(|conn| conn.reserved == Some(id)) {
+        if self.queue[at].passed < MAX_PASSED {
+            return;
+        }
+        let profile = self.queue[at].profile;
+        let id = profile.id;
+        if self.connections.values().any(|conn| conn.reserved == Some(id)) {
             return;
         }
         let connections =
             self.connections.iter().filter(|(_, conn)| conn.takes_more(now.instant) && conn.reserved.is_none());
-        let connections = connections.filter(|(connection, _)| self.may_carry(**connection, &profile));
-        let found = connections.min_by_key(|(_, conn)| conn.bytes()).map(|(connection, _)| *connection);
-        if let Some(conn) = found.and_then(|connection| self.connections.get_mut(&connection)) {
+        let connections = connections.filter(|(connection, _)| self.may_carry(*connection, &profile));
+        let found = connections.min_by_key(|(_, conn)| conn.bytes()).map(|(connection, _)| connection);
+        if let Some(conn) = found.and_then(|connection| self.connections.get_mut(connection)) {
             conn.reserved = Some(id);
         }
     }
 
     /// Recalls the requests behind slow responses, if another connection can take them.
     fn recall(&mut self, now: Moment) {
+        if !self.connections.values().any(Connection::is_held_up) {
+            return;
+        }
         let spare = self.may_open(now) || self.opening() > self.queue.len();
         let held_up = self.connections.iter().filter_map(|(id, conn)| {
             let slow = conn.slow.filter(|slow| !slow.recalled)?;
-            Some((*id, slow, conn.jobs.iter().skip(1).find(|waiting| !waiting.profile.is_follow_up)?.profile))
+            Some((id, slow, conn.jobs.iter().skip(1).find(|waiting| !waiting.profile.is_follow_up)?.profile))
         });
         let elsewhere = held_up.filter(|(_, _, next)| spare || self.place(next, now).is_some());
         let called: Vec<_> = elsewhere.map(|(id, slow, _)| (id, slow)).collect();
         for (id, slow) in called {
-            if let Some(slow) = self.connections.get_mut(&id).and_then(|conn| conn.slow.as_mut()) {
+            if let Some(slow) = self.connections.get_mut(id).and_then(|conn| conn.slow.as_mut()) {
                 slow.recalled = true;
             }
             self.actions.push(Action::Recall { connection: id, behind: slow.job, sent: slow.stalled });
@@ -135,35 +166,35 @@ impl Scheduler {
             retiring: false,
             early: false,
         };
-        self.connections.insert(id, conn);
+        self.connections.push(id, conn);
         self.actions.push(Action::Open(id, pause));
+    }
+
+    /// The places that there are now.
+    fn places(&self, now: Moment) -> Places {
+        let mut places = Places::default();
+        for conn in self.connections.values().filter(|conn| conn.takes_more(now.instant)) {
+            places.is_free |= conn.is_free();
+            places.is_on_a_pipeline |= !conn.jobs.is_empty() && self.has_depth(conn, now);
+        }
+        places
     }
 
     /// The best connection that can take the request now.
     fn place(&self, profile: &RequestProfile, now: Moment) -> Option<ConnectionId> {
         let own = |conn: &Connection| conn.reserved.is_none_or(|job| job == profile.id);
         let takes = |conn: &Connection| conn.takes_more(now.instant) && own(conn) && conn.is_open_to(profile);
-        let usable = || self.connections.iter().filter(|(id, conn)| takes(conn) && self.may_carry(**id, profile));
-        let free = |conn: &Connection| match conn.state {
-            State::Multiplexed { streams } => conn.jobs.len() < streams,
-            State::Serial { .. } => conn.jobs.is_empty(),
-            State::Opening => false,
-        };
-        let idle = usable().filter(|(_, conn)| free(conn));
+        let usable = || self.connections.iter().filter(|(id, conn)| takes(conn) && self.may_carry(*id, profile));
+        let idle = usable().filter(|(_, conn)| conn.is_free());
         if let Some(id) =
-            self.limits.choice.among(idle.map(|(id, conn)| (*id, &conn.history)), profile.is_sending, now.instant)
+            self.limits.choice.among(idle.map(|(id, conn)| (id, &conn.history)), profile.is_sending, now.instant)
         {
             return Some(id);
         }
         let waits_longer =
             |waiting: &Waiting| waiting.profile.id < profile.id && waiting.profile.class != profile.class;
-        let may_share = match profile.class {
-            Class::Small => true,
-            // Otherwise a request that needs an idle connection would never get one.
-            Class::Part => !self.queue.iter().any(waits_longer),
-            Class::Large => false,
-        };
-        if !profile.is_pipelinable || !may_share {
+        // Otherwise a request that needs an idle connection would never get one.
+        if !may_share(profile) || (profile.class == Class::Part && self.queue.iter().any(waits_longer)) {
             return None;
         }
         let others_open = self.opening() > 0;
@@ -179,7 +210,7 @@ impl Scheduler {
         usable()
             .filter(|(_, conn)| takes(conn))
             .min_by_key(|(_, conn)| (conn.delay(profile), conn.jobs.len()))
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
     }
 
     /// Whether the server is trusted with one more request on this pipeline.
@@ -203,7 +234,7 @@ impl Scheduler {
         // This is harmless while a server is being tested: the caller asks again if it fails.
         if self
             .connections
-            .get(&connection)
+            .get(connection)
             .is_some_and(|conn| conn.takes_more(now.instant) && self.has_depth(conn, now))
         {
             self.bind(connection, Waiting::new(follow_up, now.instant));
@@ -218,7 +249,7 @@ impl Scheduler {
         for conn in self.connections.values_mut() {
             conn.reserved.take_if(|job| *job == waiting.profile.id);
         }
-        let Some(conn) = self.connections.get_mut(&connection) else { return };
+        let Some(conn) = self.connections.get_mut(connection) else { return };
         let idle = conn.jobs.is_empty();
         conn.history.request_sent(idle);
         conn.jobs.push_back(waiting);

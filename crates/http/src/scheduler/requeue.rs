@@ -31,7 +31,7 @@ impl Scheduler {
     /// A request came back, and its connection continues.
     pub(crate) fn returned(&mut self, connection: ConnectionId, job: JobId, sent: Sent, cause: &Cause, now: Moment) {
         self.note_http11_required(cause);
-        let released = self.connections.get_mut(&connection).and_then(|conn| conn.release(job));
+        let released = self.connections.get_mut(connection).and_then(|conn| conn.release(job));
         if let Some(mut waiting) = released {
             waiting.blames += u32::from(sent == Sent::Something && !was_our_own(cause));
             // Its response could not be distinguished from another's.
@@ -44,7 +44,7 @@ impl Scheduler {
     /// The connection takes no more requests, and ends when those in flight are done.
     pub(crate) fn draining(&mut self, connection: ConnectionId, cause: &Cause, now: Moment) {
         self.note_http11_required(cause);
-        if let Some(conn) = self.connections.get_mut(&connection) {
+        if let Some(conn) = self.connections.get_mut(connection) {
             conn.retiring = true;
         }
         self.plan(now);
@@ -58,7 +58,7 @@ impl Scheduler {
         unanswered: &[(JobId, Sent)],
         now: Moment,
     ) {
-        let conn = self.connections.remove(&connection);
+        let conn = self.connections.remove(connection);
         self.note_http11_required(cause);
         let Some(mut conn) = conn else { return };
         if conn.depth > 1 && !conn.is_multiplexed() && !unanswered.is_empty() {
@@ -161,10 +161,10 @@ impl Scheduler {
             return;
         }
         self.serial_only = true;
-        for (id, conn) in &mut self.connections {
+        for (id, conn) in self.connections.iter_mut() {
             if conn.is_multiplexed() && !conn.retiring {
                 conn.retiring = true;
-                self.actions.push(Action::Retire(*id));
+                self.actions.push(Action::Retire(id));
             }
         }
     }

@@ -266,7 +266,10 @@ fn reserved_connection_is_released_if_its_request_went_elsewhere() {
         harness.scheduler.queue.front_mut().unwrap().passed += 1;
     }
     harness.asks(1);
-    assert!(harness.scheduler.connections[&ConnectionId(1)].reserved == Some(put), "the test needs a reservation");
+    assert!(
+        harness.scheduler.connections.get(ConnectionId(1)).unwrap().reserved == Some(put),
+        "the test needs a reservation"
+    );
     harness.answer(2, posts[1], None);
     let went = harness.run();
     assert_eq!(went[0], (2, put));

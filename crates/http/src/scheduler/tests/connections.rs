@@ -1,5 +1,7 @@
 //! How many connections are opened, when, and which requests new ones get.
 
+use std::collections::BTreeMap;
+
 use super::*;
 
 #[test]
