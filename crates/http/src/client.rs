@@ -289,9 +289,11 @@ impl Client {
         }
     }
 
-    /// Sends a request as it is; after a 425 (Too Early) once more, after the handshake (RFC 8470 §5.2).
+    /// Sends a request as it is; after a 425 (Too Early) once more, after the handshake (RFC 8470 §5.2). In cleartext there
+    /// is no handshake to wait for.
     async fn once(&self, origin: &Origin, request: Request<Body>) -> Result<Response<Incoming>, Error> {
-        let again = request.body().try_clone().filter(|_| is_safe(request.method())).map(|body| {
+        let may_be_early = origin.is_tls() && is_safe(request.method());
+        let again = may_be_early.then(|| request.body().try_clone()).flatten().map(|body| {
             let mut again = Request::new(body);
             again.method_mut().clone_from(request.method());
             again.uri_mut().clone_from(request.uri());

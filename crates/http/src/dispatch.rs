@@ -99,6 +99,8 @@ struct Dispatch {
     scheduler: Scheduler,
     jobs: HashMap<JobId, Job>,
     connections: HashMap<ConnectionId, ConnectionHandle>,
+    /// The history that was recorded last.
+    recorded: PipeliningHistory,
     /// Why the last attempt to connect failed.
     failure: Option<ConnectError>,
     last_job: u64,
@@ -130,6 +132,7 @@ pub(crate) async fn run(
         scheduler: Scheduler::new(limits, known),
         jobs: HashMap::new(),
         connections: HashMap::new(),
+        recorded: known,
         failure: None,
         last_job: 0,
         settling: Vec::new(),
@@ -244,7 +247,11 @@ impl Dispatch {
                 self.scheduler.closed(connection, &cause, &fates, now);
             }
         }
-        self.shared.record_pipelining(&self.origin, self.scheduler.pipelining_history());
+        let known = self.scheduler.pipelining_history();
+        if known != self.recorded {
+            self.recorded = known;
+            self.shared.record_pipelining(&self.origin, known);
+        }
     }
 
     /// Carries out the scheduler's actions.

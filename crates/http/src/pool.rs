@@ -31,7 +31,7 @@ pub enum IdleChoice {
 }
 
 /// The kernel's congestion window for our sending, and how much to have in flight.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     /// The congestion window in bytes.
     pub(crate) bytes: u64,

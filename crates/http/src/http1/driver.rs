@@ -5,6 +5,7 @@
 //! lags, nothing is read from the network, and TCP's window stops the server.
 
 mod in_flight_limit;
+mod kernel_window;
 mod read;
 mod requeue;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use transport::Io;
 
 use self::{
     in_flight_limit::InFlightLimit,
+    kernel_window::KernelWindow,
     read::{Reader, deliver},
     write::Sending,
 };
@@ -115,9 +117,10 @@ struct Timers {
     alarm: Pin<Box<Sleep>>,
 }
 
-/// Targets of bytes in flight.
+/// Targets of bytes in flight, and the kernel's limit.
 #[derive(Default)]
 struct Limits {
+    window: KernelWindow,
     received: InFlightLimit,
     sent: InFlightLimit,
 }

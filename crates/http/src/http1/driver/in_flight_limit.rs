@@ -21,8 +21,8 @@ const BURST: u64 = 64 * 1024;
 /// The target of bytes in flight of one connection, in one direction.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct InFlightLimit {
-    /// The start of the count, its duration, and the bytes so far.
-    counting: Option<(Instant, Duration, u64)>,
+    /// The start of the count, its duration once looked up, and the bytes so far.
+    counting: Option<(Instant, Option<Duration>, u64)>,
     /// The recent maximum per round trip, and the current target.
     max_per_rtt: u64,
     target: u64,
@@ -35,12 +35,15 @@ impl InFlightLimit {
         self.count_at(bytes, Instant::now(), round_trip);
     }
 
-    /// Counts bytes; looks up the RTT when a count begins.
+    /// Counts bytes. Looks up the RTT only with the second bytes of a count: most exchanges have no more than one piece.
     fn count_at(&mut self, bytes: u64, now: Instant, round_trip: impl FnOnce() -> Option<Duration>) {
-        if let Some((since, lasts, so_far)) = self.counting {
+        let known = |(since, lasts, so_far): (Instant, Option<Duration>, u64)| {
+            Some((since, lasts.or_else(round_trip).filter(|lasts| !lasts.is_zero())?, so_far))
+        };
+        if let Some((since, lasts, so_far)) = self.counting.and_then(known) {
             let so_far = so_far + bytes;
             if now - since < lasts {
-                self.counting = Some((since, lasts, so_far));
+                self.counting = Some((since, Some(lasts), so_far));
                 return;
             }
             let per_rtt = (so_far as f64 * lasts.div_duration_f64(now - since)) as u64;
@@ -51,8 +54,7 @@ impl InFlightLimit {
             self.max_per_rtt = per_rtt.max(self.max_per_rtt - self.max_per_rtt / 32);
             self.target = self.max_per_rtt * if grows { 4 } else { 2 };
         }
-        let round_trip = round_trip().filter(|lasts| !lasts.is_zero());
-        self.counting = round_trip.map(|lasts| (now, lasts, 0));
+        self.counting = Some((now, None, 0));
     }
 
     /// The connection becomes idle.

@@ -156,7 +156,9 @@ impl Driver {
         let (connection, sent) = (self.id, end - first.start);
         self.limits.sent.count(sent, &*self.io);
         let in_flight_target = ByteCounts { sent: self.limits.sent.target(), received: self.limits.received.target() };
-        let window = Window::of(&*self.io, in_flight_target);
+        let look = || Window::of(&*self.io, in_flight_target);
+        let window = self.limits.window.get(self.output.written, self.timers.progress_at, look);
+        let window = window.map(|window| Window { in_flight_target, ..window });
         if self.in_flight.is_empty() {
             self.limits.received.pause();
             self.limits.sent.pause();
