@@ -200,7 +200,10 @@ impl Driver {
                 let _ = timeout(self.timeouts.stall, self.io.shutdown()).await;
                 return Cause::Retired("the connection is no longer needed");
             }
-            if let Some(at) = self.alarm_at() {
+            // Later is early enough when it goes off: most deadlines move on long before.
+            if let Some(at) = self.alarm_at()
+                && (at < self.timers.alarm.deadline() || self.timers.alarm.is_elapsed())
+            {
                 self.timers.alarm.as_mut().reset(at);
             }
             let step = match poll_fn(|context| self.step(context)).await {
