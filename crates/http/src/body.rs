@@ -174,13 +174,30 @@ fn file_chunks(path: PathBuf, start: u64, length: u64) -> impl Stream<Item = io:
 
 /// The body of a response. Dropping it before its end may close the connection.
 pub struct Incoming {
-    pieces: mpsc::Receiver<Piece>,
+    pieces: Pieces,
     /// Bytes left, if the length is known.
     left: Option<u64>,
     ended: bool,
     bandwidth_limit: Option<Arc<BandwidthLimit>>,
     /// A received chunk that waits for the bandwidth limit.
     held: Option<(Pin<Box<Sleep>>, Bytes)>,
+}
+
+/// Where the pieces of a body come from.
+enum Pieces {
+    Channel(mpsc::Receiver<Piece>),
+    /// All of it has come with the header.
+    Whole(Bytes),
+}
+
+impl Pieces {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+        match self {
+            Self::Channel(pieces) => pieces.poll_recv(context),
+            Self::Whole(bytes) if bytes.is_empty() => Poll::Ready(Some(Piece::End)),
+            Self::Whole(bytes) => Poll::Ready(Some(Piece::Data(std::mem::take(bytes)))),
+        }
+    }
 }
 
 /// A message from a connection to the reader of a body. Without an `End`, the body is incomplete.
@@ -196,7 +213,17 @@ impl Incoming {
     /// A body, and the channel that feeds it. The channel's bound is how far the reader may lag behind.
     pub(crate) fn channel(length: Option<u64>, pieces: usize) -> (mpsc::Sender<Piece>, Self) {
         let (sender, pieces) = mpsc::channel(pieces);
-        (sender, Self { pieces, left: length, ended: false, bandwidth_limit: None, held: None })
+        (sender, Self::of(Pieces::Channel(pieces), length))
+    }
+
+    /// A body that has come with its header.
+    pub(crate) fn whole(bytes: Bytes) -> Self {
+        let length = Some(bytes.len() as u64);
+        Self::of(Pieces::Whole(bytes), length)
+    }
+
+    fn of(pieces: Pieces, left: Option<u64>) -> Self {
+        Self { pieces, left, ended: false, bandwidth_limit: None, held: None }
     }
 
     /// Limits the bandwidth.
@@ -219,7 +246,7 @@ impl http_body::Body for Incoming {
         if self.ended {
             return Poll::Ready(None);
         }
-        Poll::Ready(match ready!(self.pieces.poll_recv(context)) {
+        Poll::Ready(match ready!(self.pieces.poll_next(context)) {
             Some(Piece::Data(chunk)) => {
                 self.left = self.left.map(|left| left.saturating_sub(chunk.len() as u64));
                 let wait = self
@@ -252,7 +279,8 @@ impl http_body::Body for Incoming {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.ended && self.held.is_none()
+        let is_taken = matches!(&self.pieces, Pieces::Whole(bytes) if bytes.is_empty());
+        (self.ended || is_taken) && self.held.is_none()
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -295,6 +323,17 @@ mod tests {
         assert!(!body.is_repeatable());
         assert_eq!(read(&mut body).await.unwrap(), b"once");
         assert!(read(&mut body).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn whole_body_ends_with_its_bytes() {
+        use http_body::Body as _;
+
+        let mut body = Incoming::whole("abc".into());
+        assert!(!body.is_end_stream() && body.size_hint().exact() == Some(3));
+        assert_eq!(body.frame().await.unwrap().unwrap().into_data().unwrap(), "abc");
+        assert!(body.is_end_stream() && body.frame().await.is_none() && body.frame().await.is_none());
+        assert!(Incoming::whole(Bytes::new()).is_end_stream());
     }
 
     #[tokio::test]

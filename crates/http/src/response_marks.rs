@@ -147,14 +147,15 @@ impl Marks {
     /// The marks that a response shows.
     pub(crate) fn shown_by(&self, headers: &HeaderMap, length: Option<u64>) -> Shown {
         let text = |name| headers.get(name).and_then(|value: &http::HeaderValue| value.to_str().ok());
+        let etag = || Some(hash(opaque(text(ETAG)?)));
         let modified = || httpdate::parse_http_date(text(LAST_MODIFIED)?).ok().and_then(seconds);
         let range = || first_byte(text(CONTENT_RANGE)?.trim().strip_prefix("bytes ")?);
-        let is = |mark: Option<u64>, shown: Option<u64>| mark.is_some() && mark == shown;
+        let is = |mark: Option<u64>, shown: &dyn Fn() -> Option<u64>| mark.is_some() && mark == shown();
         Shown {
-            etag: is(self.etag, text(ETAG).map(|etag| hash(opaque(etag)))),
-            length: is(self.length, length),
-            modified: is(self.modified, modified()),
-            range: is(self.start, range()),
+            etag: is(self.etag, &etag),
+            length: is(self.length, &|| length),
+            modified: is(self.modified, &modified),
+            range: is(self.start, &range),
         }
     }
 

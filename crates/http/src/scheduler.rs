@@ -308,6 +308,8 @@ impl Scheduler {
     pub(crate) fn head(&mut self, connection: ConnectionId, job: JobId, head: &ResponseHead, now: Moment) {
         self.heard = Some(now.instant);
         let Some(conn) = self.connections.get_mut(connection) else { return };
+        let before =
+            (conn.more, conn.patience, conn.retiring, conn.state, conn.slow.is_some(), self.pipelining_history);
         if let Some(keep) = head.keep {
             let behind = conn.jobs.iter().skip_while(|waiting| waiting.profile.id != job).skip(1).count();
             conn.more = keep.requests.map(|more| more.saturating_sub(behind as u32)).or(conn.more);
@@ -330,7 +332,11 @@ impl Scheduler {
                 self.pipelining_history.failed(Fault::Large, self.limits.pipelining, now.seconds);
             }
         }
-        self.plan(now);
+        // Most headers change nothing that a decision depends on.
+        if before != (conn.more, conn.patience, conn.retiring, conn.state, conn.slow.is_some(), self.pipelining_history)
+        {
+            self.plan(now);
+        }
     }
 
     /// A response did not show all of its marks: rely only on these from now on.

@@ -89,6 +89,17 @@ impl Decoder {
         }
     }
 
+    /// The length of the rest, if the body is not chunked and has one.
+    pub(crate) fn plain(&self) -> Option<usize> {
+        if let State::Plain(left) = self.state { left.try_into().ok() } else { None }
+    }
+
+    /// Takes so much from the buffer as the rest of the body.
+    pub(crate) fn take_rest(&mut self, buffer: &mut BytesMut, length: usize) -> Bytes {
+        self.state = State::Ended;
+        buffer.split_to(length).freeze()
+    }
+
     /// Whether the body ends with the connection.
     pub(crate) fn ends_with_connection(&self) -> bool {
         matches!(self.state, State::UntilClose)

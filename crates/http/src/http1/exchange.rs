@@ -206,6 +206,17 @@ impl Exchanges {
         }
     }
 
+    /// Takes the body of the response whose header came last, if it has come with it and has a length.
+    pub(crate) fn take_whole(&mut self) -> Option<Bytes> {
+        let length = self.body.as_ref()?.plain()?;
+        let rest = self.buffer.get(length..)?;
+        if self.pending.len() == 1 && is_more_of_a_body(rest) {
+            return None;
+        }
+        self.received += length as u64;
+        Some(self.body.as_mut()?.take_rest(&mut self.buffer, length))
+    }
+
     /// Whether a refusal may belong to another request in flight; an error for a success that does not show its
     /// request.
     fn is_unverified_refusal(&mut self, response: &Response<()>, length: Option<u64>) -> Result<bool, Cause> {

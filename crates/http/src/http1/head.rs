@@ -4,9 +4,9 @@
 //! guess the meaning of a broken header, this one rejects it: on a pipeline a wrong guess gives one request another's
 //! response.
 
-use std::time::Duration;
+use std::{mem::MaybeUninit, time::Duration};
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Response, StatusCode, Version,
     header::{CONNECTION, CONTENT_LENGTH, HOST, TRANSFER_ENCODING},
@@ -78,9 +78,9 @@ fn put_line(out: &mut BytesMut, name: &str, value: &[u8]) {
 
 /// Takes the header of a response to `method` from `buffer`; `None` if it is incomplete.
 pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head>, String> {
-    let mut slots = [httparse::EMPTY_HEADER; MAX_HEADERS];
-    let mut parsed = httparse::Response::new(&mut slots);
-    let used = match parser().parse_response(&mut parsed, buffer) {
+    let mut slots = [const { MaybeUninit::uninit() }; MAX_HEADERS];
+    let mut parsed = httparse::Response::new(&mut []);
+    let used = match parser().parse_response_with_uninit_headers(&mut parsed, buffer, &mut slots) {
         Ok(httparse::Status::Complete(used)) => used,
         Ok(httparse::Status::Partial) if buffer.len() < MAX_HEADER_SIZE => return Ok(None),
         Ok(httparse::Status::Partial) => return Err(format!("the response header exceeds {MAX_HEADER_SIZE} bytes")),
@@ -91,12 +91,20 @@ pub(crate) fn read(buffer: &mut BytesMut, method: &Method) -> Result<Option<Head
     };
     let version = if parsed.version == Some(1) { Version::HTTP_11 } else { Version::HTTP_10 };
     let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok()).ok_or("the response has no status")?;
+    // One copy for all values.
+    let copy = Bytes::copy_from_slice(&buffer[..used]);
     let mut headers = HeaderMap::with_capacity(parsed.headers.len());
     for header in parsed.headers.iter() {
         let name = HeaderName::from_bytes(header.name.as_bytes());
-        // Unfolds folded lines (RFC 9112 §5.2).
-        let space = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
-        let value = HeaderValue::from_bytes(&header.value.iter().map(space).collect::<Vec<_>>());
+        let start = header.value.as_ptr().addr().wrapping_sub(buffer.as_ptr().addr());
+        let is_empty = header.value.is_empty();
+        let mut value = if is_empty { Bytes::new() } else { copy.slice(start..start + header.value.len()) };
+        if value.iter().any(|byte| matches!(byte, b'\r' | b'\n')) {
+            // Unfolds folded lines (RFC 9112 §5.2).
+            let space = |byte: &u8| if matches!(byte, b'\r' | b'\n') { b' ' } else { *byte };
+            value = value.iter().map(space).collect();
+        }
+        let value = HeaderValue::from_maybe_shared(value);
         let (Ok(name), Ok(value)) = (name, value) else {
             return Err(format!("the response's header field {} cannot be parsed", header.name));
         };
@@ -154,14 +162,17 @@ fn framing(method: &Method, status: StatusCode, version: Version, headers: &Head
         ([], Some(length)) => Ok(Framing::Length(length)),
         ([], None) => Ok(Framing::Close),
         ([_, ..], Some(_)) => Err("the response has both a Content-Length and a Transfer-Encoding".into()),
-        ([only], None) if only == "chunked" && version == Version::HTTP_11 => Ok(Framing::Chunked),
-        (others, None) => Err(format!("the response's transfer coding {:?} is not supported", others.join(", "))),
+        ([only], None) if only.eq_ignore_ascii_case(b"chunked") && version == Version::HTTP_11 => Ok(Framing::Chunked),
+        (others, None) => {
+            let codings = String::from_utf8_lossy(&others.join(&b", "[..])).to_ascii_lowercase();
+            Err(format!("the response's transfer coding {codings:?} is not supported"))
+        }
     }
 }
 
 /// RFC 9112 §9.3.
 fn persists(version: Version, headers: &HeaderMap) -> bool {
-    let says = |word: &str| tokens(headers, &CONNECTION).any(|token| token == word);
+    let says = |word: &str| tokens(headers, &CONNECTION).any(|token| token.eq_ignore_ascii_case(word.as_bytes()));
     !says("close") && (version == Version::HTTP_11 || says("keep-alive"))
 }
 
@@ -169,6 +180,7 @@ fn persists(version: Version, headers: &HeaderMap) -> bool {
 pub(crate) fn keep(headers: &HeaderMap) -> Option<KeepAlive> {
     let mut keep = KeepAlive::default();
     for token in tokens(headers, &HeaderName::from_static("keep-alive")) {
+        let token = String::from_utf8_lossy(token).to_ascii_lowercase();
         match token.split_once('=').map(|(name, value)| (name.trim(), value.trim().parse::<u32>())) {
             Some(("timeout", Ok(seconds))) => keep.idle = Some(Duration::from_secs(seconds.into())),
             Some(("max", Ok(requests))) => keep.requests = Some(requests),
@@ -178,12 +190,10 @@ pub(crate) fn keep(headers: &HeaderMap) -> Option<KeepAlive> {
     (keep != KeepAlive::default()).then_some(keep)
 }
 
-/// The members of a comma-separated header over all its lines, in lower case.
-fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = String> + use<'a> {
-    headers.get_all(name).iter().flat_map(|value| {
-        let text = String::from_utf8_lossy(value.as_bytes()).to_ascii_lowercase();
-        text.split(',').map(|token| token.trim().to_owned()).collect::<Vec<_>>()
-    })
+/// The members of a comma-separated header over all its lines.
+fn tokens<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    let values = headers.get_all(name).iter();
+    values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',').map(<[u8]>::trim_ascii))
 }
 
 #[cfg(test)]
@@ -227,6 +237,15 @@ mod tests {
         }
         let response_to_head = head("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n", &Method::HEAD).unwrap().unwrap();
         assert_eq!(response_to_head.framing, Framing::Length(0));
+    }
+
+    #[test]
+    fn field_values_are_trimmed_and_unfolded() {
+        let text = "HTTP/1.1 200 OK\r\nA:\r\nB:  \r\nC: one \r\n two\r\nContent-Length: 0\r\nC: \txyz \r\n\r\n";
+        let headers = head(text, &Method::GET).unwrap().unwrap().response.into_parts().0.headers;
+        let values: Vec<_> = headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let expected = [("a", &b""[..]), ("b", b""), ("c", b"one    two"), ("c", b"xyz"), ("content-length", b"0")];
+        assert_eq!(values, expected);
     }
 
     #[test]

@@ -70,11 +70,7 @@ impl Driver {
                 self.reader = Reader::Dropped;
                 self.check_discard()?;
             }
-            // A small piece must not keep its whole buffer alive.
-            Event::Data(bytes) if bytes.len() < READ / 4 => {
-                self.read_piece(Piece::Data(Bytes::copy_from_slice(&bytes)))?;
-            }
-            Event::Data(bytes) => self.read_piece(Piece::Data(bytes))?,
+            Event::Data(bytes) => self.read_piece(Piece::Data(compact(bytes)))?,
             Event::Trailers(trailers) => self.read_piece(Piece::Trailers(trailers))?,
             Event::End { job, received } => {
                 self.read_piece(Piece::End)?;
@@ -99,12 +95,15 @@ impl Driver {
         let sendings = job.sendings + 1;
         let info = ResponseInfo { connection: self.id.0, version, sendings, behind: first.behind };
         response.extensions_mut().insert(info);
-        let (sender, body) = Incoming::channel(length, MAX_PIECES_AHEAD);
         self.timers.response_began_at = Instant::now();
-        self.reader = match job.reply.send(Ok(response.map(|()| body))) {
-            Ok(()) => Reader::Active(PollSender::new(sender), None),
-            Err(_) => Reader::Dropped,
+        let (reader, body) = if let Some(whole) = self.exchanges.take_whole() {
+            (Reader::None, Incoming::whole(compact(whole)))
+        } else {
+            let (sender, body) = Incoming::channel(length, MAX_PIECES_AHEAD);
+            (Reader::Active(PollSender::new(sender), None), body)
         };
+        let is_wanted = job.reply.send(Ok(response.map(|()| body))).is_ok();
+        self.reader = if is_wanted { reader } else { Reader::Dropped };
         self.check_discard()?;
         let _ = self.channels.events.send(ConnectionEvent::Head { connection: self.id, job: id, head });
         Ok(())
@@ -178,6 +177,11 @@ impl Driver {
         buffer.reserve(READ);
         poll_read_buf(Pin::new(&mut self.io), context, buffer)
     }
+}
+
+/// A small piece must not keep its whole buffer alive.
+fn compact(bytes: Bytes) -> Bytes {
+    if bytes.len() < READ / 4 { Bytes::copy_from_slice(&bytes) } else { bytes }
 }
 
 /// Returns a job whose response may be another's.
