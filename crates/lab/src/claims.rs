@@ -198,6 +198,9 @@ pub enum Unit {
     Connections,
     /// HTTP requests, counted in the server's log.
     Requests,
+    /// Round trips on the link that follow one another, counted by the tap: no less than the longest chain of requests of
+    /// which each waits for the answer to the one before.
+    LinkRoundTrips,
 }
 
 /// A count of a cell.
@@ -208,6 +211,8 @@ pub enum Count {
     Connections,
     /// HTTP requests, counted in the server's log.
     Requests,
+    /// Round trips on the link that follow one another, counted by the tap.
+    LinkRoundTrips,
 }
 
 impl<N> Check<N> {

@@ -47,6 +47,7 @@ pub mod floor;
 mod format;
 pub mod host_task;
 pub mod http_client;
+mod link_round_trips;
 pub mod live;
 pub mod machine;
 pub mod process;

@@ -234,6 +234,10 @@ pub struct CellResult {
     pub protocols: Option<Vec<Protocol>>,
     /// TCP connections, median of the samples.
     pub connections: Option<u64>,
+    /// Round trips on the link that followed one another while the clock ran, median of the samples; none if the link has
+    /// no delay.
+    #[serde(default)]
+    pub link_round_trips: Option<u64>,
     /// Counts of SYNs in all samples; none if there was no tap.
     #[serde(default)]
     pub syns: Option<Syns>,

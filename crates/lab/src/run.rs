@@ -241,7 +241,9 @@ impl Run<'_> {
         let broken = testbed.check().map_err(SampleError::from);
         let (took, sample) = measured.or_else(|error| broken.and(Err(error)))?;
         let captured = testbed.end()?;
-        let sample = Sample { syns: Some(Syns::of(&captured.all.connections)), ..sample };
+        let rtt = cell.network.rtt();
+        let link_round_trips = sample.began.map(|began| captured.round_trips(began, took, rtt)).transpose()?.flatten();
+        let sample = Sample { syns: Some(Syns::of(&captured.all.connections)), link_round_trips, ..sample };
         // Only the second of two times counts.
         let work = &cell.workload.work;
         let since = sample.began.filter(|_| work.is_load() || work.is_warm());

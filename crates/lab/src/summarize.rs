@@ -98,6 +98,7 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         methods: methods(samples),
         protocols: protocols(samples),
         connections: middle(samples, |sample| sample.connections),
+        link_round_trips: middle(samples, |sample| sample.link_round_trips),
         syns: samples.iter().map(|sample| sample.syns).reduce(|all, one| Some(all?.and(one?))).flatten(),
         server_cpu_s: median(&used),
         server_cpu_samples_s: used,

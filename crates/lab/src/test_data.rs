@@ -85,6 +85,7 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         methods: Some(methods(requests)),
         protocols: Some([Protocol { http: "HTTP/1.1".into(), tls: Some("TLSv1.3".into()), cipher: None }].into()),
         connections: Some(connections),
+        link_round_trips: Some(3 + (16.0 * trips) as u64),
         syns: None,
         server_cpu_s: None,
     };

@@ -32,7 +32,7 @@ use units::{Rate, Span};
 
 use nix::mount::{MsFlags, mount};
 
-use crate::{experiment::Network, machine, spawn::Spawn};
+use crate::{experiment::Network, link_round_trips, machine, spawn::Spawn};
 
 /// The port of the server under test.
 const SERVER_PORT: u16 = 8443;
@@ -159,6 +159,11 @@ impl Captured {
             }
         }
         Ok(summary)
+    }
+
+    /// Round trips on the link that follow one another, from a time on, given since 1970-01-01 00:00 UTC; none without delay.
+    pub fn round_trips(&self, began: Duration, took: Duration, rtt: Duration) -> Result<Option<u64>, TestbedError> {
+        Ok(link_round_trips::count(&mut pcapng::Reader::open(&self.capture)?, began, took, rtt)?)
     }
 }
 

@@ -131,6 +131,7 @@ impl<'a> Evidence<'a> {
         let number = match count {
             Count::Connections => cell.connections,
             Count::Requests => cell.requests,
+            Count::LinkRoundTrips => cell.link_round_trips,
         };
         let uncounted = || unusable(format!("the {}s of {} were not counted", count.one(), cell.label()));
         Ok((number.ok_or_else(uncounted)?, cell))

@@ -300,6 +300,7 @@ fn takes(evidence: &Evidence<'_>, what: &str, unit: Unit, bound: Bound) -> Resul
     let (interval, number, confidence, cell) = match unit {
         Unit::Connections => count(Count::Connections)?,
         Unit::Requests => count(Count::Requests)?,
+        Unit::LinkRoundTrips => count(Count::LinkRoundTrips)?,
         Unit::RoundTrips | Unit::Floors | Unit::Seconds => {
             let (number, interval, confidence, cell) = evidence.multiple(what, unit)?;
             let said = bounded(number, interval, confidence).replacen('×', "", 1);
@@ -416,6 +417,7 @@ impl Unit {
             Self::Seconds => "seconds",
             Self::Connections => "connections",
             Self::Requests => "requests",
+            Self::LinkRoundTrips => "link round trips",
         }
     }
 }
@@ -425,6 +427,7 @@ impl Count {
         match self {
             Self::Connections => "connection",
             Self::Requests => "request",
+            Self::LinkRoundTrips => "link round trip",
         }
     }
 }

@@ -127,6 +127,23 @@ fn times_are_compared_with_round_trips_and_floors() {
 }
 
 #[test]
+fn link_round_trips_are_a_count_of_the_tap() {
+    let mut run = run(3, 1.0, &[]);
+    cell(&mut run, "curl").link_round_trips = Some(35);
+    let takes = |run: &RunResult, at_most| {
+        judged(run, Check::Takes { what: "curl", unit: Unit::LinkRoundTrips, at_least: None, at_most: Some(at_most) })
+    };
+    let within = takes(&run, 35.0);
+    assert_eq!((within.verdict, within.ci95), (Verdict::Reproduced, None));
+    insta::assert_snapshot!(within.measured, @"curl takes 35 link round trips; the claim requires at most 35 link round trips.");
+    assert_eq!(takes(&run, 34.0).verdict, Verdict::Refuted);
+    cell(&mut run, "curl").link_round_trips = None;
+    let unknown = takes(&run, 34.0);
+    assert_eq!(unknown.verdict, Verdict::Inconclusive);
+    insta::assert_snapshot!(unknown.measured, @"the link round trips of curl were not counted.");
+}
+
+#[test]
 fn loss_is_a_difference_and_a_gain_is_no_loss() {
     let run = run(5, 1.0, &[]);
     let loses =

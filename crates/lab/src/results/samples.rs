@@ -34,6 +34,8 @@ pub struct Sample {
     pub protocols: Option<BTreeSet<Protocol>>,
     /// TCP connections, if a tap counted them.
     pub connections: Option<u64>,
+    /// Round trips on the link that followed one another, if a tap saw them and the link has a delay.
+    pub link_round_trips: Option<u64>,
     /// Counts of SYNs, if a tap saw them.
     pub syns: Option<Syns>,
     /// The server's processor time during the work, in seconds; of a server program, in steps of the kernel's clock (10
@@ -153,6 +155,7 @@ struct Line<'a> {
     requests: Option<u64>,
     connections: Option<u64>,
     server_cpu_s: Option<f64>,
+    link_round_trips: Option<u64>,
 }
 
 /// A run's samples as CSV, with a heading before the first.
@@ -188,6 +191,7 @@ impl SampleLog {
             requests: sample.requests(),
             connections: sample.connections,
             server_cpu_s: sample.server_cpu_s,
+            link_round_trips: sample.link_round_trips,
         };
         let failed = |why: &dyn std::fmt::Display| ResultsError::write(&self.path, why);
         let mut csv = csv::WriterBuilder::new().has_headers(self.len == 0).from_writer(Vec::new());
