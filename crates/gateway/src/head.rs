@@ -243,6 +243,9 @@ fn here(parts: &Parts) -> Option<Authority> {
 /// Whether a path means the same to everybody: it has no dot segments, and nothing that some take for a slash, among it
 /// overlong UTF-8. Servers in Java ignore what follows a semicolon.
 fn is_plain(path: &str) -> bool {
+    if !path.contains(['%', ';', '\\']) {
+        return path.starts_with('/') && !path.split('/').any(|segment| matches!(segment, "." | ".."));
+    }
     let lower = path.to_ascii_lowercase();
     let is_dots = |segment: &str| {
         let segment = segment.replace("%2e", ".").replace("%3b", ";");
