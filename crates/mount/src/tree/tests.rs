@@ -267,6 +267,8 @@ fn a_supposed_folder_that_is_a_file_or_not_there_is_withdrawn() {
     tree.listed(Tree::ROOT, tree.mark(start), vec![file(".git", 1)], start);
     assert!(!tree.is_folder(found(tree.lookup(Tree::ROOT, b".git", start))));
     assert_eq!(tree.suppose(Tree::ROOT, b".git"), None);
+}
+
 fn at(seconds: u64) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
 }
