@@ -14,7 +14,7 @@ use crate::{
     cached_file::CachedFile,
     calls::{Calls, still_wanted},
     handles::{OpenFile, OpenFolder, Table},
-    replies::{BLOCK, attr, errno, reply_xattr},
+    replies::{STATFS_BLOCK, attr, errno, reply_xattr},
     share::{Attributes, Result, Share, attributes::Change},
     tree::Ino,
 };
@@ -75,6 +75,8 @@ impl fuser::Filesystem for Filesystem {
             InitFlags::FUSE_PARALLEL_DIROPS,
             InitFlags::FUSE_DO_READDIRPLUS,
             InitFlags::FUSE_READDIRPLUS_AUTO,
+            // No file has bits or capabilities that a write must clear: the kernel need not ask for them before each.
+            InitFlags::FUSE_HANDLE_KILLPRIV_V2,
         ] {
             let _ = config.add_capabilities(flag);
         }
@@ -438,8 +440,8 @@ impl fuser::Filesystem for Filesystem {
         let share = self.share.clone();
         let quota = async move { Ok(share.quota().await.unwrap_or((UNKNOWN_SPACE, UNKNOWN_SPACE))) };
         self.calls.look(request, reply, quota, |(total, free), reply| {
-            let (total, free) = (total / BLOCK, free / BLOCK);
-            reply.statfs(total, free, free, 0, 0, BLOCK as u32, crate::share::MAX_NAME as u32, BLOCK as u32);
+            let (total, free, block) = (total / STATFS_BLOCK, free / STATFS_BLOCK, STATFS_BLOCK as u32);
+            reply.statfs(total, free, free, 0, 0, block, crate::share::MAX_NAME as u32, block);
         });
     }
 

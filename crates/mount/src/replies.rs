@@ -4,8 +4,11 @@ use fuser::{Errno, FileAttr, FileType, INodeNo, ReplyXattr};
 
 use crate::share::{Attributes, Share};
 
-/// Block size of statfs, and of `st_blocks` (stat(2)).
-pub(crate) const BLOCK: u64 = 512;
+/// Block size of `st_blocks` (stat(2)).
+const BLOCK: u64 = 512;
+
+/// Block size of statfs. posix_fallocate(3) writes a byte into each such block.
+pub(crate) const STATFS_BLOCK: u64 = 4096;
 
 pub(crate) fn errno(error: nix::errno::Errno) -> Errno {
     Errno::from_i32(error as i32)
