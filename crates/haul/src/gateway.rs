@@ -38,6 +38,9 @@ pub(crate) struct Args {
     /// Also answer /healthz and /metrics (Prometheus), at this address and without TLS
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::listening::address)]
     status: Option<SocketAddr>,
+    /// How long requests in flight may take to complete after Ctrl-C or SIGTERM
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    drain: Span,
     #[command(flatten)]
     listening: ListeningOptions,
     #[command(flatten)]
@@ -109,7 +112,11 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
     let upstream = args.upstream.clone().unwrap_or_default();
     let gateway = Gateway::new(Settings { upstream: upstream.clone(), client, fresh: args.fresh.0 })?;
     let gateway = Arc::new(gateway);
-    let server = Server::with_service(gateway.clone(), &args.listening.config()?)?;
+    let config = Config { drain: Some(args.drain.0), ..args.listening.config()? };
+    let server = match ListeningOptions::inherited()? {
+        inherited if inherited.is_empty() => Server::with_service(gateway.clone(), &config)?,
+        inherited => Server::with_service_on(gateway.clone(), &config, inherited)?,
+    };
     let status = args.status.map(|address| {
         let config = Config { listen: vec![address], ..Config::default() };
         Server::with_service(Arc::new(Status::new(gateway)), &config)

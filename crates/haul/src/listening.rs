@@ -3,13 +3,14 @@
 use std::{
     error::Error,
     io::{self, Write},
-    net::SocketAddr,
+    net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::PathBuf,
     time::Duration,
 };
 
 use ::serve::{AccessLog, Config, Server, Tls};
+use listenfd::ListenFd;
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Where to listen, and how.
@@ -52,6 +53,20 @@ impl ListeningOptions {
             connections: Some(self.connections),
             ..Config::default()
         })
+    }
+
+    /// The sockets that systemd has passed, if it has (`sd_listen_fds(3)`): they outlive this process, so that no client is
+    /// refused while another takes its place.
+    pub(crate) fn inherited() -> Result<Vec<TcpListener>, Box<dyn Error>> {
+        let mut passed = ListenFd::from_env();
+        let count = passed.len();
+        let take = |index| {
+            let listener = passed.take_tcp_listener(index).map_err(|error| {
+                format!("socket {index} of LISTEN_FDS: {error}; use ListenStream= with an address and a port")
+            })?;
+            listener.ok_or_else(|| format!("socket {index} of LISTEN_FDS is missing").into())
+        };
+        (0..count).map(take).collect()
     }
 
     /// Writes the certificate, greets, and serves until Ctrl-C. `what` is what the greeting says is served at the URLs; a

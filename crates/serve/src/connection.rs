@@ -49,6 +49,9 @@ const ACK_TIMEOUT: Duration = Duration::from_mins(2);
 /// Interval between checks of the bytes that the client has acknowledged.
 const ACK_CHECK_INTERVAL: Duration = Duration::from_secs(10);
 
+/// How long a connection without any request is kept at shutdown: a client that has just connected sends one.
+const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(500);
+
 /// How long a client that still sends is read from after the server has closed its side.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -249,11 +252,19 @@ async fn http(
     // A first request has the same timeout as any other head, which also bounds the time to detect HTTP/1.1 or HTTP/2.
     let deadline = || activity.idle().map(|(since, asked)| since + if asked { IDLE_TIMEOUT } else { HEAD_TIMEOUT });
     let mut closing_sent = false;
+    let closing = async {
+        group.closing.cancelled().await;
+        let until = Instant::now() + FIRST_REQUEST_GRACE;
+        while activity.idle().is_some_and(|(_, asked)| !asked) && Instant::now() < until {
+            tokio::time::sleep(FIRST_REQUEST_GRACE / 50).await;
+        }
+    };
+    let mut closing = std::pin::pin!(closing);
     loop {
         let end = deadline().unwrap_or_else(|| Instant::now() + IDLE_TIMEOUT);
         tokio::select! {
             ended = connection.as_mut() => return ended,
-            () = group.closing.cancelled(), if !closing_sent => {
+            () = closing.as_mut(), if !closing_sent => {
                 closing_sent = true;
                 connection.as_mut().graceful_shutdown();
             }

@@ -27,8 +27,8 @@ use crate::{AccessLog, Error};
 /// Default connection limit.
 const DEFAULT_MAX_CONNECTIONS: usize = 1024;
 
-/// How long requests in flight may take to complete at shutdown.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
+/// How long requests in flight may take to complete at shutdown by default.
+const DRAIN: Duration = Duration::from_secs(3);
 
 /// How long aborted requests may take to clean up.
 const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
@@ -61,6 +61,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Connection limit; 1024 if `None`. At the limit, idle and slow connections are closed for new ones.
     pub connections: Option<NonZeroUsize>,
+    /// How long requests in flight may take to complete at shutdown; three seconds if `None`.
+    pub drain: Option<Duration>,
 }
 
 /// A server that listens but does not serve yet. Clients can connect and wait.
@@ -74,6 +76,7 @@ pub struct Server {
     /// The folder to sweep for unfinished uploads of an earlier server.
     sweep: Option<Store>,
     connections: usize,
+    drain: Duration,
 }
 
 impl Server {
@@ -101,7 +104,8 @@ impl Server {
         let udp_sockets = udp_sockets(&addresses, tls.is_some());
         let sweep = (!config.read_only).then_some(store);
         let connections = config.connections.map_or(DEFAULT_MAX_CONNECTIONS, NonZeroUsize::get);
-        Ok(Server { listeners, addresses, udp_sockets, tls, handler, sweep, connections })
+        let drain = config.drain.unwrap_or(DRAIN);
+        Ok(Server { listeners, addresses, udp_sockets, tls, handler, sweep, connections, drain })
     }
 
     /// A server with a responder in place of a folder, on sockets that listen already. Uses `tls`, `access_log` and
@@ -118,11 +122,17 @@ impl Server {
     /// A server with a service in place of a folder. Uses `listen`, `tls`, `access_log` and `connections` of the
     /// configuration. Requests carry passwords, so without TLS it listens only on loopback.
     pub fn with_service(service: Arc<dyn Service>, config: &Config) -> Result<Self, Error> {
-        let open = config.listen.iter().find(|address| !address.ip().is_loopback());
-        if let (None, Some(open)) = (&config.tls, open) {
-            return Err(Error::ClearPasswords(*open));
-        }
-        let listeners = listeners(config)?;
+        refuse_cleartext(config, &config.listen)?;
+        Self::with_service_on(service, config, listeners(config)?)
+    }
+
+    /// The same on sockets that listen already.
+    pub fn with_service_on(
+        service: Arc<dyn Service>,
+        config: &Config,
+        listeners: Vec<TcpListener>,
+    ) -> Result<Self, Error> {
+        refuse_cleartext(config, &addresses(&listeners)?)?;
         Self::with_handler(Handler::Service(ServiceHandler::new(service, config.access_log.clone())), config, listeners)
     }
 
@@ -131,7 +141,8 @@ impl Server {
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
         let udp_sockets = udp_sockets(&addresses, tls.is_some());
         let connections = config.connections.map_or(DEFAULT_MAX_CONNECTIONS, NonZeroUsize::get);
-        Ok(Server { listeners, addresses, udp_sockets, tls, handler: Arc::new(handler), sweep: None, connections })
+        let (handler, drain) = (Arc::new(handler), config.drain.unwrap_or(DRAIN));
+        Ok(Server { listeners, addresses, udp_sockets, tls, handler, sweep: None, connections, drain })
     }
 
     /// The first address listened on.
@@ -156,7 +167,7 @@ impl Server {
 
     /// Serves until `shutdown` completes, on the current tokio runtime (with I/O and time enabled).
     ///
-    /// Then it accepts no more connections and lets requests in flight complete for three seconds. After that it aborts
+    /// Then it accepts no more connections and lets requests in flight complete ([`Config::drain`]). After that it aborts
     /// them, removes their unfinished uploads, and returns. A service has ten more seconds to finish.
     pub async fn run(self, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
         let group =
@@ -191,12 +202,21 @@ impl Server {
         shutdown.await;
         group.closing.cancel();
         group.tasks.close();
-        if tokio::time::timeout(SHUTDOWN_GRACE, group.tasks.wait()).await.is_err() {
+        if tokio::time::timeout(self.drain, group.tasks.wait()).await.is_err() {
             group.abort.cancel();
             let _ = tokio::time::timeout(CLEANUP_TIMEOUT, group.tasks.wait()).await;
         }
         let _ = tokio::time::timeout(FINISH_TIMEOUT, self.handler.finish()).await;
         Ok(())
+    }
+}
+
+/// Requests carry passwords.
+fn refuse_cleartext(config: &Config, addresses: &[SocketAddr]) -> Result<(), Error> {
+    let open = addresses.iter().find(|address| !address.ip().is_loopback());
+    match (&config.tls, open) {
+        (None, Some(open)) => Err(Error::ClearPasswords(*open)),
+        _ => Ok(()),
     }
 }
 
