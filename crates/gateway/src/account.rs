@@ -1,5 +1,7 @@
 //! One credential: its connections, what is known of its folders, and the files that its clients are saving.
 
+mod editing;
+
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -23,7 +25,7 @@ use crate::{
     listings::{self, Known, Listings},
     metrics::Metrics,
     passing::{DEPTH, IF, Passing, TIMEOUT},
-    redirector::{Locked, Saves, Step, Template},
+    redirector::{Locked, Released, Saves, Step, Template},
     win32,
 };
 
@@ -42,7 +44,12 @@ pub(crate) struct Account {
     listings: Mutex<Listings>,
     saves: Mutex<Saves<Passing>>,
     later: Later,
+    /// Of all credentials.
+    lingering: Arc<Held>,
+    fresh: Duration,
 }
+
+pub(crate) use editing::Held;
 
 /// Keeps listings from answering for what a request may change, from its begin to its end.
 struct Change<'a> {
@@ -70,7 +77,13 @@ impl Drop for Change<'_> {
 }
 
 impl Account {
-    pub(crate) fn new(client: Client, upstream: Arc<Upstream>, metrics: Arc<Metrics>, fresh: Duration) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        upstream: Arc<Upstream>,
+        metrics: Arc<Metrics>,
+        lingering: Arc<Held>,
+        fresh: Duration,
+    ) -> Self {
         let listings = Listings::new(fresh).into();
         Self {
             client,
@@ -80,6 +93,8 @@ impl Account {
             listings,
             saves: Mutex::default(),
             later: Later::default(),
+            lingering,
+            fresh,
         }
     }
 
@@ -92,8 +107,8 @@ impl Account {
     }
 
     /// Files with acknowledged requests that the server has not answered yet.
-    pub(crate) fn pending(&self) -> usize {
-        self.later.paths() + self.saves().kept()
+    pub(crate) fn pending(self: &Arc<Self>) -> usize {
+        self.later.paths() + self.saves().kept() + self.lingering_locks()
     }
 
     async fn exchange(&self, request: Passing) -> Result<Response<Incoming>, haul_http::Error> {
@@ -119,19 +134,26 @@ impl Account {
     /// Sends everything that was acknowledged.
     pub(crate) async fn end(self: &Arc<Self>) {
         self.send_kept(&RemotePath::root());
+        self.release_lingering();
         self.later.end().await;
     }
 
     /// Passes a request on, and keeps nothing of it.
     pub(crate) async fn only_pass(&self, request: Passing) -> Result<Response<AnswerBody>, haul_http::Error> {
+        self.lingering.give_way(&request, None).await;
         Ok(self.exchange(request).await?.map(answers::streamed))
     }
 
     /// Answers a request.
     pub(crate) async fn answer(self: &Arc<Self>, request: Passing) -> Result<Response<AnswerBody>, haul_http::Error> {
+        self.lingering.give_way(&request, Some(self)).await;
         self.later.settle(&request.path).await;
         let is_redirector = request.is_redirector();
         if is_redirector {
+            if let Some(answer) = self.resume(&request) {
+                self.metrics.redirector.add();
+                return Ok(answer);
+            }
             let is_absent = || self.listings().member(&request.path, None, Instant::now()) == Known::Absent;
             let is_absent = request.method == Method::PUT && is_absent();
             let step = self.saves().step(request.ask(), is_absent, Instant::now());
@@ -139,7 +161,8 @@ impl Account {
                 self.metrics.redirector.add();
             }
             match step {
-                Step::Pass => {}
+                Step::Shows(file) if request.is_plain() => return Ok(file.head()),
+                Step::Pass | Step::Shows(_) => {}
                 Step::Create(template) => return self.clone().create(request, template).await,
                 Step::IsLocked(locked) => return Ok(answers::granted(locked)),
                 Step::IsEmpty => return Ok(answers::empty_file()),
@@ -340,9 +363,15 @@ impl Account {
     async fn release(self: &Arc<Self>, unlock: Passing) -> Response<AnswerBody> {
         self.later.room().await;
         let path = unlock.path.clone();
-        let (mut requests, is_created) = self.saves().release(&path);
-        requests.push(unlock);
-        self.send_later(path.clone(), requests);
+        let Released { mut kept, is_created, edited } = self.saves().release(&path);
+        let unlock = match edited.filter(|_| !is_created) {
+            Some(edited) => self.linger(unlock, edited, &mut kept),
+            None => Some(unlock),
+        };
+        if let Some(unlock) = unlock {
+            kept.push(unlock);
+            self.send_later(path.clone(), kept);
+        }
         if is_created {
             self.later.settle(&path).await;
         }
@@ -361,18 +390,21 @@ impl Account {
         let account = self.clone();
         self.later.begin(path, async move {
             for request in requests {
-                account.send_acknowledged(request).await;
+                account.send_acknowledged(request, None).await;
             }
         });
     }
 
-    /// Sends a request whose client has its answer already, a few times if it must.
-    async fn send_acknowledged(self: &Arc<Self>, request: Passing) {
+    /// Sends a request whose client has its answer already, a few times if it must; if possible with a look right behind
+    /// it. Returns the answer to that.
+    async fn send_acknowledged(self: &Arc<Self>, request: Passing, look: Option<FollowUp>) -> Option<FollowUpResponse> {
         let _change = Change::new(self, [request.path.clone()]);
         let mut pauses = PAUSES.into_iter();
         loop {
-            let Some(again) = request.again() else { return };
-            let Err((why, may_pass)) = self.is_done(again).await else { return };
+            let (why, may_pass) = match self.is_done(request.again()?, look.clone()).await {
+                Ok(seen) => return seen,
+                Err(failed) => failed,
+            };
             if let Some(pause) = pauses.next().filter(|_| may_pass) {
                 tokio::time::sleep(pause).await;
                 continue;
@@ -383,15 +415,19 @@ impl Account {
             if request.method.as_str() == "PROPPATCH" {
                 self.saves().times_kept(false);
             }
-            return;
+            return None;
         }
     }
 
     /// Sends a request. An error says why it failed, and whether it may succeed later.
-    async fn is_done(&self, request: Passing) -> Result<(), (String, bool)> {
+    async fn is_done(
+        &self,
+        request: Passing,
+        follow_up: Option<FollowUp>,
+    ) -> Result<Option<FollowUpResponse>, (String, bool)> {
         let sets_properties = request.method.as_str() == "PROPPATCH";
-        let answer = self.exchange(request).await.map_err(|error| (error.to_string(), true))?;
-        let status = answer.status();
+        let answer = self.exchange_followed(request, follow_up).await.map_err(|error| (error.to_string(), true))?;
+        let (status, seen) = (answer.status(), answer.extensions().get::<FollowUpResponse>().cloned());
         if !status.is_success() {
             let may_pass = status.is_server_error() || matches!(status.as_u16(), 423 | 429);
             return Err((format!("the server answered {}", status.as_u16()), may_pass));
@@ -402,7 +438,7 @@ impl Account {
                 return Err(("the server has not stored all properties".to_owned(), false));
             }
         }
-        Ok(())
+        Ok(seen)
     }
 }
 

@@ -90,7 +90,8 @@ impl Gateway {
         let connector = Arc::new(Connector::new(client.connect.clone())?);
         let identities = Identities::new().map_err(|_| Error::Random)?;
         let upstream = Arc::new(Upstream { origin, base });
-        let server = Server { upstream, connector, settings: client, metrics: Arc::default() };
+        let server =
+            Server { upstream, connector, settings: client, metrics: Arc::default(), lingering: Arc::default() };
         Ok(Self { server, fresh, identities, accounts: Mutex::default() })
     }
 
@@ -105,7 +106,7 @@ impl Gateway {
     /// Name, meaning and value of what comes and goes.
     pub(crate) fn gauges(&self) -> [(&'static str, &'static str, usize); 2] {
         let accounts = self.accounts().all();
-        let pending = accounts.iter().map(|account| account.pending()).sum();
+        let pending = accounts.iter().map(Account::pending).sum();
         [
             ("credentials", "Credentials for which something is kept.", accounts.len()),
             ("acknowledged_pending", "Files with acknowledged requests that are not at the server yet.", pending),

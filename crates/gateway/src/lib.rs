@@ -13,7 +13,8 @@
 //! # Round trips
 //! A client of the Windows kind waits for each of eight answers per file. Some of them are known here: `listings` knows for
 //! a few seconds what the folders contain (`document` cuts their listings into answers), and `redirector` decides which
-//! requests of a save decide something. The others are acknowledged, and `later` keeps what depends on them waiting.
+//! requests of a save decide something. The others are acknowledged, and `later` keeps what depends on them waiting;
+//! `lingering` keeps the lock of an edited file for its next save.
 //!
 //! # Guarantees
 //! - **A credential reaches one server**: the one the gateway was started for. It is neither stored nor logged; accounts
@@ -29,12 +30,14 @@ mod accounts;
 mod answers;
 mod credential;
 mod document;
+mod file_answer;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
 mod gateway;
 mod head;
 mod later;
+mod lingering;
 mod listings;
 mod metrics;
 mod own_connection;

@@ -13,7 +13,13 @@ use serve::AnswerBody;
 use tokio::sync::Mutex;
 use transport::{Connector, Offer};
 
-use crate::{account::Account, answers, head::Upstream, metrics::Metrics, passing::Passing};
+use crate::{
+    account::{Account, Held},
+    answers,
+    head::Upstream,
+    metrics::Metrics,
+    passing::Passing,
+};
 
 /// How to reach the server.
 #[derive(Clone)]
@@ -22,13 +28,16 @@ pub(crate) struct Server {
     pub(crate) connector: Arc<Connector>,
     pub(crate) settings: haul_http::Settings,
     pub(crate) metrics: Arc<Metrics>,
+    /// The locks of all credentials.
+    pub(crate) lingering: Arc<Held>,
 }
 
 impl Server {
     /// An account with connections of its own. Its HTTP client has no credentials of its own.
     pub(crate) fn account(&self, fresh: std::time::Duration) -> Arc<Account> {
         let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
-        Arc::new(Account::new(client, self.upstream.clone(), self.metrics.clone(), fresh))
+        let (upstream, metrics, lingering) = (self.upstream.clone(), self.metrics.clone(), self.lingering.clone());
+        Arc::new(Account::new(client, upstream, metrics, lingering, fresh))
     }
 }
 
@@ -51,6 +60,7 @@ impl OwnConnection {
         server: &Server,
         request: Passing,
     ) -> Result<(Response<AnswerBody>, bool), haul_http::Error> {
+        server.lingering.give_way(&request, None).await;
         let mut bound = self.bound.get_or_init(Mutex::default).lock().await;
         let connection = match bound.take().filter(|connection| !connection.has_ended()) {
             Some(connection) => connection,

@@ -12,6 +12,8 @@
 //!   accepted such properties from this credential before.
 //! - **UNLOCK**: acknowledged, and sent behind them.
 //!
+//! - **Saving the file again**: `lingering` has kept its lock, and what the server says about the file since.
+//!
 //! So a new file takes two round trips, LOCK and PUT. What is acknowledged early is never content, and other requests of
 //! this credential for the file, or for a folder above it, wait until it is done.
 
@@ -23,6 +25,8 @@ use std::{
 use bytes::Bytes;
 use dav::RemotePath;
 use http::{HeaderMap, HeaderValue};
+
+use crate::file_answer::FileAnswer;
 
 /// The largest number of files that a credential saves at a time with this.
 const FILES: usize = 256;
@@ -66,10 +70,42 @@ pub(crate) enum Step {
     /// The lock is there already.
     IsLocked(Locked),
     IsEmpty,
+    /// The server has said so since the file's last change, and it is locked.
+    Shows(FileAnswer),
     /// Acknowledge it, and keep it for later.
     Keep,
     /// Acknowledge it, and send it behind what was kept.
     Release,
+}
+
+/// What is known of a client that edits a file that was there. `L` is a request.
+#[derive(Debug)]
+pub(crate) struct Edit<L> {
+    /// Its LOCK.
+    pub(crate) template: Template,
+    /// Its PROPFIND before that.
+    pub(crate) look: Option<L>,
+    /// The server's answer to that since the file's last change.
+    pub(crate) shown: Option<FileAnswer>,
+    /// Whether it has written.
+    pub(crate) is_written: bool,
+}
+
+impl<L> Edit<L> {
+    pub(crate) fn new(template: Template) -> Self {
+        Self { template, look: None, shown: None, is_written: false }
+    }
+}
+
+/// A file that is not being saved any more.
+#[derive(Debug)]
+pub(crate) struct Released<L> {
+    /// What was kept.
+    pub(crate) kept: Vec<L>,
+    /// Whether the file is created with that.
+    pub(crate) is_created: bool,
+    /// If it was edited: the lock, and when the server granted it.
+    pub(crate) edited: Option<(Locked, Instant, Edit<L>)>,
 }
 
 /// The files that a credential's clients are saving. `L` is a request kept for later.
@@ -78,6 +114,8 @@ pub(crate) struct Saves<L> {
     template: Option<Template>,
     /// Whether the server accepts Windows' properties.
     keeps_times: bool,
+    /// The last look at a file.
+    looked: Option<(RemotePath, L)>,
     files: HashMap<RemotePath, Save<L>>,
 }
 
@@ -91,12 +129,14 @@ struct Save<L> {
     is_empty: bool,
     /// The PUT that creates it, if the server's lock only reserves the name.
     creation: Option<L>,
+    /// The client has locked it itself.
+    edit: Option<Edit<L>>,
     kept: Vec<L>,
 }
 
 impl<L> Default for Saves<L> {
     fn default() -> Self {
-        Self { template: None, keeps_times: false, files: HashMap::new() }
+        Self { template: None, keeps_times: false, looked: None, files: HashMap::new() }
     }
 }
 
@@ -109,6 +149,11 @@ impl<L> Saves<L> {
             let template = self.template.clone().filter(|_| creates && is_absent && self.files.len() < FILES);
             return template.map_or(Step::Pass, Step::Create);
         };
+        if !matches!(ask.method, "HEAD" | "UNLOCK")
+            && let Some(edit) = &mut save.edit
+        {
+            edit.shown = None;
+        }
         let has_token = ask.tokens.is_some_and(|tokens| tokens.contains(&save.locked.token));
         match ask.method {
             "LOCK" if !save.is_claimed && ask.tokens.is_none() => {
@@ -120,10 +165,15 @@ impl<L> Saves<L> {
                 Step::IsLocked(save.locked.clone())
             }
             "HEAD" if save.is_claimed && save.is_empty => Step::IsEmpty,
+            "HEAD" => {
+                let shown = save.edit.as_ref().and_then(|edit| edit.shown.clone()).filter(|shown| shown.is_fresh(now));
+                shown.map_or(Step::Pass, Step::Shows)
+            }
             "PROPPATCH" if has_token && ask.sets_times && self.keeps_times => Step::Keep,
             "UNLOCK" if has_token => Step::Release,
             "PUT" if has_token => {
                 (save.is_empty, save.creation) = (false, None);
+                save.edit.iter_mut().for_each(|edit| edit.is_written = true);
                 Step::Pass
             }
             _ => Step::Pass,
@@ -132,16 +182,29 @@ impl<L> Saves<L> {
 
     /// A LOCK was sent in place of a PUT, and created the file, or reserved its name until the PUT `creation`.
     pub(crate) fn created(&mut self, path: RemotePath, locked: Locked, creation: Option<L>, now: Instant) {
-        let save = Save { locked, since: now, is_claimed: false, is_empty: true, creation, kept: Vec::new() };
+        let save =
+            Save { locked, since: now, is_claimed: false, is_empty: true, creation, edit: None, kept: Vec::new() };
         self.files.insert(path, save);
+    }
+
+    /// The client looks at a file, perhaps in order to save it.
+    pub(crate) fn looks(&mut self, path: &RemotePath, look: L) {
+        self.looked = Some((path.clone(), look));
     }
 
     /// The client has locked a file itself.
     pub(crate) fn locked(&mut self, path: RemotePath, template: Template, locked: Locked, now: Instant) {
-        self.template = Some(template);
+        self.template = Some(template.clone());
+        let look = self.looked.take_if(|(at, _)| at.same_place(&path)).map(|(_, look)| look);
+        self.edits(path, locked, now, Edit { look, ..Edit::new(template) });
+    }
+
+    /// The client has a lock that the server granted at `since`.
+    pub(crate) fn edits(&mut self, path: RemotePath, locked: Locked, since: Instant, edit: Edit<L>) {
         if self.files.len() < FILES {
-            let save = Save { locked, since: now, is_claimed: true, is_empty: false, creation: None, kept: Vec::new() };
-            self.files.insert(path, save);
+            let (is_claimed, is_empty, creation, kept) = (true, false, None, Vec::new());
+            let edit = Some(Edit { is_written: false, ..edit });
+            self.files.insert(path, Save { locked, since, is_claimed, is_empty, creation, edit, kept });
         }
     }
 
@@ -161,11 +224,15 @@ impl<L> Saves<L> {
         }
     }
 
-    /// What was kept of a file, and whether it is created with that; it is not being saved any more.
-    pub(crate) fn release(&mut self, path: &RemotePath) -> (Vec<L>, bool) {
-        let save = self.files.remove(path);
-        let is_created = save.as_ref().is_some_and(|save| save.creation.is_some());
-        (save.map(|mut save| save.take()).unwrap_or_default(), is_created)
+    /// The client does not save a file any more.
+    pub(crate) fn release(&mut self, path: &RemotePath) -> Released<L> {
+        let Some(mut save) = self.files.remove(path) else {
+            return Released { kept: Vec::new(), is_created: false, edited: None };
+        };
+        let is_created = save.creation.is_some();
+        let kept = save.take();
+        let edited = save.edit.filter(|edit| edit.is_written).map(|edit| (save.locked, save.since, edit));
+        Released { kept, is_created, edited }
     }
 
     /// A file whose lock no client has claimed: the lock, and what was kept. It is not being saved any more.
@@ -225,7 +292,7 @@ mod tests {
     fn ready() -> Saves<u32> {
         let mut saves = Saves::default();
         saves.locked(path("/first"), Template { body: lock(), timeout: None }, locked(), Instant::now());
-        assert!(saves.release(&path("/first")).0.is_empty());
+        assert!(saves.release(&path("/first")).kept.is_empty());
         saves
     }
 
@@ -247,7 +314,9 @@ mod tests {
         assert!(matches!(saves.step(ask("PROPPATCH", &file, Some("(<urn:2>)"), None), false, now), Step::Pass));
         saves.keep(&file, 2);
         assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Release));
-        assert_eq!(saves.release(&file), (vec![1, 2], false), "the content has created it");
+        let released = saves.release(&file);
+        assert_eq!((released.kept, released.is_created), (vec![1, 2], false), "the content has created it");
+        assert!(released.edited.is_none(), "it was not there before");
         assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Pass));
     }
 
@@ -276,14 +345,55 @@ mod tests {
             if claims {
                 saves.step(ask("LOCK", &file, None, Some(&lock())), false, now);
                 saves.keep(&file, 2);
-                assert_eq!(saves.release(&file), (vec![1, 2], true));
+                let released = saves.release(&file);
+                assert_eq!((released.kept, released.is_created), (vec![1, 2], true));
             } else {
                 assert_eq!(saves.unclaimed(&file).unwrap().1, [1]);
             }
         }
         saves.created(file.clone(), locked(), Some(1), now);
         assert_eq!(saves.kept_around(&path("/f")), [(file.clone(), vec![1])]);
-        assert_eq!(saves.release(&file), (vec![], false));
+        let released = saves.release(&file);
+        assert_eq!((released.kept, released.is_created), (vec![], false));
+    }
+
+    #[test]
+    fn a_file_that_the_client_has_locked_and_written_is_edited() {
+        let (mut saves, file, now) = (ready(), path("/f/a"), Instant::now());
+        let held = Some("(<urn:1>)");
+        for writes in [false, true] {
+            saves.looks(&file, 5);
+            saves.locked(file.clone(), Template { body: lock(), timeout: None }, locked(), now);
+            if writes {
+                saves.step(ask("PUT", &file, held, Some(&lock())), false, now);
+            }
+            assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Release));
+            let edited = saves.release(&file).edited;
+            assert_eq!(edited.map(|(_, _, edit)| edit.look), writes.then_some(Some(5)));
+        }
+        saves.looks(&path("/f/b"), 5);
+        saves.locked(file.clone(), Template { body: lock(), timeout: None }, locked(), now);
+        saves.step(ask("PUT", &file, held, None), false, now);
+        assert_eq!(saves.release(&file).edited.unwrap().2.look, None, "another file's");
+    }
+
+    #[test]
+    fn what_the_server_has_shown_answers_head_until_the_file_changes() {
+        let (mut saves, file, now) = (ready(), path("/f/a"), Instant::now());
+        let text = "<D:multistatus xmlns:D=\"DAV:\"><D:response><D:href>/f/a</D:href><D:propstat><D:prop>\
+            <D:getcontentlength>7</D:getcontentlength><D:getetag>\"x\"</D:getetag></D:prop>\
+            <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response></D:multistatus>";
+        let fresh = Duration::from_secs(5);
+        let shown = FileAnswer::parse(text.as_bytes(), &file, now, fresh);
+        assert!(shown.is_some());
+        for method in ["PUT", "PROPPATCH", "MOVE"] {
+            let edit = Edit { shown: shown.clone(), ..Edit::new(Template { body: lock(), timeout: None }) };
+            saves.edits(file.clone(), locked(), now, edit);
+            assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::Shows(_)));
+            assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now + fresh), Step::Pass));
+            saves.step(ask(method, &file, Some("(<urn:1>)"), None), false, now);
+            assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::Pass), "{method}");
+        }
     }
 
     #[test]

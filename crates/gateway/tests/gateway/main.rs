@@ -1,5 +1,6 @@
 //! Requests through a gateway to a real server with two users.
 
+mod editing;
 mod passing;
 mod redirector;
 mod world;
