@@ -26,7 +26,7 @@
 //! [`Requests`] builds `http` requests for one server, with [`Precondition`] and [`If`]; [`Dav`] sends them. The body of a
 //! listing goes piece by piece into [`Multistatus`], which returns an [`Entry`] for each resource as soon as it is
 //! complete; the answer to LOCK into [`Properties::read`]; an error response into [`Failure`], which explains it.
-//! [`Locks`] decides when to lock, refresh and unlock; [`Capabilities`] says what else a server supports.
+//! [`Locks`] decides when to lock, refresh and unlock; [`siblings`] which files to fetch before they are read; [`Capabilities`] says what else a server supports.
 //! `transfer::plan` decides which request of an upload may be sent when.
 //!
 //! # What is not trusted
@@ -50,6 +50,7 @@ mod preconditions;
 mod properties;
 mod qnames;
 mod requests;
+pub mod siblings;
 pub mod transfer;
 mod xml;
 

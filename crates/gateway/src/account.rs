@@ -1,11 +1,12 @@
 //! One credential: its connections, what is known of its folders, and the files that its clients are saving.
 
 mod editing;
+mod reading;
 
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -25,6 +26,7 @@ use crate::{
     listings::{self, Known, Listings},
     metrics::Metrics,
     passing::{DEPTH, IF, Passing, TIMEOUT},
+    prefetch::Prefetch,
     redirector::{Locked, Released, Saves, Step, Template},
     win32,
 };
@@ -47,9 +49,17 @@ pub(crate) struct Account {
     /// Of all credentials.
     lingering: Arc<Held>,
     fresh: Duration,
+    prefetch: Mutex<Prefetch>,
+    /// Of all credentials.
+    contents: Arc<SharedContents>,
+    /// How many files in a row were not as listed.
+    is_unlike: AtomicU32,
+    /// No other account has it.
+    number: u64,
 }
 
 pub(crate) use editing::Held;
+pub(crate) use reading::SharedContents;
 
 /// Keeps listings from answering for what a request may change, from its begin to its end.
 struct Change<'a> {
@@ -81,9 +91,10 @@ impl Account {
         client: Client,
         upstream: Arc<Upstream>,
         metrics: Arc<Metrics>,
-        lingering: Arc<Held>,
+        (lingering, contents): (Arc<Held>, Arc<SharedContents>),
         fresh: Duration,
     ) -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
         let listings = Listings::new(fresh).into();
         Self {
             client,
@@ -95,6 +106,10 @@ impl Account {
             later: Later::default(),
             lingering,
             fresh,
+            prefetch: Mutex::default(),
+            contents,
+            is_unlike: AtomicU32::new(0),
+            number: NUMBER.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -176,6 +191,12 @@ impl Account {
                 self.send_kept(path);
             }
             self.later.settle(path).await;
+        }
+        if let Some(reading) = self.reading(&request)
+            && let Some(answer) = reading.answer().await
+        {
+            self.metrics.contents.add();
+            return Ok(answer);
         }
         if request.is_plain()
             && let Some(known) = self.known(&request)

@@ -6,6 +6,7 @@
 use std::{
     collections::{HashMap, HashSet},
     ops::Range,
+    sync::OnceLock,
 };
 
 use bytes::Bytes;
@@ -17,6 +18,8 @@ use quick_xml::{
     name::{Namespace, ResolveResult},
 };
 
+use crate::files::Files;
+
 /// Members of a folder, and the folder itself.
 #[derive(Debug)]
 pub(crate) struct Document {
@@ -26,6 +29,8 @@ pub(crate) struct Document {
     members: HashMap<RemotePath, Range<usize>>,
     /// Names as a server may compare them.
     keys: HashSet<Vec<u8>>,
+    folder: RemotePath,
+    files: OnceLock<Files>,
 }
 
 impl Document {
@@ -83,11 +88,16 @@ impl Document {
             }
         }
         members.contains_key(&folder.clone().as_folder(false)).then_some(())?;
-        Some(Self { inner: inner?, members, keys, bytes })
+        Some(Self { inner: inner?, members, keys, bytes, folder: folder.clone(), files: OnceLock::new() })
     }
 
     pub(crate) fn bytes(&self) -> Bytes {
         self.bytes.clone()
+    }
+
+    /// What it says of the files' contents.
+    pub(crate) fn files(&self) -> &Files {
+        self.files.get_or_init(|| Files::parse(&self.bytes, &self.folder))
     }
 
     /// The answer for one member.

@@ -6,11 +6,8 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use dav::{Item, Multistatus, Properties, RemotePath};
-use http::{
-    HeaderValue, Response,
-    header::{ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED},
-};
+use dav::{Item, Multistatus, RemotePath};
+use http::Response;
 use quick_xml::{
     NsReader,
     events::Event,
@@ -18,14 +15,14 @@ use quick_xml::{
 };
 use serve::AnswerBody;
 
-use crate::answers;
+use crate::{answers, files::Facts};
 
 /// What the server has said about a file.
 #[derive(Debug, Clone)]
 pub(crate) struct FileAnswer {
     /// The multistatus, without locks.
     body: Bytes,
-    properties: Properties,
+    facts: Facts,
     until: Instant,
 }
 
@@ -38,9 +35,8 @@ impl FileAnswer {
         multistatus.finish().ok()?;
         let Some(Ok(Item::Entry(entry))) = items.pop().filter(|_| items.is_empty()) else { return None };
         let is_good = entry.status.is_none() && entry.path.same_place(path) && !entry.path.is_folder();
-        let properties = entry.properties;
-        (is_good && properties.length.is_some() && properties.etag.is_some()).then_some(())?;
-        Some(Self { body: without_locks(body)?, properties, until: asked + fresh })
+        let facts = Facts::new(entry.properties).filter(|_| is_good)?;
+        Some(Self { body: without_locks(body)?, facts, until: asked + fresh })
     }
 
     /// The answer to the PROPFIND.
@@ -55,19 +51,7 @@ impl FileAnswer {
     /// The answer to HEAD. A field that the listing does not have is left out.
     pub(crate) fn head(&self) -> Response<AnswerBody> {
         let mut response = Response::new(AnswerBody::default());
-        let Properties { length, etag, modified, content_type, .. } = &self.properties;
-        let fields = [
-            (CONTENT_LENGTH, length.map(|length| length.to_string())),
-            (ETAG, etag.as_ref().map(ToString::to_string)),
-            (LAST_MODIFIED, modified.map(httpdate::fmt_http_date)),
-            (CONTENT_TYPE, content_type.clone()),
-            (ACCEPT_RANGES, Some("bytes".to_owned())),
-        ];
-        for (name, value) in fields {
-            if let Some(value) = value.and_then(|value| HeaderValue::from_str(&value).ok()) {
-                response.headers_mut().insert(name, value);
-            }
-        }
+        *response.headers_mut() = self.facts.headers();
         response
     }
 }
@@ -107,6 +91,8 @@ fn without_locks(body: &[u8]) -> Option<Bytes> {
 
 #[cfg(test)]
 mod tests {
+    use http::header::{CONTENT_LENGTH, CONTENT_TYPE, ETAG, LAST_MODIFIED};
+
     use super::*;
 
     const FRESH: Duration = Duration::from_secs(5);

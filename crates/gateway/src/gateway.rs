@@ -90,8 +90,14 @@ impl Gateway {
         let connector = Arc::new(Connector::new(client.connect.clone())?);
         let identities = Identities::new().map_err(|_| Error::Random)?;
         let upstream = Arc::new(Upstream { origin, base });
-        let server =
-            Server { upstream, connector, settings: client, metrics: Arc::default(), lingering: Arc::default() };
+        let server = Server {
+            upstream,
+            connector,
+            settings: client,
+            metrics: Arc::default(),
+            lingering: Arc::default(),
+            contents: Arc::default(),
+        };
         Ok(Self { server, fresh, identities, accounts: Mutex::default() })
     }
 

@@ -15,6 +15,7 @@
 //! a few seconds what the folders contain (`document` cuts their listings into answers), and `redirector` decides which
 //! requests of a save decide something. The others are acknowledged, and `later` keeps what depends on them waiting;
 //! `lingering` keeps the lock of an edited file for its next save.
+//! `prefetch` decides which small files (`files`) are fetched before a client reads them, and `contents` keeps them.
 //!
 //! # Guarantees
 //! - **A credential reaches one server**: the one the gateway was started for. It is neither stored nor logged; accounts
@@ -28,9 +29,11 @@
 mod account;
 mod accounts;
 mod answers;
+mod contents;
 mod credential;
 mod document;
 mod file_answer;
+mod files;
 #[cfg(any(test, fuzzing))]
 #[doc(hidden)]
 pub mod fuzzing;
@@ -42,6 +45,7 @@ mod listings;
 mod metrics;
 mod own_connection;
 mod passing;
+mod prefetch;
 mod redirector;
 pub mod smb;
 pub mod vault;

@@ -92,6 +92,12 @@ impl Listings {
         }
     }
 
+    /// The listing that shows a path, if nothing is known to have changed what is there since.
+    pub(crate) fn document(&self, path: &RemotePath, now: Instant) -> Option<Arc<Document>> {
+        let (name, (folder, listing)) = path.name().zip(self.listing(path, now))?;
+        (folder.last_change(name) <= listing.change).then(|| listing.document.clone())
+    }
+
     /// The listing of the folder that a path is in.
     fn listing(&self, path: &RemotePath, now: Instant) -> Option<(&Folder, &Listing)> {
         self.fresh_listing(&path.parent()?, now)

@@ -24,6 +24,8 @@ pub(crate) struct Metrics {
     pub(crate) requests: Counter,
     /// Answers from listings.
     pub(crate) listings: Counter,
+    /// Files from memory.
+    pub(crate) contents: Counter,
     /// Answers to the redirector before the server's, or in place of them.
     pub(crate) redirector: Counter,
     /// Requests without an answer of the server.
@@ -50,6 +52,7 @@ impl Metrics {
         let counters = [
             ("requests", "Requests of clients.", &self.requests),
             ("listing_answers", "Answers from listings, without a request to the server.", &self.listings),
+            ("content_answers", "Files from memory, as a fresh listing shows them.", &self.contents),
             ("redirector_answers", "Answers to the Windows redirector before the server's.", &self.redirector),
             ("failures", "Requests that the server did not answer.", &self.failures),
             ("acknowledged_failures", "Acknowledged requests that failed at the server.", &self.broken),

@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use transport::{Connector, Offer};
 
 use crate::{
-    account::{Account, Held},
+    account::{Account, Held, SharedContents},
     answers,
     head::Upstream,
     metrics::Metrics,
@@ -30,14 +30,16 @@ pub(crate) struct Server {
     pub(crate) metrics: Arc<Metrics>,
     /// The locks of all credentials.
     pub(crate) lingering: Arc<Held>,
+    /// The contents of all credentials.
+    pub(crate) contents: Arc<SharedContents>,
 }
 
 impl Server {
     /// An account with connections of its own. Its HTTP client has no credentials of its own.
     pub(crate) fn account(&self, fresh: std::time::Duration) -> Arc<Account> {
         let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
-        let (upstream, metrics, lingering) = (self.upstream.clone(), self.metrics.clone(), self.lingering.clone());
-        Arc::new(Account::new(client, upstream, metrics, lingering, fresh))
+        let shared = (self.lingering.clone(), self.contents.clone());
+        Arc::new(Account::new(client, self.upstream.clone(), self.metrics.clone(), shared, fresh))
     }
 }
 

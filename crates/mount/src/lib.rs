@@ -3,7 +3,7 @@
 //! Programs that work in a mounted folder wait for the server at every step, unless the mount knows when it need not ask.
 //! These decisions are state machines without I/O, which can be tested without a server, a kernel or a clock: which names are
 //! believed and for how long (`tree`), which bytes of a file are here and which the server lacks (`file_state`, `ranges`), how
-//! much to fetch ahead of a reader (`read_ahead`, `pacing`, `siblings`), which folders to list ahead of a walk (`walk`), and
+//! much to fetch ahead of a reader (`read_ahead`, `pacing`, [`dav::siblings`]), which folders to list ahead of a walk (`walk`), and
 //! what of the journal to upload when (`journal::entries`). `share` carries them out with [`dav::Dav`]. `filesystem` answers the
 //! kernel, and `calls` decides when it answers a call that waits for a server.
 //!
@@ -33,7 +33,6 @@ mod ranges;
 mod read_ahead;
 mod replies;
 mod share;
-mod siblings;
 mod signals;
 mod tree;
 mod unsaved;

@@ -13,11 +13,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use dav::{ETag, RemotePath};
+use dav::{ETag, RemotePath, siblings::Siblings};
 
 pub(crate) use self::sync::Change;
 use self::{sync::SyncPoint, times::FolderTime};
-use crate::{siblings::Siblings, walk::Walks};
+use crate::walk::Walks;
 
 /// An inode number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -2,5 +2,6 @@
 
 mod editing;
 mod passing;
+mod reading;
 mod redirector;
 mod world;

@@ -1,7 +1,7 @@
 //! What git will ask of a repository, fetched ahead.
 //!
 //! Every git command begins in the same way: it looks for `.git` and reads a few small files in folders of their own, one
-//! after another. The walks and windows of other programs (`walk`, `siblings`) foresee none of them, because each is the
+//! after another. The walks and windows of other programs (`walk`, [`dav::siblings`]) foresee none of them, because each is the
 //! first in its folder. So a program that looks `.git` up begins to fetch them all at once. It does so before the listing of
 //! the work tree says that there is a `.git`: a work tree of a hundred folders is listed in several round trips.
 //!

@@ -2,8 +2,9 @@
 
 use std::{mem, ops::Bound, time::Instant};
 
+use dav::siblings::Sibling;
+
 use super::{Facts, Ino, Node, Tree};
-use crate::siblings::Sibling;
 
 /// How many members of a folder are searched for the next folder among them.
 const SEARCHED: usize = 2000;
@@ -49,13 +50,13 @@ impl Tree {
     }
 
     /// The files of a folder after a name that the server has.
-    fn files_after(&self, folder: Ino, name: Vec<u8>) -> impl Iterator<Item = Sibling> {
+    fn files_after(&self, folder: Ino, name: Vec<u8>) -> impl Iterator<Item = Sibling<Ino>> {
         let members = self.node(folder).folder.as_ref().map(|folder| &folder.members);
         let after = members.map(|members| members.range((Bound::Excluded(name), Bound::Unbounded)));
         after.into_iter().flatten().filter_map(|(name, ino)| {
             let node = self.node(*ino);
             let is_there = node.folder.is_none() && !node.is_dirty;
-            is_there.then(|| Sibling { name: name.clone(), ino: *ino, length: node.facts.length })
+            is_there.then(|| Sibling { name: name.clone(), file: *ino, length: node.facts.length })
         })
     }
 

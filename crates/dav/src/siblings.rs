@@ -1,7 +1,7 @@
-//! Which files of a folder to fetch before a program opens them.
+//! Which files of a folder to fetch before somebody reads them: for a mount, and for a gateway.
 //!
-//! `tar c`, `cp -r`, `grep -r` and `git status` read the files of a folder one after another, in the order in which the mount
-//! lists them, which is that of their names. Each small file would cost a round trip. So a second file read in order opens a
+//! `tar c`, `cp -r`, `grep -r` and `git status` read the files of a folder one after another, in the order in which a
+//! mount lists them, which is that of their names. Each small file would cost a round trip. So a second file read in order opens a
 //! window of the next ones, which doubles as long as the program goes on, and closes when it reads elsewhere. The window is
 //! refilled when half of it has been read, so that the link does not fall idle. Where the folder ends, the window goes on with
 //! the files of the folders that come next (`walk`), as far as they are listed.
@@ -11,37 +11,39 @@
 
 use std::cmp::Ordering;
 
-use crate::tree::Ino;
-
 /// The largest window, in files.
 const FILES: usize = 256;
 /// The largest window, in bytes: at 100 Mbit/s and 200 ms, 2.5 MB are in flight.
 const BYTES: u64 = 4 * 1024 * 1024;
 /// The first window, in files.
 const FIRST: usize = 8;
-/// The size of the largest file that is fetched ahead.
-const LARGEST: u64 = 256 * 1024;
+/// The size of the largest file that is fetched ahead, in bytes.
+pub const LARGEST: u64 = 256 * 1024;
 /// How many files a program may leave out, and still reads in order: several threads, or a filter by name.
 const LEFT_OUT: usize = 16;
 
-/// A file after the one that is read, in the order of names.
+/// A file after the one that is read, in the order of names. `F` is what the caller calls it.
 #[derive(Debug, Clone)]
-pub(crate) struct Sibling {
-    pub(crate) name: Vec<u8>,
-    pub(crate) ino: Ino,
-    pub(crate) length: u64,
+pub struct Sibling<F> {
+    /// Its name, or whatever else the caller orders files by.
+    pub name: Vec<u8>,
+    /// The file.
+    pub file: F,
+    /// Its length in bytes.
+    pub length: u64,
 }
 
 /// What a window has left for other folders.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Room {
-    pub(crate) files: usize,
+pub struct Room {
+    /// The number of files.
+    pub files: usize,
     bytes: u64,
 }
 
 /// How a folder's files are read.
 #[derive(Debug, Default)]
-pub(crate) struct Siblings {
+pub struct Siblings {
     /// The last file in order.
     last: Option<Vec<u8>>,
     /// The number of files to have ahead.
@@ -53,11 +55,11 @@ pub(crate) struct Siblings {
 impl Siblings {
     /// A program begins to read the file `name`. `after` gives the files after a name. Returns those to fetch now, and what
     /// is left for the next folders.
-    pub(crate) fn read<I: Iterator<Item = Sibling>>(
+    pub fn read<F, I: Iterator<Item = Sibling<F>>>(
         &mut self,
         name: &[u8],
         after: impl Fn(&[u8]) -> I,
-    ) -> (Vec<Ino>, Room) {
+    ) -> (Vec<F>, Room) {
         if !self.is_in_order(name, &after) {
             *self = Self { last: Some(name.to_vec()), ..Self::default() };
             return <_>::default();
@@ -66,7 +68,7 @@ impl Siblings {
             self.last = Some(name.to_vec());
         }
         let last = self.last.as_deref().unwrap_or(name);
-        let is_fetched = |sibling: &Sibling| sibling.name <= self.until;
+        let is_fetched = |sibling: &Sibling<F>| sibling.name <= self.until;
         let ahead = after(last).take(self.window).take_while(is_fetched).count();
         if ahead > self.window / 2 {
             return <_>::default();
@@ -79,7 +81,7 @@ impl Siblings {
 
     /// A program that reads in order will come to this folder, with these files, when it has read the ones before. Returns
     /// those to fetch now, and what is left of `room`.
-    pub(crate) fn enter(&mut self, room: Room, files: impl Iterator<Item = Sibling>) -> (Vec<Ino>, Room) {
+    pub fn enter<F>(&mut self, room: Room, files: impl Iterator<Item = Sibling<F>>) -> (Vec<F>, Room) {
         if self.last.is_some() {
             // It was read before, perhaps by another program.
             *self = Self::default();
@@ -88,7 +90,7 @@ impl Siblings {
         self.fill(room, files)
     }
 
-    fn fill(&mut self, mut room: Room, files: impl Iterator<Item = Sibling>) -> (Vec<Ino>, Room) {
+    fn fill<F>(&mut self, mut room: Room, files: impl Iterator<Item = Sibling<F>>) -> (Vec<F>, Room) {
         let mut wanted = Vec::new();
         for sibling in files.take(room.files) {
             let is_small = sibling.length <= LARGEST;
@@ -98,7 +100,7 @@ impl Siblings {
             }
             room = Room { files: room.files - 1, bytes: room.bytes - bytes };
             if sibling.name > self.until {
-                wanted.extend(is_small.then_some(sibling.ino));
+                wanted.extend(is_small.then_some(sibling.file));
                 self.until = sibling.name;
             }
         }
@@ -107,7 +109,7 @@ impl Siblings {
 
     /// Whether a file follows the last one or lies between it and what was fetched ahead; or, if the order is known,
     /// precedes it.
-    fn is_in_order<I: Iterator<Item = Sibling>>(&self, name: &[u8], after: impl Fn(&[u8]) -> I) -> bool {
+    fn is_in_order<F, I: Iterator<Item = Sibling<F>>>(&self, name: &[u8], after: impl Fn(&[u8]) -> I) -> bool {
         let Some(last) = self.last.as_deref() else { return self.window > 0 && name <= self.until.as_slice() };
         let follows = |one: &[u8], other: &[u8]| after(one).take(LEFT_OUT).any(|sibling| sibling.name == other);
         match last.cmp(name) {
@@ -130,9 +132,9 @@ mod tests {
     fn read(siblings: &mut Siblings, number: u64, count: u64, length: u64) -> Vec<u64> {
         let after = |last: &[u8]| {
             let first = String::from_utf8_lossy(last).parse::<u64>().unwrap() + 1;
-            (first..count).map(move |ino| Sibling { name: name(ino), ino: Ino(ino), length })
+            (first..count).map(move |file| Sibling { name: name(file), file, length })
         };
-        siblings.read(&name(number), after).0.into_iter().map(|ino| ino.0).collect()
+        siblings.read(&name(number), after).0
     }
 
     #[test]
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn the_window_goes_on_in_the_next_folder() {
         let (mut first, mut second, mut fetched) = (Siblings::default(), Siblings::default(), Vec::new());
-        let file = |ino| Sibling { name: name(ino), ino: Ino(ino), length: 1000 };
+        let file = |file| Sibling { name: name(file), file, length: 1000 };
         let after = |last: &[u8], count| {
             (String::from_utf8_lossy(last).parse().map_or(0, |last: u64| last + 1)..count).map(file)
         };
@@ -176,7 +178,7 @@ mod tests {
         for number in 0..30 {
             fetched.extend(second.read(&name(number), |last| after(last, 30)).0);
         }
-        assert_eq!(fetched, (0..30).map(Ino).collect::<Vec<_>>(), "each once, the first as well");
+        assert_eq!(fetched, (0..30).collect::<Vec<_>>(), "each once, the first as well");
     }
 
     #[test]
