@@ -14,12 +14,15 @@ use std::{
 use bytes::Bytes;
 use dav::RemotePath;
 use haul_http::{Client, FollowUp, FollowUpResponse, Incoming};
-use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE};
+use http::{
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
+    header::{CONTENT_LENGTH, CONTENT_TYPE},
+};
 use http_body_util::{BodyExt, Collected};
 use serve::AnswerBody;
 
 use crate::{
-    answers::{self, LOCK_TOKEN},
+    answers::{self, LOCK_TOKEN, ShownContent},
     document::Document,
     head::Upstream,
     later::Later,
@@ -43,6 +46,8 @@ pub(crate) struct Account {
     metrics: Arc<Metrics>,
     /// Whether the server answers 201 to a LOCK that creates a file.
     says_created: AtomicBool,
+    /// Whether it has been seen to reserve a name by LOCK, and to list neither length nor version of it.
+    reserves_names: AtomicBool,
     listings: Mutex<Listings>,
     saves: Mutex<Saves<Passing>>,
     later: Later,
@@ -101,6 +106,7 @@ impl Account {
             upstream,
             metrics,
             says_created: AtomicBool::new(true),
+            reserves_names: AtomicBool::new(false),
             listings,
             saves: Mutex::default(),
             later: Later::default(),
@@ -332,7 +338,7 @@ impl Account {
 
     /// Whether a file has no content: then its lock has created it, or reserved its name, or it has nothing to lose.
     async fn has_no_content(self: Arc<Self>, look: Passing, seen: Option<FollowUpResponse>) -> bool {
-        let path = look.path.clone();
+        let (path, head) = (look.path.clone(), look.head());
         let seen = match seen {
             Some(seen) => seen.answer().await.map(Response::into_body),
             None => None,
@@ -344,7 +350,18 @@ impl Account {
                 Err(_) => None,
             },
         };
-        body.is_some_and(|body| answers::shows_no_content(&body, &path))
+        match body.map(|body| ShownContent::of(&body, &path)) {
+            // A server that never lists them would show a file with content so, too.
+            Some(ShownContent::Nothing) if !self.reserves_names.load(Ordering::Relaxed) => {
+                let Ok(answer) = self.exchange(head).await else { return false };
+                let reserves = answer.status() == StatusCode::NOT_FOUND;
+                self.reserves_names.store(reserves, Ordering::Relaxed);
+                let length = answer.headers().get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
+                reserves || (answer.status() == StatusCode::OK && length == Some(&b"0"[..]))
+            }
+            Some(ShownContent::Empty | ShownContent::Nothing) => true,
+            Some(ShownContent::Some) | None => false,
+        }
     }
 
     /// Releases a lock that no client has claimed: it was not about to lock the file.

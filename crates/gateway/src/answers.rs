@@ -86,13 +86,74 @@ pub(crate) fn kept_fields(headers: &HeaderMap) -> HeaderMap {
     kept.into_iter().filter_map(|name| Some((name.clone(), headers.get(&name)?.clone()))).collect()
 }
 
-/// Whether a multistatus says that this is an empty file, or one without a length: a name that a lock reserves.
-pub(crate) fn shows_no_content(body: &[u8], path: &RemotePath) -> bool {
-    let mut multistatus = Multistatus::new(path.clone());
-    let is_empty = |item| match item {
-        Ok(Item::Entry(entry)) => !entry.path.is_folder() && entry.properties.length.unwrap_or(0) == 0,
-        _ => false,
-    };
-    let found: Vec<bool> = multistatus.feed(body).map(is_empty).collect();
-    found == [true] && multistatus.finish().is_ok()
+/// What a multistatus says about a file's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShownContent {
+    /// It has none.
+    Empty,
+    /// There is neither a length, nor an entity tag, nor a time: perhaps a name that a lock reserves (RFC 2518 §7.4).
+    Nothing,
+    /// It has some, or something else than one file is shown.
+    Some,
+}
+
+impl ShownContent {
+    /// Of an answer to a look at this path.
+    pub(crate) fn of(body: &[u8], path: &RemotePath) -> Self {
+        let mut multistatus = Multistatus::new(path.clone());
+        let shown = |item| match item {
+            Ok(Item::Entry(entry)) if !entry.path.is_folder() && entry.status.is_none() && entry.refused.is_empty() => {
+                let properties = entry.properties;
+                let has_version = properties.etag.is_some() || properties.modified.is_some();
+                match properties.length {
+                    Some(0) => Self::Empty,
+                    None if !has_version => Self::Nothing,
+                    _ => Self::Some,
+                }
+            }
+            _ => Self::Some,
+        };
+        let found: Vec<_> = multistatus.feed(body).map(shown).collect();
+        match (&*found, multistatus.finish()) {
+            ([shown], Ok(_)) => *shown,
+            _ => Self::Some,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_no_content_only_if_the_answer_says_so() {
+        let path = RemotePath::from_url_path("/f/a").unwrap();
+        let response = |properties: &str, status: &str| {
+            format!(
+                "<D:response><D:href>/f/a</D:href><D:propstat><D:prop>{properties}</D:prop>\
+                 <D:status>HTTP/1.1 {status}</D:status></D:propstat></D:response>"
+            )
+        };
+        let of = |responses: &str| {
+            let text = format!("<D:multistatus xmlns:D=\"DAV:\">{responses}</D:multistatus>");
+            ShownContent::of(text.as_bytes(), &path)
+        };
+        let length = |length: &str| format!("<D:getcontentlength>{length}</D:getcontentlength>");
+        assert_eq!(of(&response(&length("0"), "200 OK")), ShownContent::Empty);
+        assert_eq!(of(&response("<D:resourcetype/>", "200 OK")), ShownContent::Nothing);
+        let missing = response("<D:getcontentlength/><D:getetag/>", "404 Not Found");
+        assert_eq!(of(&missing), ShownContent::Nothing);
+        for some in [
+            response(&length("1"), "200 OK"),
+            response("<D:getetag>\"x\"</D:getetag>", "200 OK"),
+            response("<D:getlastmodified>Tue, 19 Mar 2019 09:30:00 GMT</D:getlastmodified>", "200 OK"),
+            response("<D:getcontentlength/>", "403 Forbidden"),
+            response("<D:resourcetype><D:collection/></D:resourcetype>", "200 OK"),
+            response(&length("0"), "200 OK").repeat(2),
+            String::new(),
+        ] {
+            assert_eq!(of(&some), ShownContent::Some, "{some}");
+        }
+        assert_eq!(ShownContent::of(b"<D:multistatus", &path), ShownContent::Some);
+    }
 }

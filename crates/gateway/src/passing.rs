@@ -16,7 +16,7 @@ pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("timeout");
 /// Fields that select what a PROPFIND returns.
 const SELECTING: [&str; 2] = ["brief", "prefer"];
 /// Of a look at a file.
-const LOOK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:propfind xmlns:D="DAV:"><D:prop><D:resourcetype/><D:getcontentlength/></D:prop></D:propfind>"#;
+const LOOK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:propfind xmlns:D="DAV:"><D:prop><D:resourcetype/><D:getcontentlength/><D:getetag/><D:getlastmodified/></D:prop></D:propfind>"#;
 const REDIRECTOR: &str = "Microsoft-WebDAV-MiniRedir";
 
 /// Request bodies up to this size are read before they are passed on, so that a request can be sent again where HTTP allows
@@ -116,6 +116,11 @@ impl Passing {
         look.headers.insert(DEPTH, HeaderValue::from_static("0"));
         look.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=\"utf-8\""));
         look
+    }
+
+    /// Whether there is content, by another method.
+    pub(crate) fn head(&self) -> Self {
+        self.sibling("HEAD", self.url.clone(), self.path.clone(), Bytes::new())
     }
 
     pub(crate) fn into_follow_up(self) -> Option<FollowUp> {

@@ -4,4 +4,5 @@ mod editing;
 mod passing;
 mod reading;
 mod redirector;
+mod reserved_names;
 mod world;
