@@ -455,12 +455,18 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn getxattr(&self, request: &Request, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+        if !self.share.options.attributes {
+            return reply.error(Errno::ENOSYS);
+        }
         let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
         let value = async move { share.attribute(Ino(ino.0), &name).await };
         self.calls.look(request, reply, value, move |value, reply| reply_xattr(&value, size, reply));
     }
 
     fn listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        if !self.share.options.attributes {
+            return reply.error(Errno::ENOSYS);
+        }
         let share = self.share.clone();
         let names = async move { share.attributes_list(Ino(ino.0)).await };
         self.calls.look(request, reply, names, move |names, reply| reply_xattr(&names, size, reply));
@@ -476,6 +482,9 @@ impl fuser::Filesystem for Filesystem {
         _position: u32,
         reply: ReplyEmpty,
     ) {
+        if !self.share.options.attributes {
+            return reply.error(Errno::ENOSYS);
+        }
         let change = match flags {
             nix::libc::XATTR_CREATE => Change::Create,
             nix::libc::XATTR_REPLACE => Change::Replace,
@@ -486,6 +495,9 @@ impl fuser::Filesystem for Filesystem {
     }
 
     fn removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        if !self.share.options.attributes {
+            return reply.error(Errno::ENOSYS);
+        }
         let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
         self.done(request, reply, async move { share.remove_attribute(Ino(ino.0), &name).await });
     }

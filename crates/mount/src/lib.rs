@@ -83,6 +83,9 @@ pub struct Options {
     pub cache_size: u64,
     /// Whether nothing may be changed.
     pub read_only: bool,
+    /// Whether files have extended attributes. Without them the kernel asks only once, and answers programs that ask for
+    /// several of each file, as Samba does.
+    pub attributes: bool,
     /// Whether dead properties are listed among a file's extended attributes.
     pub properties: bool,
     /// Whether other users may use the mount.

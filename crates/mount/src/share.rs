@@ -11,6 +11,7 @@ mod listing;
 mod lock_files;
 mod locking;
 mod names;
+mod quota;
 mod reading;
 mod repository;
 mod upload_queue;
@@ -26,7 +27,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use dav::{Dav, Entry, LockPolicy, PropertySet, RemotePath, transfer::HeldLocks};
+use dav::{Dav, Entry, LockPolicy, RemotePath, transfer::HeldLocks};
 use nix::errno::Errno;
 
 use crate::{
@@ -72,6 +73,7 @@ pub(crate) struct Share {
     reports_changes: AtomicBool,
     /// Whether the server's last answer to a request for a range was one.
     sends_ranges: AtomicBool,
+    quota: tokio::sync::Mutex<Option<quota::Quota>>,
     /// None if close(2) waits for the server.
     write_back: Option<WriteBack>,
     /// Held for reading by what goes on after a program's close(2).
@@ -125,6 +127,7 @@ impl Share {
             lock_taken: tokio::sync::Notify::new(),
             reports_changes: AtomicBool::new(true),
             sends_ranges: AtomicBool::new(false),
+            quota: tokio::sync::Mutex::default(),
             write_back,
             closing: Arc::default(),
         })
@@ -284,14 +287,6 @@ impl Share {
         let ino = tree.member(folder, name)?;
         tree.looked_up(ino);
         Some(Self::attributes(&tree, ino))
-    }
-
-    /// Total and free bytes, if the server says (RFC 4331).
-    pub(crate) async fn quota(&self) -> Option<(u64, u64)> {
-        let path = self.tree().path(Tree::ROOT)?;
-        let entry = self.dav.stat(&path, PropertySet::CAPABILITIES).await.ok().flatten()?;
-        let available = entry.properties.quota_available?;
-        Some((available.saturating_add(entry.properties.quota_used.unwrap_or(0)), available))
     }
 
     /// What was written to a file cannot be stored on the server, and its last program has gone: it is kept here, and said.

@@ -61,7 +61,8 @@ impl MountProcess {
         for name in ["PATH", "HAUL_LOG", "TMPDIR", "TZ"] {
             command.envs(std::env::var_os(name).map(|value| (name, value)));
         }
-        command.args(["mount", "--foreground", "--umask", "077"]);
+        // Samba stores nothing in extended attributes (`configuration`), and asks for several of each file that it lists.
+        command.args(["mount", "--foreground", "--umask", "077", "--no-xattr"]);
         let (uid, gid) = self.ids;
         command.args(["--uid", &uid.to_string(), "--gid", &gid.to_string()]);
         if self.allow_other {

@@ -88,6 +88,9 @@ pub(crate) struct Args {
     /// List dead properties among the extended attributes of files; each listing costs a round trip per file
     #[arg(long)]
     properties: bool,
+    /// Offer no extended attributes, so that the kernel answers programs that ask for them, as Samba does for each file
+    #[arg(long, conflicts_with = "properties")]
+    no_xattr: bool,
     /// Let other users use the mount too (for ordinary users, /etc/fuse.conf must say user_allow_other)
     #[arg(long)]
     allow_other: bool,
@@ -246,6 +249,7 @@ fn options(args: &Args, source: String, account: String) -> Result<Options, Box<
             WriteMode::Back => Write::Back { journal_size: args.journal_size.0 },
         },
         read_only: args.read_only,
+        attributes: !args.no_xattr,
         properties: args.properties,
         allow_other: args.allow_other,
         uid: args.uid.unwrap_or_else(|| geteuid().as_raw()),

@@ -130,7 +130,7 @@ impl Contender for Samba {
 /// As with davfs2, the files belong to the user as whom Samba lets guests in.
 fn haul_options(lock: &str) -> Vec<String> {
     let (uid, gid) = ordinary_user().unwrap_or((Uid::current(), Gid::current()));
-    format!("--allow-other --uid {uid} --gid {gid} --lock {lock}").split(' ').map(str::to_owned).collect()
+    format!("--allow-other --no-xattr --uid {uid} --gid {gid} --lock {lock}").split(' ').map(str::to_owned).collect()
 }
 
 /// A mount, and the Samba in front of it; fields are dropped in order.

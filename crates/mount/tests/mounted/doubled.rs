@@ -207,6 +207,7 @@ fn options(double: &Double, cache: &Path, lock: LockPolicy) -> Options {
         cache: cache.to_owned(),
         cache_size: 64 << 20,
         read_only: false,
+        attributes: true,
         properties: true,
         allow_other: false,
         uid: nix::unistd::geteuid().as_raw(),

@@ -65,6 +65,7 @@ impl World {
             cache: cache.clone(),
             cache_size,
             read_only: false,
+            attributes: true,
             properties: true,
             allow_other: false,
             uid: nix::unistd::geteuid().as_raw(),

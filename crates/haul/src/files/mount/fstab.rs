@@ -19,11 +19,12 @@ const FOR_OTHERS: [&str; 14] = [
 ];
 
 /// Options without a value.
-const SWITCHES: [(&str, &str); 4] = [
+const SWITCHES: [(&str, &str); 5] = [
     ("ro", "--read-only"),
     ("allow_other", "--allow-other"),
     ("insecure", "--insecure"),
     ("properties", "--properties"),
+    ("no_xattr", "--no-xattr"),
 ];
 
 /// Options with a value, called as those of `haul mount`, with `_` or `-` between words.
