@@ -29,6 +29,7 @@ libnginx-mod-http-dav-ext race,test       any   /usr/lib/nginx/modules/ngx_http_
 davfs2                    race,test       root  mount.davfs         the contenders with davfs2 are skipped
 samba                     race,test       root  smbd                the contenders with Samba are skipped
 smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
+python3-impacket          race,test       root  /usr/lib/python3/dist-packages/impacket  SMB is driven by smbclient only
 chromium                  test            any   chromium            pages are not recorded, nor loaded in a browser
 ngtcp2-client             test            any   gtlsclient          HTTP/3 is not tested with another client
 knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped

@@ -20,6 +20,7 @@ mod foreground_mount;
 mod haul;
 mod haul_mount;
 mod http_engine;
+mod impacket;
 mod kdig;
 mod middle_box;
 mod mounted;
@@ -365,6 +366,8 @@ fn programs_and_models() -> Vec<Registered> {
         samba::HAUL,
         samba::HAUL_LOCKS,
         samba::HAUL_NO_LOCKS,
+        samba::LOCKS_IMPACKET,
+        samba::HAUL_IMPACKET,
         windows_redirector::HTTP1,
         windows_redirector::HTTP2,
         middle_box::GATEWAY,

@@ -13,7 +13,7 @@ use std::{
         unix::process::CommandExt,
     },
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     thread,
     time::Duration,
 };
@@ -292,6 +292,52 @@ impl Daemon {
         host.prepare(command);
         let child = command.spawn().map_err(start)?;
         Ok(Self { child, program, log: log.to_owned() })
+    }
+
+    /// The same, with its standard input and output for the caller, and its standard error going to `log`.
+    pub fn start_with_pipes(
+        host: &dyn Spawn,
+        command: &mut Command,
+        log: &Path,
+    ) -> Result<(Self, ChildStdin, ChildStdout), ProcessError> {
+        let program = name(command);
+        let start = |source| ProcessError::Start { program: program.clone(), source };
+        let err = File::create(log).map_err(start)?;
+        command.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(err);
+        host.prepare(command);
+        let mut child = command.spawn().map_err(start)?;
+        let pipes = child.stdin.take().zip(child.stdout.take());
+        let daemon = Self { child, program: program.clone(), log: log.to_owned() };
+        let (input, output) = pipes.ok_or_else(|| start(io::ErrorKind::BrokenPipe.into()))?;
+        Ok((daemon, input, output))
+    }
+
+    /// Waits for a line of its standard output.
+    pub fn line(&mut self, output: &mut ChildStdout, deadline: &Deadline) -> Result<String, ProcessError> {
+        let mut line = Vec::new();
+        loop {
+            let mut fds = [PollFd::new(output.as_fd(), PollFlags::POLLIN)];
+            let time = PollTimeout::try_from(deadline.slice()).unwrap_or(PollTimeout::ZERO);
+            if nix::poll::poll(&mut fds, time).is_ok_and(|ready| ready > 0) {
+                let mut buffer = [0; 16 * 1024];
+                match output.read(&mut buffer) {
+                    Ok(read) if read > 0 => line.extend_from_slice(&buffer[..read]),
+                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                    _ => {
+                        let _ = self.child.wait();
+                        self.check()?;
+                        return Err(ProcessError::Ended { program: self.program.clone() });
+                    }
+                }
+            }
+            if line.last() == Some(&b'\n') {
+                return Ok(String::from_utf8_lossy(&line).trim_end().to_owned());
+            }
+            if let Err(stop) = deadline.check() {
+                self.kill();
+                return Err(ProcessError::Stopped { program: self.program.clone(), stop, said: String::new() });
+            }
+        }
     }
 
     /// An error if it has exited. It quotes the first line of the output, which usually names the reason; later lines

@@ -8,7 +8,8 @@
 //! for it.
 //!
 //! smbclient plays the desktop computer. Like Explorer, it copies one file after another in one session. Its start and
-//! the session setup, over the LAN, are within the clock. Explorer's other requests (change notification, thumbnails,
+//! the session setup, over the LAN, are within the clock. In a second pair of contenders impacket does, a client library
+//! that shares no code with Samba, and whose session begins before the clock. Explorer's other requests (change notification, thumbnails,
 //! desktop.ini) are left out; on the LAN they would cost little.
 
 use std::{fs, path::Path, thread, time::Duration};
@@ -16,7 +17,7 @@ use std::{fs, path::Path, thread, time::Duration};
 use nix::unistd::{Gid, Uid};
 
 use super::{
-    Contender, Failure, Prepared, Registered, SampleSetup, davfs2, haul, haul_mount, io_failure,
+    Contender, Failure, Prepared, Registered, SampleSetup, davfs2, haul, haul_mount, impacket, io_failure,
     mounted::{MountPoint, no_fuse},
 };
 use crate::{
@@ -31,12 +32,16 @@ const SHARE: &str = "dav";
 
 macro_rules! registered {
     ($name:literal, $describe:literal, $behind:expr) => {
+        registered!($name, $describe, $behind, ClientProgram::Smbclient, "smbclient")
+    };
+    ($name:literal, $describe:literal, $behind:expr, $client:expr, $program:literal) => {
         Registered {
             name: $name,
             parameters: &[],
             make: |_| {
-                let describe = concat!("a middle box with Samba over ", $describe, ", used with smbclient over a LAN");
-                Box::new(Samba { name: $name, describe, behind: $behind })
+                let describe =
+                    concat!("a middle box with Samba over ", $describe, ", used with ", $program, " over a LAN");
+                Box::new(Samba { name: $name, describe, behind: $behind, client: $client })
             },
         }
     };
@@ -51,6 +56,20 @@ pub(super) const HAUL_LOCKS: Registered =
     registered!("samba-haul-locks", "haul mount with a lock around every upload", Behind::HaulMount { lock: "always" });
 pub(super) const HAUL_NO_LOCKS: Registered =
     registered!("samba-haul-nolocks", "haul mount without locks", Behind::HaulMount { lock: "never" });
+pub(super) const LOCKS_IMPACKET: Registered = registered!(
+    "samba-davfs2-impacket",
+    "a davfs2 mount with locks",
+    Behind::Davfs2 { locks: true },
+    ClientProgram::Impacket,
+    "impacket"
+);
+pub(super) const HAUL_IMPACKET: Registered = registered!(
+    "samba-haul-impacket",
+    "haul mount",
+    Behind::HaulMount { lock: "edit" },
+    ClientProgram::Impacket,
+    "impacket"
+);
 
 /// The mount behind Samba.
 #[derive(Clone, Copy)]
@@ -64,10 +83,18 @@ enum Behind {
     },
 }
 
+/// What speaks SMB on the desktop computer.
+#[derive(Clone, Copy)]
+enum ClientProgram {
+    Smbclient,
+    Impacket,
+}
+
 struct Samba {
     name: &'static str,
     describe: &'static str,
     behind: Behind,
+    client: ClientProgram,
 }
 
 impl Contender for Samba {
@@ -104,7 +131,11 @@ impl Contender for Samba {
             Behind::Davfs2 { .. } => None,
             Behind::HaulMount { .. } => haul::program().err(),
         };
-        no_fuse().or_else(lacks_haul)
+        let lacks_client = || match self.client {
+            ClientProgram::Smbclient => None,
+            ClientProgram::Impacket => impacket::missing().map(|missing| missing.to_string()),
+        };
+        no_fuse().or_else(lacks_haul).or_else(lacks_client)
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -113,15 +144,20 @@ impl Contender for Samba {
             Behind::HaulMount { lock } => vec![("options".to_owned(), haul_options(lock).join(" "))],
         };
         settings.push(("server min protocol".to_owned(), "SMB2".to_owned()));
+        if matches!(self.client, ClientProgram::Impacket) {
+            settings.push(("impacket".to_owned(), impacket::version()));
+        }
         settings
     }
 
     fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         Ok(match self.behind {
-            Behind::Davfs2 { locks } => Box::new(Shared::start(davfs2::Mount::new(sample, locks)?, sample)?),
+            Behind::Davfs2 { locks } => {
+                Box::new(Shared::start(davfs2::Mount::new(sample, locks)?, sample, self.client)?)
+            }
             Behind::HaulMount { lock } => {
                 let mount = haul_mount::mount(sample, false, &haul_options(lock))?;
-                Box::new(Shared::start(mount, sample)?)
+                Box::new(Shared::start(mount, sample, self.client)?)
             }
         })
     }
@@ -135,6 +171,8 @@ fn haul_options(lock: &str) -> Vec<String> {
 
 /// A mount, and the Samba in front of it; fields are dropped in order.
 struct Shared<'a, M: MountPoint> {
+    /// None if smbclient does the work.
+    library: Option<impacket::Session>,
     smbd: Daemon,
     mount: M,
     sample: &'a SampleSetup<'a>,
@@ -142,7 +180,7 @@ struct Shared<'a, M: MountPoint> {
 
 impl<'a, M: MountPoint> Shared<'a, M> {
     /// Shares a mount on the LAN of the desktop computer.
-    fn start(mount: M, sample: &'a SampleSetup<'a>) -> Result<Self, Failure> {
+    fn start(mount: M, sample: &'a SampleSetup<'a>, client: ClientProgram) -> Result<Self, Failure> {
         let pc = sample.pc.ok_or(Failure::NoPc("Samba"))?;
         for folder in ["private", "lock", "state", "cache", "run", "ncalrpc"] {
             let folder = sample.scratch.join("samba").join(folder);
@@ -154,8 +192,11 @@ impl<'a, M: MountPoint> Shared<'a, M> {
         let mut command = SMBD.command(sample.scratch)?;
         command.arg("--foreground").arg("--no-process-group").arg("--debug-stdout").arg("--configfile").arg(&conf);
         let smbd = Daemon::start(sample.client, &mut command, &sample.scratch.join("smbd.log"))?;
-        let mut shared = Self { smbd, mount, sample };
+        let mut shared = Self { library: None, smbd, mount, sample };
         shared.wait_ready()?;
+        if matches!(client, ClientProgram::Impacket) {
+            shared.library = Some(impacket::Session::begin(sample, pc, SHARE)?);
+        }
         Ok(shared)
     }
 
@@ -187,6 +228,10 @@ impl<M: MountPoint> Prepared for Shared<'_, M> {
     fn run(&mut self) -> Result<Done, Failure> {
         let task = self.sample.task;
         let mut done = Done { writes_behind: self.mount.writes_behind() && task.work().writes(), ..Done::default() };
+        if let Some(library) = &mut self.library {
+            done.listing = library.work(task, &self.sample.deadline)?;
+            return Ok(done);
+        }
         let enter = format!("cd {}; prompt", task.folder);
         match task.work() {
             Work::Upload { .. } | Work::Tree { .. } => {
@@ -208,6 +253,8 @@ impl<M: MountPoint> Prepared for Shared<'_, M> {
     }
 
     fn finish(mut self: Box<Self>) -> Result<(), Failure> {
+        // It ends its session.
+        self.library = None;
         self.smbd.stop();
         let Shared { mount, .. } = *self;
         mount.unmount()

@@ -258,7 +258,9 @@ fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, rights: Ri
         .min_by_key(Option::is_some)
         .flatten();
     let is_outdated = || match contender.name().as_str() {
-        "haul-mount" | "samba-haul" | "samba-haul-locks" | "samba-haul-nolocks" => !haul_has("mount"),
+        "haul-mount" | "samba-haul" | "samba-haul-impacket" | "samba-haul-locks" | "samba-haul-nolocks" => {
+            !haul_has("mount")
+        }
         "haul-mount-back" => !haul_writes_back(),
         "redirector-gateway" => !haul_has("gateway"),
         name => name.starts_with("haul") && !haul_has("cp"),
@@ -440,7 +442,9 @@ fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
         (_, Work::Tree { folders, .. }) => [("MKCOL", u64::from(*folders))].into(),
         ("davfs2", Work::Upload { .. }) => [("LOCK", n), ("PUT", n), ("UNLOCK", n)].into(),
         ("davfs2-nolocks" | "samba-davfs2-nolocks", Work::Upload { .. }) => [("LOCK", 0), ("UNLOCK", 0)].into(),
-        ("samba-haul" | "samba-haul-nolocks", Work::Upload { .. }) => [("PUT", n), ("LOCK", 0), ("UNLOCK", 0)].into(),
+        ("samba-haul" | "samba-haul-impacket" | "samba-haul-nolocks", Work::Upload { .. }) => {
+            [("PUT", n), ("LOCK", 0), ("UNLOCK", 0)].into()
+        }
         ("samba-haul-locks", Work::Upload { .. }) => [("PUT", n), ("LOCK", n), ("UNLOCK", n)].into(),
         // What else crosses the link is up to the gateway.
         ("redirector-gateway", Work::Upload { .. }) => [("LOCK", n), ("UNLOCK", n)].into(),
