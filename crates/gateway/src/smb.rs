@@ -44,9 +44,10 @@ use std::{
     time::Duration,
 };
 
+use nix::unistd::geteuid;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
-use crate::vault::{UserName, Vault};
+use crate::vault::{self, UserName, Vault, VaultError};
 pub use configuration::Encryption;
 pub use control::{Moment, ask, status};
 pub use passwords::{Passwords, exec_with_accounts};
@@ -88,6 +89,15 @@ pub enum SmbError {
     /// All uids are taken.
     #[error("all 30000 user ids of the gateway are taken")]
     TooManyUsers,
+    /// Without root there is one uid, which does not keep users apart.
+    #[error(
+        "without root all users would have one uid, so the gateway serves one user, and enrolled are {0}; remove the others, use \
+        another --state for each, or sudo"
+    )]
+    OneUser(String),
+    /// The vault cannot be read.
+    #[error(transparent)]
+    Vault(#[from] VaultError),
     /// A program of Samba is missing.
     #[error("{0} is not installed; apt-get install {1}")]
     Missing(&'static str, &'static str),
@@ -104,6 +114,11 @@ pub enum SmbError {
     /// Another program listens there. Samba itself would go on without listening.
     #[error("cannot listen on {0}: {1}; is Debian's own smbd running? `systemctl disable --now smbd`")]
     Listen(SocketAddr, io::Error),
+    /// Ports of the system.
+    #[error(
+        "cannot listen on {0}: ports below 1024 need root; use sudo, or --port 4450 with clients that can be told a port"
+    )]
+    Privileged(SocketAddr),
     /// Samba has ended.
     #[error("smbd has ended ({0}){1}")]
     Samba(String, String),
@@ -238,10 +253,22 @@ impl SmbGateway {
         .text();
         let path = layout.samba().join("smb.conf");
         fs::write(&path, text).map_err(failed("write", &path))?;
-        let accounts = layout.accounts();
+        let gateway = Self { settings, layout, configuration: path, _lock: lock };
+        gateway.check_users()?;
+        let accounts = gateway.layout.accounts();
         accounts.create()?;
         accounts.show()?;
-        Ok(Self { settings, layout, configuration: path, _lock: lock })
+        Ok(gateway)
+    }
+
+    /// Without root, checks that there is one user at most.
+    fn check_users(&self) -> Result<(), SmbError> {
+        if geteuid().is_root() {
+            return Ok(());
+        }
+        let users = vault::users(&self.settings.vault_folder)?;
+        let names: Vec<_> = users.iter().map(UserName::as_str).collect();
+        if names.len() > 1 { Err(SmbError::OneUser(names.join(", "))) } else { Ok(()) }
     }
 
     /// The record of a user, by which a change is noticed: its inode and its time.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    fs,
+    fs, io,
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     os::{
         fd::{AsFd, OwnedFd},
@@ -76,7 +76,10 @@ impl SmbGateway {
         let address = self.settings.addresses.first().copied().unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let address = SocketAddr::new(address, self.settings.port);
         for address in self.listens_on() {
-            TcpListener::bind(address).map_err(|error| SmbError::Listen(address, error))?;
+            TcpListener::bind(address).map_err(|error| match error.kind() {
+                io::ErrorKind::PermissionDenied => SmbError::Privileged(address),
+                _ => SmbError::Listen(address, error),
+            })?;
         }
         let mut samba = Samba::start(&self.configuration, &events)?;
         let mut supervisor = Supervisor {
@@ -241,6 +244,8 @@ impl Supervisor {
     }
 
     fn start(&mut self, user: &UserName) -> Result<(), String> {
+        // Somebody may have enrolled a second user meanwhile.
+        self.gateway.check_users().map_err(|error| error.to_string())?;
         let SmbGateway { settings, layout, .. } = &self.gateway;
         let record = self.gateway.record(user);
         let enrolment = settings.vault.load(user).map_err(|error| error.to_string())?;
