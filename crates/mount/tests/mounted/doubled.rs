@@ -47,7 +47,16 @@ impl Doubled {
         self.mount_again_as(identity, LockPolicy::Never)
     }
 
-    /// The same with this lock policy.
+    /// Unmounts it, and mounts it again without extended attributes.
+    pub(crate) fn mount_without_attributes(&self) -> Result<(), Box<dyn Error>> {
+        self.unmount()?;
+        let options = Options { attributes: false, ..options(&self.double, &self.cache, LockPolicy::Never) };
+        let mount = Mount::new(client(&self.double, TIMEOUT)?, RemotePath::root(), self.here.clone(), options);
+        *self.mount.lock().expect("no test panics with it") = Some(self.runtime().block_on(mount)?);
+        Ok(())
+    }
+
+    /// Unmounts it, and mounts it again with this lock policy.
     pub(crate) fn mount_again_as(&self, identity: Option<u64>, lock: LockPolicy) -> Result<(), Box<dyn Error>> {
         self.unmount()?;
         let options = Options { identity, ..options(&self.double, &self.cache, lock) };

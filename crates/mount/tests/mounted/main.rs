@@ -35,13 +35,14 @@ type DoubleTest = fn() -> Result<(), Failed>;
 type Test = fn(&World) -> Result<(), Failed>;
 
 /// Tests that start programs.
-const WITH_PROGRAMS: [&str; 8] = [
+const WITH_PROGRAMS: [&str; 9] = [
     "a_mapped_file_is_uploaded",
     "a_program_that_catches_other_signals_is_not_disturbed",
     "a_program_that_waits_can_be_stopped",
     "a_tree_is_copied_and_compared",
     "an_answer_after_the_program_has_gone_leaves_nothing_open",
     "dead_properties_are_extended_attributes",
+    "extended_attributes_can_be_switched_off",
     "git_works_in_a_mount",
     "what_webdav_has_no_place_for_is_refused",
 ];

@@ -13,6 +13,7 @@ use std::{
 
 use dav::LockPolicy;
 use libtest_mimic::Failed;
+use nix::sys::statvfs::statvfs;
 use servers::Fault;
 
 use crate::{
@@ -28,6 +29,8 @@ pub(crate) const DOUBLED: &[(&str, DoubleTest)] = &[
     ("a_file_read_in_order_costs_few_requests", a_file_read_in_order_costs_few_requests),
     ("contents_outlive_the_mount", contents_outlive_the_mount),
     ("dead_properties_are_extended_attributes", dead_properties_are_extended_attributes),
+    ("extended_attributes_can_be_switched_off", extended_attributes_can_be_switched_off),
+    ("free_space_is_believed_as_long_as_a_listing", free_space_is_believed_as_long_as_a_listing),
     ("folders_are_listed_ahead_of_a_walk", folders_are_listed_ahead_of_a_walk),
     ("what_git_reads_is_fetched_ahead", what_git_reads_is_fetched_ahead),
     ("a_repository_is_listed_before_its_work_tree_is", a_repository_is_listed_before_its_work_tree_is),
@@ -169,6 +172,59 @@ with open(sys.argv[1] + '/new', 'w') as file:
     let set = "import os, sys; os.setxattr(sys.argv[1], 'user.dav.{a}b', b'x')";
     let output = Command::new("python3").args(["-c", set]).arg(doubled.here.join("a")).output()?;
     assert!(String::from_utf8_lossy(&output.stderr).contains("not supported"), "{output:?}");
+    Ok(())
+}
+
+fn extended_attributes_can_be_switched_off() -> Result<(), Failed> {
+    let doubled = Doubled::new(&[("/a", b"content")], LockPolicy::Never)?;
+    let script = r#"
+import errno, os, sys
+file, wanted = sys.argv[1] + '/a', sys.argv[2]
+for call in [
+    lambda: os.getxattr(file, 'user.dav.etag'),
+    lambda: os.listxattr(file),
+    lambda: os.setxattr(file, 'user.dav.{a}b', b'x'),
+    lambda: os.removexattr(file, 'user.dav.{a}b'),
+]:
+    try:
+        call()
+        found = 'there'
+    except OSError as error:
+        found = 'none' if error.errno == errno.ENOTSUP else repr(error)
+    assert found == wanted, found
+"#;
+    for wanted in ["there", "none"] {
+        if wanted == "none" {
+            doubled.mount_without_attributes()?;
+        }
+        let output = match Command::new("python3").args(["-c", script]).arg(&doubled.here).arg(wanted).output() {
+            Err(error) => {
+                println!("skipped: no python3 to ask for attributes with: {error}");
+                return Ok(());
+            }
+            Ok(output) => output,
+        };
+        assert!(output.status.success(), "{wanted}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
+
+fn free_space_is_believed_as_long_as_a_listing() -> Result<(), Failed> {
+    // Believed for minutes.
+    let doubled = Doubled::writing_back(&[("/a", b"content")], 1 << 20)?;
+    let before = doubled.count("PROPFIND");
+    for _ in 0..3 {
+        statvfs(&doubled.here)?;
+    }
+    assert_eq!(doubled.count("PROPFIND"), before + 1, "{}", doubled.double.log());
+    // And for a moment.
+    let doubled = Doubled::new(&[("/a", b"content")], LockPolicy::Never)?;
+    let before = doubled.count("PROPFIND");
+    for _ in 0..2 {
+        statvfs(&doubled.here)?;
+        let_listings_expire();
+    }
+    assert!(doubled.count("PROPFIND") >= before + 2, "{}", doubled.double.log());
     Ok(())
 }
 
