@@ -30,6 +30,9 @@ davfs2                    race,test       root  mount.davfs         the contende
 samba                     race,test       root  smbd                the contenders with Samba are skipped
 smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
 python3-impacket          race,test       root  /usr/lib/python3/dist-packages/impacket  SMB is driven by smbclient only
+gvfs-backends             race,test       any   /usr/libexec/gvfsd-dav  the contenders with gvfs are skipped
+libglib2.0-bin            race,test       any   gio                 the contenders with gvfs are skipped
+dbus-daemon               race,test       any   dbus-daemon         the contenders with gvfs are skipped
 chromium                  test            any   chromium            pages are not recorded, nor loaded in a browser
 ngtcp2-client             test            any   gtlsclient          HTTP/3 is not tested with another client
 knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped

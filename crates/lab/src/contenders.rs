@@ -16,7 +16,9 @@ mod connection_per_file;
 mod curl;
 mod curl_parallel;
 mod davfs2;
+mod finder;
 mod foreground_mount;
+mod gvfs;
 mod haul;
 mod haul_mount;
 mod http_engine;
@@ -372,6 +374,10 @@ fn programs_and_models() -> Vec<Registered> {
         windows_redirector::HTTP2,
         middle_box::GATEWAY,
         middle_box::NGINX,
+        finder::REGISTERED,
+        middle_box::FINDER,
+        gvfs::STRAIGHT,
+        gvfs::GATEWAY,
         webdrive::REGISTERED,
         haul::DEFAULT,
         haul::NO_PIPELINING,

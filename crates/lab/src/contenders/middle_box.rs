@@ -1,9 +1,8 @@
-//! The Windows redirector's requests through a middle box: `haul gateway`, and beside it nginx as a plain reverse proxy,
-//! which shows what any proxy gives.
+//! The requests of the Windows redirector and of Finder through a middle box: `haul gateway`, and beside it nginx as a plain
+//! reverse proxy, which shows what any proxy gives.
 //!
 //! The box is where Samba is for the contenders with Samba: on the client host, with a desktop computer on its LAN. The
-//! computer speaks HTTP/1.1 over TLS 1.2 with the box, as the redirector does with a server, in the same eight requests
-//! per file, one after another. So the contender with the gateway is a model too. But unlike two models with different
+//! computer speaks HTTP/1.1 over TLS with the box, as the model does with a server, in the same requests, one after another. So the contender with the gateway is a model too. But unlike two models with different
 //! requests, it can be compared with the model straight to the server: the program on the way is real, and all that differs.
 //!
 //! The drive has been mapped before the clock starts: the model has looked at the server's root, and with that the box has
@@ -17,16 +16,18 @@
 use std::{fs, net::SocketAddr, os::unix::fs::PermissionsExt, path::Path, thread, time::Duration};
 
 use super::{
-    Contender, Failure, Pc, Prepared, Registered, SampleSetup, haul, io_failure,
+    Contender, Failure, Pc, Prepared, Registered, SampleSetup, finder, haul, io_failure,
     windows_redirector::{self, Mapping, TLS},
 };
 use crate::{
     certs::Certificates,
+    deadline::Deadline,
     host_task::HostTask,
     http_client::Endpoint,
     process::{Daemon, Program, command},
     servers::{Http, NGINX as NGINX_PROGRAM, Running, Server, Setup, reverse_proxy},
-    work::{Done, Work},
+    spawn::Spawn,
+    work::{Done, Task, Work},
 };
 
 /// The end of what `haul gateway` prints when it listens.
@@ -35,13 +36,25 @@ const GREETING: &str = "Stop with Ctrl-C.";
 pub(super) const GATEWAY: Registered = Registered {
     name: "redirector-gateway",
     parameters: &[],
-    make: |_| Box::new(ThroughMiddleBox { program: BoxProgram::HaulGateway }),
+    make: |_| Box::new(ThroughMiddleBox { model: Model::Redirector, program: BoxProgram::HaulGateway }),
 };
 pub(super) const NGINX: Registered = Registered {
     name: "redirector-nginx",
     parameters: &[],
-    make: |_| Box::new(ThroughMiddleBox { program: BoxProgram::Nginx }),
+    make: |_| Box::new(ThroughMiddleBox { model: Model::Redirector, program: BoxProgram::Nginx }),
 };
+pub(super) const FINDER: Registered = Registered {
+    name: "finder-gateway",
+    parameters: &[],
+    make: |_| Box::new(ThroughMiddleBox { model: Model::Finder, program: BoxProgram::HaulGateway }),
+};
+
+/// The client whose requests are sent.
+#[derive(Clone, Copy)]
+enum Model {
+    Redirector,
+    Finder,
+}
 
 /// The program on the middle box.
 #[derive(Clone, Copy)]
@@ -50,25 +63,33 @@ enum BoxProgram {
     Nginx,
 }
 
+/// Maps the drive, from a host, before a deadline, for the work in the endpoint's folder.
+type Prepare = fn(&dyn Spawn, &Deadline, Endpoint, &Task, Mapping) -> Result<HostTask<Done>, Failure>;
+
 struct ThroughMiddleBox {
+    model: Model,
     program: BoxProgram,
 }
 
 impl Contender for ThroughMiddleBox {
     fn name(&self) -> String {
-        match self.program {
-            BoxProgram::HaulGateway => GATEWAY.name,
-            BoxProgram::Nginx => NGINX.name,
+        match (self.model, self.program) {
+            (Model::Redirector, BoxProgram::HaulGateway) => GATEWAY.name,
+            (Model::Redirector, BoxProgram::Nginx) => NGINX.name,
+            (Model::Finder, _) => FINDER.name,
         }
         .to_owned()
     }
 
     fn describe(&self) -> &'static str {
-        match self.program {
-            BoxProgram::HaulGateway => {
+        match (self.model, self.program) {
+            (Model::Finder, _) => {
+                "model of macOS' Finder over HTTP/1.1, through haul gateway on a middle box on its LAN"
+            }
+            (Model::Redirector, BoxProgram::HaulGateway) => {
                 "model of the Windows redirector over HTTP/1.1, through haul gateway on a middle box on its LAN"
             }
-            BoxProgram::Nginx => {
+            (Model::Redirector, BoxProgram::Nginx) => {
                 "model of the Windows redirector over HTTP/1.1, through nginx as a plain proxy on a middle box on its LAN"
             }
         }
@@ -79,7 +100,10 @@ impl Contender for ThroughMiddleBox {
     }
 
     fn requests_of(&self) -> Option<&'static str> {
-        Some(windows_redirector::HTTP1.name)
+        Some(match self.model {
+            Model::Redirector => windows_redirector::HTTP1.name,
+            Model::Finder => finder::REGISTERED.name,
+        })
     }
 
     fn needs_pc(&self) -> bool {
@@ -107,7 +131,11 @@ impl Contender for ThroughMiddleBox {
             BoxProgram::HaulGateway => haul::program().err(),
             BoxProgram::Nginx => None,
         };
-        windows_redirector::unable(work, server).or_else(lacks_program)
+        let lacks = match self.model {
+            Model::Redirector => windows_redirector::unable(work, server),
+            Model::Finder => finder::unable(work, server),
+        };
+        lacks.or_else(lacks_program)
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -115,7 +143,11 @@ impl Contender for ThroughMiddleBox {
             BoxProgram::HaulGateway => [("options", "none"), ("to the server", "any version of HTTP")],
             BoxProgram::Nginx => [("proxy_ssl_verify", "off (default)"), ("to the server", "HTTP/1.1, keepalive 16")],
         };
-        let model = [("TLS", "1.2 to the middle box"), ("connections", "1, open before the clock")];
+        let tls = match self.model {
+            Model::Redirector => "1.2 to the middle box",
+            Model::Finder => "1.3 to the middle box",
+        };
+        let model = [("TLS", tls), ("connections", "1, open before the clock")];
         model.into_iter().chain(own).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
     }
 
@@ -124,9 +156,12 @@ impl Contender for ThroughMiddleBox {
         let running = self.program.start(sample, &pc)?;
         let scheme = if sample.certificates.is_some() { "https" } else { "http" };
         let url = format!("{scheme}://{}/{}/", pc.share, sample.task.folder);
-        let endpoint = Endpoint::new(&url, sample.certificates, TLS, Http::One)?;
-        let model =
-            windows_redirector::prepare(pc.host, &sample.deadline, endpoint, sample.task, Mapping::LooksAtRoot)?;
+        let (versions, prepare) = match self.model {
+            Model::Redirector => (TLS, windows_redirector::prepare as Prepare),
+            Model::Finder => (rustls::DEFAULT_VERSIONS, finder::prepare as Prepare),
+        };
+        let endpoint = Endpoint::new(&url, sample.certificates, versions, Http::One)?;
+        let model = prepare(pc.host, &sample.deadline, endpoint, sample.task, Mapping::LooksAtRoot)?;
         Ok(Box::new(Through { model, _middle_box: running }))
     }
 }
@@ -173,7 +208,7 @@ impl BoxProgram {
 }
 
 /// Starts `haul gateway`, and waits until it listens.
-fn gateway(sample: &SampleSetup, listen: SocketAddr, scratch: &Path) -> Result<Daemon, Failure> {
+pub(super) fn gateway(sample: &SampleSetup, listen: SocketAddr, scratch: &Path) -> Result<Daemon, Failure> {
     let program = haul::program().map_err(Failure::Engine)?;
     let mut command = command(&program, scratch);
     command.args(["gateway", "--upstream", sample.server(), "--listen"]).arg(listen.to_string());

@@ -47,7 +47,8 @@ pub(super) fn files_below(folder: &Path, prefix: &str, found: &mut Vec<String>) 
     for entry in fs::read_dir(folder).map_err(io_error("list", folder))? {
         let entry = entry.map_err(io_error("list", folder))?;
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name == PROPERTIES {
+        // Finder keeps extended attributes in `._name` beside a file; no work has such names.
+        if name == PROPERTIES || name.starts_with("._") {
             continue;
         }
         let name = format!("{prefix}{name}");

@@ -262,7 +262,7 @@ fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, rights: Ri
             !haul_has("mount")
         }
         "haul-mount-back" => !haul_writes_back(),
-        "redirector-gateway" => !haul_has("gateway"),
+        "redirector-gateway" | "finder-gateway" | "gvfs-gateway" => !haul_has("gateway"),
         name => name.starts_with("haul") && !haul_has("cp"),
     };
     obstacle
@@ -448,6 +448,13 @@ fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
         ("samba-haul-locks", Work::Upload { .. }) => [("PUT", n), ("LOCK", n), ("UNLOCK", n)].into(),
         // What else crosses the link is up to the gateway.
         ("redirector-gateway", Work::Upload { .. }) => [("LOCK", n), ("UNLOCK", n)].into(),
+        // Two files for each: the second has the extended attributes.
+        ("finder-gateway", Work::Upload { .. }) => [("LOCK", 2 * n), ("UNLOCK", 2 * n)].into(),
+        ("finder", Work::Upload { .. }) => {
+            [("PROPFIND", 4 * n), ("PUT", 4 * n), ("LOCK", 2 * n), ("UNLOCK", 2 * n)].into()
+        }
+        ("finder", Work::Download { .. }) => [("PROPFIND", 2 * n), ("GET", n)].into(),
+        ("gvfs" | "gvfs-gateway", Work::Upload { .. }) => [("PUT", n), ("LOCK", 0)].into(),
         ("redirector-h1" | "redirector-h2" | "redirector-nginx", Work::Upload { .. }) => {
             [("PROPFIND", n), ("PUT", 2 * n), ("LOCK", n), ("PROPPATCH", 2 * n), ("HEAD", n), ("UNLOCK", n)].into()
         }
