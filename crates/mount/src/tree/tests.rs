@@ -269,12 +269,12 @@ fn a_supposed_folder_that_is_a_file_or_not_there_is_withdrawn() {
     assert_eq!(tree.suppose(Tree::ROOT, b".git"), None);
 }
 
-fn at(seconds: u64) -> Option<SystemTime> {
-    Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
 fn folder_at(name: &str, seconds: u64) -> Listed {
-    Listed { facts: Facts { modified: at(seconds), ..Facts::default() }, ..folder(name) }
+    Listed { facts: Facts { modified: Some(at(seconds)), ..Facts::default() }, ..folder(name) }
 }
 
 #[test]
@@ -288,7 +288,7 @@ fn a_folder_s_time_changes_with_its_members_until_the_server_tells_another() {
     listed(&mut tree, 1);
     let [a, b, c] = [b"a", b"b", b"c"].map(|name| found(tree.lookup(Tree::ROOT, name, start)));
     let untouched = tree.facts(c).clone();
-    let mut last = at(1);
+    let mut last = Some(at(1));
     let changes: [&dyn Fn(&mut Tree); 6] = [
         &|tree| _ = tree.create(a, b"made", false),
         &|tree| _ = tree.create(a, b"folder", true),
@@ -303,20 +303,20 @@ fn a_folder_s_time_changes_with_its_members_until_the_server_tells_another() {
         assert!(now > last, "{number}");
         last = now;
     }
-    assert!(tree.facts(b).modified > at(1));
+    assert!(tree.facts(b).modified > Some(at(1)));
     assert_eq!(tree.facts(c), &untouched);
     // The server has not seen it yet.
     listed(&mut tree, 1);
     assert_eq!(tree.facts(a).modified, last);
     listed(&mut tree, 2);
-    assert_eq!(tree.facts(a).modified, at(2));
+    assert_eq!(tree.facts(a).modified, Some(at(2)));
     // A content that changes is no change of the folder.
     let mark = tree.mark(start);
     let made = tree.member(a, b"made").unwrap();
     tree.uploaded(made, Facts::default(), false);
-    assert_eq!(tree.facts(a).modified, at(2));
+    assert_eq!(tree.facts(a).modified, Some(at(2)));
     tree.folder_is(a, mark, folder_at("a", 3).facts);
-    assert_eq!(tree.facts(a).modified, at(3));
+    assert_eq!(tree.facts(a).modified, Some(at(3)));
 }
 
 #[test]
@@ -344,5 +344,5 @@ fn a_folder_s_time_does_not_go_back_to_one_from_before_a_change() {
 }
 
 fn second_of(time: Option<SystemTime>) -> Option<SystemTime> {
-    at(time?.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
+    Some(at(time?.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()))
 }

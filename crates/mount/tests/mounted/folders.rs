@@ -241,6 +241,8 @@ fn reading_a_folder_brings_no_old_attributes_back(world: &World) -> Result<(), F
     Ok(())
 }
 
+type Change<'a> = &'a dyn Fn() -> std::io::Result<()>;
+
 fn the_time_of_a_folder_changes_with_its_members(world: &World) -> Result<(), Failed> {
     let [folder, other] = ["folder", "other"].map(|name| world.here.join(name));
     for path in [&world.here, &folder, &other] {
@@ -251,7 +253,7 @@ fn the_time_of_a_folder_changes_with_its_members(world: &World) -> Result<(), Fa
     fs::write(&file, "content")?;
     let times = |path: &Path| fs::metadata(path).map(|found| (found.mtime(), found.mtime_nsec(), found.ino()));
     let untouched = times(&file)?;
-    let changes: [(&str, &Path, &dyn Fn() -> std::io::Result<()>); 8] = [
+    let changes: [(&str, &Path, Change); 8] = [
         ("create", &folder, &|| File::create(&a).map(drop)),
         ("mkdir", &folder, &|| fs::create_dir(&b)),
         ("rename", &folder, &|| fs::rename(&a, &c)),
