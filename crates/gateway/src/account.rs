@@ -169,15 +169,15 @@ impl Account {
     pub(crate) async fn answer(self: &Arc<Self>, request: Passing) -> Result<Response<AnswerBody>, haul_http::Error> {
         self.lingering.give_way(&request, Some(self)).await;
         self.later.settle(&request.path).await;
-        let is_redirector = request.is_redirector();
-        if is_redirector {
+        let saver = request.saver();
+        if let Some(saver) = saver {
             if let Some(answer) = self.resume(&request) {
                 self.metrics.redirector.add();
                 return Ok(answer);
             }
             let is_absent = || self.listings().member(&request.path, None, Instant::now()) == Known::Absent;
             let is_absent = request.method == Method::PUT && is_absent();
-            let step = self.saves().step(request.ask(), is_absent, Instant::now());
+            let step = self.saves().step(saver, request.ask(), is_absent, Instant::now());
             if !matches!(step, Step::Pass) {
                 self.metrics.redirector.add();
             }
@@ -191,7 +191,7 @@ impl Account {
                 Step::Release => return Ok(self.release(request).await),
             }
         }
-        let is_of_a_save = is_redirector && request.method == Method::PUT && request.headers.contains_key(IF);
+        let is_of_a_save = saver.is_some() && request.method == Method::PUT && request.headers.contains_key(IF);
         for path in [Some(&request.path), request.destination.as_ref()].into_iter().flatten() {
             if !is_of_a_save {
                 self.send_kept(path);
@@ -259,11 +259,11 @@ impl Account {
         let mark = self.listings().mark(Instant::now());
         let path = request.path.clone();
         let listing = request.query().filter(|_| request.text(&DEPTH) == Some("1") && request.is_plain());
-        let sets_times = request.is_redirector() && request.ask().sets_times;
-        let takes_lock =
-            request.method.as_str() == "LOCK" && request.is_redirector() && !request.headers.contains_key(IF);
+        let saver = request.saver();
+        let sets_times = saver.is_some() && request.ask().sets_times;
+        let saver = saver.filter(|_| request.method.as_str() == "LOCK" && !request.headers.contains_key(IF));
         let timeout = request.headers.get(TIMEOUT).cloned();
-        let template = request.whole().filter(|_| takes_lock).map(|body| Template { body: body.clone(), timeout });
+        let template = saver.zip(request.whole()).map(|(saver, body)| Template { saver, body: body.clone(), timeout });
         let (parts, body) = self.exchange(request).await?.into_parts();
         drop(change);
         let is_good = parts.status.is_success();

@@ -148,7 +148,7 @@ mod tests {
     use http::HeaderMap;
 
     use super::*;
-    use crate::redirector::Template;
+    use crate::redirector::{Saver, Template};
 
     fn path(text: &str) -> RemotePath {
         RemotePath::from_url_path(text).unwrap()
@@ -163,7 +163,7 @@ mod tests {
     }
 
     fn add(lingering: &mut Lingering<u8, u32>, holder: u8, at: &str, granted: Instant) -> u64 {
-        let edit = Edit::new(Template { body: Bytes::new(), timeout: None });
+        let edit = Edit::new(Template { saver: Saver::Redirector, body: Bytes::new(), timeout: None });
         lingering.add((holder, path(at)), (locked("exclusive", "Second-3600"), granted), edit, 7).unwrap()
     }
 
@@ -230,7 +230,7 @@ mod tests {
         for number in 0..MOST {
             add(&mut lingering, 1, &format!("/{number}"), now);
         }
-        let edit = Edit::new(Template { body: Bytes::new(), timeout: None });
+        let edit = Edit::new(Template { saver: Saver::Redirector, body: Bytes::new(), timeout: None });
         assert_eq!(lingering.add((1, path("/x")), (locked("exclusive", "Infinite"), now), edit, 8), Err(8));
     }
 }

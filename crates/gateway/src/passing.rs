@@ -8,7 +8,12 @@ use http::{
     header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT},
 };
 
-use crate::{answers::LOCK_TOKEN, credential, redirector::Ask, win32};
+use crate::{
+    answers::LOCK_TOKEN,
+    credential,
+    redirector::{Ask, Saver},
+    win32,
+};
 
 pub(crate) const DEPTH: HeaderName = HeaderName::from_static("depth");
 pub(crate) const IF: HeaderName = HeaderName::from_static("if");
@@ -17,7 +22,8 @@ pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("timeout");
 const SELECTING: [&str; 2] = ["brief", "prefer"];
 /// Of a look at a file.
 const LOOK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:propfind xmlns:D="DAV:"><D:prop><D:resourcetype/><D:getcontentlength/><D:getetag/><D:getlastmodified/></D:prop></D:propfind>"#;
-const REDIRECTOR: &str = "Microsoft-WebDAV-MiniRedir";
+/// How the clients that save by an empty PUT, LOCK, PUT and UNLOCK call themselves.
+const SAVERS: [(&str, Saver); 2] = [("Microsoft-WebDAV-MiniRedir", Saver::Redirector), ("WebDAVFS/", Saver::Finder)];
 
 /// Request bodies up to this size are read before they are passed on, so that a request can be sent again where HTTP allows
 /// it.
@@ -52,8 +58,10 @@ impl Passing {
         self.headers.get(name)?.to_str().ok()
     }
 
-    pub(crate) fn is_redirector(&self) -> bool {
-        self.is_ordinary() && self.text(&USER_AGENT).is_some_and(|agent| agent.starts_with(REDIRECTOR))
+    /// The kind of client, if its saves are known.
+    pub(crate) fn saver(&self) -> Option<Saver> {
+        let agent = self.text(&USER_AGENT).filter(|_| self.is_ordinary())?;
+        SAVERS.iter().find(|(name, _)| agent.starts_with(name)).map(|(_, saver)| *saver)
     }
 
     /// Whether `Authorization` and the path alone decide who asks for what. A query may have a token (RFC 6750 §2.3).

@@ -12,6 +12,9 @@
 //!   accepted such properties from this credential before.
 //! - **UNLOCK**: acknowledged, and sent behind them.
 //!
+//! macOS' Finder saves in the same order, without PROPPATCH and HEAD: empty PUT, LOCK, PUT, UNLOCK; and so once more for the
+//! extended attributes of the file, in `._name`. Its questions in between are answered from listings or passed on.
+//!
 //! - **Saving the file again**: `lingering` has kept its lock, and what the server says about the file since.
 //!
 //! So a new file takes two round trips, LOCK and PUT. What is acknowledged early is never content, and other requests of
@@ -33,9 +36,18 @@ const FILES: usize = 256;
 /// How long a file may be open.
 const OPEN: Duration = Duration::from_hours(2);
 
+/// A kind of client that saves like this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Saver {
+    Redirector,
+    /// webdavfs, macOS' file system: without PROPPATCH and HEAD.
+    Finder,
+}
+
 /// The LOCK that a client will probably send.
 #[derive(Debug, Clone)]
 pub(crate) struct Template {
+    pub(crate) saver: Saver,
     pub(crate) body: Bytes,
     pub(crate) timeout: Option<HeaderValue>,
 }
@@ -111,7 +123,8 @@ pub(crate) struct Released<L> {
 /// The files that a credential's clients are saving. `L` is a request kept for later.
 #[derive(Debug)]
 pub(crate) struct Saves<L> {
-    template: Option<Template>,
+    /// One of each kind of client: the owner of the lock differs.
+    templates: Vec<Template>,
     /// Whether the server accepts Windows' properties.
     keeps_times: bool,
     /// The last look at a file.
@@ -136,18 +149,19 @@ struct Save<L> {
 
 impl<L> Default for Saves<L> {
     fn default() -> Self {
-        Self { template: None, keeps_times: false, looked: None, files: HashMap::new() }
+        Self { templates: Vec::new(), keeps_times: false, looked: None, files: HashMap::new() }
     }
 }
 
 impl<L> Saves<L> {
-    /// Decides on a request of the redirector. `is_absent`: a listing says so.
-    pub(crate) fn step(&mut self, ask: Ask<'_>, is_absent: bool, now: Instant) -> Step {
+    /// Decides on a request of such a client. `is_absent`: a listing says so.
+    pub(crate) fn step(&mut self, saver: Saver, ask: Ask<'_>, is_absent: bool, now: Instant) -> Step {
+        let template = self.templates.iter().find(|template| template.saver == saver);
         let Some(save) = self.files.get_mut(ask.path) else {
             self.files.retain(|_, save| now.saturating_duration_since(save.since) < OPEN);
             let creates = ask.method == "PUT" && ask.tokens.is_none() && ask.body.is_some_and(Bytes::is_empty);
-            let template = self.template.clone().filter(|_| creates && is_absent && self.files.len() < FILES);
-            return template.map_or(Step::Pass, Step::Create);
+            let template = template.filter(|_| creates && is_absent && self.files.len() < FILES);
+            return template.cloned().map_or(Step::Pass, Step::Create);
         };
         if !matches!(ask.method, "HEAD" | "UNLOCK")
             && let Some(edit) = &mut save.edit
@@ -157,7 +171,7 @@ impl<L> Saves<L> {
         let has_token = ask.tokens.is_some_and(|tokens| tokens.contains(&save.locked.token));
         match ask.method {
             "LOCK" if !save.is_claimed && ask.tokens.is_none() => {
-                let wanted = self.template.as_ref().map(|template| &template.body);
+                let wanted = template.map(|template| &template.body);
                 if ask.body != wanted {
                     return Step::Pass;
                 }
@@ -194,7 +208,8 @@ impl<L> Saves<L> {
 
     /// The client has locked a file itself.
     pub(crate) fn locked(&mut self, path: RemotePath, template: Template, locked: Locked, now: Instant) {
-        self.template = Some(template.clone());
+        self.templates.retain(|known| known.saver != template.saver);
+        self.templates.push(template.clone());
         let look = self.looked.take_if(|(at, _)| at.same_place(&path)).map(|(_, look)| look);
         self.edits(path, locked, now, Edit { look, ..Edit::new(template) });
     }
@@ -210,7 +225,7 @@ impl<L> Saves<L> {
 
     /// The server does not create files by LOCK as it should.
     pub(crate) fn cannot_create(&mut self) {
-        self.template = None;
+        self.templates.clear();
     }
 
     /// Whether the server has accepted Windows' properties.
@@ -281,6 +296,10 @@ mod tests {
         Bytes::from_static(b"<lockinfo/>")
     }
 
+    fn template() -> Template {
+        Template { saver: Saver::Redirector, body: lock(), timeout: None }
+    }
+
     fn locked() -> Locked {
         Locked { token: TOKEN.into(), headers: HeaderMap::new(), body: Bytes::from_static(b"granted") }
     }
@@ -291,7 +310,7 @@ mod tests {
 
     fn ready() -> Saves<u32> {
         let mut saves = Saves::default();
-        saves.locked(path("/first"), Template { body: lock(), timeout: None }, locked(), Instant::now());
+        saves.locked(path("/first"), template(), locked(), Instant::now());
         assert!(saves.release(&path("/first")).kept.is_empty());
         saves
     }
@@ -301,40 +320,67 @@ mod tests {
         let (mut saves, file, empty, now) = (ready(), path("/f/a"), Bytes::new(), Instant::now());
         saves.times_kept(true);
         let held = Some("(<urn:1>)");
-        assert!(matches!(saves.step(ask("PUT", &file, None, Some(&empty)), true, now), Step::Create(_)));
+        assert!(matches!(
+            saves.step(Saver::Redirector, ask("PUT", &file, None, Some(&empty)), true, now),
+            Step::Create(_)
+        ));
         saves.created(file.clone(), locked(), Some(0), now);
-        assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::Pass));
-        assert!(matches!(saves.step(ask("LOCK", &file, None, Some(&lock())), false, now), Step::IsLocked(_)));
-        assert!(matches!(saves.step(ask("LOCK", &file, None, Some(&lock())), false, now), Step::Pass), "another's");
-        assert!(matches!(saves.step(ask("PROPPATCH", &file, held, None), false, now), Step::Keep));
+        assert!(matches!(saves.step(Saver::Redirector, ask("HEAD", &file, None, None), false, now), Step::Pass));
+        assert!(matches!(
+            saves.step(Saver::Redirector, ask("LOCK", &file, None, Some(&lock())), false, now),
+            Step::IsLocked(_)
+        ));
+        assert!(
+            matches!(saves.step(Saver::Redirector, ask("LOCK", &file, None, Some(&lock())), false, now), Step::Pass),
+            "another's"
+        );
+        assert!(matches!(saves.step(Saver::Redirector, ask("PROPPATCH", &file, held, None), false, now), Step::Keep));
         saves.keep(&file, 1);
-        assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::IsEmpty));
-        assert!(matches!(saves.step(ask("PUT", &file, held, None), false, now), Step::Pass));
-        assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::Pass));
-        assert!(matches!(saves.step(ask("PROPPATCH", &file, Some("(<urn:2>)"), None), false, now), Step::Pass));
+        assert!(matches!(saves.step(Saver::Redirector, ask("HEAD", &file, None, None), false, now), Step::IsEmpty));
+        assert!(matches!(saves.step(Saver::Redirector, ask("PUT", &file, held, None), false, now), Step::Pass));
+        assert!(matches!(saves.step(Saver::Redirector, ask("HEAD", &file, None, None), false, now), Step::Pass));
+        assert!(matches!(
+            saves.step(Saver::Redirector, ask("PROPPATCH", &file, Some("(<urn:2>)"), None), false, now),
+            Step::Pass
+        ));
         saves.keep(&file, 2);
-        assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Release));
+        assert!(matches!(
+            saves.step(Saver::Redirector, ask("UNLOCK", &file, Some(TOKEN), None), false, now),
+            Step::Release
+        ));
         let released = saves.release(&file);
         assert_eq!((released.kept, released.is_created), (vec![1, 2], false), "the content has created it");
         assert!(released.edited.is_none(), "it was not there before");
-        assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Pass));
+        assert!(matches!(
+            saves.step(Saver::Redirector, ask("UNLOCK", &file, Some(TOKEN), None), false, now),
+            Step::Pass
+        ));
     }
 
     #[test]
     fn what_is_not_known_is_passed_on() {
         let (file, empty, content, now) = (path("/a"), Bytes::new(), lock(), Instant::now());
         let put = |body| ask("PUT", &file, None, Some(body));
-        assert!(matches!(Saves::<()>::default().step(put(&empty), true, now), Step::Pass), "no LOCK was seen");
+        assert!(
+            matches!(Saves::<()>::default().step(Saver::Redirector, put(&empty), true, now), Step::Pass),
+            "no LOCK was seen"
+        );
         let mut saves = ready();
-        assert!(matches!(saves.step(put(&empty), false, now), Step::Pass), "it may exist");
-        assert!(matches!(saves.step(put(&content), true, now), Step::Pass));
-        assert!(matches!(saves.step(ask("PUT", &file, Some("(<urn:2>)"), Some(&empty)), true, now), Step::Pass));
+        assert!(matches!(saves.step(Saver::Redirector, put(&empty), false, now), Step::Pass), "it may exist");
+        assert!(matches!(saves.step(Saver::Redirector, put(&content), true, now), Step::Pass));
+        assert!(matches!(
+            saves.step(Saver::Redirector, ask("PUT", &file, Some("(<urn:2>)"), Some(&empty)), true, now),
+            Step::Pass
+        ));
         saves.created(file.clone(), locked(), None, now);
         let shared = Bytes::from_static(b"<shared/>");
-        assert!(matches!(saves.step(ask("LOCK", &file, None, Some(&shared)), false, now), Step::Pass));
+        assert!(matches!(
+            saves.step(Saver::Redirector, ask("LOCK", &file, None, Some(&shared)), false, now),
+            Step::Pass
+        ));
         assert!(saves.unclaimed(&file).is_some() && saves.unclaimed(&file).is_none());
         saves.cannot_create();
-        assert!(matches!(saves.step(put(&empty), true, now), Step::Pass));
+        assert!(matches!(saves.step(Saver::Redirector, put(&empty), true, now), Step::Pass));
     }
 
     #[test]
@@ -343,7 +389,7 @@ mod tests {
         for claims in [false, true] {
             saves.created(file.clone(), locked(), Some(1), now);
             if claims {
-                saves.step(ask("LOCK", &file, None, Some(&lock())), false, now);
+                saves.step(Saver::Redirector, ask("LOCK", &file, None, Some(&lock())), false, now);
                 saves.keep(&file, 2);
                 let released = saves.release(&file);
                 assert_eq!((released.kept, released.is_created), (vec![1, 2], true));
@@ -363,17 +409,20 @@ mod tests {
         let held = Some("(<urn:1>)");
         for writes in [false, true] {
             saves.looks(&file, 5);
-            saves.locked(file.clone(), Template { body: lock(), timeout: None }, locked(), now);
+            saves.locked(file.clone(), template(), locked(), now);
             if writes {
-                saves.step(ask("PUT", &file, held, Some(&lock())), false, now);
+                saves.step(Saver::Redirector, ask("PUT", &file, held, Some(&lock())), false, now);
             }
-            assert!(matches!(saves.step(ask("UNLOCK", &file, Some(TOKEN), None), false, now), Step::Release));
+            assert!(matches!(
+                saves.step(Saver::Redirector, ask("UNLOCK", &file, Some(TOKEN), None), false, now),
+                Step::Release
+            ));
             let edited = saves.release(&file).edited;
             assert_eq!(edited.map(|(_, _, edit)| edit.look), writes.then_some(Some(5)));
         }
         saves.looks(&path("/f/b"), 5);
-        saves.locked(file.clone(), Template { body: lock(), timeout: None }, locked(), now);
-        saves.step(ask("PUT", &file, held, None), false, now);
+        saves.locked(file.clone(), template(), locked(), now);
+        saves.step(Saver::Redirector, ask("PUT", &file, held, None), false, now);
         assert_eq!(saves.release(&file).edited.unwrap().2.look, None, "another file's");
     }
 
@@ -387,36 +436,59 @@ mod tests {
         let shown = FileAnswer::parse(text.as_bytes(), &file, now, fresh);
         assert!(shown.is_some());
         for method in ["PUT", "PROPPATCH", "MOVE"] {
-            let edit = Edit { shown: shown.clone(), ..Edit::new(Template { body: lock(), timeout: None }) };
+            let edit = Edit { shown: shown.clone(), ..Edit::new(template()) };
             saves.edits(file.clone(), locked(), now, edit);
-            assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::Shows(_)));
-            assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now + fresh), Step::Pass));
-            saves.step(ask(method, &file, Some("(<urn:1>)"), None), false, now);
-            assert!(matches!(saves.step(ask("HEAD", &file, None, None), false, now), Step::Pass), "{method}");
+            assert!(matches!(
+                saves.step(Saver::Redirector, ask("HEAD", &file, None, None), false, now),
+                Step::Shows(_)
+            ));
+            assert!(matches!(
+                saves.step(Saver::Redirector, ask("HEAD", &file, None, None), false, now + fresh),
+                Step::Pass
+            ));
+            saves.step(Saver::Redirector, ask(method, &file, Some("(<urn:1>)"), None), false, now);
+            assert!(
+                matches!(saves.step(Saver::Redirector, ask("HEAD", &file, None, None), false, now), Step::Pass),
+                "{method}"
+            );
         }
     }
 
     #[test]
     fn times_are_acknowledged_after_the_server_has_accepted_some() {
         let (mut saves, file, now) = (ready(), path("/a"), Instant::now());
-        saves.locked(file.clone(), Template { body: lock(), timeout: None }, locked(), now);
+        saves.locked(file.clone(), template(), locked(), now);
         let ask = ask("PROPPATCH", &file, Some("(<urn:1>)"), None);
-        assert!(matches!(saves.step(ask, false, now), Step::Pass));
+        assert!(matches!(saves.step(Saver::Redirector, ask, false, now), Step::Pass));
         saves.times_kept(true);
-        assert!(matches!(saves.step(ask, false, now), Step::Keep));
-        assert!(matches!(saves.step(Ask { sets_times: false, ..ask }, false, now), Step::Pass));
+        assert!(matches!(saves.step(Saver::Redirector, ask, false, now), Step::Keep));
+        assert!(matches!(saves.step(Saver::Redirector, Ask { sets_times: false, ..ask }, false, now), Step::Pass));
     }
 
     #[test]
     fn what_was_kept_goes_before_requests_around_it() {
         let (mut saves, now) = (ready(), Instant::now());
         for file in ["/f/a", "/f/b"] {
-            saves.locked(path(file), Template { body: lock(), timeout: None }, locked(), now);
+            saves.locked(path(file), template(), locked(), now);
             saves.keep(&path(file), 7);
         }
         assert!(saves.kept_around(&path("/f/c")).is_empty() && saves.kept_around(&path("/g")).is_empty());
         assert_eq!(saves.kept_around(&path("/f/a")), [(path("/f/a"), vec![7])]);
         assert_eq!(saves.kept_around(&path("/")), [(path("/f/b"), vec![7])]);
         assert!(saves.kept_around(&path("/")).is_empty());
+    }
+
+    #[test]
+    fn each_kind_of_client_has_its_own_lock() {
+        let (mut saves, file, empty, now) = (ready(), path("/f/a"), Bytes::new(), Instant::now());
+        let put = ask("PUT", &file, None, Some(&empty));
+        assert!(matches!(saves.step(Saver::Finder, put, true, now), Step::Pass), "only the redirector's lock is known");
+        let body = Bytes::from_static(b"<finder/>");
+        let finder = Template { saver: Saver::Finder, body: body.clone(), timeout: None };
+        saves.locked(path("/g"), finder, locked(), now);
+        for (saver, body) in [(Saver::Finder, &body), (Saver::Redirector, &lock())] {
+            let Step::Create(template) = saves.step(saver, put, true, now) else { panic!("it creates the file") };
+            assert_eq!(&template.body, body);
+        }
     }
 }

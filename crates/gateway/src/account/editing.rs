@@ -197,7 +197,7 @@ fn is_look(request: &Passing) -> bool {
 
 /// Whether a request is what the client that has edited this file sends when it saves it again.
 fn goes_on(request: &Passing, path: &RemotePath, edit: &Edit<Passing>) -> bool {
-    if !(request.is_redirector() && request.path.same_place(path)) {
+    if !(request.saver() == Some(edit.template.saver) && request.path.same_place(path)) {
         return false;
     }
     match request.method.as_str() {

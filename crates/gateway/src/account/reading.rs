@@ -24,6 +24,7 @@ use crate::{
     contents::{Content, Contents, Found},
     files::File,
     passing::Passing,
+    redirector::Saver,
 };
 
 /// After so many answers in a row that are not what the listing says, nothing is fetched ahead any more.
@@ -170,7 +171,10 @@ fn may_be_cached(request: &Passing) -> bool {
     let has_conditions = [IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, RANGE]
         .iter()
         .any(|name| request.headers.contains_key(name));
-    is_body_empty && !has_conditions && request.url.query().is_none() && (request.is_redirector() || !asks_anew)
+    is_body_empty
+        && !has_conditions
+        && request.url.query().is_none()
+        && (request.saver() == Some(Saver::Redirector) || !asks_anew)
 }
 
 /// Whether an answer has the listed version, as it is, and may be kept.

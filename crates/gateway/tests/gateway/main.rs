@@ -1,6 +1,7 @@
 //! Requests through a gateway to a real server with two users.
 
 mod editing;
+mod finder;
 mod passing;
 mod reading;
 mod redirector;
