@@ -165,9 +165,8 @@ mod tests {
         listing(LISTING.as_bytes());
     }
 
+    // `PROPTEST_CASES` sets how many.
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(1024))]
-
         #[test]
         fn any_head_stays_in_the_folder(seed in 0..HEADS.len(), changes in changes()) {
             head(&changed(HEADS[seed], &changes));
