@@ -156,7 +156,9 @@ mod tests {
         let outside =
             ["https://dav.example/files/%2e./x", "https://dav.example.org/files/", "https://dav.example/files/..;/x"];
         assert!(inside.into_iter().all(is_inside) && !outside.into_iter().any(is_inside));
-        HEADS.iter().for_each(|seed| head(seed.as_bytes()));
+        for seed in HEADS {
+            head(seed.as_bytes());
+        }
         assert!(win32::only_sets(PROPERTIES.as_bytes()).is_some());
         properties(PROPERTIES.as_bytes());
         let folder = RemotePath::from_url_path(BASE).unwrap();

@@ -64,12 +64,11 @@ impl OwnConnection {
     ) -> Result<(Response<AnswerBody>, bool), haul_http::Error> {
         server.lingering.give_way(&request, None).await;
         let mut bound = self.bound.get_or_init(Mutex::default).lock().await;
-        let connection = match bound.take().filter(|connection| !connection.has_ended()) {
-            Some(connection) => connection,
-            None => {
-                let (connector, origin) = (&server.connector, &server.upstream.origin);
-                Arc::new(SingleConnection::open(connector, origin, Offer::Http1, false, &server.settings).await?)
-            }
+        let connection = if let Some(connection) = bound.take().filter(|connection| !connection.has_ended()) {
+            connection
+        } else {
+            let (connector, origin) = (&server.connector, &server.upstream.origin);
+            Arc::new(SingleConnection::open(connector, origin, Offer::Http1, false, &server.settings).await?)
         };
         // After an error the connection may have half a request.
         let answer = connection.send(request.into_request()).await?;

@@ -51,7 +51,9 @@ impl Apache {
         }
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let address: SocketAddr = ([127, 0, 0, 1], port).into();
-        let loads: String = all.map(|name| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n")).collect();
+        let loads: Vec<String> =
+            all.map(|name| format!("LoadModule {name}_module {MODULES}/mod_{name}.so\n")).collect();
+        let loads = loads.concat();
         let user = if is_root { format!("User #{NOBODY}\nGroup #{NOBODY}\n") } else { String::new() };
         let text = format!(
             "ServerRoot \"{0}\"\nServerName localhost\nDefaultRuntimeDir \"{0}\"\nPidFile \"{0}/pid\"\nMutex \"file:{0}\"\n{loads}{user}\
@@ -99,7 +101,9 @@ impl Apache {
 fn give_away(path: &Path) {
     chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
     if path.is_dir() {
-        fs::read_dir(path).unwrap().for_each(|entry| give_away(&entry.unwrap().path()));
+        for entry in fs::read_dir(path).unwrap() {
+            give_away(&entry.unwrap().path());
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
 fn start() -> Option<Apache> {
     let mut directives = "<Directory \"ROOT/files\">\nDav On\nAuthType Basic\nAuthName x\nAuthUserFile \"FOLDER/users\"\nRequire valid-user\n</Directory>\n".to_owned();
     for user in USERS {
-        directives += &format!("<Directory \"ROOT/files/{user}\">\nRequire user {user}\n</Directory>\n");
+        directives.push_str(&format!("<Directory \"ROOT/files/{user}\">\nRequire user {user}\n</Directory>\n"));
     }
     Apache::start(&["auth_basic", "authn_core", "authn_file", "authz_user"], &directives, |folder| {
         fs::write(folder.join("users"), USERS.map(password_line).concat()).unwrap();
