@@ -65,6 +65,7 @@ pub use crate::{
 
 /// How a share is mounted.
 #[derive(Debug, Clone)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct Options {
     /// What the list of mounts calls it, as a rule the URL.
     pub source: String,

@@ -9,10 +9,9 @@ use crate::{
 };
 
 fn start() -> Option<Apache> {
-    let mut directives = "<Directory \"ROOT/files\">\nDav On\nAuthType Basic\nAuthName x\nAuthUserFile \"FOLDER/users\"\nRequire valid-user\n</Directory>\n".to_owned();
-    for user in USERS {
-        directives.push_str(&format!("<Directory \"ROOT/files/{user}\">\nRequire user {user}\n</Directory>\n"));
-    }
+    let all = "<Directory \"ROOT/files\">\nDav On\nAuthType Basic\nAuthName x\nAuthUserFile \"FOLDER/users\"\nRequire valid-user\n</Directory>\n";
+    let own = USERS.map(|user| format!("<Directory \"ROOT/files/{user}\">\nRequire user {user}\n</Directory>\n"));
+    let directives = all.to_owned() + &own.concat();
     Apache::start(&["auth_basic", "authn_core", "authn_file", "authz_user"], &directives, |folder| {
         fs::write(folder.join("users"), USERS.map(password_line).concat()).unwrap();
         for user in USERS {

@@ -53,12 +53,15 @@ async fn is_answered(to: SocketAddr, fields: &[(&[u8], &[u8])], body: Option<&[u
         let id = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
         match (head[3], id) {
             // :status 400 of the static table is 12.
-            (1, 1) => return payload[0] != 0x80 | 12,
+            (1, 1) => return payload[0] != 0x80 | 0x0c,
             (3, 1) | (7, _) => return false,
             _ => {}
         }
     }
 }
+
+/// Names and values.
+type Fields<'a> = Vec<(&'a [u8], &'a [u8])>;
 
 #[tokio::test]
 async fn a_downgrade_adds_no_request() {
@@ -88,7 +91,7 @@ async fn a_downgrade_adds_no_request() {
     assert_eq!(world.server.content("bob", "/files/a").unwrap(), b"abc", "control");
     let before = world.count();
     let with = |name: &'static [u8], value: &'static [u8]| [base(b"PUT", b"/files/a"), vec![(name, value)]].concat();
-    let attacks: Vec<(&str, Vec<(&[u8], &[u8])>)> = vec![
+    let attacks: Vec<(&str, Fields)> = vec![
         ("CRLF in the path", base(b"GET", b"/files/a HTTP/1.1\r\nX: y")),
         ("LF in the path", base(b"GET", b"/files/a\nX: y")),
         ("space in the path", base(b"GET", b"/files/a HTTP/1.1")),

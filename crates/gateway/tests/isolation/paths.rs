@@ -12,6 +12,7 @@ use crate::{
 const SECRET: &str = "SECRET";
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "most of them are the spellings")]
 async fn no_spelling_leaves_the_folder() {
     let folder = tempfile::tempdir().unwrap();
     for (path, content) in [("files/a", "mine"), ("files/a%2fb", "mine"), ("secret/s", SECRET), ("s", SECRET)] {
@@ -176,7 +177,7 @@ async fn a_forged_identity_or_host_is_not_passed_on() {
     raw.send("CONNECT evil:80 HTTP/1.1\r\nHost: evil:80\r\n\r\n").await;
     assert!(raw.answer(false).await.is_none_or(|answer| answer.status >= 400));
     let hosts: Vec<_> = world.since(before).iter().map(|seen| seen.headers["host"].clone()).collect();
-    assert!(hosts.iter().all(|host| host == &hosts[0] && !host.to_str().unwrap().contains("evil")), "{hosts:?}");
+    assert!(hosts.iter().all(|host| *host == hosts[0] && !host.to_str().unwrap().contains("evil")), "{hosts:?}");
 }
 
 #[tokio::test]

@@ -125,7 +125,7 @@ pub(crate) async fn ask_with(
     fields: &[(&str, &str)],
     body: &str,
 ) -> Answer {
-    let fields: String = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+    let fields = fields.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect::<Vec<_>>().concat();
     let length = body.len();
     let mut raw = Raw::open(to).await;
     raw.send(format!("{line} HTTP/1.1\r\nHost: {to}\r\nContent-Length: {length}\r\n{authorization}{fields}\r\n{body}"))

@@ -129,9 +129,9 @@ async fn the_server_sees_each_request_as_the_gateway_does() {
             assert_eq!(put.user.as_deref(), Some("bob"));
         }
         if seen.is_empty() {
-            refused += 1
+            refused += 1;
         } else {
-            passed += 1
+            passed += 1;
         }
         // Nothing of it is left for the next on the gateway's connections.
         for user in ["bob", "ann"] {

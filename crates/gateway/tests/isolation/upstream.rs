@@ -99,7 +99,7 @@ impl State {
                 self.files.insert((user.to_owned(), to), content);
                 status(201)
             }
-            "PROPPATCH" => multistatus(format!(
+            "PROPPATCH" => multistatus(&format!(
                 "<D:response><D:href>{path}</D:href><D:propstat><D:prop/><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>"
             )),
             "PROPFIND" => {
@@ -115,10 +115,10 @@ impl State {
                 if members.is_empty() {
                     return status(404);
                 }
-                multistatus(members.iter().map(|at| format!(
+                multistatus(&members.iter().map(|at| format!(
                     "<D:response><D:href>{at}</D:href><D:propstat><D:prop><D:displayname>of {user}</D:displayname></D:prop>\
                      <D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>"
-                )).collect())
+                )).collect::<Vec<_>>().concat())
             }
             "LOCK" if self.locks.contains_key(&path) => status(423),
             "LOCK" => {
@@ -151,7 +151,7 @@ impl State {
     }
 }
 
-fn multistatus(responses: String) -> Response<Vec<u8>> {
+fn multistatus(responses: &str) -> Response<Vec<u8>> {
     let body = format!("<?xml version=\"1.0\"?><D:multistatus xmlns:D=\"DAV:\">{responses}</D:multistatus>");
     Response::builder().status(207).header("content-type", "application/xml").body(body.into_bytes()).unwrap()
 }

@@ -177,7 +177,7 @@ with open(sys.argv[1] + '/new', 'w') as file:
 
 fn extended_attributes_can_be_switched_off() -> Result<(), Failed> {
     let doubled = Doubled::new(&[("/a", b"content")], LockPolicy::Never)?;
-    let script = r#"
+    let script = r"
 import errno, os, sys
 file, wanted = sys.argv[1] + '/a', sys.argv[2]
 for call in [
@@ -192,7 +192,7 @@ for call in [
     except OSError as error:
         found = 'none' if error.errno == errno.ENOTSUP else repr(error)
     assert found == wanted, found
-"#;
+";
     for wanted in ["there", "none"] {
         if wanted == "none" {
             doubled.mount_without_attributes()?;

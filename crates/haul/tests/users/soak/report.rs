@@ -118,7 +118,7 @@ fn on_disk(folder: &Path, work: &Work) -> Vec<String> {
         match fs::read(&path) {
             Ok(found) if found == *content => {}
             Ok(found) => {
-                wrong.push(format!("{}: {} bytes, not the {} saved", path.display(), found.len(), content.len()))
+                wrong.push(format!("{}: {} bytes, not the {} saved", path.display(), found.len(), content.len()));
             }
             Err(error) => wrong.push(format!("{}: {error}", path.display())),
         }
