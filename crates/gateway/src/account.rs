@@ -66,6 +66,17 @@ pub(crate) struct Account {
 pub(crate) use editing::Held;
 pub(crate) use reading::SharedContents;
 
+/// What is under a locked name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    /// No content: the lock has created the file, or reserved its name, or there is nothing to lose.
+    Nothing,
+    /// Content, as far as is known.
+    Content,
+    /// Not even the name. Apache loses locks when clients lock several files at once.
+    NoName,
+}
+
 /// Keeps listings from answering for what a request may change, from its begin to its end.
 struct Change<'a> {
     account: &'a Account,
@@ -314,14 +325,21 @@ impl Account {
             account.says_created.store(status != StatusCode::OK, Ordering::Relaxed);
             let locked = locked(&parts.headers, &body).filter(|_| status.is_success());
             let seen = parts.extensions.get::<FollowUpResponse>().cloned();
-            let is_new = status == StatusCode::CREATED
-                || (locked.is_some() && account.clone().has_no_content(put.look(), seen).await);
+            let found = match &locked {
+                Some(_) if status != StatusCode::CREATED => account.clone().find_content(put.look(), seen).await,
+                _ => Found::Nothing,
+            };
             match locked {
-                Some(locked) if is_new => {
+                Some(locked) if found == Found::Nothing => {
                     let creation = (status != StatusCode::CREATED).then(|| put.under(&locked.token)).flatten();
                     account.saves().created(path.clone(), locked, creation, Instant::now());
                     account.clone().abandon_unclaimed(path, put);
                     Ok(answers::without_body(StatusCode::CREATED))
+                }
+                Some(locked) if found == Found::NoName => {
+                    account.unlock(&put, &locked);
+                    account.later.settle(&path).await;
+                    account.pass(put).await
                 }
                 Some(locked) => {
                     account.unlock(&put, &locked);
@@ -336,31 +354,35 @@ impl Account {
         creating.await.unwrap_or_else(|_| Ok(answers::without_body(StatusCode::INTERNAL_SERVER_ERROR)))
     }
 
-    /// Whether a file has no content: then its lock has created it, or reserved its name, or it has nothing to lose.
-    async fn has_no_content(self: Arc<Self>, look: Passing, seen: Option<FollowUpResponse>) -> bool {
+    /// Looks whether a locked file has content.
+    async fn find_content(self: Arc<Self>, look: Passing, seen: Option<FollowUpResponse>) -> Found {
         let (path, head) = (look.path.clone(), look.head());
         let seen = match seen {
-            Some(seen) => seen.answer().await.map(Response::into_body),
+            Some(seen) => seen.answer().await,
             None => None,
         };
-        let body = match seen {
-            Some(body) => body.collect().await.ok().map(Collected::to_bytes),
+        let (status, body) = match seen {
+            Some(seen) => (seen.status(), seen.into_body().collect().await.ok().map(Collected::to_bytes)),
             None => match self.exchange(look).await {
-                Ok(answer) => answers::read(answer.into_body(), listings::LARGEST).await.ok(),
-                Err(_) => None,
+                Ok(answer) => (answer.status(), answers::read(answer.into_body(), listings::LARGEST).await.ok()),
+                Err(_) => return Found::Content,
             },
         };
+        if status == StatusCode::NOT_FOUND {
+            return Found::NoName;
+        }
         match body.map(|body| ShownContent::of(&body, &path)) {
             // A server that never lists them would show a file with content so, too.
             Some(ShownContent::Nothing) if !self.reserves_names.load(Ordering::Relaxed) => {
-                let Ok(answer) = self.exchange(head).await else { return false };
+                let Ok(answer) = self.exchange(head).await else { return Found::Content };
                 let reserves = answer.status() == StatusCode::NOT_FOUND;
                 self.reserves_names.store(reserves, Ordering::Relaxed);
                 let length = answer.headers().get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
-                reserves || (answer.status() == StatusCode::OK && length == Some(&b"0"[..]))
+                let is_empty = answer.status() == StatusCode::OK && length == Some(&b"0"[..]);
+                if reserves || is_empty { Found::Nothing } else { Found::Content }
             }
-            Some(ShownContent::Empty | ShownContent::Nothing) => true,
-            Some(ShownContent::Some) | None => false,
+            Some(ShownContent::Empty | ShownContent::Nothing) => Found::Nothing,
+            Some(ShownContent::Some) | None => Found::Content,
         }
     }
 

@@ -14,6 +14,8 @@ use serve::{Answered, Config, RequestStream, Server, Service};
 use crate::{redirector::LOCK, world::FRESH};
 
 struct Double {
+    /// The status of files, for PROPFIND.
+    look: u16,
     /// The status and the length of files, for HEAD.
     head: (u16, &'static str),
     log: Mutex<Vec<String>>,
@@ -37,7 +39,7 @@ impl Service for Double {
             "PROPFIND" if request.uri().path().ends_with('/') => {
                 (207, "", text("<D:resourcetype><D:collection/></D:resourcetype>", "/files/"))
             }
-            "PROPFIND" => (207, "", text("<D:resourcetype/>", request.uri().path())),
+            "PROPFIND" => (self.look, "", text("<D:resourcetype/>", request.uri().path())),
             "HEAD" => (self.head.0, self.head.1, String::new()),
             _ => (204, "", String::new()),
         };
@@ -55,9 +57,9 @@ impl Service for Double {
 }
 
 /// The answers to the empty PUTs of two new files, and what the server has got of the first and the second.
-async fn create(head: (u16, &'static str)) -> [(StatusCode, Vec<String>); 2] {
+async fn create(look: u16, head: (u16, &'static str)) -> [(StatusCode, Vec<String>); 2] {
     let config = Config { listen: vec![([127, 0, 0, 1], 0).into()], ..Config::default() };
-    let double = Arc::new(Double { head, log: Mutex::default() });
+    let double = Arc::new(Double { look, head, log: Mutex::default() });
     let server = Server::with_service(double.clone(), &config).unwrap();
     let upstream = format!("http://{}/files/", server.local_addr()).parse().unwrap();
     let settings = Settings { upstream, client: haul_http::Settings::default(), fresh: FRESH };
@@ -88,7 +90,7 @@ async fn create(head: (u16, &'static str)) -> [(StatusCode, Vec<String>); 2] {
 
 #[tokio::test]
 async fn a_file_that_is_listed_without_length_is_not_taken_for_a_reserved_name() {
-    for (status, log) in create((200, "5")).await {
+    for (status, log) in create(207, (200, "5")).await {
         assert_eq!(status, StatusCode::CONFLICT, "{log:?}");
         assert_eq!(log.last().unwrap(), "UNLOCK");
         assert!(log.contains(&"HEAD".to_owned()) && !log.contains(&"PUT".to_owned()), "{log:?}");
@@ -97,14 +99,24 @@ async fn a_file_that_is_listed_without_length_is_not_taken_for_a_reserved_name()
 
 #[tokio::test]
 async fn a_reserved_name_is_recognized_and_looked_at_once() {
-    let [(first, log), (second, again)] = create((404, "")).await;
+    let [(first, log), (second, again)] = create(207, (404, "")).await;
     assert_eq!((first, second), (StatusCode::CREATED, StatusCode::CREATED));
     assert!(log.contains(&"HEAD".to_owned()) && !again.contains(&"HEAD".to_owned()), "{log:?} {again:?}");
 }
 
 #[tokio::test]
 async fn an_empty_file_has_nothing_to_lose() {
-    for (status, log) in create((200, "0")).await {
+    for (status, log) in create(207, (200, "0")).await {
         assert_eq!(status, StatusCode::CREATED, "{log:?}");
+    }
+}
+
+/// Apache does so when clients lock several files at once.
+#[tokio::test]
+async fn a_lock_that_the_server_has_lost_is_given_up_and_the_file_created() {
+    for (status, log) in create(404, (404, "")).await {
+        assert_eq!(status, StatusCode::NO_CONTENT, "{log:?}");
+        let unlocked = log.iter().position(|method| method == "UNLOCK").unwrap();
+        assert_eq!(log.iter().position(|method| method == "PUT").unwrap(), unlocked + 1, "{log:?}");
     }
 }
