@@ -19,7 +19,9 @@ use std::{
     time::Duration,
 };
 
-use super::{Contender, Failure, Prepared, Registered, SampleSetup, haul, io_failure, middle_box::gateway};
+use super::{
+    Contender, Failure, Prepared, Registered, SampleSetup, haul, io_failure, middle_box::gateway, mounted::no_user_name,
+};
 use crate::{
     process::{Daemon, Program, run},
     servers::{Http, Server},
@@ -81,7 +83,7 @@ impl Contender for Gvfs {
             (true, false) => Some("haul gateway serves a LAN only with TLS".to_owned()),
             (true, true) => haul::program().err(),
         };
-        lacks_program()
+        no_user_name("dbus-daemon").or_else(lacks_program)
     }
 
     fn settings(&self) -> Vec<(String, String)> {

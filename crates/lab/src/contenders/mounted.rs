@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use nix::unistd::close;
+use nix::unistd::{User, close, getuid};
 
 use super::{Failure, Prepared, SampleSetup, io_failure};
 use crate::{
@@ -55,6 +55,13 @@ pub(super) fn no_fuse() -> Option<String> {
     }
     let opened = OpenOptions::new().read(true).write(true).open(device);
     opened.err().map(|error| format!("you may not use /dev/fuse ({error}); ask for mode 0666, or run it as root"))
+}
+
+/// Why a program that asks for its user's name will not run here, if so.
+pub(super) fn no_user_name(program: &str) -> Option<String> {
+    let user = getuid();
+    let is_nameless = !user.is_root() && !matches!(User::from_uid(user), Ok(Some(_)));
+    is_nameless.then(|| format!("{program} needs the name of user {user}, who has no line in /etc/passwd"))
 }
 
 /// A mount, and the thread that works on it; fields are dropped in order.

@@ -7,12 +7,10 @@
 //! closely. `git clone` gets a second: git renames the files that it has just written, and rclone 1.60 fails to rename a
 //! file that it is uploading (`could not lock config file .git/config: File exists`).
 
-use nix::unistd::{User, getuid};
-
 use super::{
     Contender, Failure, Prepared, Registered, SampleSetup, Values,
     foreground_mount::ForegroundMount,
-    mounted::{Mounted, no_fuse},
+    mounted::{Mounted, no_fuse, no_user_name},
     rclone::{RCLONE, REMOTE, configure},
 };
 use crate::{
@@ -49,13 +47,6 @@ impl RcloneMount {
     }
 }
 
-/// `fusermount` asks for the name of whom it mounts for, which it needs for nobody but ordinary users.
-fn no_user_name() -> Option<String> {
-    let user = getuid();
-    let is_nameless = !user.is_root() && !matches!(User::from_uid(user), Ok(Some(_)));
-    is_nameless.then(|| format!("fusermount needs the name of user {user}, who has no line in /etc/passwd"))
-}
-
 impl Contender for RcloneMount {
     fn name(&self) -> String {
         self.name.clone()
@@ -84,7 +75,7 @@ impl Contender for RcloneMount {
     }
 
     fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
-        no_fuse().or_else(no_user_name)
+        no_fuse().or_else(|| no_user_name("fusermount"))
     }
 
     fn settings(&self) -> Vec<(String, String)> {
