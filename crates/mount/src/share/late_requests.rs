@@ -4,6 +4,10 @@
 //! box on the path. When the link is back, the server carries it out: a MOVE would replace, and a DELETE remove, what the
 //! program has saved in the meantime. So both say which version they mean, as uploads do. rename(2) and unlink(2) do not ask
 //! for a version: if the server has another one, it is looked up, and the request is repeated for that one.
+//!
+//! A MOVE that is repeated because its answer was lost finds its target changed, by itself. If an upload of an older version
+//! of the source arrives late in between, the source is there again. So before a MOVE is repeated for another target, its
+//! source must be the version that it was.
 
 use dav::{Confirmed, ETag, Error, If, Precondition, PropertySet, RemotePath};
 
@@ -67,16 +71,16 @@ impl Share {
         self.dav.delete(path, &precondition, &If::default()).await
     }
 
-    /// Renames, and replaces the node `replaced`, or nothing. The program may forbid to replace anything else, and a folder
-    /// replaces nothing that was not listed before.
+    /// Renames the node `ino`, and replaces the node `replaced`, or nothing. The program may forbid to replace anything else,
+    /// and a folder replaces nothing that was not listed before.
     pub(super) async fn rename_version(
         &self,
-        (from, to): (&RemotePath, &RemotePath),
+        (ino, from, to): (Ino, &RemotePath, &RemotePath),
         replaced: Option<Ino>,
         may_replace: bool,
         locks: &If,
     ) -> Result<Confirmed, Error> {
-        let mut repetitions = 0;
+        let (source, mut repetitions) = (self.known(Some(ino)), 0);
         let mut victim = match replaced {
             None => Victim::Nothing,
             replaced => self.known(replaced),
@@ -89,6 +93,11 @@ impl Share {
             };
             match self.dav.rename(from, to, overwrite, &claims).await {
                 Err(error) if error.is(412) && may_replace && victim != Victim::Any && !from.is_folder() => {
+                    match self.has_moved(from, to, &source).await {
+                        None => {}
+                        Some(true) => return Ok(Confirmed::ByLookup),
+                        Some(false) => return Err(error),
+                    }
                     victim = self.instead_of(to, &victim, repetitions).await;
                     if victim == Victim::Folder {
                         return Err(error);
@@ -98,6 +107,16 @@ impl Share {
                 decided => return decided,
             }
         }
+    }
+
+    /// Whether a file has its new name, if its old name is not its own any more; none if it is, or if that cannot be told.
+    async fn has_moved(&self, from: &RemotePath, to: &RemotePath, source: &Victim) -> Option<bool> {
+        let Victim::Version(tag) = source else { return None };
+        let is_at = async |path| {
+            let found = self.dav.stat(path, PropertySet::LISTING).await.ok().flatten();
+            found.and_then(|found| found.properties.etag).is_some_and(|found| found == *tag)
+        };
+        if is_at(from).await { None } else { Some(is_at(to).await) }
     }
 
     fn known(&self, ino: Option<Ino>) -> Victim {

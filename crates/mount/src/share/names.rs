@@ -126,7 +126,7 @@ impl Share {
             base = self.rename_only_here(ino, replaced);
         } else {
             let claims = self.locks.claims(&[&from, &to]);
-            let mut moved = self.rename_version((&from, &to), replaced, may_replace, &claims).await;
+            let mut moved = self.rename_version((ino, &from, &to), replaced, may_replace, &claims).await;
             let has_changed =
                 |moved: &std::result::Result<_, dav::Error>| moved.as_ref().is_err_and(|error| error.is(412));
             if let Some(replaced) = replaced.filter(|_| is_folder && has_changed(&moved)) {

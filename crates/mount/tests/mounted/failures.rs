@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("what_cannot_be_kept_is_there_for_the_next_mount", what_cannot_be_kept_is_there_for_the_next_mount),
     ("what_is_open_at_the_end_is_uploaded_or_kept", what_is_open_at_the_end_is_uploaded_or_kept),
     ("a_rename_that_arrives_late_replaces_nothing_newer", a_rename_that_arrives_late_replaces_nothing_newer),
+    ("a_repeated_rename_moves_nothing_but_its_file", a_repeated_rename_moves_nothing_but_its_file),
     ("a_deletion_that_arrives_late_deletes_nothing_newer", a_deletion_that_arrives_late_deletes_nothing_newer),
     ("a_removal_of_a_folder_that_arrives_late_removes_nothing_newer", a_late_removal_of_a_folder_removes_nothing_newer),
     ("a_folder_whose_rename_arrives_late_replaces_nothing_newer", a_late_rename_of_a_folder_replaces_nothing_newer),
@@ -166,6 +167,32 @@ fn a_rename_that_arrives_late_replaces_nothing_newer() -> Result<(), Failed> {
         world.double.clear_faults();
         fs::rename(world.here.join("new"), world.here.join("file"))?;
         assert_eq!(world.double.files(""), [("file".to_owned(), b"new".to_vec())].into());
+    }
+    Ok(())
+}
+
+/// The first MOVE is done, and its answer is lost. Then an upload of before arrives late.
+fn a_repeated_rename_moves_nothing_but_its_file() -> Result<(), Failed> {
+    for old in [&[("/new", &b"new"[..])][..], &[("/new", b"new"), ("/file", b"old")]] {
+        let world = Doubled::with_timeout(old, LockPolicy::OnEdit, PATIENCE)?;
+        fs::metadata(world.here.join("new"))?;
+        let mut moves = 0;
+        world.double.script(move |method, _, _| {
+            moves += u32::from(method == "MOVE");
+            match moves {
+                1 if method == "MOVE" => Some(Fault::ResetAfterProcessing),
+                2 if method == "MOVE" => Some(Fault::Delay(Duration::from_secs(2))),
+                _ => None,
+            }
+        });
+        std::thread::scope(|scope| {
+            let renamed = scope.spawn(|| fs::rename(world.here.join("new"), world.here.join("file")));
+            wait_for("it is repeated", || world.count("MOVE") > 1);
+            world.double.put("/new", b"late", Duration::ZERO);
+            renamed.join().expect("it does not panic")
+        })?;
+        let left = [("file".to_owned(), b"new".to_vec()), ("new".to_owned(), b"late".to_vec())];
+        assert_eq!(world.double.files(""), left.into(), "{}", world.double.log());
     }
     Ok(())
 }
