@@ -1,7 +1,7 @@
 //! SMB in front: Samba, over a mount of each user's own.
 //!
 //! Samba serves one share whose folder differs from user to user. Each user's folder is a mount of the WebDAV server with
-//! that user's own credentials, from the [vault](crate::vault). So the server knows who does what, and decides what
+//! that user's own credentials, from the [vault]. So the server knows who does what, and decides what
 //! each of them may do; the gateway has no account of its own there.
 //!
 //! # The path of a session
