@@ -29,9 +29,10 @@ use lab::{
 };
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 14] = [
+const EXPERIMENTS: [(&str, &str); 15] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
     ("mounts", include_str!("../../../experiments/mounts.toml")),
+    ("gateways", include_str!("../../../experiments/gateways.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
     ("pipelining", include_str!("../../../experiments/pipelining.toml")),
     ("upload-stall", include_str!("../../../experiments/upload-stall.toml")),
