@@ -77,6 +77,8 @@ impl ReadAhead {
         }
         let ahead = self.requested.saturating_sub(self.next);
         self.window = match self.window {
+            // It was foreseen, and there may be no second read.
+            0 if is_coming && run <= LARGE_READ => return Ahead { range, run },
             0 if range.start == 0 && range.end >= LARGE_READ => FIRST.min(self.longest),
             0 => SMALLEST,
             _ if self.is_slow && ahead > self.window / 2 => return Ahead { range, run },
@@ -104,7 +106,7 @@ mod tests {
         let (mut fetches, mut end) = (Vec::new(), 0);
         for at in (0..1_u64 << 30).step_by(STEP as usize) {
             assert!(at < LONGEST || end - at > LEFT / 2, "only {} are left", end - at);
-            let wanted = ahead.read(at..at + STEP, true).range;
+            let wanted = ahead.read(at..at + STEP, at > 0).range;
             assert!(wanted.end >= at + STEP);
             if wanted.end > end {
                 fetches.push(wanted.end - end);
@@ -130,6 +132,14 @@ mod tests {
     fn a_look_at_the_beginning_costs_little() {
         assert_eq!(ReadAhead::new(CACHE).read(0..16384, false).range, 0..16384 + SMALLEST);
         assert_eq!(ReadAhead::new(CACHE).read(0..STEP, false).range, 0..STEP + FIRST);
+    }
+
+    #[test]
+    fn a_look_at_a_beginning_that_was_foreseen_costs_nothing() {
+        let mut ahead = ReadAhead::new(CACHE);
+        assert_eq!(ahead.read(0..STEP, true).range, 0..STEP);
+        // A reader that goes on is not kept waiting at the end of what was foreseen.
+        assert_eq!(ahead.read(STEP..2 * STEP, true).range, STEP..2 * STEP + SMALLEST);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use crate::tree::Ino;
 /// The largest window.
 const FOLDERS: usize = 32;
 /// The window of a walk that is certain before it begins.
-const CERTAIN: usize = 128;
+const CERTAIN: usize = 64;
 /// The first window.
 const FIRST: usize = 4;
 /// How many folders a program may leave out, and still walks in order: a filter by name, or another alphabet.

@@ -32,9 +32,9 @@ const HEAD: &[u8] = b"HEAD";
 const PACKS: usize = 2;
 /// The size of the largest file that is fetched: an index of some 30,000 files.
 const LARGEST: u64 = 4 * 1024 * 1024;
-/// What git reads of a pack at first: its header and newest commits; its checksum, and the kernel what is before it.
-const PACK_HEAD: u64 = 64 * 1024;
-const PACK_TAIL: u64 = 128 * 1024;
+/// What git reads of a pack at first, its header with the newest commits, and its checksum at the end; with each, the kernel
+/// reads as much as it reads ahead.
+const PACK_END: u64 = 128 * 1024;
 /// What is read of a `HEAD`.
 const HEAD_LENGTH: u64 = 4096;
 
@@ -71,10 +71,6 @@ impl Share {
     fn begin_to_foresee(self: &Arc<Self>, git: Ino) {
         let share = self.clone();
         tokio::spawn(async move {
-            for path in FOLDERS.into_iter().chain(FILES) {
-                let share = share.clone();
-                tokio::spawn(async move { share.foresee(git, path.as_bytes()).await });
-            }
             let other = share.clone();
             tokio::spawn(async move {
                 // Git looks at all files that the index names before it opens a pack.
@@ -82,6 +78,12 @@ impl Share {
                 let packs = other.find(git, PACKS_FOLDER).await?;
                 other.list(packs).await.ok().map(|()| other.foresee_packs(packs))
             });
+            // The index is the longest: it takes the idle connection and does not wait until another one is open.
+            tokio::task::yield_now().await;
+            for path in FOLDERS.into_iter().chain(FILES) {
+                let share = share.clone();
+                tokio::spawn(async move { share.foresee(git, path.as_bytes()).await });
+            }
             let head = share.find(git, HEAD).await;
             let head = share.read_small(head?).await?;
             share.foresee(git, branch(&head)?).await
@@ -163,7 +165,7 @@ impl Share {
         let indexes = has_suffix(b".idx").filter(|(.., length)| *length <= LARGEST);
         let indexes = indexes.map(|(_, ino, length)| (*ino, 0..*length));
         let packs = has_suffix(b".pack").flat_map(|(_, ino, length)| {
-            [(*ino, 0..PACK_HEAD.min(*length)), (*ino, length.saturating_sub(PACK_TAIL)..*length)]
+            [(*ino, 0..PACK_END.min(*length)), (*ino, length.saturating_sub(PACK_END)..*length)]
         });
         for (ino, part) in indexes.chain(packs) {
             let share = self.clone();
