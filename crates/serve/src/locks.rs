@@ -3,6 +3,9 @@
 //! `dav-server` keeps locks in memory and never lets them expire: a client that dies with a lock would block its file
 //! until the server restarts. This wrapper records each lock's timeout (RFC 4918 §6.6) and removes expired locks before
 //! every lock operation.
+//!
+//! It also takes any lock token in an `If` header for valid if the resource is not locked. So a client whose lock is gone
+//! would overwrite what somebody else has written since; here a token is one of a lock that is there (RFC 4918 §10.4.4).
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -101,7 +104,17 @@ impl DavLockSystem for Locks {
         deep: bool,
         tokens: &[String],
     ) -> LsFuture<'_, Result<(), DavLock>> {
-        self.current(SystemTime::now()).check(path, principal, ignore_principal, deep, tokens)
+        let memory = self.current(SystemTime::now());
+        // So `dav-server` asks whether a condition holds, and only then.
+        if let (true, [token]) = (ignore_principal, tokens) {
+            let held = memory.discover(path);
+            let (path, token) = (path.clone(), token.clone());
+            let holds = move |held: Vec<DavLock>| {
+                held.iter().any(|lock| lock.token == token).then_some(()).ok_or_else(|| no_lock(path, token))
+            };
+            return held.map(holds).boxed();
+        }
+        memory.check(path, principal, ignore_principal, deep, tokens)
     }
 
     fn discover(&self, path: &DavPath) -> LsFuture<'_, Vec<DavLock>> {
@@ -111,6 +124,12 @@ impl DavLockSystem for Locks {
     fn delete(&self, path: &DavPath) -> LsFuture<'_, Result<(), ()>> {
         self.current(SystemTime::now()).delete(path)
     }
+}
+
+/// In place of a lock that is not there: `dav-server` asks for the one that is in the way.
+fn no_lock(path: DavPath, token: String) -> DavLock {
+    let (principal, owner, timeout_at, timeout) = (None, None, None, None);
+    DavLock { token, path: Box::new(path), principal, owner, timeout_at, timeout, shared: false, deep: false }
 }
 
 #[cfg(test)]
@@ -132,6 +151,17 @@ mod tests {
         assert!(take(&locks, &path, None).is_none(), "the refreshed lock outlives its first end");
         locks.current(later + Duration::from_secs(100));
         assert!(take(&locks, &path, None).is_some());
+    }
+
+    #[test]
+    fn token_of_a_lock_that_is_gone_holds_nothing() {
+        let (locks, path) = (Locks::new(), DavPath::new("/a").unwrap());
+        let lock = take(&locks, &path, None).unwrap();
+        let holds =
+            |token: &str| locks.check(&path, None, true, false, &[token.into()]).now_or_never().unwrap().is_ok();
+        assert!(holds(&lock.token) && !holds("urn:uuid:guess"));
+        locks.unlock(&path, &lock.token).now_or_never().unwrap().unwrap();
+        assert!(!holds(&lock.token));
     }
 
     #[test]

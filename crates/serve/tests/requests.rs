@@ -357,6 +357,22 @@ async fn lock_keeps_others_out() {
 }
 
 #[tokio::test]
+async fn who_has_lost_a_lock_overwrites_nothing() {
+    let server = start(|_| ());
+    server.write("file", "old");
+    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    let locked = server.ask("LOCK /file", lock.as_bytes()).await;
+    let token = locked.header("lock-token").unwrap();
+    let put = format!("PUT /file\nIf: ({token})");
+    assert_eq!(server.ask(&put, b"mine").await.status(), 204);
+    assert_eq!(server.ask(&format!("UNLOCK /file\nLock-Token: {token}"), b"").await.status(), 204);
+    assert_eq!(server.ask(&put, b"late").await.status(), 412);
+    assert_eq!(server.ask(&format!("DELETE /file\nIf: ({token})"), b"").await.status(), 412);
+    assert_eq!(server.read("file").unwrap(), b"mine");
+    assert_eq!(server.ask(&format!("PUT /file\nIf: (Not {token})"), b"new").await.status(), 204);
+}
+
+#[tokio::test]
 async fn refusal_leaves_the_connection_usable() {
     let server = start(|_| ());
     let mut stream = server.connect().await;
