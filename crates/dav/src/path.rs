@@ -228,6 +228,17 @@ impl RemotePath {
         Some(Self { bytes: self.bytes[..end].to_vec(), folder: true })
     }
 
+    /// A name beside this file's for another version of it, of this time (in seconds since 1970): `report.txt` becomes
+    /// `report (conflict 1700000000).txt`. `None` if that is too long.
+    pub fn conflicting(&self, seconds: u64) -> Option<Self> {
+        let name = String::from_utf8_lossy(self.name()?).into_owned();
+        let name = match name.rsplit_once('.') {
+            Some((stem, extension)) if !stem.is_empty() => format!("{stem} (conflict {seconds}).{extension}"),
+            _ => format!("{name} (conflict {seconds})"),
+        };
+        self.parent()?.join(name.as_bytes(), false).ok()
+    }
+
     /// Whether it is a folder's path, whose URL ends with `/` (RFC 4918 §5.2).
     pub fn is_folder(&self) -> bool {
         self.folder
@@ -347,6 +358,18 @@ mod tests {
 
     fn path(url: &str) -> RemotePath {
         RemotePath::from_url_path(url).unwrap()
+    }
+
+    #[test]
+    fn a_conflict_keeps_folder_and_extension() {
+        for (name, other) in [
+            ("/a/report.txt", "/a/report (conflict 7).txt"),
+            ("/a/.bashrc", "/a/.bashrc (conflict 7)"),
+            ("/README", "/README (conflict 7)"),
+        ] {
+            assert_eq!(path(name).conflicting(7).unwrap().decoded(), other);
+        }
+        assert_eq!(path("/").conflicting(7), None);
     }
 
     fn href(href: &str) -> Result<String, PathProblem> {

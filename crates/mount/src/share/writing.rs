@@ -225,13 +225,10 @@ impl Share {
         content: impl Fn() -> Result<Content>,
     ) -> std::result::Result<(RemotePath, Facts), dav::Error> {
         let differs = |why: &str| dav::Error::Differs { path: path.clone(), why: why.into() };
-        let name = String::from_utf8_lossy(path.name().unwrap_or_default()).into_owned();
         let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         // There may be one of this second already.
         for seconds in seconds..seconds + CONFLICTS {
-            let other = conflict_name(&name, seconds);
-            let beside = path.parent().and_then(|folder| folder.join(other.as_bytes(), false).ok());
-            let beside = beside.ok_or_else(|| differs("its name is too long for a second one"))?;
+            let beside = path.conflicting(seconds).ok_or_else(|| differs("its name is too long for a second one"))?;
             let content = content().map_err(|errno| differs(errno.desc()))?;
             match self.put(&beside, content, &Precondition::Absent, &If::default()).await {
                 Err(error) if error.is(412) => {}
@@ -315,25 +312,5 @@ pub(super) fn precondition(base: &Base) -> Precondition {
     match base {
         Base::New => Precondition::Absent,
         Base::Version(facts) => Precondition::of(facts.etag.as_ref()),
-    }
-}
-
-/// `report.txt` becomes `report (conflict 1700000000).txt`.
-fn conflict_name(name: &str, seconds: u64) -> String {
-    match name.rsplit_once('.') {
-        Some((stem, extension)) if !stem.is_empty() => format!("{stem} (conflict {seconds}).{extension}"),
-        _ => format!("{name} (conflict {seconds})"),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_conflict_keeps_the_extension() {
-        assert_eq!(conflict_name("report.txt", 7), "report (conflict 7).txt");
-        assert_eq!(conflict_name(".bashrc", 7), ".bashrc (conflict 7)");
-        assert_eq!(conflict_name("README", 7), "README (conflict 7)");
     }
 }
