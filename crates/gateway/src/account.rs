@@ -2,6 +2,7 @@
 
 mod editing;
 mod reading;
+mod write_back;
 
 use std::{
     sync::{
@@ -51,6 +52,11 @@ pub(crate) struct Account {
     listings: Mutex<Listings>,
     saves: Mutex<Saves<Passing>>,
     later: Later,
+    write_back: Option<WriteBack>,
+    /// When the server has last accepted the credential; none if it has refused it since.
+    accepted: Mutex<Option<Instant>>,
+    /// Whether the server has refused a request without a password.
+    is_asking: AtomicBool,
     /// Of all credentials.
     lingering: Arc<Held>,
     fresh: Duration,
@@ -65,6 +71,7 @@ pub(crate) struct Account {
 
 pub(crate) use editing::Held;
 pub(crate) use reading::SharedContents;
+pub(crate) use write_back::WriteBack;
 
 /// What is under a locked name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -109,6 +116,7 @@ impl Account {
         metrics: Arc<Metrics>,
         (lingering, contents): (Arc<Held>, Arc<SharedContents>),
         fresh: Duration,
+        write_back: Option<WriteBack>,
     ) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let listings = Listings::new(fresh).into();
@@ -121,6 +129,9 @@ impl Account {
             listings,
             saves: Mutex::default(),
             later: Later::default(),
+            write_back,
+            accepted: Mutex::default(),
+            is_asking: AtomicBool::new(false),
             lingering,
             fresh,
             prefetch: Mutex::default(),
@@ -143,6 +154,11 @@ impl Account {
         self.later.paths() + self.saves().kept() + self.lingering_locks()
     }
 
+    /// Whether something would be lost with this account.
+    pub(crate) fn is_busy(self: &Arc<Self>) -> bool {
+        self.pending() > 0
+    }
+
     async fn exchange(&self, request: Passing) -> Result<Response<Incoming>, haul_http::Error> {
         self.exchange_followed(request, None).await
     }
@@ -157,7 +173,12 @@ impl Account {
         if let Some(follow_up) = follow_up {
             request.extensions_mut().insert(follow_up);
         }
+        let asked = Instant::now();
         let answer = self.client.exchange(request).await;
+        if let Ok(answer) = &answer {
+            let is_accepted = answer.status() != StatusCode::UNAUTHORIZED;
+            *self.accepted.lock().unwrap_or_else(PoisonError::into_inner) = is_accepted.then_some(asked);
+        }
         let is_away = |error: &haul_http::Error| error.is_silence() || matches!(error, haul_http::Error::Connect(_));
         self.metrics.is_away.store(answer.as_ref().is_err_and(is_away), Ordering::Relaxed);
         answer
@@ -179,8 +200,12 @@ impl Account {
     /// Answers a request.
     pub(crate) async fn answer(self: &Arc<Self>, request: Passing) -> Result<Response<AnswerBody>, haul_http::Error> {
         self.lingering.give_way(&request, Some(self)).await;
-        self.later.settle(&request.path).await;
         let saver = request.saver();
+        let is_acknowledged = saver.is_some() && self.saves().is_acknowledged(request.ask());
+        if !is_acknowledged && !self.settles(&request.path).await {
+            return Ok(answers::not_yet());
+        }
+        let claim = saver.and_then(|_| self.saves().claim(request.ask()));
         if let Some(saver) = saver {
             if let Some(answer) = self.resume(&request) {
                 self.metrics.redirector.add();
@@ -207,8 +232,17 @@ impl Account {
             if !is_of_a_save {
                 self.send_kept(path);
             }
-            self.later.settle(path).await;
+            if !self.settles(path).await {
+                return Ok(answers::not_yet());
+            }
         }
+        let request = match claim {
+            Some(claim) => match self.save(request, claim).await {
+                Ok(answer) => return Ok(answer),
+                Err(request) => request,
+            },
+            None => request,
+        };
         if let Some(reading) = self.reading(&request)
             && let Some(answer) = reading.answer().await
         {
@@ -222,6 +256,17 @@ impl Account {
             return Ok(known);
         }
         self.pass(request).await
+    }
+
+    /// Waits until what was acknowledged at, below or above a path is done; a saved file whose upload fails is not waited for
+    /// any longer than the server. Returns whether it is done.
+    async fn settles(&self, path: &RemotePath) -> bool {
+        let settled = self.later.settle(path);
+        if self.write_back.is_none() {
+            settled.await;
+            return true;
+        }
+        tokio::time::timeout(self.client.timeouts().first_byte, settled).await.is_ok()
     }
 
     /// The answer from a listing, if there is one; otherwise there may be one for the next request.
@@ -249,7 +294,7 @@ impl Account {
     /// Lists the folder of the resource that is asked for, if that is worth it.
     fn list_ahead(self: &Arc<Self>, request: &Passing, query: &Bytes, now: Instant) {
         let Some(folder) = request.path.parent().map(|parent| parent.as_folder(true)) else { return };
-        let url = self.upstream.folder(&folder);
+        let url = self.upstream.at(&folder);
         let Some((url, body)) = url.zip(request.whole().cloned()) else { return };
         if !self.listings().wants_listing(&request.path, query, now) {
             return;
@@ -274,6 +319,9 @@ impl Account {
         let sets_times = saver.is_some() && request.ask().sets_times;
         let saver = saver.filter(|_| request.method.as_str() == "LOCK" && !request.headers.contains_key(IF));
         let timeout = request.headers.get(TIMEOUT).cloned();
+        if saver.is_some() {
+            self.prepare_to_save(&request);
+        }
         let template = saver.zip(request.whole()).map(|(saver, body)| Template { saver, body: body.clone(), timeout });
         let (parts, body) = self.exchange(request).await?.into_parts();
         drop(change);
@@ -307,6 +355,7 @@ impl Account {
         template: Template,
     ) -> Result<Response<AnswerBody>, haul_http::Error> {
         let account = self.clone();
+        self.prepare_to_save(&put);
         let creating = tokio::spawn(async move {
             let path = put.path.clone();
             let mut lock = put.sibling("LOCK", put.url.clone(), path.clone(), template.body);
@@ -421,7 +470,9 @@ impl Account {
 
     /// Acknowledges an UNLOCK, which is sent behind what was kept.
     async fn release(self: &Arc<Self>, unlock: Passing) -> Response<AnswerBody> {
-        self.later.room().await;
+        if self.write_back.is_none() {
+            self.later.room().await;
+        }
         let path = unlock.path.clone();
         let Released { mut kept, is_created, edited } = self.saves().release(&path);
         let unlock = match edited.filter(|_| !is_created) {

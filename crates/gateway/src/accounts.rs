@@ -31,11 +31,18 @@ impl<T> Default for Accounts<T> {
 }
 
 impl<T: Clone> Accounts<T> {
-    /// The account of a credential.
-    pub(crate) fn get(&mut self, identity: Identity, now: Instant, new: impl FnOnce() -> T) -> T {
-        self.all.retain(|_, entry| now.saturating_duration_since(entry.used) < IDLE);
+    /// The account of a credential. One that is busy is kept, whatever its age.
+    pub(crate) fn get(
+        &mut self,
+        identity: Identity,
+        now: Instant,
+        is_busy: impl Fn(&T) -> bool,
+        new: impl FnOnce() -> T,
+    ) -> T {
+        self.all.retain(|_, entry| now.saturating_duration_since(entry.used) < IDLE || is_busy(&entry.account));
         if !self.all.contains_key(&identity) && self.all.len() >= MOST {
-            let oldest = self.all.iter().min_by_key(|(_, entry)| (entry.is_accepted, entry.used));
+            let oldest =
+                self.all.iter().min_by_key(|(_, entry)| (is_busy(&entry.account), entry.is_accepted, entry.used));
             let oldest = oldest.map(|(identity, _)| *identity);
             oldest.map(|oldest| self.all.remove(&oldest));
         }
@@ -79,20 +86,24 @@ mod tests {
         let (identities, mut accounts, start) = (Identities::new().unwrap(), Accounts::default(), Instant::now());
         for number in 0..=MOST {
             let now = start + Duration::from_millis(number as u64);
-            assert_eq!(accounts.get(identity(&identities, number), now, || number), number);
+            assert_eq!(accounts.get(identity(&identities, number), now, |_| false, || number), number);
         }
         assert_eq!(accounts.all.len(), MOST);
         let now = start + Duration::from_secs(2);
-        assert_eq!(accounts.get(identity(&identities, 0), now, || 7777), 7777, "the oldest went");
-        assert_eq!(accounts.get(identity(&identities, MOST), now, || 7777), MOST);
+        assert_eq!(accounts.get(identity(&identities, 0), now, |_| false, || 7777), 7777, "the oldest went");
+        assert_eq!(accounts.get(identity(&identities, MOST), now, |_| false, || 7777), MOST);
         accounts.refused(identity(&identities, MOST));
-        assert_eq!(accounts.get(identity(&identities, MOST), now, || 7777), 7777);
+        assert_eq!(accounts.get(identity(&identities, MOST), now, |_| false, || 7777), 7777);
         accounts.accepted(identity(&identities, 2));
         for number in 0..=MOST {
-            accounts.get(identity(&identities, 9000 + number), now, || number);
+            accounts.get(identity(&identities, 9000 + number), now, |_| false, || number);
         }
-        assert_eq!(accounts.get(identity(&identities, 2), now, || 7777), 2, "others than the guessed ones stay");
-        assert_eq!(accounts.get(identity(&identities, 5), now + IDLE, || 5555), 5555);
+        assert_eq!(
+            accounts.get(identity(&identities, 2), now, |_| false, || 7777),
+            2,
+            "others than the guessed ones stay"
+        );
+        assert_eq!(accounts.get(identity(&identities, 5), now + IDLE, |_| false, || 5555), 5555);
         assert_eq!(accounts.all.len(), 1);
     }
 }

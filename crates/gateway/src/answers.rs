@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use haul_http::Incoming;
 use http::{
     HeaderMap, HeaderName, HeaderValue, Response, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_TYPE},
+    header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER},
 };
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
@@ -30,6 +30,14 @@ fn typed(status: StatusCode, kind: HeaderValue, body: impl Into<Bytes>) -> Respo
     let mut response = Response::new(whole(body));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, kind);
+    response
+}
+
+/// A saved file is in the journal, and the server does not take it.
+pub(crate) fn not_yet() -> Response<AnswerBody> {
+    let why = "504: a file that was saved here is not at the server yet; it is safe in the gateway's journal, and will be sent\n";
+    let mut response = text(StatusCode::GATEWAY_TIMEOUT, why);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
     response
 }
 

@@ -4,6 +4,7 @@ use std::{
     future::ready,
     io,
     net::SocketAddr,
+    path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -23,6 +24,7 @@ use http::{
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream};
 use serve::{AnswerBody, Answered, ConnectionData, RequestStream, Service};
+use tokio::time::timeout;
 use transport::Connector;
 
 use crate::{
@@ -31,10 +33,14 @@ use crate::{
     answers::{text, without_body},
     credential::{Credential, Identities, Refused, Scope},
     head::{self, Upstream},
+    journal::{Journal, JournalError},
     metrics::Metrics,
     own_connection::{OwnConnection, Server},
     passing::{Passing, Received, SMALL},
 };
+
+/// How long a gateway that ends sends what it has acknowledged: less than the server that it runs in waits for it.
+const ENDING: Duration = Duration::from_secs(8);
 
 /// Settings of a gateway.
 #[derive(Debug, Clone)]
@@ -45,6 +51,17 @@ pub struct Settings {
     pub client: haul_http::Settings,
     /// How long listings are believed: the delay with which changes made elsewhere are seen.
     pub fresh: Duration,
+    /// Acknowledge files once they are safe here; with none, once the server has them.
+    pub write_back: Option<WriteBack>,
+}
+
+/// Where files are that were acknowledged before the server had them.
+#[derive(Debug, Clone)]
+pub struct WriteBack {
+    /// The folder of the gateway's state.
+    pub state: PathBuf,
+    /// The largest size of all files in the journal, in bytes; what has no room there is acknowledged by the server.
+    pub size: u64,
 }
 
 /// Why there is no gateway.
@@ -62,6 +79,9 @@ pub enum Error {
     /// The settings cannot be used.
     #[error(transparent)]
     Settings(#[from] transport::SettingsError),
+    /// The journal cannot be used.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// The system has no random numbers.
     #[error("the system gives no random numbers")]
     Random,
@@ -79,7 +99,7 @@ pub struct Gateway {
 impl Gateway {
     /// An error if the URL is no folder's on a server, or if a file in the settings cannot be used.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let Settings { upstream, client, fresh } = settings;
+        let Settings { upstream, client, fresh, write_back } = settings;
         let is_folder = upstream.path().ends_with('/') && upstream.query().is_none();
         let origin = Origin::of(&upstream).ok().filter(|_| is_folder && !has_userinfo(&upstream));
         let origin = origin.ok_or(Error::Upstream)?;
@@ -87,6 +107,8 @@ impl Gateway {
             return Err(Error::ClearPasswords(origin));
         }
         let base = upstream.path().to_owned();
+        let open = |back: &WriteBack| Journal::open(&back.state, &upstream.to_string(), back.size).map(Arc::new);
+        let journal = write_back.as_ref().map(open).transpose()?;
         let connector = Arc::new(Connector::new(client.connect.clone())?);
         let identities = Identities::new().map_err(|_| Error::Random)?;
         let upstream = Arc::new(Upstream { origin, base });
@@ -97,6 +119,7 @@ impl Gateway {
             metrics: Arc::default(),
             lingering: Arc::default(),
             contents: Arc::default(),
+            journal,
         };
         Ok(Self { server, fresh, identities, accounts: Mutex::default() })
     }
@@ -110,18 +133,34 @@ impl Gateway {
     }
 
     /// Name, meaning and value of what comes and goes.
-    pub(crate) fn gauges(&self) -> [(&'static str, &'static str, usize); 2] {
+    pub(crate) fn gauges(&self) -> Vec<(&'static str, &'static str, u64)> {
         let accounts = self.accounts().all();
-        let pending = accounts.iter().map(Account::pending).sum();
-        [
-            ("credentials", "Credentials for which something is kept.", accounts.len()),
-            ("acknowledged_pending", "Files with acknowledged requests that are not at the server yet.", pending),
-        ]
+        let pending: usize = accounts.iter().map(Account::pending).sum();
+        let mut gauges = vec![
+            ("credentials", "Credentials for which something is kept.", accounts.len() as u64),
+            (
+                "acknowledged_pending",
+                "Files with acknowledged requests that are not at the server yet.",
+                pending as u64,
+            ),
+        ];
+        if let Some(journal) = &self.server.journal {
+            let totals = journal.totals();
+            gauges.extend([
+                ("journal_files", "Saved files that the server does not have yet.", totals.files as u64),
+                ("journal_bytes", "Size of the saved files that the server does not have yet.", totals.bytes),
+                ("journal_oldest_seconds", "Age of the oldest of them.", totals.oldest),
+                ("journal_signed_out", "Those that wait for their user to sign in.", totals.signed_out as u64),
+                ("journal_refused", "Those that the server has refused.", totals.refused as u64),
+            ]);
+        }
+        gauges
     }
 
     /// What is kept for a credential.
     fn account(&self, credential: &Credential) -> Arc<Account> {
-        self.accounts().get(credential.identity, Instant::now(), || self.server.account(self.fresh))
+        let new = || self.server.account(self.fresh, credential.user.clone());
+        self.accounts().get(credential.identity, Instant::now(), Account::is_busy, new)
     }
 
     async fn pass(&self, client: SocketAddr, request: Request<RequestStream>) -> Answered {
@@ -186,7 +225,9 @@ impl Gateway {
         if credential.scope == Scope::Request {
             return (own.pass_single(&self.server, request).await, false);
         }
-        let answer = self.account(credential).answer(request).await;
+        let account = self.account(credential);
+        account.adopt(&request);
+        let answer = account.answer(request).await;
         match answer.as_ref().map(Response::status) {
             Ok(StatusCode::UNAUTHORIZED) => self.accounts().refused(credential.identity),
             Ok(_) => self.accounts().accepted(credential.identity),
@@ -222,7 +263,18 @@ impl Service for Gateway {
     /// Sends what was acknowledged.
     fn finish(&self) -> BoxFuture<'_, ()> {
         let accounts = self.accounts().all();
-        async move { drop(join_all(accounts.iter().map(Account::end)).await) }.boxed()
+        if let Some(journal) = &self.server.journal {
+            journal.end();
+        }
+        let journal = self.server.journal.clone();
+        async move {
+            // What is not sent in this time is safe in the journal, if there is one.
+            drop(timeout(ENDING, join_all(accounts.iter().map(Account::end))).await);
+            if let Some(journal) = journal {
+                journal.close();
+            }
+        }
+        .boxed()
     }
 }
 

@@ -118,8 +118,8 @@ impl Upstream {
         }
     }
 
-    /// The URL of a folder at the server, if it is in the gateway's.
-    pub(crate) fn folder(&self, path: &RemotePath) -> Option<Uri> {
+    /// The URL of a path at the server, if it is in the gateway's folder.
+    pub(crate) fn at(&self, path: &RemotePath) -> Option<Uri> {
         self.url(&path.target(), None).ok()
     }
 

@@ -24,7 +24,8 @@
 //! - **One request here is at most one request there** for methods that are not safe: an unsafe request without an answer
 //!   is answered 504, and not repeated unless HTTP allows it (RFC 9110 §9.2.2). Acknowledged requests, which have the same
 //!   effect twice, are repeated.
-//! - **Content is acknowledged by the server**, never by the gateway.
+//! - **Content is acknowledged by the server**, or, if the gateway was told to write back, once it is in the `journal` on
+//!   the local disk, and then uploaded until the server has it.
 
 mod account;
 mod accounts;
@@ -39,6 +40,7 @@ mod files;
 pub mod fuzzing;
 mod gateway;
 mod head;
+mod journal;
 mod later;
 mod lingering;
 mod listings;
@@ -51,5 +53,6 @@ pub mod smb;
 pub mod vault;
 mod win32;
 
-pub use gateway::{Error, Gateway, Settings};
+pub use gateway::{Error, Gateway, Settings, WriteBack};
+pub use journal::{JournalError, Pending, pending};
 pub use metrics::Status;

@@ -32,6 +32,8 @@ pub(crate) struct Metrics {
     pub(crate) failures: Counter,
     /// Acknowledged requests that have failed.
     pub(crate) broken: Counter,
+    /// Saved files that somebody else has changed meanwhile.
+    pub(crate) conflicts: Counter,
     /// Whether the last request to the server had no answer.
     pub(crate) is_away: AtomicBool,
 }
@@ -48,13 +50,18 @@ impl Counter {
 
 impl Metrics {
     /// In Prometheus' text format.
-    fn text(&self, gauges: &[(&str, &str, usize)]) -> String {
+    fn text(&self, gauges: &[(&str, &str, u64)]) -> String {
         let counters = [
             ("requests", "Requests of clients.", &self.requests),
             ("listing_answers", "Answers from listings, without a request to the server.", &self.listings),
             ("content_answers", "Files from memory, as a fresh listing shows them.", &self.contents),
             ("redirector_answers", "Answers to the Windows redirector before the server's.", &self.redirector),
             ("failures", "Requests that the server did not answer.", &self.failures),
+            (
+                "conflicts",
+                "Saved files that somebody else had changed meanwhile; both versions are kept.",
+                &self.conflicts,
+            ),
             ("acknowledged_failures", "Acknowledged requests that failed at the server.", &self.broken),
         ];
         let mut text = String::new();

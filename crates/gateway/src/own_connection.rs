@@ -14,9 +14,10 @@ use tokio::sync::Mutex;
 use transport::{Connector, Offer};
 
 use crate::{
-    account::{Account, Held, SharedContents},
+    account::{Account, Held, SharedContents, WriteBack},
     answers,
     head::Upstream,
+    journal::Journal,
     metrics::Metrics,
     passing::Passing,
 };
@@ -32,14 +33,18 @@ pub(crate) struct Server {
     pub(crate) lingering: Arc<Held>,
     /// The contents of all credentials.
     pub(crate) contents: Arc<SharedContents>,
+    /// What is acknowledged before the server has it; none if nothing is.
+    pub(crate) journal: Option<Arc<Journal>>,
 }
 
 impl Server {
-    /// An account with connections of its own. Its HTTP client has no credentials of its own.
-    pub(crate) fn account(&self, fresh: std::time::Duration) -> Arc<Account> {
+    /// An account with connections of its own. Its HTTP client has no credentials of its own. With a user's name, files may
+    /// be acknowledged once they are in the journal.
+    pub(crate) fn account(&self, fresh: std::time::Duration, user: Option<String>) -> Arc<Account> {
         let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
         let shared = (self.lingering.clone(), self.contents.clone());
-        Arc::new(Account::new(client, self.upstream.clone(), self.metrics.clone(), shared, fresh))
+        let write_back = self.journal.clone().zip(user).map(|(journal, user)| WriteBack { journal, user });
+        Arc::new(Account::new(client, self.upstream.clone(), self.metrics.clone(), shared, fresh, write_back))
     }
 }
 
@@ -87,7 +92,7 @@ impl OwnConnection {
         server: &Server,
         request: Passing,
     ) -> Result<Response<AnswerBody>, haul_http::Error> {
-        let account = self.account.get_or_init(|| server.account(std::time::Duration::ZERO));
+        let account = self.account.get_or_init(|| server.account(std::time::Duration::ZERO, None));
         account.only_pass(request).await
     }
 }

@@ -46,6 +46,30 @@ pub(crate) enum Received {
     Streamed(Body),
 }
 
+/// A client, and the resource that its requests are for.
+pub(crate) struct Caller {
+    /// Its credentials, and what else all of its requests have.
+    headers: HeaderMap,
+    pub(crate) url: Uri,
+    pub(crate) path: RemotePath,
+}
+
+impl Caller {
+    pub(crate) fn request(&self, method: &str, body: Bytes) -> Passing {
+        let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
+        let (url, headers, path) = (self.url.clone(), self.headers.clone(), self.path.clone());
+        Passing { method, url, headers, path, destination: None, body: Received::Whole(body) }
+    }
+
+    /// A look at the resource.
+    pub(crate) fn look(&self) -> Passing {
+        let mut look = self.request("PROPFIND", Bytes::from_static(LOOK));
+        look.headers.insert(DEPTH, HeaderValue::from_static("0"));
+        look.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=\"utf-8\""));
+        look
+    }
+}
+
 impl Passing {
     pub(crate) fn whole(&self) -> Option<&Bytes> {
         match &self.body {
@@ -65,7 +89,7 @@ impl Passing {
     }
 
     /// Whether `Authorization` and the path alone decide who asks for what. A query may have a token (RFC 6750 §2.3).
-    fn is_ordinary(&self) -> bool {
+    pub(crate) fn is_ordinary(&self) -> bool {
         self.url.query().is_none() && credential::is_only_authorization(&self.headers)
     }
 
@@ -103,12 +127,16 @@ impl Passing {
 
     /// Another request of the same client.
     pub(crate) fn sibling(&self, method: &str, url: Uri, path: RemotePath, body: Bytes) -> Self {
+        self.caller(url, path).request(method, body)
+    }
+
+    /// The same client, at a resource.
+    pub(crate) fn caller(&self, url: Uri, path: RemotePath) -> Caller {
         let mut headers = self.headers.clone();
         for name in [IF, DEPTH, TIMEOUT, LOCK_TOKEN, CONTENT_TYPE] {
             headers.remove(name);
         }
-        let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
-        Self { method, url, headers, path, destination: None, body: Received::Whole(body) }
+        Caller { headers, url, path }
     }
 
     /// The same with a lock's token, in its angle brackets.
@@ -120,10 +148,7 @@ impl Passing {
 
     /// A look at the resource.
     pub(crate) fn look(&self) -> Self {
-        let mut look = self.sibling("PROPFIND", self.url.clone(), self.path.clone(), Bytes::from_static(LOOK));
-        look.headers.insert(DEPTH, HeaderValue::from_static("0"));
-        look.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=\"utf-8\""));
-        look
+        self.caller(self.url.clone(), self.path.clone()).look()
     }
 
     /// Whether there is content, by another method.

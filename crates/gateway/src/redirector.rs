@@ -109,6 +109,15 @@ impl<L> Edit<L> {
     }
 }
 
+/// The lock under which a client writes a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Claim {
+    /// In its angle brackets.
+    pub(crate) token: String,
+    /// Whether the lock has created the file, and nothing was written since.
+    pub(crate) is_new: bool,
+}
+
 /// A file that is not being saved any more.
 #[derive(Debug)]
 pub(crate) struct Released<L> {
@@ -192,6 +201,21 @@ impl<L> Saves<L> {
             }
             _ => Step::Pass,
         }
+    }
+
+    /// The lock under which a PUT writes, if it is the only condition.
+    pub(crate) fn claim(&self, ask: Ask<'_>) -> Option<Claim> {
+        let save = self.files.get(ask.path).filter(|save| ask.method == "PUT" && save.is_claimed)?;
+        let condition = ask.tokens?.strip_prefix('(')?.strip_suffix(')')?;
+        let is_new = save.edit.is_none() && save.is_empty;
+        (condition.trim() == save.locked.token).then(|| Claim { token: save.locked.token.clone(), is_new })
+    }
+
+    /// Whether a request will be acknowledged whatever goes on with its file.
+    pub(crate) fn is_acknowledged(&self, ask: Ask<'_>) -> bool {
+        let has_token = |save: &Save<L>| ask.tokens.is_some_and(|tokens| tokens.contains(&save.locked.token));
+        self.files.get(ask.path).is_some_and(has_token)
+            && (ask.method == "UNLOCK" || ask.method == "PROPPATCH" && ask.sets_times && self.keeps_times)
     }
 
     /// A LOCK was sent in place of a PUT, and created the file, or reserved its name until the PUT `creation`.

@@ -7,12 +7,12 @@ mod status;
 
 use std::{error::Error, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
-use ::gateway::{Gateway, Settings, Status};
+use ::gateway::{Gateway, Settings, Status, WriteBack};
 use ::serve::{Config, Server};
 use haul_http::Timeouts;
 use http::Uri;
 use transport::{ConnectSettings, TlsSettings};
-use units::Span;
+use units::{Size, Span};
 
 use crate::{
     files::{Outcome, runtime::run_until_stopped},
@@ -35,6 +35,17 @@ pub(crate) struct Args {
     /// How long to believe what the server has listed: after this time, changes made elsewhere are seen
     #[arg(long, value_name = "TIME", default_value = "5s")]
     fresh: Span,
+    /// When a file that a client saves is acknowledged
+    #[arg(long, value_enum, value_name = "MODE", default_value = "through")]
+    write: WriteMode,
+    /// With --write back: maximum size of the saved files that the server does not have yet. What has no room is acknowledged
+    /// by the server
+    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
+    journal_size: Size,
+    /// With --write back: folder of the gateway's state [default: /var/lib/longhaul/gateway, without root
+    /// ~/.local/state/longhaul/gateway]
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
     /// Also answer /healthz and /metrics (Prometheus), at this address and without TLS
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::listening::address)]
     status: Option<SocketAddr>,
@@ -45,6 +56,14 @@ pub(crate) struct Args {
     listening: ListeningOptions,
     #[command(flatten)]
     server: ServerOptions,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum WriteMode {
+    /// Once the server has it
+    Through,
+    /// Once it is safe in a journal on the local disk, if its client holds its lock; the upload follows
+    Back,
 }
 
 /// How to speak with the server.
@@ -110,7 +129,11 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         ..haul_http::Settings::default()
     };
     let upstream = args.upstream.clone().unwrap_or_default();
-    let gateway = Gateway::new(Settings { upstream: upstream.clone(), client, fresh: args.fresh.0 })?;
+    let write_back = match args.write {
+        WriteMode::Through => None,
+        WriteMode::Back => Some(WriteBack { state: place::state(args.state.as_deref())?, size: args.journal_size.0 }),
+    };
+    let gateway = Gateway::new(Settings { upstream: upstream.clone(), client, fresh: args.fresh.0, write_back })?;
     let gateway = Arc::new(gateway);
     let config = Config { drain: Some(args.drain.0), ..args.listening.config()? };
     let server = match ListeningOptions::inherited()? {

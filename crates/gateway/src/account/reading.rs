@@ -97,7 +97,7 @@ impl Account {
     /// Begins to fetch a file, unless it is here or being fetched.
     fn fetch(self: &Arc<Self>, request: &Passing, file: &File) {
         let (wakes, wait) = watch::channel(());
-        let Some(url) = self.upstream.folder(&file.path) else { return };
+        let Some(url) = self.upstream.at(&file.path) else { return };
         let Some(number) = self.contents.all().expect(self.number, file, wait, Instant::now()) else { return };
         let reserved =
             Reserved { account: self.clone(), path: file.path.clone(), number, content: None, _wakes: wakes };

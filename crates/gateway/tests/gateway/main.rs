@@ -7,3 +7,4 @@ mod reading;
 mod redirector;
 mod reserved_names;
 mod world;
+mod write_back;

@@ -67,8 +67,12 @@ fn a_url_that_cannot_be_used_is_not_repeated() {
     for url in
         ["https://ann:secret@dav.example/files/", "https://dav.example/files", "/files/", "https://dav.example/?a"]
     {
-        let settings =
-            Settings { upstream: url.parse().unwrap(), client: haul_http::Settings::default(), fresh: FRESH };
+        let settings = Settings {
+            upstream: url.parse().unwrap(),
+            client: haul_http::Settings::default(),
+            fresh: FRESH,
+            write_back: None,
+        };
         let said = Gateway::new(settings).err().unwrap().to_string();
         assert!(!said.contains("secret") && said.contains("https://dav.example.org/files/"), "{url}: {said}");
     }
@@ -76,6 +80,7 @@ fn a_url_that_cannot_be_used_is_not_repeated() {
         upstream: "http://dav.example/".parse().unwrap(),
         client: haul_http::Settings::default(),
         fresh: FRESH,
+        write_back: None,
     };
     assert!(Gateway::new(settings).err().unwrap().to_string().contains("cleartext"));
 }
@@ -83,7 +88,7 @@ fn a_url_that_cannot_be_used_is_not_repeated() {
 #[tokio::test]
 async fn a_server_that_is_away_is_a_gateways_error() {
     let mut world = World::new();
-    world.running.remove(0).abort();
+    world.running.0.remove(0).abort();
     tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     let (status, why) = world.ask("ann:ann's", "GET", "/files/a", &[], b"").await;
     assert_eq!(status, StatusCode::BAD_GATEWAY);

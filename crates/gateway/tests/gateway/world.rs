@@ -7,12 +7,12 @@ use std::{
     time::Duration,
 };
 
-use gateway::{Gateway, Settings, Status};
+use gateway::{Gateway, Settings, Status, WriteBack};
 use haul_http::{Body, Client};
-use http::{Request, StatusCode};
+use http::{Request, StatusCode, Uri};
 use http_body_util::BodyExt;
 use serve::{AccessLog, Config, Server, Service};
-use tokio::task::JoinHandle;
+use tokio::{sync::oneshot, task::JoinHandle};
 
 /// How long listings are believed: longer than a test takes.
 pub(crate) const FRESH: Duration = Duration::from_mins(10);
@@ -23,10 +23,23 @@ pub(crate) struct World {
     /// The server's access log, and the gateway's.
     pub(crate) logs: [Arc<Mutex<Vec<u8>>>; 2],
     service: Arc<Gateway>,
+    upstream: Uri,
     pub(crate) gateway: SocketAddr,
     pub(crate) server: SocketAddr,
     pub(crate) client: Client,
-    pub(crate) running: Vec<JoinHandle<()>>,
+    /// The gateway ends when this is dropped.
+    stop: oneshot::Sender<()>,
+    front: JoinHandle<()>,
+    pub(crate) running: Running,
+}
+
+/// Tasks that end with the test.
+pub(crate) struct Running(pub(crate) Vec<JoinHandle<()>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.iter().for_each(JoinHandle::abort);
+    }
 }
 
 #[derive(Clone)]
@@ -42,18 +55,35 @@ impl Write for Shared {
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        self.running.iter().for_each(JoinHandle::abort);
-    }
-}
-
 fn loopback() -> Vec<SocketAddr> {
     vec![([127, 0, 0, 1], 0).into()]
 }
 
+fn run(server: Server) -> JoinHandle<()> {
+    tokio::spawn(async move { server.run(std::future::pending()).await.unwrap() })
+}
+
+fn run_front(server: Server) -> (oneshot::Sender<()>, JoinHandle<()>) {
+    let (stop, stopped) = oneshot::channel();
+    (stop, tokio::spawn(async move { server.run(async { drop(stopped.await) }).await.unwrap() }))
+}
+
+fn gateway(upstream: &Uri, write_back: Option<WriteBack>, log: &Arc<Mutex<Vec<u8>>>) -> (Arc<Gateway>, Server) {
+    let (upstream, client) = (upstream.clone(), haul_http::Settings::default());
+    let service = Arc::new(Gateway::new(Settings { upstream, client, fresh: FRESH, write_back }).unwrap());
+    let config =
+        Config { listen: loopback(), access_log: Some(AccessLog::new(Shared(log.clone()))), ..Config::default() };
+    let front = Server::with_service(service.clone(), &config).unwrap();
+    (service, front)
+}
+
 impl World {
     pub(crate) fn new() -> Self {
+        Self::with(|server| server, None)
+    }
+
+    /// A gateway that reaches the server at another address, and perhaps acknowledges files before the server has them.
+    pub(crate) fn with(seen_at: impl FnOnce(SocketAddr) -> SocketAddr, write_back: Option<WriteBack>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("root/files/ann")).unwrap();
         std::fs::create_dir_all(folder.path().join("root/secret")).unwrap();
@@ -70,20 +100,24 @@ impl World {
         });
         let server = server.unwrap();
         let address = server.local_addr();
-        let upstream = format!("http://{address}/files/").parse().unwrap();
-        let service = Arc::new(
-            Gateway::new(Settings { upstream, client: haul_http::Settings::default(), fresh: FRESH }).unwrap(),
-        );
-        let config = Config {
-            listen: loopback(),
-            access_log: Some(AccessLog::new(Shared(logs[1].clone()))),
-            ..Config::default()
-        };
-        let front = Server::with_service(service.clone(), &config).unwrap();
+        let upstream: Uri = format!("http://{}/files/", seen_at(address)).parse().unwrap();
+        let (service, front) = gateway(&upstream, write_back, &logs[1]);
         let at = front.local_addr();
-        let run = |server: Server| tokio::spawn(async move { server.run(std::future::pending()).await.unwrap() });
         let client = Client::new(haul_http::Settings::default(), haul_http::auth::Authenticator::default()).unwrap();
-        Self { folder, logs, service, gateway: at, server: address, client, running: vec![run(server), run(front)] }
+        let (stop, front) = run_front(front);
+        let running = Running(vec![run(server)]);
+        Self { folder, logs, service, upstream, gateway: at, server: address, client, stop, front, running }
+    }
+
+    /// Ends the gateway, and starts another one.
+    pub(crate) async fn restart(self, write_back: Option<WriteBack>) -> Self {
+        let Self { stop, front, service, folder, logs, upstream, server, client, running, .. } = self;
+        drop((stop, service));
+        front.await.unwrap();
+        let (service, front) = gateway(&upstream, write_back, &logs[1]);
+        let gateway = front.local_addr();
+        let (stop, front) = run_front(front);
+        Self { folder, logs, service, upstream, gateway, server, client, stop, front, running }
     }
 
     pub(crate) async fn ask(
@@ -114,7 +148,7 @@ impl World {
         let config = Config { listen: loopback(), ..Config::default() };
         let server = Server::with_service(Arc::new(Status::new(self.service.clone())), &config).unwrap();
         let at = server.local_addr();
-        self.running.push(tokio::spawn(async move { server.run(std::future::pending()).await.unwrap() }));
+        self.running.0.push(tokio::spawn(async move { server.run(std::future::pending()).await.unwrap() }));
         at
     }
 

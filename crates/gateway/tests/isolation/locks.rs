@@ -7,8 +7,8 @@ use crate::{
     upstream::World,
 };
 
-const LONG: Duration = Duration::from_mins(10);
-const AGENT: (&str, &str) = ("User-Agent", "Microsoft-WebDAV-MiniRedir/10.0.19045");
+pub(crate) const LONG: Duration = Duration::from_mins(10);
+pub(crate) const AGENT: (&str, &str) = ("User-Agent", "Microsoft-WebDAV-MiniRedir/10.0.19045");
 const LOCK: &str = r#"<D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype></D:lockinfo>"#;
 const TIMES: &str = r#"<D:propertyupdate xmlns:D="DAV:" xmlns:Z="urn:schemas-microsoft-com:"><D:set><D:prop><Z:Win32FileAttributes>00000020</Z:Win32FileAttributes></D:prop></D:set></D:propertyupdate>"#;
 
@@ -17,7 +17,7 @@ async fn windows(world: &World, user: &str, line: &str, fields: &[(&str, &str)],
 }
 
 /// Begins a save up to its lock, and returns the token.
-async fn begin(world: &World, user: &str, path: &str) -> String {
+pub(crate) async fn begin(world: &World, user: &str, path: &str) -> String {
     windows(world, user, &format!("PROPFIND {path}"), &[("Depth", "0")], "").await;
     assert_eq!(windows(world, user, &format!("PUT {path}"), &[], "").await.status, 201);
     let locked = windows(world, user, &format!("LOCK {path}"), &[], LOCK).await;

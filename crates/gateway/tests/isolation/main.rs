@@ -10,6 +10,7 @@ mod caches;
 mod common;
 mod connections;
 mod http2;
+mod journal;
 mod locks;
 mod paths;
 mod raw;

@@ -4,13 +4,14 @@ use std::{
     collections::HashMap,
     io::Write,
     net::SocketAddr,
+    path::Path,
     sync::{Arc, Mutex, MutexGuard},
     time::Duration,
 };
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::{FutureExt, future::BoxFuture};
-use gateway::{Gateway, Settings};
+use gateway::{Gateway, Settings, WriteBack};
 use http::{HeaderMap, Request, Response, StatusCode, header::AUTHORIZATION};
 use http_body_util::BodyExt;
 use serve::{AccessLog, Answered, Config, RequestStream, Server, Service, whole};
@@ -230,8 +231,16 @@ fn run(server: Server) -> JoinHandle<()> {
 
 /// A gateway in front of a server that listens already.
 pub(crate) fn gateway_to(upstream: SocketAddr, fresh: Duration) -> (Arc<Gateway>, SocketAddr, Log, JoinHandle<()>) {
+    gateway_with(upstream, fresh, None)
+}
+
+fn gateway_with(
+    upstream: SocketAddr,
+    fresh: Duration,
+    write_back: Option<WriteBack>,
+) -> (Arc<Gateway>, SocketAddr, Log, JoinHandle<()>) {
     let upstream = format!("http://{upstream}/files/").parse().unwrap();
-    let settings = Settings { upstream, client: haul_http::Settings::default(), fresh };
+    let settings = Settings { upstream, client: haul_http::Settings::default(), fresh, write_back };
     let (service, log) = (Arc::new(Gateway::new(settings).unwrap()), Log::default());
     let config = Config { access_log: Some(AccessLog::new(log.clone())), ..config() };
     let front = Server::with_service(service.clone(), &config).unwrap();
@@ -246,6 +255,15 @@ pub(crate) fn basic(user: &str) -> String {
 
 impl World {
     pub(crate) fn new(fresh: Duration) -> Self {
+        Self::with(fresh, None)
+    }
+
+    /// The gateway acknowledges saved files before the server has them.
+    pub(crate) fn writing_back(fresh: Duration, state: &Path) -> Self {
+        Self::with(fresh, Some(WriteBack { state: state.to_owned(), size: 1 << 20 }))
+    }
+
+    fn with(fresh: Duration, write_back: Option<WriteBack>) -> Self {
         let server = Arc::new(PerUser::default());
         for user in USERS {
             server.change_password(user, &format!("{user}'s"));
@@ -255,7 +273,7 @@ impl World {
             }
         }
         let back = Server::with_service(server.clone(), &config()).unwrap();
-        let (service, gateway, log, front) = gateway_to(back.local_addr(), fresh);
+        let (service, gateway, log, front) = gateway_with(back.local_addr(), fresh, write_back);
         Self { server, gateway, log, service, running: vec![run(back), front] }
     }
 

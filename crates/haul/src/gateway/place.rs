@@ -1,6 +1,10 @@
 //! Where the SMB gateway keeps its state and finds its key.
 
-use std::{env, error::Error, path::PathBuf};
+use std::{
+    env,
+    error::Error,
+    path::{Path, PathBuf},
+};
 
 use ::gateway::vault::{Vault, VaultKey};
 use nix::unistd::geteuid;
@@ -28,18 +32,23 @@ enum Key {
     File(PathBuf),
 }
 
+/// The folder of a gateway's state: the one that was named, or the usual one.
+pub(crate) fn state(named: Option<&Path>) -> Result<PathBuf, Box<dyn Error>> {
+    if let Some(folder) = named {
+        return Ok(std::path::absolute(folder)?);
+    }
+    if geteuid().is_root() {
+        return Ok("/var/lib/longhaul/gateway".into());
+    }
+    let base = user_folder("XDG_STATE_HOME", ".local/state");
+    let base = base.ok_or("no folder for the state: neither HOME nor XDG_STATE_HOME is set; use --state")?;
+    Ok(base.join("longhaul/gateway"))
+}
+
 impl Place {
     /// The folder of the gateway's state.
     pub(crate) fn state(&self) -> Result<PathBuf, Box<dyn Error>> {
-        if let Some(folder) = &self.state {
-            return Ok(std::path::absolute(folder)?);
-        }
-        if geteuid().is_root() {
-            return Ok("/var/lib/longhaul/gateway".into());
-        }
-        let base = user_folder("XDG_STATE_HOME", ".local/state");
-        let base = base.ok_or("no folder for the state: neither HOME nor XDG_STATE_HOME is set; use --state")?;
-        Ok(base.join("longhaul/gateway"))
+        state(self.state.as_deref())
     }
 
     /// The folder of the vault.

@@ -1,13 +1,16 @@
-//! `haul gateway status`: who is enrolled, and who is there.
+//! `haul gateway status`: who is enrolled, who is there, and what the server does not have yet.
 
-use std::{fmt::Write, process::ExitCode};
+use std::{error::Error, fmt::Write, path::Path, process::ExitCode, time::Duration};
 
-use ::gateway::{smb, vault};
+use ::gateway::{Pending, smb, vault};
+use units::{Span, rounded::binary_size};
 
 use super::place::Place;
 use crate::files::Outcome;
 
-/// List the users of the SMB gateway, and their sessions
+/// List the users of the SMB gateway and their sessions, and the saved files that the server does not have yet
+///
+/// The exit status is 1 if the upload of a saved file has failed.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
@@ -15,14 +18,33 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
-    let folder = args.place.vault_folder()?;
-    let users = vault::users(&folder)?;
+    let state = args.place.state()?;
+    let pending = ::gateway::pending(&state)?;
+    let is_failing = pending.iter().any(|file| file.why.is_some());
+    crate::print((users(args, &state)? + &saved(&pending)).as_bytes())?;
+    Ok(if is_failing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The saved files that the server does not have yet.
+fn saved(pending: &[Pending]) -> String {
+    let mut text = String::new();
+    for file in pending {
+        let (user, path) = (dav::terminal_safe(file.user.as_bytes()), dav::terminal_safe(file.path.as_bytes()));
+        let (age, size) = (Span(Duration::from_secs(file.age)), binary_size(file.length));
+        let _ = write!(text, "{path} of {user}: {size}, saved {age} ago, not at the server yet");
+        let why = file.why.as_deref().map(|why| format!(": {}", dav::terminal_safe(why.as_bytes())));
+        let _ = writeln!(text, "{}", why.unwrap_or_default());
+    }
+    text
+}
+
+fn users(args: &Args, state: &Path) -> Result<String, Box<dyn Error>> {
+    let users = vault::users(&args.place.vault_folder()?)?;
     if users.is_empty() {
-        crate::print(b"nobody is enrolled\n")?;
-        return Ok(ExitCode::SUCCESS);
+        return Ok("nobody is enrolled\n".to_owned());
     }
     let vault = args.place.vault()?;
-    let mounted = smb::status(&args.place.state()?)?;
+    let mounted = smb::status(state)?;
     let session_count = |user: &str| {
         let mut lines = mounted.as_deref().unwrap_or_default().lines().filter_map(|line| line.split_once(' '));
         lines.find(|(name, _)| *name == user).map(|(_, count)| count.to_owned())
@@ -44,6 +66,5 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Err(error) => writeln!(text, "{user}: {error}")?,
         }
     }
-    crate::print(text.as_bytes())?;
-    Ok(ExitCode::SUCCESS)
+    Ok(text)
 }

@@ -1,6 +1,8 @@
 //! `haul gateway` as processes: restarts on a socket that outlives them, and a kill in the middle.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod killed_with_journal;
 
 use std::{
     fs,
@@ -44,10 +46,15 @@ fn serve(room: &Room) -> (Running, String) {
 
 /// Starts a gateway on a socket that listens already, as systemd does.
 fn activate(room: &Room, upstream: &str, listener: &TcpListener) -> Running {
+    activate_with(room, upstream, listener, &[])
+}
+
+fn activate_with(room: &Room, upstream: &str, listener: &TcpListener, options: &[&str]) -> Running {
     fcntl(listener, FcntlArg::F_SETFD(FdFlag::empty())).expect("a descriptor");
     let mut command = room.command("bash");
-    let script = r#"exec 3<&"$1"; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$2" gateway --upstream "$3""#;
-    command.args(["-c", script, "bash", &listener.as_raw_fd().to_string(), HAUL, upstream]).stderr(Stdio::piped());
+    let script = r#"exec 3<&"$1"; export LISTEN_PID=$$ LISTEN_FDS=1; exec "$2" gateway --upstream "${@:3}""#;
+    command.args(["-c", script, "bash", &listener.as_raw_fd().to_string(), HAUL, upstream]);
+    command.args(options).stderr(Stdio::piped());
     let mut running = Running::start(command);
     let at = url(&mut running);
     assert!(at.contains("127.0.0.1"), "{at}");
