@@ -1,7 +1,8 @@
 //! How much of a file to fetch beyond what a program reads.
 //!
 //! The first read says little: a program that looks at 4 KiB of each file must not cost megabytes. A second read right behind
-//! the first says that more will follow. From then on one request brings a long stretch, so that one congestion window grows
+//! the first says that more will follow; so does a first one from the beginning that asks for as much as a read can. From then on
+//! one request brings a long stretch, so that one congestion window grows
 //! to fill the link, and no round trip passes between two requests. How much of the stretch is fetched depends on how much has
 //! been read (`pacing`): a program that stops has cost a bounded number of bytes. The next stretch is requested while
 //! enough of the current one is left to hide a handshake and the growth of a new window.
@@ -14,14 +15,10 @@
 
 use std::ops::Range;
 
-use crate::pacing::allowance;
+use crate::pacing::{LARGE_READ, allowance};
 
 /// What a read brings along, if the program asked for little, or not from the beginning.
 const SMALLEST: u64 = 256 * 1024;
-/// The same if the program asked for as much as a read can, from the beginning.
-pub(crate) const FIRST: u64 = 1024 * 1024;
-/// As much as the kernel asks for at a time, unless its administrator has raised it.
-const LARGE_READ: u64 = 128 * 1024;
 /// The longest stretch.
 pub(crate) const LONGEST: u64 = 64 * 1024 * 1024;
 /// A new stretch is requested when this is left of the current one: at 100 Mbit/s and 50 ms, what moves during a handshake
@@ -79,12 +76,12 @@ impl ReadAhead {
         self.window = match self.window {
             // It was foreseen, and there may be no second read.
             0 if is_coming && run <= LARGE_READ => return Ahead { range, run },
-            0 if range.start == 0 && range.end >= LARGE_READ => FIRST.min(self.longest),
+            0 if range.start == 0 && range.end >= LARGE_READ => self.longest,
             0 => SMALLEST,
             _ if self.is_slow && ahead > self.window / 2 => return Ahead { range, run },
             _ if self.is_slow => allowance(run).min(self.longest),
             // The second read in order.
-            FIRST | SMALLEST => self.longest,
+            SMALLEST => self.longest,
             _ if ahead > LEFT.min(self.longest / 2) => return Ahead { range, run },
             _ => self.longest,
         };
@@ -113,7 +110,7 @@ mod tests {
                 end = wanted.end;
             }
         }
-        assert_eq!(fetches[..2], [FIRST + STEP, LONGEST - FIRST + FIRST], "{fetches:?}");
+        assert_eq!(fetches[0], LONGEST + STEP, "{fetches:?}");
         assert!(fetches.len() < 20, "{fetches:?}");
     }
 
@@ -131,7 +128,7 @@ mod tests {
     #[test]
     fn a_look_at_the_beginning_costs_little() {
         assert_eq!(ReadAhead::new(CACHE).read(0..16384, false).range, 0..16384 + SMALLEST);
-        assert_eq!(ReadAhead::new(CACHE).read(0..STEP, false).range, 0..STEP + FIRST);
+        assert_eq!(ReadAhead::new(CACHE).read(0..STEP, false).range, 0..STEP + LONGEST);
     }
 
     #[test]

@@ -17,8 +17,8 @@ use crate::{
     cached_file::CachedFile,
     errno,
     file_state::{Base, FileState},
-    pacing::Pace,
-    read_ahead::{self, Ahead},
+    pacing::{self, Pace},
+    read_ahead::Ahead,
     tree::{Facts, Ino, Tree},
 };
 
@@ -232,7 +232,7 @@ impl Share {
         let parts = file.state(|state| state.request(range));
         let (Some(first), Some(last)) = (parts.first(), parts.last()) else { return };
         let stretch = first.start..last.end;
-        let is_long = stretch.end - stretch.start > read_ahead::FIRST + SMALL;
+        let is_long = stretch.end - stretch.start > pacing::FIRST + SMALL;
         let pace = run.filter(|_| is_long).map(|run| file.begin_stretch(Pace::new(stretch, run)));
         for part in parts.into_iter().flat_map(|part| self.pieces(file, part)) {
             let (share, file, pace) = (self.clone(), file.clone(), pace.clone());
@@ -253,7 +253,7 @@ impl Share {
         };
         let has_version = || file.state(|state| state.base().tag().is_some_and(|tag| !tag.is_weak()));
         let sends_ranges = self.sends_ranges.load(Ordering::Relaxed);
-        if part.end - part.start <= read_ahead::FIRST || !sends_ranges || !has_version() || !is_far() {
+        if part.end - part.start <= pacing::FIRST || !sends_ranges || !has_version() || !is_far() {
             return vec![part];
         }
         let starts = part.clone().step_by(PIECE as usize);
