@@ -1,7 +1,9 @@
 //! One credential: its connections, what is known of its folders, and the files that its clients are saving.
 
+mod creating;
 mod editing;
 mod reading;
+mod upload;
 mod write_back;
 
 use std::{
@@ -15,15 +17,11 @@ use std::{
 use bytes::Bytes;
 use dav::RemotePath;
 use haul_http::{Client, FollowUp, FollowUpResponse, Incoming};
-use http::{
-    HeaderMap, HeaderValue, Method, Response, StatusCode,
-    header::{CONTENT_LENGTH, CONTENT_TYPE},
-};
-use http_body_util::{BodyExt, Collected};
+use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE};
 use serve::AnswerBody;
 
 use crate::{
-    answers::{self, LOCK_TOKEN, ShownContent},
+    answers::{self, LOCK_TOKEN},
     document::Document,
     head::Upstream,
     later::Later,
@@ -72,17 +70,6 @@ pub(crate) struct Account {
 pub(crate) use editing::Held;
 pub(crate) use reading::SharedContents;
 pub(crate) use write_back::WriteBack;
-
-/// What is under a locked name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Found {
-    /// No content: the lock has created the file, or reserved its name, or there is nothing to lose.
-    Nothing,
-    /// Content, as far as is known.
-    Content,
-    /// Not even the name. Apache loses locks when clients lock several files at once.
-    NoName,
-}
 
 /// Keeps listings from answering for what a request may change, from its begin to its end.
 struct Change<'a> {
@@ -176,8 +163,7 @@ impl Account {
         let asked = Instant::now();
         let answer = self.client.exchange(request).await;
         if let Ok(answer) = &answer {
-            let is_accepted = answer.status() != StatusCode::UNAUTHORIZED;
-            *self.accepted.lock().unwrap_or_else(PoisonError::into_inner) = is_accepted.then_some(asked);
+            self.learn(asked, answer.status());
         }
         let is_away = |error: &haul_http::Error| error.is_silence() || matches!(error, haul_http::Error::Connect(_));
         self.metrics.is_away.store(answer.as_ref().is_err_and(is_away), Ordering::Relaxed);
@@ -202,7 +188,7 @@ impl Account {
         self.lingering.give_way(&request, Some(self)).await;
         let saver = request.saver();
         let is_acknowledged = saver.is_some() && self.saves().is_acknowledged(request.ask());
-        if !is_acknowledged && !self.settles(&request.path).await {
+        if !is_acknowledged && !self.settles(&request, &request.path).await {
             return Ok(answers::not_yet());
         }
         let claim = saver.and_then(|_| self.saves().claim(request.ask()));
@@ -232,7 +218,7 @@ impl Account {
             if !is_of_a_save {
                 self.send_kept(path);
             }
-            if !self.settles(path).await {
+            if !self.settles(&request, path).await {
                 return Ok(answers::not_yet());
             }
         }
@@ -256,17 +242,6 @@ impl Account {
             return Ok(known);
         }
         self.pass(request).await
-    }
-
-    /// Waits until what was acknowledged at, below or above a path is done; a saved file whose upload fails is not waited for
-    /// any longer than the server. Returns whether it is done.
-    async fn settles(&self, path: &RemotePath) -> bool {
-        let settled = self.later.settle(path);
-        if self.write_back.is_none() {
-            settled.await;
-            return true;
-        }
-        tokio::time::timeout(self.client.timeouts().first_byte, settled).await.is_ok()
     }
 
     /// The answer from a listing, if there is one; otherwise there may be one for the next request.
@@ -323,6 +298,13 @@ impl Account {
             self.prepare_to_save(&request);
         }
         let template = saver.zip(request.whole()).map(|(saver, body)| Template { saver, body: body.clone(), timeout });
+        if let Some(back) = &self.write_back
+            && let Err(error) = back.set_aside(&request).await
+        {
+            tracing::error!("cannot write the journal: {error}");
+            return Ok(answers::not_yet());
+        }
+        let look = template.as_ref().filter(|_| self.write_back.is_some()).map(|_| request.look());
         let (parts, body) = self.exchange(request).await?.into_parts();
         drop(change);
         let is_good = parts.status.is_success();
@@ -343,116 +325,12 @@ impl Account {
             self.saves().times_kept(parts.status == StatusCode::MULTI_STATUS && win32::are_all_set(&body));
         }
         if let Some((template, locked)) = template.zip(locked(&parts.headers, &body)) {
+            if let Some(look) = look {
+                self.note_base(&locked.token, look);
+            }
             self.saves().locked(path, template, locked, Instant::now());
         }
         Ok(Response::from_parts(parts, serve::whole(body)))
-    }
-
-    /// Creates a file by its lock. Goes on if the client disconnects, so that the lock is known.
-    async fn create(
-        self: Arc<Self>,
-        put: Passing,
-        template: Template,
-    ) -> Result<Response<AnswerBody>, haul_http::Error> {
-        let account = self.clone();
-        self.prepare_to_save(&put);
-        let creating = tokio::spawn(async move {
-            let path = put.path.clone();
-            let mut lock = put.sibling("LOCK", put.url.clone(), path.clone(), template.body);
-            lock.headers.insert(CONTENT_TYPE, HeaderValue::from_static("text/xml; charset=\"utf-8\""));
-            if let Some(timeout) = template.timeout {
-                lock.headers.insert(TIMEOUT, timeout);
-            }
-            let change = Change::new(&account, [path.clone()]);
-            // Apache answers 200 also for a new name, so that the file has to be looked at.
-            let says_created = account.says_created.load(Ordering::Relaxed);
-            let follow_up = if says_created { None } else { put.look().into_follow_up() };
-            let (parts, body) = account.exchange_followed(lock, follow_up).await?.into_parts();
-            let status = parts.status;
-            let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
-            drop(change);
-            account.says_created.store(status != StatusCode::OK, Ordering::Relaxed);
-            let locked = locked(&parts.headers, &body).filter(|_| status.is_success());
-            let seen = parts.extensions.get::<FollowUpResponse>().cloned();
-            let found = match &locked {
-                Some(_) if status != StatusCode::CREATED => account.clone().find_content(put.look(), seen).await,
-                _ => Found::Nothing,
-            };
-            match locked {
-                Some(locked) if found == Found::Nothing => {
-                    let creation = (status != StatusCode::CREATED).then(|| put.under(&locked.token)).flatten();
-                    account.saves().created(path.clone(), locked, creation, Instant::now());
-                    account.clone().abandon_unclaimed(path, put);
-                    Ok(answers::without_body(StatusCode::CREATED))
-                }
-                Some(locked) if found == Found::NoName => {
-                    account.unlock(&put, &locked);
-                    account.later.settle(&path).await;
-                    account.pass(put).await
-                }
-                Some(locked) => {
-                    account.unlock(&put, &locked);
-                    Ok(answers::text(StatusCode::CONFLICT, "409: somebody else has created the file in the meantime\n"))
-                }
-                None => {
-                    account.saves().cannot_create();
-                    account.pass(put).await
-                }
-            }
-        });
-        creating.await.unwrap_or_else(|_| Ok(answers::without_body(StatusCode::INTERNAL_SERVER_ERROR)))
-    }
-
-    /// Looks whether a locked file has content.
-    async fn find_content(self: Arc<Self>, look: Passing, seen: Option<FollowUpResponse>) -> Found {
-        let (path, head) = (look.path.clone(), look.head());
-        let seen = match seen {
-            Some(seen) => seen.answer().await,
-            None => None,
-        };
-        let (status, body) = match seen {
-            Some(seen) => (seen.status(), seen.into_body().collect().await.ok().map(Collected::to_bytes)),
-            None => match self.exchange(look).await {
-                Ok(answer) => (answer.status(), answers::read(answer.into_body(), listings::LARGEST).await.ok()),
-                Err(_) => return Found::Content,
-            },
-        };
-        if status == StatusCode::NOT_FOUND {
-            return Found::NoName;
-        }
-        match body.map(|body| ShownContent::of(&body, &path)) {
-            // A server that never lists them would show a file with content so, too.
-            Some(ShownContent::Nothing) if !self.reserves_names.load(Ordering::Relaxed) => {
-                let Ok(answer) = self.exchange(head).await else { return Found::Content };
-                let reserves = answer.status() == StatusCode::NOT_FOUND;
-                self.reserves_names.store(reserves, Ordering::Relaxed);
-                let length = answer.headers().get(CONTENT_LENGTH).map(HeaderValue::as_bytes);
-                let is_empty = answer.status() == StatusCode::OK && length == Some(&b"0"[..]);
-                if reserves || is_empty { Found::Nothing } else { Found::Content }
-            }
-            Some(ShownContent::Empty | ShownContent::Nothing) => Found::Nothing,
-            Some(ShownContent::Some) | None => Found::Content,
-        }
-    }
-
-    /// Releases a lock that no client has claimed: it was not about to lock the file.
-    fn abandon_unclaimed(self: Arc<Self>, path: RemotePath, put: Passing) {
-        tokio::spawn(async move {
-            tokio::time::sleep(PATIENCE).await;
-            let unclaimed = self.saves().unclaimed(&path);
-            if let Some((locked, kept)) = unclaimed {
-                self.send_later(path, kept);
-                self.unlock(&put, &locked);
-            }
-        });
-    }
-
-    fn unlock(self: &Arc<Self>, put: &Passing, locked: &Locked) {
-        let mut unlock = put.sibling("UNLOCK", put.url.clone(), put.path.clone(), Bytes::new());
-        if let Ok(token) = HeaderValue::from_str(&locked.token) {
-            unlock.headers.insert(LOCK_TOKEN, token);
-            self.send_later(put.path.clone(), vec![unlock]);
-        }
     }
 
     /// Acknowledges properties, which are sent when the file is unlocked, or after a while.
@@ -497,9 +375,20 @@ impl Account {
         }
     }
 
+    /// Begins work at a path, behind what goes on there already.
+    fn begin_later(self: &Arc<Self>, path: RemotePath, work: impl Future<Output = ()> + Send + 'static) {
+        let (account, at) = (self.clone(), path.clone());
+        self.later.begin(path, async move {
+            if let Some(back) = &account.write_back {
+                back.settle(&at).await;
+            }
+            work.await;
+        });
+    }
+
     fn send_later(self: &Arc<Self>, path: RemotePath, requests: Vec<Passing>) {
         let account = self.clone();
-        self.later.begin(path, async move {
+        self.begin_later(path, async move {
             for request in requests {
                 account.send_acknowledged(request, None).await;
             }

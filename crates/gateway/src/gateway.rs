@@ -226,7 +226,7 @@ impl Gateway {
             return (own.pass_single(&self.server, request).await, false);
         }
         let account = self.account(credential);
-        account.adopt(&request);
+        account.adopt(&request).await;
         let answer = account.answer(request).await;
         match answer.as_ref().map(Response::status) {
             Ok(StatusCode::UNAUTHORIZED) => self.accounts().refused(credential.identity),

@@ -22,7 +22,7 @@ use crate::answers;
 
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
 const IF: HeaderName = HeaderName::from_static("if");
-const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
+pub(crate) const FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Fields of one connection (RFC 9110 §7.6.1), beside those that `Connection` names.
 const OF_THE_CONNECTION: [HeaderName; 9] = [

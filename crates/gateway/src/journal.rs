@@ -7,6 +7,7 @@
 //!     <n>        a saved file: one line of JSON that says whose it is and where it goes, then its content
 //!     <n>.new    one that is arriving, or that a crash has cut; deleted at the next start
 //!     <n>.why    why its upload failed the last time
+//!     <n>.aside  it goes beside another version: its user has changed what is at its path since
 //! ```
 //!
 //! A file is synchronised under the name `<n>.new`, renamed, and acknowledged once its folder is synchronised, too. It is
@@ -17,16 +18,17 @@ mod record;
 mod report;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashMap},
     fs::{self, File},
     io::{self, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
 use bytes::Bytes;
+use dav::RemotePath;
 use futures_util::StreamExt;
 use haul_http::Body;
 use nix::fcntl::{Flock, FlockArg};
@@ -38,7 +40,7 @@ use tokio::{
 
 pub(crate) use self::record::Record;
 pub use self::report::{Pending, pending};
-use crate::passing::Received;
+use crate::{later::Later, passing::Received};
 
 /// The largest number of uploads at a time.
 const UPLOADS: usize = 32;
@@ -65,12 +67,15 @@ enum State {
     Sending,
     /// It waits for its user.
     SignedOut,
+    /// The server has refused it. It is tried again later.
+    Refused,
 }
 
 struct Entry {
     saved: Arc<Saved>,
     state: State,
-    is_refused: bool,
+    /// It goes beside another version.
+    is_aside: bool,
 }
 
 #[derive(Default)]
@@ -78,6 +83,8 @@ struct Entries {
     all: BTreeMap<u64, Entry>,
     /// Of all files, and of those that are arriving.
     bytes: u64,
+    /// Of those that are arriving.
+    arriving: u64,
     next: u64,
 }
 
@@ -86,6 +93,8 @@ pub(crate) struct Journal {
     folder: PathBuf,
     size: u64,
     entries: Mutex<Entries>,
+    /// The uploads of each user who has an account.
+    users: Mutex<HashMap<String, Weak<Later>>>,
     uploads: Semaphore,
     ending: watch::Sender<bool>,
     lock: Mutex<Option<Flock<File>>>,
@@ -121,7 +130,9 @@ pub(crate) struct Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        self.journal.entries().bytes -= self.length;
+        let mut entries = self.journal.entries();
+        entries.bytes -= self.length;
+        entries.arriving -= self.length;
     }
 }
 
@@ -161,13 +172,23 @@ impl Journal {
         let failed = |source| JournalError::Io { path: folder.clone(), source };
         let lock = || {
             fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+            // Its name must survive a power cut, too.
+            folder.ancestors().skip(1).take(3).try_for_each(|above| File::open(above)?.sync_all())?;
             File::options().append(true).create(true).mode(0o600).open(folder.join("lock"))
         };
         let in_use = || JournalError::InUse { upstream: upstream.to_owned(), path: folder.clone() };
         let lock = locked(lock().map_err(failed)?).ok_or_else(in_use)?;
         let entries = Self::read(&folder, upstream).map_err(failed)?;
         let (entries, uploads) = (Mutex::new(entries), Semaphore::new(UPLOADS));
-        Ok(Self { folder, size, entries, uploads, ending: watch::Sender::new(false), lock: Mutex::new(Some(lock)) })
+        Ok(Self {
+            folder,
+            size,
+            entries,
+            users: Mutex::default(),
+            uploads,
+            ending: watch::Sender::new(false),
+            lock: Mutex::new(Some(lock)),
+        })
     }
 
     /// Reads what an earlier gateway has left.
@@ -185,8 +206,9 @@ impl Journal {
             match record::read(&place) {
                 Ok((record, start)) => {
                     entries.bytes += record.length;
+                    let is_aside = aside(&place).exists();
                     let saved = Arc::new(Saved { number, record, start, place });
-                    entries.all.insert(number, Entry { saved, state: State::SignedOut, is_refused: false });
+                    entries.all.insert(number, Entry { saved, state: State::SignedOut, is_aside });
                 }
                 Err(error) => tracing::error!("the saved file {} cannot be used: {error}", place.display()),
             }
@@ -203,11 +225,13 @@ impl Journal {
     pub(crate) fn room(self: &Arc<Self>, length: u64) -> Option<Room> {
         let disk = rustix::fs::statvfs(&self.folder).ok()?;
         let mut entries = self.entries();
-        let is_too_much = entries.bytes + length > self.size || disk.f_bavail * disk.f_frsize < length + SPARED;
+        let (bytes, arriving) = (entries.bytes.checked_add(length)?, entries.arriving.checked_add(length)?);
+        let is_too_much =
+            bytes > self.size || disk.f_bavail.saturating_mul(disk.f_frsize) < arriving.checked_add(SPARED)?;
         if is_too_much || *self.ending.borrow() {
             return None;
         }
-        entries.bytes += length;
+        (entries.bytes, entries.arriving) = (bytes, arriving);
         drop(entries);
         Some(Room { journal: self.clone(), length })
     }
@@ -235,11 +259,29 @@ impl Journal {
         let mut entries = self.entries();
         // The room is given back when it is dropped.
         entries.bytes += saved.record.length;
-        let entry = Entry { saved: saved.clone(), state: State::Sending, is_refused: false };
+        let entry = Entry { saved: saved.clone(), state: State::Sending, is_aside: false };
         entries.all.insert(number, entry);
         drop(entries);
         drop(room);
         Ok(saved)
+    }
+
+    /// Whether files of a user wait for them to sign in.
+    pub(crate) fn waits_for(&self, user: &str) -> bool {
+        let waits = |entry: &Entry| entry.state == State::SignedOut && entry.saved.record.user == user;
+        self.entries().all.values().any(waits)
+    }
+
+    /// The uploads of a user.
+    pub(crate) fn later(&self, user: &str) -> Arc<Later> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        users.retain(|_, later| later.strong_count() > 0);
+        let known = users.get(user).and_then(Weak::upgrade);
+        known.unwrap_or_else(|| {
+            let later = Arc::new(Later::default());
+            users.insert(user.to_owned(), Arc::downgrade(&later));
+            later
+        })
     }
 
     /// The files of a user who has signed in, in their order. The caller uploads them.
@@ -263,20 +305,82 @@ impl Journal {
     }
 
     /// An upload has failed.
-    pub(crate) fn failed(&self, saved: &Saved, why: &str, is_refused: bool) {
-        if let Some(entry) = self.entries().all.get_mut(&saved.number) {
-            entry.is_refused = is_refused;
-        }
+    pub(crate) fn failed(saved: &Saved, why: &str) {
         // It is only told.
         let _ = fs::write(saved.place.with_extension("why"), why);
     }
 
-    /// The server has the file.
+    /// The server has refused a file. It is tried again later.
+    pub(crate) fn refused(&self, saved: &Saved, why: &str) {
+        if let Some(entry) = self.entries().all.get_mut(&saved.number) {
+            entry.state = State::Refused;
+        }
+        Self::failed(saved, why);
+    }
+
+    /// An upload begins. Returns whether the file goes beside another version; none if it is not wanted any more.
+    pub(crate) fn begins(&self, saved: &Saved) -> Option<bool> {
+        let mut entries = self.entries();
+        let entry = entries.all.get_mut(&saved.number)?;
+        entry.state = State::Sending;
+        Some(entry.is_aside)
+    }
+
+    /// Files of this user that wait for something, at or below a path.
+    fn waiting_at(&self, user: &str, path: &RemotePath, is_meant: impl Fn(&Entry) -> bool) -> Vec<Arc<Saved>> {
+        let folder = path.clone().as_folder(true);
+        let is_at = |saved: &Saved| {
+            RemotePath::from_url_path(&saved.record.path).is_ok_and(|at| at.relative_to(&folder).is_some())
+        };
+        let entries = self.entries();
+        let waits = |entry: &&Entry| {
+            entry.state != State::Sending && entry.saved.record.user == user && is_meant(entry) && is_at(&entry.saved)
+        };
+        entries.all.values().filter(waits).map(|entry| entry.saved.clone()).collect()
+    }
+
+    /// The user is about to change what is at a path, or below it. Versions that wait there would replace that later: they go
+    /// beside it instead, but for those of the lock that the change is made under, which it supersedes.
+    pub(crate) async fn set_aside(&self, user: &str, path: &RemotePath, condition: Option<&str>) -> io::Result<()> {
+        let is_meant = |entry: &Entry| {
+            let is_of_lock = condition.is_some_and(|condition| condition.contains(&entry.saved.record.token));
+            !(entry.is_aside || is_of_lock)
+        };
+        let old = self.waiting_at(user, path, is_meant);
+        if old.is_empty() {
+            return Ok(());
+        }
+        let (places, folder) = (old.iter().map(|saved| aside(&saved.place)).collect::<Vec<_>>(), self.folder.clone());
+        let mark = move || {
+            places.iter().try_for_each(|place| fs::write(place, b""))?;
+            File::open(folder)?.sync_all()
+        };
+        task::spawn_blocking(mark).await.unwrap_or_else(|error| Err(io::Error::other(error)))?;
+        let mut entries = self.entries();
+        for saved in old {
+            entries.all.entry(saved.number).and_modify(|entry| entry.is_aside = true);
+        }
+        Ok(())
+    }
+
+    /// A file was saved under the same lock as older versions that wait.
+    pub(crate) async fn supersede(&self, newer: &Saved) {
+        let Ok(path) = RemotePath::from_url_path(&newer.record.path) else { return };
+        let is_older = |entry: &Entry| {
+            let saved = &entry.saved;
+            saved.number < newer.number && saved.record.token == newer.record.token && !entry.is_aside
+        };
+        for saved in self.waiting_at(&newer.record.user, &path, is_older) {
+            self.sent(&saved).await;
+        }
+    }
+
+    /// The server has the file, or a newer one.
     pub(crate) async fn sent(&self, saved: &Saved) {
         let (place, folder) = (saved.place.clone(), self.folder.clone());
         let removed = task::spawn_blocking(move || {
-            let _ = fs::remove_file(place.with_extension("why"));
             fs::remove_file(&place)?;
+            let _ = (fs::remove_file(place.with_extension("why")), fs::remove_file(aside(&place)));
             File::open(folder)?.sync_all()
         });
         if let Ok(Err(error)) = removed.await {
@@ -316,7 +420,7 @@ impl Journal {
             files: entries.all.len(),
             bytes: entries.bytes,
             signed_out: count(|entry| entry.state == State::SignedOut),
-            refused: count(|entry| entry.is_refused),
+            refused: count(|entry| entry.state == State::Refused),
             oldest: entries.all.values().next().map_or(0, |entry| entry.saved.record.age()),
         }
     }
@@ -331,6 +435,10 @@ fn locked(mut file: File) -> Option<Flock<File>> {
         std::thread::sleep(LOCK_PAUSE);
     }
     None
+}
+
+fn aside(place: &Path) -> PathBuf {
+    place.with_extension("aside")
 }
 
 fn create(arriving: &Path) -> io::Result<File> {

@@ -47,6 +47,12 @@ impl Later {
         }
     }
 
+    /// Whether something goes on at or above a path.
+    pub(crate) fn covers(&self, path: &RemotePath) -> bool {
+        let covers = |at: &RemotePath| path.clone().as_folder(true).relative_to(&at.clone().as_folder(true)).is_some();
+        self.pending().iter().any(|(at, _)| covers(at))
+    }
+
     /// Waits until there is room for more.
     pub(crate) async fn room(&self) {
         let oldest = {

@@ -43,7 +43,7 @@ impl Server {
     pub(crate) fn account(&self, fresh: std::time::Duration, user: Option<String>) -> Arc<Account> {
         let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
         let shared = (self.lingering.clone(), self.contents.clone());
-        let write_back = self.journal.clone().zip(user).map(|(journal, user)| WriteBack { journal, user });
+        let write_back = self.journal.clone().zip(user).map(|(journal, user)| WriteBack::new(journal, user));
         Arc::new(Account::new(client, self.upstream.clone(), self.metrics.clone(), shared, fresh, write_back))
     }
 }

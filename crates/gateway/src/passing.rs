@@ -5,12 +5,15 @@ use dav::RemotePath;
 use haul_http::{Body, Class, FollowUp, Options};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
-    header::{CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT},
+    header::{
+        AUTHORIZATION, CONTENT_TYPE, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_UNMODIFIED_SINCE, RANGE, USER_AGENT,
+    },
 };
 
 use crate::{
     answers::LOCK_TOKEN,
     credential,
+    head::FORWARDED_FOR,
     redirector::{Ask, Saver},
     win32,
 };
@@ -18,6 +21,8 @@ use crate::{
 pub(crate) const DEPTH: HeaderName = HeaderName::from_static("depth");
 pub(crate) const IF: HeaderName = HeaderName::from_static("if");
 pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("timeout");
+/// Fields that say who asks.
+const IDENTITY: [HeaderName; 3] = [AUTHORIZATION, USER_AGENT, FORWARDED_FOR];
 /// Fields that select what a PROPFIND returns.
 const SELECTING: [&str; 2] = ["brief", "prefer"];
 /// Of a look at a file.
@@ -55,6 +60,11 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
+    /// The same client at another resource.
+    pub(crate) fn at(&self, url: Uri, path: RemotePath) -> Self {
+        Self { headers: self.headers.clone(), url, path }
+    }
+
     pub(crate) fn request(&self, method: &str, body: Bytes) -> Passing {
         let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
         let (url, headers, path) = (self.url.clone(), self.headers.clone(), self.path.clone());
@@ -128,6 +138,13 @@ impl Passing {
     /// Another request of the same client.
     pub(crate) fn sibling(&self, method: &str, url: Uri, path: RemotePath, body: Bytes) -> Self {
         self.caller(url, path).request(method, body)
+    }
+
+    /// Who asks, and nothing else of the request.
+    pub(crate) fn identity(&self) -> Caller {
+        let is_identity = |(name, _): &(&HeaderName, &HeaderValue)| IDENTITY.contains(name);
+        let headers = self.headers.iter().filter(is_identity).map(|(name, value)| (name.clone(), value.clone()));
+        Caller { headers: headers.collect(), url: self.url.clone(), path: self.path.clone() }
     }
 
     /// The same client, at a resource.

@@ -94,6 +94,7 @@ impl Account {
                 match taken {
                     Ok(held) => {
                         let granted = answers::granted(held.locked.clone());
+                        self.note_base(&held.locked.token, request.look());
                         self.saves().edits(held.path, held.locked, held.granted, held.edit);
                         Some(granted)
                     }
@@ -125,7 +126,7 @@ impl Account {
             Err(unlock) => return Some(unlock),
         };
         let (account, kept) = (self.clone(), std::mem::take(kept));
-        self.later.begin(path, async move {
+        self.begin_later(path, async move {
             let shown = account.send_and_look(kept, look).await;
             account.lingering.all().shows(number, shown);
         });

@@ -21,6 +21,8 @@ pub(crate) struct Record {
     pub(crate) path: String,
     /// The token of the lock under which it was saved, in its angle brackets.
     pub(crate) token: String,
+    /// The entity tag of the version that it replaces, if there was one and it is known.
+    pub(crate) base: Option<String>,
     /// `Content-Type`.
     pub(crate) kind: Option<String>,
     /// Of the content, in bytes.
@@ -32,6 +34,15 @@ pub(crate) struct Record {
 impl Record {
     pub(crate) fn now() -> u64 {
         SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    }
+
+    /// In place of one that cannot be read.
+    pub(super) fn unknown(place: &Path) -> Self {
+        let (user, path, token) = ("an unknown user".to_owned(), place.display().to_string(), String::new());
+        let metadata = place.metadata().ok();
+        let modified = metadata.as_ref().and_then(|metadata| metadata.modified().ok()?.duration_since(UNIX_EPOCH).ok());
+        let (length, at) = (metadata.map_or(0, |metadata| metadata.len()), modified.map_or(0, |time| time.as_secs()));
+        Self { user, path, token, base: None, kind: None, length, at }
     }
 
     /// In seconds.

@@ -2,7 +2,7 @@
 
 use std::{cmp::Reverse, fs, io, path::Path};
 
-use super::record;
+use super::record::{self, Record};
 
 /// A file that the server does not have yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,9 +37,12 @@ pub fn pending(state: &Path) -> io::Result<Vec<Pending>> {
             if record::number(&place).is_none() {
                 continue;
             }
-            // It may have been uploaded by now.
-            let Ok((record, _)) = record::read(&place) else { continue };
-            let why = fs::read_to_string(place.with_extension("why")).ok();
+            let (record, why) = match record::read(&place) {
+                Ok((record, _)) => (record, fs::read_to_string(place.with_extension("why")).ok()),
+                // It has been uploaded by now.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => (Record::unknown(&place), Some(format!("it cannot be used: {error}"))),
+            };
             let (age, upstream) = (record.age(), upstream.clone());
             found.push(Pending { upstream, user: record.user, path: record.path, length: record.length, age, why });
         }

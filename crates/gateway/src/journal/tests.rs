@@ -4,7 +4,7 @@ const UPSTREAM: &str = "https://dav.example/files/";
 
 fn record(user: &str, length: usize) -> Record {
     let (path, token) = ("/files/a%20b".to_owned(), "<urn:1>".to_owned());
-    Record { user: user.to_owned(), path, token, kind: None, length: length as u64, at: 7 }
+    Record { user: user.to_owned(), path, token, base: None, kind: None, length: length as u64, at: 7 }
 }
 
 async fn store(journal: &Arc<Journal>, user: &str, content: &'static [u8]) -> Arc<Saved> {
@@ -42,7 +42,7 @@ async fn what_a_gateway_leaves_waits_for_its_user() {
     assert_eq!(content(&ann[0]).await, b"first");
     assert_eq!(content(&ann[1]).await, b"second");
     assert_eq!(ann[0].record, record("ann", 5));
-    journal.failed(&ann[1], "the server answered 403", true);
+    journal.refused(&ann[1], "the server answered 403");
     journal.sent(&ann[0]).await;
     journal.give_back(&ann[1]);
     let pending = pending(state.path()).unwrap();
@@ -55,6 +55,43 @@ async fn what_a_gateway_leaves_waits_for_its_user() {
 }
 
 #[tokio::test]
+async fn versions_that_wait_replace_nothing_newer() {
+    let state = tempfile::tempdir().unwrap();
+    let open = || Arc::new(Journal::open(state.path(), UPSTREAM, 1000).unwrap());
+    let journal = open();
+    let [refused, signed_out] = [store(&journal, "ann", b"1").await, store(&journal, "ann", b"2").await];
+    let [sending, other] = [store(&journal, "ann", b"3").await, store(&journal, "bob", b"4").await];
+    journal.refused(&refused, "the server answered 507");
+    for saved in [&signed_out, &other] {
+        journal.give_back(saved);
+    }
+    let path = |text| RemotePath::from_url_path(text).unwrap();
+    for (place, condition) in [("/files/a", None), ("/files/a b/c", None), ("/files/a b", Some("(<urn:1>)"))] {
+        journal.set_aside("ann", &path(place), condition).await.unwrap();
+    }
+    assert_eq!(journal.begins(&refused), Some(false), "nothing has touched it");
+    journal.refused(&refused, "the server answered 507");
+    journal.set_aside("ann", &path("/files/"), Some("(<urn:2>)")).await.unwrap();
+    for (saved, is_aside) in [(&refused, true), (&signed_out, true), (&sending, false), (&other, false)] {
+        assert_eq!(journal.begins(saved), Some(is_aside), "{}", saved.number);
+    }
+    drop(journal);
+    let journal = open();
+    assert!(journal.waits_for("ann"));
+    let ann = journal.take("ann");
+    assert!(!journal.waits_for("ann"));
+    assert_eq!(
+        ann.iter().map(|saved| journal.begins(saved)).collect::<Vec<_>>(),
+        [Some(true), Some(true), Some(false)]
+    );
+    journal.give_back(&ann[2]);
+    let newest = store(&journal, "ann", b"5").await;
+    journal.supersede(&newest).await;
+    assert_eq!(journal.begins(&ann[2]), None, "it was saved again under the same lock");
+    assert_eq!(journal.begins(&ann[0]), Some(true));
+}
+
+#[tokio::test]
 async fn what_has_no_room_is_not_taken() {
     let state = tempfile::tempdir().unwrap();
     let journal = Arc::new(Journal::open(state.path(), UPSTREAM, 10).unwrap());
@@ -64,7 +101,7 @@ async fn what_has_no_room_is_not_taken() {
     assert!(journal.room(1).is_none(), "a file that is arriving counts");
     drop(room);
     journal.sent(&first).await;
-    assert!(journal.room(10).is_some());
+    assert!(journal.room(10).is_some() && journal.room(u64::MAX).is_none());
     journal.end();
     assert!(journal.room(1).is_none());
     assert!(!journal.pause(Duration::from_mins(1)).await);
@@ -96,6 +133,8 @@ async fn half_a_file_is_none() {
     fs::write(folder.join("79"), &cut[..cut.len() - 1]).unwrap();
     let journal = Journal::open(state.path(), UPSTREAM, 1000).unwrap();
     assert_eq!(journal.totals().files, 1);
+    let failed: Vec<_> = pending(state.path()).unwrap().into_iter().filter_map(|file| file.why).collect();
+    assert_eq!(failed.len(), 2, "{failed:?}");
     assert!(!folder.join("77.new").exists());
     assert!(folder.join("78").exists() && folder.join("79").exists(), "what cannot be read is not deleted");
 }

@@ -16,8 +16,17 @@ const NEW: &str = "/files/new";
 
 /// What ann's old password writes under a lock that it holds.
 async fn write(world: &World, token: &str, content: &str) -> u16 {
+    write_at(world, NEW, token, content).await
+}
+
+async fn write_at(world: &World, path: &str, token: &str, content: &str) -> u16 {
     let fields = [AGENT, ("If", &format!("(<{token}>)"))];
-    ask_with(world.gateway, &basic("ann"), &format!("PUT {NEW}"), &fields, content).await.status
+    ask_with(world.gateway, &basic("ann"), &format!("PUT {path}"), &fields, content).await.status
+}
+
+async fn unlock(world: &World, path: &str, token: &str) {
+    let fields = [AGENT, ("Lock-Token", &*format!("<{token}>"))];
+    assert_eq!(ask(world, "ann", &format!("UNLOCK {path}"), &fields, "").await.status, 204);
 }
 
 /// Waits until something is so.
@@ -34,12 +43,8 @@ async fn teach(world: &World) {
     ask(world, "ann", "PROPFIND /files/", &[("Depth", "1")], "").await;
     for path in ["/files/1", "/files/2"] {
         let token = begin(world, "ann", path).await;
-        let held = format!("(<{token}>)");
-        let put = ask(world, "ann", &format!("PUT {path}"), &[AGENT, ("If", &held)], "saved").await;
-        assert!(matches!(put.status, 201 | 204));
-        let unlocked =
-            ask(world, "ann", &format!("UNLOCK {path}"), &[AGENT, ("Lock-Token", &format!("<{token}>"))], "").await;
-        assert_eq!(unlocked.status, 204);
+        assert!(matches!(write_at(world, path, &token, "saved").await, 201 | 204));
+        unlock(world, path, &token).await;
         until(|| world.server.content("ann", path).is_some_and(|content| content == b"saved")).await;
     }
     ask(world, "ann", "PROPFIND /files/", &[("Depth", "1")], "").await;
@@ -84,4 +89,40 @@ async fn an_old_password_saves_nothing_after_the_promised_time() {
     sleep(fresh).await;
     assert_eq!(write(&world, &token, "too late").await, 401);
     assert!(pending(state.path()).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_version_that_the_server_has_refused_replaces_nothing_newer() {
+    let state = tempfile::tempdir().unwrap();
+    let mut world = World::writing_back(LONG, state.path());
+    teach(&world).await;
+    let failed = || pending(state.path()).unwrap().iter().filter(|file| file.why.is_some()).count();
+    let saved_at = |path: &'static str, content: &'static str| {
+        let server = world.server.clone();
+        move || server.content("ann", path).is_some_and(|there| there == content.as_bytes())
+    };
+    let (again, deleted) = ("/files/again", "/files/deleted.txt");
+    let (token, other) = (begin(&world, "ann", again).await, begin(&world, "ann", deleted).await);
+    world.server.set_full(true);
+    for (path, token) in [(again, &token), (deleted, &other)] {
+        assert!(matches!(write_at(&world, path, token, "first").await, 201 | 204));
+    }
+    until(|| failed() == 2).await;
+    world.server.set_full(false);
+    // The same client saves one of them again, under the same lock, and deletes the other one.
+    assert!(matches!(write_at(&world, again, &token, "second").await, 201 | 204));
+    until(saved_at(again, "second")).await;
+    until(|| pending(state.path()).unwrap().len() == 1).await;
+    unlock(&world, deleted, &other).await;
+    until(|| world.server.seen().iter().any(|seen| seen.method == "UNLOCK" && seen.path == deleted)).await;
+    assert_eq!(ask(&world, "ann", &format!("DELETE {deleted}"), &[], "").await.status, 204);
+    world.restart(LONG, state.path()).await;
+    assert_eq!(ask(&world, "ann", "PROPFIND /files/", &[("Depth", "1")], "").await.status, 207);
+    until(|| pending(state.path()).unwrap().is_empty()).await;
+    assert_eq!(world.server.content("ann", again).unwrap(), b"second");
+    assert_eq!(world.server.content("ann", deleted), None);
+    let beside: Vec<_> =
+        world.server.paths("ann").into_iter().filter(|path| path.contains("deleted%20(conflict")).collect();
+    assert_eq!(beside.len(), 1, "{:?}", world.server.paths("ann"));
+    assert_eq!(world.server.content("ann", &beside[0]).unwrap(), b"first");
 }

@@ -41,6 +41,7 @@ struct State {
     locks: HashMap<String, (String, String)>,
     seen: Vec<Seen>,
     tokens: u32,
+    is_full: bool,
 }
 
 /// The server.
@@ -58,6 +59,17 @@ impl PerUser {
 
     pub(crate) fn change_password(&self, user: &str, password: &str) {
         self.state().passwords.insert(user.to_owned(), password.to_owned());
+    }
+
+    /// Whether there is room for more.
+    pub(crate) fn set_full(&self, is_full: bool) {
+        self.state().is_full = is_full;
+    }
+
+    /// The paths of a user's files.
+    pub(crate) fn paths(&self, user: &str) -> Vec<String> {
+        let state = self.state();
+        state.files.keys().filter(|(owner, _)| owner == user).map(|(_, path)| path.clone()).collect()
     }
 
     pub(crate) fn content(&self, user: &str, path: &str) -> Option<Vec<u8>> {
@@ -90,6 +102,8 @@ impl State {
         match &*seen.method {
             "GET" | "HEAD" => self.files.get(&file).map_or(status(404), |content| Response::new(content.clone())),
             "PUT" | "PROPPATCH" | "MOVE" | "DELETE" if self.is_locked(user, &path, headers) => status(423),
+            "PUT" if self.is_full && !seen.body.is_empty() => status(507),
+            "DELETE" if self.files.remove(&file).is_some() => status(204),
             "PUT" => match self.files.insert(file, seen.body.clone()) {
                 None => status(201),
                 Some(_) => status(204),
@@ -208,6 +222,7 @@ impl Write for Log {
 /// The server, and a gateway for `/files/` in front of it.
 pub(crate) struct World {
     pub(crate) server: Arc<PerUser>,
+    upstream: SocketAddr,
     pub(crate) gateway: SocketAddr,
     /// The gateway's access log.
     pub(crate) log: Log,
@@ -274,7 +289,18 @@ impl World {
         }
         let back = Server::with_service(server.clone(), &config()).unwrap();
         let (service, gateway, log, front) = gateway_with(back.local_addr(), fresh, write_back);
-        Self { server, gateway, log, service, running: vec![run(back), front] }
+        let upstream = back.local_addr();
+        Self { server, upstream, gateway, log, service, running: vec![run(back), front] }
+    }
+
+    /// Ends a gateway that acknowledges saved files, and starts another one.
+    pub(crate) async fn restart(&mut self, fresh: Duration, state: &Path) {
+        self.service.finish().await;
+        self.running.pop().unwrap().abort();
+        let write_back = Some(WriteBack { state: state.to_owned(), size: 1 << 20 });
+        let (service, gateway, log, front) = gateway_with(self.upstream, fresh, write_back);
+        (self.service, self.gateway, self.log) = (service, gateway, log);
+        self.running.push(front);
     }
 
     /// What the server has got since it had so many requests.

@@ -1,0 +1,314 @@
+//! The upload of a file that was acknowledged before the server had it.
+//!
+//! It goes under the token of the lock with which the file was saved. If that lock is gone, the file is locked again and looked
+//! at: it is replaced if it is missing, empty, the version that was there before, or this one. Otherwise both versions are kept,
+//! this one under a name of its own beside it.
+
+use std::{io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use dav::{Item, Multistatus, RemotePath};
+use futures_util::{StreamExt, future::BoxFuture};
+use haul_http::Incoming;
+use http::{
+    HeaderValue, Method, Response, StatusCode,
+    header::{ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH},
+};
+use http_body::Body as _;
+use http_body_util::{BodyExt, BodyStream};
+
+use super::{Account, Change, WriteBack, locked};
+use crate::{
+    answers,
+    journal::{Journal, Saved},
+    listings,
+    passing::{Caller, IF, Passing, Received, TIMEOUT},
+};
+
+/// The pause after the first failure; it doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+/// The pause after a refusal that time alone will not change.
+const REFUSED_PAUSE: Duration = Duration::from_mins(5);
+/// How many names are tried for a version beside another.
+const BESIDE: u64 = 16;
+/// Of the lock under which a file is looked at.
+const LOCK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner>haul gateway</D:owner></D:lockinfo>"#;
+const LOCK_TIME: HeaderValue = HeaderValue::from_static("Second-3600");
+
+/// How an upload has ended.
+enum Outcome {
+    /// The server has the content.
+    Stored,
+    /// The server does not take the credential.
+    SignedOut,
+    /// It may succeed soon.
+    Away(String),
+    /// The server has refused it, and would again.
+    Refused(String),
+    /// The lock is gone, or the folder.
+    Unmet(StatusCode),
+}
+
+impl Outcome {
+    fn of(status: StatusCode) -> Self {
+        let why = format!("the server answered {}", status.as_u16());
+        match status.as_u16() {
+            200..=299 => Self::Stored,
+            401 => Self::SignedOut,
+            404 | 409 | 412 => Self::Unmet(status),
+            408 | 423 | 425 | 429 | 500..=506 | 508..=599 => Self::Away(why),
+            _ => Self::Refused(why),
+        }
+    }
+
+    #[expect(clippy::needless_pass_by_value, reason = "so map_err wants it")]
+    fn away(error: impl ToString) -> Self {
+        Self::Away(error.to_string())
+    }
+
+    /// In the words of the journal.
+    fn why(self) -> String {
+        match self {
+            Self::Stored => String::new(),
+            Self::SignedOut => "the server does not accept the user's password".to_owned(),
+            Self::Unmet(_) => "its folder is gone".to_owned(),
+            Self::Away(why) | Self::Refused(why) => why,
+        }
+    }
+}
+
+/// What a look shows at a file's path.
+pub(super) struct Looked {
+    /// Whether there is anything that a version would replace.
+    has_content: bool,
+    /// Its strong entity tag.
+    pub(super) version: Option<String>,
+}
+
+impl Looked {
+    /// An error has the status of an answer that shows nothing.
+    pub(super) async fn of(answer: Response<Incoming>, path: &RemotePath) -> Result<Self, StatusCode> {
+        let status = answer.status();
+        if status == StatusCode::NOT_FOUND {
+            return Ok(Self { has_content: false, version: None });
+        }
+        let body = answers::read(answer.into_body(), listings::LARGEST).await.unwrap_or_default();
+        let mut multistatus = Multistatus::new(path.clone());
+        let items: Vec<_> = multistatus.feed(&body).collect();
+        match (&*items, multistatus.finish(), status) {
+            ([Ok(Item::Entry(entry))], Ok(_), StatusCode::MULTI_STATUS) if !entry.path.is_folder() => {
+                let found = &entry.properties;
+                // A name that a lock reserves has nothing else (RFC 2518 §7.4).
+                let is_reserved = found.length.is_none() && found.etag.is_none() && found.modified.is_none();
+                let version = found.etag.as_ref().filter(|tag| !tag.is_weak()).map(ToString::to_string);
+                Ok(Self { has_content: !(found.length == Some(0) || is_reserved), version })
+            }
+            _ => Err(status),
+        }
+    }
+}
+
+impl Account {
+    pub(super) fn upload(self: Arc<Self>, saved: Arc<Saved>, client: Caller) -> BoxFuture<'static, ()> {
+        Box::pin(async move {
+            let Some(WriteBack { journal, .. }) = &self.write_back else { return };
+            let _change = Change::new(&self, [client.path.clone()]);
+            let (mut pause, mut is_first) = (FIRST_PAUSE, true);
+            loop {
+                let Some(is_aside) = journal.begins(&saved) else { return };
+                let turn = journal.turn().await;
+                if !is_first {
+                    self.refresh(&saved, &client).await;
+                }
+                let outcome =
+                    if is_aside { self.send_beside(&saved, &client).await } else { self.send(&saved, &client).await };
+                drop(turn);
+                is_first = false;
+                match outcome {
+                    Outcome::Stored => return journal.sent(&saved).await,
+                    Outcome::SignedOut => {
+                        Journal::failed(&saved, &outcome.why());
+                        return journal.give_back(&saved);
+                    }
+                    Outcome::Away(why) => {
+                        Journal::failed(&saved, &why);
+                        tracing::warn!("PUT {}: {why}; it is safe here, and will be sent again", client.url.path());
+                        if !journal.pause(pause).await {
+                            return;
+                        }
+                        pause = (pause * 2).min(LONGEST_PAUSE);
+                    }
+                    Outcome::Refused(_) | Outcome::Unmet(_) => {
+                        let why = outcome.why();
+                        self.metrics.broken.add();
+                        journal.refused(&saved, &why);
+                        tracing::error!("PUT {}: acknowledged, but {why}; it is kept here", client.url.path());
+                        return self.clone().try_again(saved.clone(), client);
+                    }
+                }
+            }
+        })
+    }
+
+    /// Tries a refused upload again after a while, and keeps nobody waiting until then.
+    fn try_again(self: Arc<Self>, saved: Arc<Saved>, client: Caller) {
+        tokio::spawn(async move {
+            if let Some(back) = &self.write_back
+                && back.journal.pause(REFUSED_PAUSE).await
+            {
+                self.begin_upload(saved, client);
+            }
+        });
+    }
+
+    /// Keeps the lock, if it is still there: its client has acknowledged that it does not need it any more.
+    async fn refresh(&self, saved: &Saved, client: &Caller) {
+        let mut refresh = client.request("LOCK", Bytes::new());
+        if let Ok(condition) = HeaderValue::from_str(&format!("({})", saved.record.token)) {
+            refresh.headers.insert(IF, condition);
+            refresh.headers.insert(TIMEOUT, LOCK_TIME);
+            drop(self.exchange(refresh).await);
+        }
+    }
+
+    async fn send(self: &Arc<Self>, saved: &Saved, client: &Caller) -> Outcome {
+        match self.put_under(saved, client, &saved.record.token).await {
+            Outcome::Unmet(_) => self.send_unlocked(saved, client).await,
+            outcome => outcome,
+        }
+    }
+
+    async fn put_under(&self, saved: &Saved, client: &Caller, token: &str) -> Outcome {
+        let mut put = client.request("PUT", Bytes::new());
+        let Ok(condition) = HeaderValue::from_str(&format!("({token})")) else {
+            return Outcome::Refused("the lock's token cannot be sent".to_owned());
+        };
+        put.headers.insert(IF, condition);
+        self.put(saved, put).await
+    }
+
+    async fn put(&self, saved: &Saved, mut put: Passing) -> Outcome {
+        let kind = saved.record.kind.as_deref().and_then(|kind| HeaderValue::from_str(kind).ok());
+        kind.map(|kind| put.headers.insert(CONTENT_TYPE, kind));
+        put.method = Method::PUT;
+        put.body = Received::Streamed(saved.content());
+        match self.exchange(put).await {
+            Ok(answer) => Outcome::of(answer.status()),
+            Err(error) => Outcome::away(error),
+        }
+    }
+
+    /// Sends a file whose lock is gone: what the server has by now decides where.
+    async fn send_unlocked(self: &Arc<Self>, saved: &Saved, client: &Caller) -> Outcome {
+        let mut lock = client.request("LOCK", Bytes::from_static(LOCK));
+        lock.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=\"utf-8\""));
+        lock.headers.insert(TIMEOUT, LOCK_TIME);
+        let (parts, body) = match self.exchange(lock).await {
+            Ok(answer) => answer.into_parts(),
+            Err(error) => return Outcome::away(error),
+        };
+        let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
+        let Some(lock) = locked(&parts.headers, &body).filter(|_| parts.status.is_success()) else {
+            return match Outcome::of(parts.status) {
+                Outcome::Stored | Outcome::Refused(_) => self.send_beside(saved, client).await,
+                other => other,
+            };
+        };
+        let outcome = self.send_relocked(saved, client, &lock.token).await;
+        let mut unlock = client.request("UNLOCK", Bytes::new());
+        if let Ok(token) = HeaderValue::from_str(&lock.token) {
+            unlock.headers.insert(answers::LOCK_TOKEN, token);
+            self.send_acknowledged(unlock, None).await;
+        }
+        outcome
+    }
+
+    async fn send_relocked(&self, saved: &Saved, client: &Caller, token: &str) -> Outcome {
+        let looked = match self.exchange(client.look()).await {
+            Ok(answer) => Looked::of(answer, &client.path).await,
+            Err(error) => return Outcome::away(error),
+        };
+        let Ok(Looked { has_content, version }) = looked else {
+            return Outcome::Away("the server does not show the file".to_owned());
+        };
+        let is_base = version.is_some() && version == saved.record.base;
+        if !has_content || is_base {
+            return match self.put_under(saved, client, token).await {
+                Outcome::Unmet(_) => Outcome::Away("the server has lost a lock that it has just granted".to_owned()),
+                outcome => outcome,
+            };
+        }
+        match self.is_at(saved, client.request("GET", Bytes::new())).await {
+            Ok(true) => Outcome::Stored,
+            Ok(false) => self.send_beside(saved, client).await,
+            Err(outcome) => outcome,
+        }
+    }
+
+    /// Whether the server has the same content where this asks for it.
+    async fn is_at(&self, saved: &Saved, mut get: Passing) -> Result<bool, Outcome> {
+        get.headers.remove(ACCEPT_ENCODING);
+        let answer = self.exchange(get).await.map_err(Outcome::away)?;
+        match Outcome::of(answer.status()) {
+            Outcome::Stored if answer.status() == StatusCode::OK => {}
+            outcome @ (Outcome::Away(_) | Outcome::SignedOut) => return Err(outcome),
+            _ => return Ok(false),
+        }
+        if answer.body().size_hint().exact().is_some_and(|length| length != saved.record.length) {
+            return Ok(false);
+        }
+        let mut here = saved.content().open().map_err(Outcome::away)?;
+        let mut there = BodyStream::new(answer.into_body().map_err(io::Error::other));
+        let mut left = Bytes::new();
+        while let Some(frame) = there.next().await {
+            let mut chunk = frame.map_err(Outcome::away)?.into_data().unwrap_or_default();
+            while !chunk.is_empty() {
+                if left.is_empty() {
+                    match here.next().await {
+                        Some(read) => left = read.map_err(Outcome::away)?,
+                        None => return Ok(false),
+                    }
+                }
+                let length = left.len().min(chunk.len());
+                if left.split_to(length) != chunk.split_to(length) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(left.is_empty() && here.next().await.is_none())
+    }
+
+    /// Sends a file under a name of its own, beside the version that is there. An attempt whose answer was lost is found again.
+    async fn send_beside(&self, saved: &Saved, client: &Caller) -> Outcome {
+        for seconds in saved.record.at..saved.record.at.saturating_add(BESIDE) {
+            let beside = client.path.conflicting(seconds);
+            let Some((url, path)) = beside.and_then(|path| Some((self.upstream.at(&path)?, path))) else {
+                return Outcome::Refused("its name is too long for a second version".to_owned());
+            };
+            let _change = Change::new(self, [path.clone()]);
+            let at = |method| {
+                let mut request = client.request(method, Bytes::new());
+                (request.url, request.path) = (url.clone(), path.clone());
+                request
+            };
+            let mut put = at("PUT");
+            put.headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+            match self.put(saved, put).await {
+                Outcome::Unmet(StatusCode::PRECONDITION_FAILED) => match self.is_at(saved, at("GET")).await {
+                    Ok(true) => return Outcome::Stored,
+                    Ok(false) => {}
+                    Err(outcome) => return outcome,
+                },
+                Outcome::Stored => {
+                    self.metrics.conflicts.add();
+                    tracing::error!("{} has another version; the one saved here is now {path}", client.path);
+                    return Outcome::Stored;
+                }
+                other => return other,
+            }
+        }
+        Outcome::Refused("there are too many versions of it".to_owned())
+    }
+}
