@@ -39,8 +39,8 @@ use crate::{errno, unsaved};
 
 /// The size of the reserve, in bytes: hundreds of records.
 const RESERVE: usize = 64 * 1024;
-/// How often to try to lock a journal.
-const LOCK_TRIES: usize = 10;
+/// How often to try to lock a journal: after umount(8), an earlier mount still sends what it has.
+const LOCK_TRIES: usize = 250;
 const LOCK_PAUSE: Duration = Duration::from_millis(20);
 
 /// An open journal.
