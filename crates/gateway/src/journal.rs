@@ -171,9 +171,7 @@ impl Journal {
         let folder = Self::place(state, upstream);
         let failed = |source| JournalError::Io { path: folder.clone(), source };
         let lock = || {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
-            // Its name must survive a power cut, too.
-            folder.ancestors().skip(1).take(3).try_for_each(|above| File::open(above)?.sync_all())?;
+            create_lasting(&folder)?;
             File::options().append(true).create(true).mode(0o600).open(folder.join("lock"))
         };
         let in_use = || JournalError::InUse { upstream: upstream.to_owned(), path: folder.clone() };
@@ -424,6 +422,14 @@ impl Journal {
             oldest: entries.all.values().next().map_or(0, |entry| entry.saved.record.age()),
         }
     }
+}
+
+/// Creates a folder and those above it, so that they survive a power cut.
+fn create_lasting(folder: &Path) -> io::Result<()> {
+    let missing: Vec<_> = folder.ancestors().take_while(|above| !above.exists()).collect();
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    let above = missing.into_iter().filter_map(Path::parent);
+    above.filter(|above| !above.as_os_str().is_empty()).try_for_each(|above| File::open(above)?.sync_all())
 }
 
 fn locked(mut file: File) -> Option<Flock<File>> {
