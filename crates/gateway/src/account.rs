@@ -380,7 +380,7 @@ impl Account {
         let (account, at) = (self.clone(), path.clone());
         self.later.begin(path, async move {
             if let Some(back) = &account.write_back {
-                back.settle(&at).await;
+                back.later.settle(&at).await;
             }
             work.await;
         });

@@ -105,26 +105,37 @@ pub(crate) enum ShownContent {
     Some,
 }
 
-impl ShownContent {
+/// What a multistatus says about a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Shown {
+    pub(crate) content: ShownContent,
+    /// Its strong entity tag.
+    pub(crate) version: Option<String>,
+}
+
+impl Shown {
     /// Of an answer to a look at this path.
     pub(crate) fn of(body: &[u8], path: &RemotePath) -> Self {
+        let unknown = || Self { content: ShownContent::Some, version: None };
         let mut multistatus = Multistatus::new(path.clone());
         let shown = |item| match item {
             Ok(Item::Entry(entry)) if !entry.path.is_folder() && entry.status.is_none() && entry.refused.is_empty() => {
                 let properties = entry.properties;
                 let has_version = properties.etag.is_some() || properties.modified.is_some();
-                match properties.length {
-                    Some(0) => Self::Empty,
-                    None if !has_version => Self::Nothing,
-                    _ => Self::Some,
-                }
+                let content = match properties.length {
+                    Some(0) => ShownContent::Empty,
+                    None if !has_version => ShownContent::Nothing,
+                    _ => ShownContent::Some,
+                };
+                let version = properties.etag.filter(|tag| !tag.is_weak()).map(|tag| tag.to_string());
+                Self { content, version }
             }
-            _ => Self::Some,
+            _ => unknown(),
         };
         let found: Vec<_> = multistatus.feed(body).map(shown).collect();
         match (&*found, multistatus.finish()) {
-            ([shown], Ok(_)) => *shown,
-            _ => Self::Some,
+            ([shown], Ok(_)) => shown.clone(),
+            _ => unknown(),
         }
     }
 }
@@ -144,7 +155,7 @@ mod tests {
         };
         let of = |responses: &str| {
             let text = format!("<D:multistatus xmlns:D=\"DAV:\">{responses}</D:multistatus>");
-            ShownContent::of(text.as_bytes(), &path)
+            Shown::of(text.as_bytes(), &path).content
         };
         let length = |length: &str| format!("<D:getcontentlength>{length}</D:getcontentlength>");
         assert_eq!(of(&response(&length("0"), "200 OK")), ShownContent::Empty);
@@ -162,6 +173,6 @@ mod tests {
         ] {
             assert_eq!(of(&some), ShownContent::Some, "{some}");
         }
-        assert_eq!(ShownContent::of(b"<D:multistatus", &path), ShownContent::Some);
+        assert_eq!(Shown::of(b"<D:multistatus", &path).content, ShownContent::Some);
     }
 }

@@ -1,8 +1,7 @@
 //! The middle box: clients on a LAN in front, a WebDAV server behind a long link.
 //!
 //! A box that speaks to the server with one credential makes all its users the same person there. This one has no
-//! credentials: each request goes to the server with its client's own `Authorization`, and what is kept for it (so far:
-//! connections, and what they have learned) is kept for this credential alone.
+//! credentials: each request goes to the server with its client's own `Authorization`, and what is kept for it is kept for this credential alone.
 //!
 //! # The path of a request
 //! The crate `serve` accepts connections, speaks TLS and HTTP, bounds every wait and writes the access log. `gateway`

@@ -17,7 +17,7 @@ use serve::AnswerBody;
 
 use super::{Account, Change, PATIENCE, locked};
 use crate::{
-    answers::{self, LOCK_TOKEN, ShownContent},
+    answers::{self, LOCK_TOKEN, Shown, ShownContent},
     listings,
     passing::{Passing, TIMEOUT},
     redirector::{Locked, Template},
@@ -107,7 +107,7 @@ impl Account {
         if status == StatusCode::NOT_FOUND {
             return Found::NoName;
         }
-        match body.map(|body| ShownContent::of(&body, &path)) {
+        match body.map(|body| Shown::of(&body, &path).content) {
             // A server that never lists them would show a file with content so, too.
             Some(ShownContent::Nothing) if !self.reserves_names.load(Ordering::Relaxed) => {
                 let Ok(answer) = self.exchange(head).await else { return Found::Content };

@@ -7,7 +7,7 @@
 use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use dav::{Item, Multistatus, RemotePath};
+use dav::RemotePath;
 use futures_util::{StreamExt, future::BoxFuture};
 use haul_http::Incoming;
 use http::{
@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, BodyStream};
 
 use super::{Account, Change, WriteBack, locked};
 use crate::{
-    answers,
+    answers::{self, Shown, ShownContent},
     journal::{Journal, Saved},
     listings,
     passing::{Caller, IF, Passing, Received, TIMEOUT},
@@ -79,34 +79,15 @@ impl Outcome {
     }
 }
 
-/// What a look shows at a file's path.
-pub(super) struct Looked {
-    /// Whether there is anything that a version would replace.
-    has_content: bool,
-    /// Its strong entity tag.
-    pub(super) version: Option<String>,
-}
-
-impl Looked {
-    /// An error has the status of an answer that shows nothing.
-    pub(super) async fn of(answer: Response<Incoming>, path: &RemotePath) -> Result<Self, StatusCode> {
-        let status = answer.status();
-        if status == StatusCode::NOT_FOUND {
-            return Ok(Self { has_content: false, version: None });
+/// What the server has at a path, by its answer to a look. An error if it does not tell.
+pub(super) async fn shown(answer: Response<Incoming>, path: &RemotePath) -> Result<Shown, StatusCode> {
+    match answer.status() {
+        StatusCode::NOT_FOUND => Ok(Shown { content: ShownContent::Nothing, version: None }),
+        StatusCode::MULTI_STATUS => {
+            let body = answers::read(answer.into_body(), listings::LARGEST).await.unwrap_or_default();
+            Ok(Shown::of(&body, path))
         }
-        let body = answers::read(answer.into_body(), listings::LARGEST).await.unwrap_or_default();
-        let mut multistatus = Multistatus::new(path.clone());
-        let items: Vec<_> = multistatus.feed(&body).collect();
-        match (&*items, multistatus.finish(), status) {
-            ([Ok(Item::Entry(entry))], Ok(_), StatusCode::MULTI_STATUS) if !entry.path.is_folder() => {
-                let found = &entry.properties;
-                // A name that a lock reserves has nothing else (RFC 2518 §7.4).
-                let is_reserved = found.length.is_none() && found.etag.is_none() && found.modified.is_none();
-                let version = found.etag.as_ref().filter(|tag| !tag.is_weak()).map(ToString::to_string);
-                Ok(Self { has_content: !(found.length == Some(0) || is_reserved), version })
-            }
-            _ => Err(status),
-        }
+        status => Err(status),
     }
 }
 
@@ -163,7 +144,7 @@ impl Account {
         });
     }
 
-    /// Keeps the lock, if it is still there: its client has acknowledged that it does not need it any more.
+    /// Keeps the lock, if it is still there: its client, whose UNLOCK was acknowledged, does not refresh it.
     async fn refresh(&self, saved: &Saved, client: &Caller) {
         let mut refresh = client.request("LOCK", Bytes::new());
         if let Ok(condition) = HeaderValue::from_str(&format!("({})", saved.record.token)) {
@@ -227,14 +208,14 @@ impl Account {
 
     async fn send_relocked(&self, saved: &Saved, client: &Caller, token: &str) -> Outcome {
         let looked = match self.exchange(client.look()).await {
-            Ok(answer) => Looked::of(answer, &client.path).await,
+            Ok(answer) => shown(answer, &client.path).await,
             Err(error) => return Outcome::away(error),
         };
-        let Ok(Looked { has_content, version }) = looked else {
+        let Ok(Shown { content, version }) = looked else {
             return Outcome::Away("the server does not show the file".to_owned());
         };
         let is_base = version.is_some() && version == saved.record.base;
-        if !has_content || is_base {
+        if content != ShownContent::Some || is_base {
             return match self.put_under(saved, client, token).await {
                 Outcome::Unmet(_) => Outcome::Away("the server has lost a lock that it has just granted".to_owned()),
                 outcome => outcome,

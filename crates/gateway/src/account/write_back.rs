@@ -16,7 +16,6 @@ use std::{
 
 use bytes::Bytes;
 use dav::RemotePath;
-use haul_http::Incoming;
 use http::{
     HeaderName, Response, StatusCode,
     header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE},
@@ -24,7 +23,7 @@ use http::{
 use serve::AnswerBody;
 use tokio::sync::oneshot;
 
-use super::{Account, upload::Looked};
+use super::{Account, upload::shown};
 use crate::{
     answers,
     journal::{Journal, Record, Saved},
@@ -53,11 +52,6 @@ impl WriteBack {
     pub(crate) fn new(journal: Arc<Journal>, user: String) -> Self {
         let later = journal.later(&user);
         Self { journal, user, later, base: Mutex::default() }
-    }
-
-    /// Waits until nothing of a user goes on at, below or above a path.
-    pub(super) async fn settle(&self, path: &RemotePath) {
-        self.later.settle(path).await;
     }
 
     /// Before a request changes what is at these paths, or below them: versions that wait would replace that later.
@@ -97,7 +91,7 @@ impl Account {
             let patience = if looks_around { GLANCE } else { self.client.timeouts().first_byte };
             let settled = async {
                 self.later.settle(&path).await;
-                back.settle(&path).await;
+                back.later.settle(&path).await;
             };
             tokio::time::timeout(patience, settled).await.is_ok() || looks_around
         }
@@ -242,8 +236,8 @@ impl Account {
 
     async fn version(&self, look: Passing) -> Option<String> {
         let path = look.path.clone();
-        let answer: Response<Incoming> = self.exchange(look).await.ok()?;
-        Looked::of(answer, &path).await.ok()?.version
+        let answer = self.exchange(look).await.ok()?;
+        shown(answer, &path).await.ok()?.version
     }
 
     /// Whether the server refuses a request of nobody's for this file. It is asked once.
