@@ -28,6 +28,7 @@ mod file_state;
 mod filesystem;
 mod handles;
 mod journal;
+mod late_changes;
 mod pacing;
 mod ranges;
 mod read_ahead;

@@ -14,6 +14,7 @@ mod names;
 mod quota;
 mod reading;
 mod repository;
+mod storing;
 mod upload_queue;
 mod write_back;
 mod writing;
@@ -35,6 +36,7 @@ use crate::{
     cached_file::CachedFile,
     content_cache::ContentCache,
     journal::{Journal, JournalError, Report},
+    late_changes::LateChanges,
     share::write_back::WriteBack,
     tree::{Facts, Ino, Lookup, Tree},
     unsaved::{self, Unsaved},
@@ -69,6 +71,7 @@ pub(crate) struct Share {
     /// Whether the server supports locks, and they are wanted.
     is_locking: AtomicBool,
     lock_taken: tokio::sync::Notify,
+    late_changes: Mutex<LateChanges>,
     /// Whether the server may report what has changed in a folder.
     reports_changes: AtomicBool,
     /// Whether the server's last answer to a request for a range was one.
@@ -125,6 +128,7 @@ impl Share {
             locks,
             is_locking: AtomicBool::new(false),
             lock_taken: tokio::sync::Notify::new(),
+            late_changes: Mutex::default(),
             reports_changes: AtomicBool::new(true),
             sends_ranges: AtomicBool::new(false),
             quota: tokio::sync::Mutex::default(),
@@ -135,6 +139,10 @@ impl Share {
 
     fn tree(&self) -> MutexGuard<'_, Tree> {
         self.tree.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn late_changes(&self) -> MutexGuard<'_, LateChanges> {
+        self.late_changes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn contents(&self) -> MutexGuard<'_, Contents> {

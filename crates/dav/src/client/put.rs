@@ -157,22 +157,24 @@ impl Dav {
         was_repeated(refused) && self.is_there(path, ours).await
     }
 
-    /// Whether the file at a path has this content. False if that cannot be found out.
-    pub async fn has_content(&self, path: &RemotePath, content: Body) -> bool {
-        self.is_there(path, Some(content)).await
-    }
-
-    /// Whether the server has what was sent.
-    async fn is_there(&self, path: &RemotePath, ours: Option<Body>) -> bool {
-        let Some(mut ours) = ours else { return false };
-        // Whatever cut the request may cut the comparison.
-        for _ in 0..TRIES {
-            match self.holds(path, &mut ours, &[], Expected::default()).await {
+    /// Whether the file at a path has this content.
+    pub async fn has_content(&self, path: &RemotePath, mut content: Body) -> Result<bool, Error> {
+        // Whatever cut an upload may cut the comparison.
+        for _ in 1..TRIES {
+            match self.holds(path, &mut content, &[], Expected::default()).await {
                 Err(Error::Http(_)) => {}
-                held => return held.unwrap_or(false),
+                held => return held,
             }
         }
-        false
+        self.holds(path, &mut content, &[], Expected::default()).await
+    }
+
+    /// Whether the server is known to have what was sent.
+    async fn is_there(&self, path: &RemotePath, ours: Option<Body>) -> bool {
+        match ours {
+            Some(ours) => self.has_content(path, ours).await.unwrap_or(false),
+            None => false,
+        }
     }
 }
 

@@ -8,6 +8,10 @@
 //! A MOVE that is repeated because its answer was lost finds its target changed, by itself. If an upload of an older version
 //! of the source arrives late in between, the source is there again. So before a MOVE is repeated for another target, its
 //! source must be the version that it was.
+//!
+//! What they have changed all the same by the time of a later save is no conflict: see [`crate::late_changes`].
+
+use std::time::Instant;
 
 use dav::{Confirmed, ETag, Error, If, Precondition, PropertySet, RemotePath};
 
@@ -32,6 +36,10 @@ impl Victim {
     fn of(tag: Option<ETag>) -> Self {
         tag.filter(|tag| !tag.is_weak()).map_or(Self::Any, Self::Version)
     }
+
+    fn tag(&self) -> Option<&ETag> {
+        if let Self::Version(tag) = self { Some(tag) } else { None }
+    }
 }
 
 impl Share {
@@ -43,6 +51,7 @@ impl Share {
         locks: &If,
     ) -> Result<Confirmed, Error> {
         let (mut victim, mut repetitions) = (self.known(ino), 0);
+        let request = self.late_changes().expect(Instant::now(), path, None, None);
         loop {
             let precondition = match &victim {
                 Victim::Version(tag) => Precondition::Unchanged(tag.clone()),
@@ -56,9 +65,23 @@ impl Share {
                     }
                     repetitions += 1;
                 }
-                decided => return decided,
+                outcome => return self.noted(request, outcome),
             }
         }
+    }
+
+    /// Notes the outcome of a request.
+    fn noted(&self, request: u64, outcome: Result<Confirmed, Error>) -> Result<Confirmed, Error> {
+        let is_final = match &outcome {
+            Ok(_) => true,
+            // A proxy may have given up on it.
+            Err(Error::Refused(failure)) => failure.times_sent <= 1 && !matches!(failure.status.as_u16(), 502 | 504),
+            Err(_) => false,
+        };
+        if is_final {
+            self.late_changes().settled(request);
+        }
+        outcome
     }
 
     /// Deletes a folder that a listing has shown to be empty; 412 if it has changed since. Most servers give a folder a new
@@ -85,6 +108,7 @@ impl Share {
             None => Victim::Nothing,
             replaced => self.known(replaced),
         };
+        let request = self.late_changes().expect(Instant::now(), from, source.tag(), Some(to));
         loop {
             let overwrite = victim != Victim::Nothing;
             let claims = match &victim {
@@ -104,7 +128,7 @@ impl Share {
                     }
                     repetitions += 1;
                 }
-                decided => return decided,
+                outcome => return self.noted(request, outcome),
             }
         }
     }

@@ -2,8 +2,8 @@
 //!
 //! A file is locked at the first change and not when it is opened, because many programs open for writing what they only
 //! read. If somebody else has locked it, that change fails, before anything is lost. The lock is released when the last
-//! writer has closed the file; close(2) does not wait for it, but unmounting does. A lock that the server has ended means
-//! that somebody else may have written since: what is uploaded then goes beside the file, as after a conflict.
+//! writer has closed the file; close(2) does not wait for it, but unmounting does. If the server has
+//! ended a lock, somebody else may have written since: the file is looked at before it is replaced.
 //!
 //! A mount that is killed leaves its locks on the server. The next one of the same share finds them in a log, and releases
 //! them, or goes on with those that its programs need.
@@ -120,14 +120,14 @@ impl Share {
     }
 
     /// Whether the server has ended the lock under which a file was changed. `refusal` is what it said to the upload.
-    pub(super) async fn has_lost_lock(&self, file: &CachedFile, refusal: Option<&Error>) -> bool {
-        let Some(path) = file.locked_as() else { return false };
+    pub(super) async fn has_lost_lock(&self, file: Option<&CachedFile>, refusal: Option<&Error>) -> bool {
+        let Some((file, path)) = file.and_then(|file| Some((file, file.locked_as()?))) else { return false };
         let is_lost = match refusal {
             Some(error) if error.is(412) || error.is(423) => self.locks.check(&path).await.unwrap_or(false),
             _ => self.locks.is_lost(&path),
         };
         if is_lost {
-            tracing::error!("{path}: the server has ended the lock under which it was edited");
+            tracing::warn!("{path}: the server has ended the lock under which it was edited");
             file.set_locked_as(None);
             self.locks.release(&path, true).await;
         }

@@ -6,7 +6,7 @@
 
 use std::{io, path::PathBuf, sync::Arc, time::Instant};
 
-use dav::{If, Precondition, PropertySet, RemotePath};
+use dav::RemotePath;
 use haul_http::Error::{Connect, Credentials, Shutdown};
 use nix::errno::Errno;
 use tokio::{
@@ -15,13 +15,13 @@ use tokio::{
 };
 
 use super::{
-    Share, facts,
+    Share,
+    storing::Unstored,
     write_back::WriteBack,
-    writing::{Content, conflict, precondition},
+    writing::{Content, conflict},
 };
 use crate::{
     errno,
-    file_state::Base,
     journal::{Entries, Entry, Failure},
     tree::Facts,
 };
@@ -98,64 +98,27 @@ impl Share {
         let data = back.journal.data(entry.id);
         let content =
             || Content::of_file(data.clone(), entry.length, entry.modified).map_err(|error| errno::of_io(&error));
-        let unreadable = |errno: Errno| {
-            Outcome::Failed(Failure::Refused, errno, format!("cannot read {}: {}", data.display(), errno.desc()))
-        };
-        let beside = async |refusal: dav::Error| match self.store_beside(path, content).await {
-            Ok((beside, facts)) => Outcome::Beside(beside, facts),
-            Err(error) => Outcome::Failed(Failure::Refused, Errno::ESTALE, format!("{refusal}; beside it: {error}")),
-        };
         let file = entry.ino.and_then(|ino| self.contents().files.get(&ino).cloned());
-        let has_lost_lock = async |refusal| match &file {
-            Some(file) => self.has_lost_lock(file, refusal).await,
-            None => false,
-        };
-        if has_lost_lock(None).await {
-            let why = "the server has ended the lock under which it was edited".into();
-            return beside(dav::Error::Differs { path: path.clone(), why }).await;
-        }
-        let claims = self.locks.claims(&[path]);
-        let precondition = match &entry.base {
-            // Its lock has created an empty file (RFC 4918 §7.3), and keeps others out.
-            Base::New if claims != If::default() => Precondition::None,
-            base => precondition(base),
-        };
-        let stored = {
-            let upload = match content() {
-                Ok(upload) => upload,
-                Err(errno) => return unreadable(errno),
-            };
-            let _turn = if claims == If::default() { None } else { self.locks.turn(true).await };
-            self.put(path, upload, &precondition, &claims).await
-        };
-        match stored {
-            Ok(facts) => {
-                self.locks.written(path);
-                Outcome::Stored(facts)
+        match self.store(path, &entry.base, file.as_deref(), content).await {
+            Ok(facts) => Outcome::Stored(facts),
+            Err(Unstored::Unreadable(errno)) => {
+                let why = format!("cannot read {}: {}", data.display(), errno.desc());
+                Outcome::Failed(Failure::Refused, errno, why)
             }
-            Err(error) if error.is(412) && entry.is_doubtful() => match self.has_arrived(entry, content).await {
-                Some(facts) => Outcome::Stored(facts),
-                None => beside(error).await,
+            Err(Unstored::Conflict(refusal)) => match self.store_beside(path, content).await {
+                Ok((beside, facts)) => Outcome::Beside(beside, facts),
+                Err(error) => Outcome::Failed(failure(&error), Errno::ESTALE, format!("{refusal}; beside it: {error}")),
             },
-            Err(error) if error.is(412) || has_lost_lock(Some(&error)).await => beside(error).await,
             // RFC 4918 §9.7.1
-            Err(error) if error.is(404) || error.is(409) => match self.place_now(entry) {
+            Err(Unstored::Failed(error)) if error.is(404) || error.is(409) => match self.place_now(entry) {
                 Some(now) if now != *path => Outcome::Elsewhere(now),
                 _ => self.keep_homeless(data, path, error.to_string()).await,
             },
-            Err(error) => {
+            Err(Unstored::Failed(error)) => {
                 let (errno, how) = (errno::of(path, "upload", &error), failure(&error));
                 Outcome::Failed(how, errno, error.to_string())
             }
         }
-    }
-
-    /// An earlier upload of this version may be the one that the precondition stumbles over.
-    async fn has_arrived(&self, entry: &Entry, content: impl Fn() -> super::Result<Content>) -> Option<Facts> {
-        let seen = self.dav.stat(&entry.path, PropertySet::LISTING).await.ok()??;
-        let seen = facts(&seen);
-        let is_ours = seen.length == entry.length && self.dav.has_content(&entry.path, content().ok()?.body).await;
-        is_ours.then_some(seen)
     }
 
     /// The path that an entry's file has now.
@@ -238,6 +201,8 @@ impl Share {
 fn failure(error: &dav::Error) -> Failure {
     match error {
         dav::Error::Refused(refusal) => match refusal.status.as_u16() {
+            // A proxy does not know either.
+            502 | 504 => Failure::Unknown,
             408 | 423 | 429 | 500.. => Failure::Passing,
             _ => Failure::Refused,
         },

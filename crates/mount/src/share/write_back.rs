@@ -155,11 +155,11 @@ impl Share {
         self.fetch_whole(ino, file).await?;
         self.wait_for_room(0).await?;
         let (share, file) = (self.clone(), file.clone());
-        task::spawn_blocking(move || share.store(ino, path, &file)).await.unwrap_or(Err(Errno::EIO))
+        task::spawn_blocking(move || share.store_in_journal(ino, path, &file)).await.unwrap_or(Err(Errno::EIO))
     }
 
     /// Stores a closed file in the journal, and has it uploaded.
-    fn store(&self, ino: Ino, path: RemotePath, file: &CachedFile) -> Result<()> {
+    fn store_in_journal(&self, ino: Ino, path: RemotePath, file: &CachedFile) -> Result<()> {
         let Some(back) = &self.write_back else { return Ok(()) };
         let journal = &back.journal;
         let id = journal.entries().next_id();

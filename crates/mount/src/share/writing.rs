@@ -12,7 +12,7 @@ use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nix::errno::Errno;
 
-use super::{Result, Share, facts};
+use super::{Result, Share, facts, storing::Unstored};
 use crate::{
     cached_file::CachedFile,
     calls::still_wanted,
@@ -109,27 +109,12 @@ impl Share {
         let path = path.ok_or(Errno::ENOENT)?;
         self.fetch_whole(ino, file).await?;
         let Some(snapshot) = file.state(|state| state.snapshot()) else { return Ok(()) };
-        if self.has_lost_lock(file, None).await {
-            return Err(self.keep_both(ino, &path, file, &snapshot).await);
-        }
-        let claims = self.locks.claims(&[&path]);
-        let precondition = match &snapshot.base {
-            // Its lock has created an empty file (RFC 4918 §7.3), and keeps others out.
-            Base::New if claims != If::default() => Precondition::None,
-            base => precondition(base),
+        let stored = match self.store(&path, &snapshot.base, Some(file), || content(file, &snapshot)).await {
+            Ok(stored) => stored,
+            Err(Unstored::Unreadable(errno)) => return Err(errno),
+            Err(Unstored::Conflict(_)) => return Err(self.keep_both(ino, &path, file, &snapshot).await),
+            Err(Unstored::Failed(error)) => return Err(errno::of(&path, "upload", &error)),
         };
-        let stored = {
-            let content = content(file, &snapshot)?;
-            let _turn = if claims == If::default() { None } else { self.locks.turn(true).await };
-            self.put(&path, content, &precondition, &claims).await
-        };
-        let stored = match stored {
-            Err(error) if self.has_lost_lock(file, Some(&error)).await || error.is(412) => {
-                return Err(self.keep_both(ino, &path, file, &snapshot).await);
-            }
-            stored => stored.map_err(|error| errno::of(&path, "upload", &error))?,
-        };
-        self.locks.written(&path);
         self.stored(ino, file, &snapshot, stored);
         Ok(())
     }

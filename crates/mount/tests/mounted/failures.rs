@@ -1,6 +1,7 @@
 //! Servers that die, refuse, or fall silent.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{ErrorKind, Read, Write},
     time::{Duration, Instant},
@@ -26,6 +27,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_rename_that_arrives_late_replaces_nothing_newer", a_rename_that_arrives_late_replaces_nothing_newer),
     ("a_repeated_rename_moves_nothing_but_its_file", a_repeated_rename_moves_nothing_but_its_file),
     ("a_deletion_that_arrives_late_deletes_nothing_newer", a_deletion_that_arrives_late_deletes_nothing_newer),
+    ("what_arrives_late_is_no_conflict_with_a_save", what_arrives_late_is_no_conflict),
     ("a_removal_of_a_folder_that_arrives_late_removes_nothing_newer", a_late_removal_of_a_folder_removes_nothing_newer),
     ("a_folder_whose_rename_arrives_late_replaces_nothing_newer", a_late_rename_of_a_folder_replaces_nothing_newer),
 ];
@@ -209,6 +211,41 @@ fn a_deletion_that_arrives_late_deletes_nothing_newer() -> Result<(), Failed> {
     world.double.put("/file", b"theirs", Duration::ZERO);
     fs::remove_file(world.here.join("file"))?;
     assert!(world.double.files("").is_empty(), "{}", world.double.log());
+    Ok(())
+}
+
+fn what_arrives_late_is_no_conflict() -> Result<(), Failed> {
+    for write in [mount::Write::Through, mount::Write::Back { journal_size: 1 << 20 }] {
+        for (slow, is_moved_since) in [("MOVE", false), ("MOVE", true), ("DELETE", false)] {
+            let world = Doubled::new(&[("/new", b"new"), ("/file", b"old")], LockPolicy::Never)?;
+            world.unmount()?;
+            world.mount(LockPolicy::Never, write)?;
+            let (new, path) = (world.here.join("new"), world.here.join("file"));
+            fs::metadata(&new)?;
+            delay(&world, slow);
+            let (mut moved, mut expected) = (&b"new"[..], BTreeMap::new());
+            if slow == "MOVE" {
+                must_fail("rename", || fs::rename(&new, &path));
+                if is_moved_since {
+                    moved = b"newer";
+                    fs::write(&new, moved)?;
+                    File::open(&new)?.sync_all()?;
+                }
+            } else {
+                must_fail("delete", || fs::remove_file(&path));
+                expected.insert("new".to_owned(), b"new".to_vec());
+            }
+            let mut file = File::create(&path)?;
+            file.write_all(b"saved since")?;
+            wait_for("it is carried out", || {
+                let left = world.content("file");
+                if slow == "MOVE" { left.as_deref() == Some(moved) } else { left.is_none() }
+            });
+            file.sync_all()?;
+            expected.insert("file".to_owned(), b"saved since".to_vec());
+            assert_eq!(world.double.files(""), expected, "{slow}: {}", world.double.log());
+        }
+    }
     Ok(())
 }
 
