@@ -140,7 +140,8 @@ fn microseconds(text: &str) -> Option<f64> {
 /// A gateway as `haul gateway` runs it.
 fn gateway(server: SocketAddr) -> SocketAddr {
     let upstream = format!("http://{server}/").parse().expect("a URL");
-    let settings = Settings { upstream, client: haul_http::Settings::default(), fresh: FRESH, write_back: None };
+    let settings =
+        Settings { upstream, client: haul_http::Settings::default(), fresh: FRESH, write_back: None, cache: None };
     let gateway = Gateway::new(settings).expect("a gateway");
     let address = free_address();
     let config = serve::Config { listen: vec![address], ..serve::Config::default() };

@@ -2,6 +2,7 @@
 
 mod creating;
 mod editing;
+mod large_files;
 mod reading;
 mod upload;
 mod write_back;
@@ -24,6 +25,7 @@ use crate::{
     answers::{self, LOCK_TOKEN},
     document::Document,
     head::Upstream,
+    large_contents::LargeContents,
     later::Later,
     listings::{self, Known, Listings},
     metrics::Metrics,
@@ -61,10 +63,20 @@ pub(crate) struct Account {
     prefetch: Mutex<Prefetch>,
     /// Of all credentials.
     contents: Arc<SharedContents>,
+    /// Of all credentials; none if nothing is kept on disk.
+    large_contents: Option<Arc<LargeContents>>,
     /// How many files in a row were not as listed.
     is_unlike: AtomicU32,
     /// No other account has it.
     number: u64,
+}
+
+/// What all accounts have together.
+#[derive(Clone, Default)]
+pub(crate) struct Shared {
+    pub(crate) lingering: Arc<Held>,
+    pub(crate) contents: Arc<SharedContents>,
+    pub(crate) large_contents: Option<Arc<LargeContents>>,
 }
 
 pub(crate) use editing::Held;
@@ -101,7 +113,7 @@ impl Account {
         client: Client,
         upstream: Arc<Upstream>,
         metrics: Arc<Metrics>,
-        (lingering, contents): (Arc<Held>, Arc<SharedContents>),
+        Shared { lingering, contents, large_contents }: Shared,
         fresh: Duration,
         write_back: Option<WriteBack>,
     ) -> Self {
@@ -123,6 +135,7 @@ impl Account {
             fresh,
             prefetch: Mutex::default(),
             contents,
+            large_contents,
             is_unlike: AtomicU32::new(0),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
         }
@@ -240,6 +253,9 @@ impl Account {
         {
             self.metrics.listings.add();
             return Ok(known);
+        }
+        if let Some(part) = self.reads_large(&request) {
+            return self.read_large(request, part).await;
         }
         self.pass(request).await
     }

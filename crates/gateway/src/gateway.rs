@@ -28,12 +28,13 @@ use tokio::time::timeout;
 use transport::Connector;
 
 use crate::{
-    account::Account,
+    account::{Account, Shared},
     accounts::Accounts,
     answers::{text, without_body},
     credential::{Credential, Identities, Refused, Scope},
     head::{self, Upstream},
     journal::{Journal, JournalError},
+    large_contents::{DiskCache, LargeContents},
     metrics::Metrics,
     own_connection::{OwnConnection, Server},
     passing::{Passing, Received, SMALL},
@@ -53,6 +54,8 @@ pub struct Settings {
     pub fresh: Duration,
     /// Acknowledge files once they are safe here; with none, once the server has them.
     pub write_back: Option<WriteBack>,
+    /// Where large files are kept that were read; with none, they are not.
+    pub cache: Option<DiskCache>,
 }
 
 /// Where files are that were acknowledged before the server had them.
@@ -82,6 +85,14 @@ pub enum Error {
     /// The journal cannot be used.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// The cache cannot be used.
+    #[error("cannot keep large files in the folder {}: {source}; name another one with --cache-dir, or none with --cache-size 0", folder.display())]
+    Cache {
+        /// Its folder.
+        folder: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
     /// The system has no random numbers.
     #[error("the system gives no random numbers")]
     Random,
@@ -99,7 +110,7 @@ pub struct Gateway {
 impl Gateway {
     /// An error if the URL is no folder's on a server, or if a file in the settings cannot be used.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let Settings { upstream, client, fresh, write_back } = settings;
+        let Settings { upstream, client, fresh, write_back, cache } = settings;
         let is_folder = upstream.path().ends_with('/') && upstream.query().is_none();
         let origin = Origin::of(&upstream).ok().filter(|_| is_folder && !has_userinfo(&upstream));
         let origin = origin.ok_or(Error::Upstream)?;
@@ -109,6 +120,7 @@ impl Gateway {
         let base = upstream.path().to_owned();
         let open = |back: &WriteBack| Journal::open(&back.state, &upstream.to_string(), back.size).map(Arc::new);
         let journal = write_back.as_ref().map(open).transpose()?;
+        let large_contents = cache.map(LargeContents::open).transpose()?;
         let connector = Arc::new(Connector::new(client.connect.clone())?);
         let identities = Identities::new().map_err(|_| Error::Random)?;
         let upstream = Arc::new(Upstream { origin, base });
@@ -117,8 +129,7 @@ impl Gateway {
             connector,
             settings: client,
             metrics: Arc::default(),
-            lingering: Arc::default(),
-            contents: Arc::default(),
+            shared: Shared { large_contents, ..Shared::default() },
             journal,
         };
         Ok(Self { server, fresh, identities, accounts: Mutex::default() })
@@ -144,6 +155,9 @@ impl Gateway {
                 pending as u64,
             ),
         ];
+        if let Some(large) = &self.server.shared.large_contents {
+            gauges.push(("disk_cache_bytes", "Size of the large files in the disk cache.", large.bytes()));
+        }
         if let Some(journal) = &self.server.journal {
             let totals = journal.totals();
             gauges.extend([

@@ -40,6 +40,7 @@ pub mod fuzzing;
 mod gateway;
 mod head;
 mod journal;
+mod large_contents;
 mod later;
 mod lingering;
 mod listings;
@@ -54,4 +55,5 @@ mod win32;
 
 pub use gateway::{Error, Gateway, Settings, WriteBack};
 pub use journal::{JournalError, Pending, pending};
+pub use large_contents::DiskCache;
 pub use metrics::Status;

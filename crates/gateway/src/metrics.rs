@@ -26,6 +26,8 @@ pub(crate) struct Metrics {
     pub(crate) listings: Counter,
     /// Files from memory.
     pub(crate) contents: Counter,
+    /// Large files from disk.
+    pub(crate) large: Counter,
     /// Answers to the redirector before the server's, or in place of them.
     pub(crate) redirector: Counter,
     /// Requests without an answer of the server.
@@ -55,6 +57,7 @@ impl Metrics {
             ("requests", "Requests of clients.", &self.requests),
             ("listing_answers", "Answers from listings, without a request to the server.", &self.listings),
             ("content_answers", "Files from memory, as a fresh listing shows them.", &self.contents),
+            ("disk_answers", "Large files from the disk cache, confirmed by the server.", &self.large),
             ("redirector_answers", "Answers to the Windows redirector before the server's.", &self.redirector),
             ("failures", "Requests that the server did not answer.", &self.failures),
             (

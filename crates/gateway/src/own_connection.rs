@@ -14,7 +14,7 @@ use tokio::sync::Mutex;
 use transport::{Connector, Offer};
 
 use crate::{
-    account::{Account, Held, SharedContents, WriteBack},
+    account::{Account, Shared, WriteBack},
     answers,
     head::Upstream,
     journal::Journal,
@@ -29,10 +29,7 @@ pub(crate) struct Server {
     pub(crate) connector: Arc<Connector>,
     pub(crate) settings: haul_http::Settings,
     pub(crate) metrics: Arc<Metrics>,
-    /// The locks of all credentials.
-    pub(crate) lingering: Arc<Held>,
-    /// The contents of all credentials.
-    pub(crate) contents: Arc<SharedContents>,
+    pub(crate) shared: Shared,
     /// What is acknowledged before the server has it; none if nothing is.
     pub(crate) journal: Option<Arc<Journal>>,
 }
@@ -42,9 +39,15 @@ impl Server {
     /// be acknowledged once they are in the journal.
     pub(crate) fn account(&self, fresh: std::time::Duration, user: Option<String>) -> Arc<Account> {
         let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
-        let shared = (self.lingering.clone(), self.contents.clone());
         let write_back = self.journal.clone().zip(user).map(|(journal, user)| WriteBack::new(journal, user));
-        Arc::new(Account::new(client, self.upstream.clone(), self.metrics.clone(), shared, fresh, write_back))
+        Arc::new(Account::new(
+            client,
+            self.upstream.clone(),
+            self.metrics.clone(),
+            self.shared.clone(),
+            fresh,
+            write_back,
+        ))
     }
 }
 
@@ -67,7 +70,7 @@ impl OwnConnection {
         server: &Server,
         request: Passing,
     ) -> Result<(Response<AnswerBody>, bool), haul_http::Error> {
-        server.lingering.give_way(&request, None).await;
+        server.shared.lingering.give_way(&request, None).await;
         let mut bound = self.bound.get_or_init(Mutex::default).lock().await;
         let connection = if let Some(connection) = bound.take().filter(|connection| !connection.has_ended()) {
             connection

@@ -7,7 +7,7 @@ mod status;
 
 use std::{error::Error, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
 
-use ::gateway::{Gateway, Settings, Status, WriteBack};
+use ::gateway::{DiskCache, Gateway, Settings, Status, WriteBack};
 use ::serve::{Config, Server};
 use haul_http::Timeouts;
 use http::Uri;
@@ -46,6 +46,13 @@ pub(crate) struct Args {
     /// ~/.local/state/longhaul/gateway]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
+    /// Maximum size of the large files on disk that were read, so that they are only confirmed by the server when they are read
+    /// again; 0 keeps none. They end with the gateway
+    #[arg(long, value_name = "SIZE", default_value = "1GiB")]
+    cache_size: Size,
+    /// Folder for them. They have no names there, and nobody else can read them
+    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    cache_dir: PathBuf,
     /// Also answer /healthz and /metrics (Prometheus), at this address and without TLS
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::listening::address)]
     status: Option<SocketAddr>,
@@ -133,7 +140,9 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         WriteMode::Through => None,
         WriteMode::Back => Some(WriteBack { state: place::state(args.state.as_deref())?, size: args.journal_size.0 }),
     };
-    let gateway = Gateway::new(Settings { upstream: upstream.clone(), client, fresh: args.fresh.0, write_back })?;
+    let cache = (args.cache_size.0 > 0).then(|| DiskCache { folder: args.cache_dir.clone(), size: args.cache_size.0 });
+    let gateway =
+        Gateway::new(Settings { upstream: upstream.clone(), client, fresh: args.fresh.0, write_back, cache })?;
     let gateway = Arc::new(gateway);
     let config = Config { drain: Some(args.drain.0), ..args.listening.config()? };
     let server = match ListeningOptions::inherited()? {

@@ -137,6 +137,9 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.contents.all().forget(self.number);
+        if let Some(large) = &self.large_contents {
+            large.forget(self.number);
+        }
     }
 }
 
@@ -179,7 +182,11 @@ fn may_be_cached(request: &Passing) -> bool {
 
 /// Whether an answer has the listed version, as it is, and may be kept.
 fn is_as_listed(headers: &HeaderMap, etag: &ETag) -> bool {
-    let is_version = headers.get(ETAG).and_then(ETag::from_header).is_some_and(|sent| sent.is(etag));
+    headers.get(ETAG).and_then(ETag::from_header).is_some_and(|sent| sent.is(etag)) && may_be_kept(headers)
+}
+
+/// Whether an answer has the file as it is, and may be kept.
+pub(super) fn may_be_kept(headers: &HeaderMap) -> bool {
     let text = |name| headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
     let forbids = text(CACHE_CONTROL).any(|value| value.to_ascii_lowercase().contains("no-store"));
     let varies = text(VARY).flat_map(|value| value.split(',')).any(|field| {
@@ -188,11 +195,11 @@ fn is_as_listed(headers: &HeaderMap, etag: &ETag) -> bool {
             .iter()
             .any(|known| field.eq_ignore_ascii_case(known))
     });
-    is_version && !forbids && !varies && !headers.contains_key(CONTENT_ENCODING)
+    !forbids && !varies && !headers.contains_key(CONTENT_ENCODING)
 }
 
 /// The fields that are true of the content later, too.
-fn kept(mut headers: HeaderMap) -> HeaderMap {
+pub(super) fn kept(mut headers: HeaderMap) -> HeaderMap {
     for name in [DATE, SET_COOKIE] {
         headers.remove(name);
     }

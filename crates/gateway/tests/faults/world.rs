@@ -44,7 +44,7 @@ pub(crate) fn gateway(upstream: SocketAddr, patience: Duration) -> Running {
         Timeouts { connect: patience, first_byte: patience, pipelined: patience, stall: patience, idle: patience };
     let client = haul_http::Settings { timeouts, ..haul_http::Settings::default() };
     let upstream = format!("http://{upstream}/files/").parse().unwrap();
-    let settings = Settings { upstream, client, fresh: Duration::from_secs(5), write_back: None };
+    let settings = Settings { upstream, client, fresh: Duration::from_secs(5), write_back: None, cache: None };
     run(Server::with_service(Arc::new(Gateway::new(settings).unwrap()), &config()).unwrap())
 }
 

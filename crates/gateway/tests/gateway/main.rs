@@ -2,6 +2,7 @@
 
 mod editing;
 mod finder;
+mod large_files;
 mod passing;
 mod reading;
 mod redirector;

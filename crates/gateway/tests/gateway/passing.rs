@@ -72,6 +72,7 @@ fn a_url_that_cannot_be_used_is_not_repeated() {
             client: haul_http::Settings::default(),
             fresh: FRESH,
             write_back: None,
+            cache: None,
         };
         let said = Gateway::new(settings).err().unwrap().to_string();
         assert!(!said.contains("secret") && said.contains("https://dav.example.org/files/"), "{url}: {said}");
@@ -81,6 +82,7 @@ fn a_url_that_cannot_be_used_is_not_repeated() {
         client: haul_http::Settings::default(),
         fresh: FRESH,
         write_back: None,
+        cache: None,
     };
     assert!(Gateway::new(settings).err().unwrap().to_string().contains("cleartext"));
 }

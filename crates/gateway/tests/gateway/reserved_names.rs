@@ -62,7 +62,8 @@ async fn create(look: u16, head: (u16, &'static str)) -> [(StatusCode, Vec<Strin
     let double = Arc::new(Double { look, head, log: Mutex::default() });
     let server = Server::with_service(double.clone(), &config).unwrap();
     let upstream = format!("http://{}/files/", server.local_addr()).parse().unwrap();
-    let settings = Settings { upstream, client: haul_http::Settings::default(), fresh: FRESH, write_back: None };
+    let settings =
+        Settings { upstream, client: haul_http::Settings::default(), fresh: FRESH, write_back: None, cache: None };
     let service = Arc::new(Gateway::new(settings).unwrap());
     let front = Server::with_service(service.clone(), &config).unwrap();
     let at = front.local_addr();

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use gateway::{Gateway, Settings, Status, WriteBack};
+use gateway::{DiskCache, Gateway, Settings, Status, WriteBack};
 use haul_http::{Body, Client};
 use http::{Request, StatusCode, Uri};
 use http_body_util::BodyExt;
@@ -16,6 +16,9 @@ use tokio::{sync::oneshot, task::JoinHandle};
 
 /// How long listings are believed: longer than a test takes.
 pub(crate) const FRESH: Duration = Duration::from_mins(10);
+
+/// The largest size of large files on disk.
+pub(crate) const CACHE: u64 = 32 << 20;
 
 /// A server with the users ann and bob, and a gateway in front of it.
 pub(crate) struct World {
@@ -70,7 +73,8 @@ fn run_front(server: Server) -> (oneshot::Sender<()>, JoinHandle<()>) {
 
 fn gateway(upstream: &Uri, write_back: Option<WriteBack>, log: &Arc<Mutex<Vec<u8>>>) -> (Arc<Gateway>, Server) {
     let (upstream, client) = (upstream.clone(), haul_http::Settings::default());
-    let service = Arc::new(Gateway::new(Settings { upstream, client, fresh: FRESH, write_back }).unwrap());
+    let cache = Some(DiskCache { folder: std::env::temp_dir(), size: CACHE });
+    let service = Arc::new(Gateway::new(Settings { upstream, client, fresh: FRESH, write_back, cache }).unwrap());
     let config =
         Config { listen: loopback(), access_log: Some(AccessLog::new(Shared(log.clone()))), ..Config::default() };
     let front = Server::with_service(service.clone(), &config).unwrap();

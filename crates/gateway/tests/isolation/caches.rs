@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::{
     raw::{ask, ask_with},
-    upstream::{USERS, World, basic},
+    upstream::{SMALL, USERS, World, basic},
 };
 
 /// Longer than a test takes.
@@ -103,4 +103,48 @@ async fn the_first_refusal_ends_what_listings_answer() {
     assert_eq!(ask(&world, "ann", "GET /files/a", &[], "").await.status, 401);
     assert_eq!(ask(&world, "ann", "PROPFIND /files/", ONE, "").await.status, 401);
     assert!(ask(&world, "bob", "PROPFIND /files/", ONE, "").await.body.contains("of bob"));
+}
+
+#[tokio::test]
+async fn a_large_file_on_disk_is_read_by_whose_it_is() {
+    let (world, path) = (World::new(LONG), "/files/large");
+    let content = |user: &str| user.bytes().cycle().take(SMALL + 1).collect::<Vec<_>>();
+    for user in USERS {
+        world.server.put(user, path, content(user));
+    }
+    let conditions = || -> Vec<_> {
+        let seen = world.server.seen();
+        seen.into_iter().filter(|seen| seen.status == 304).map(|seen| seen.user.unwrap()).collect()
+    };
+    assert!(ask(&world, "ann", &format!("GET {path}"), &[], "").await.body.as_bytes() == content("ann"));
+    until("ann's is on disk", async || {
+        assert!(ask(&world, "ann", &format!("GET {path}"), &[], "").await.body.as_bytes() == content("ann"));
+        !conditions().is_empty()
+    })
+    .await;
+    for user in ["bob", "cy"] {
+        let before = conditions().len();
+        assert!(ask(&world, user, &format!("GET {path}"), &[], "").await.body.as_bytes() == content(user));
+        assert_eq!(conditions().len(), before, "{user} has nothing there yet");
+    }
+    let ann = ["Depth", "Range"].map(|name| (name, if name == "Range" { "bytes=1-2" } else { "0" }));
+    assert_eq!(ask(&world, "ann", &format!("GET {path}"), &ann, "").await.body, "nn");
+    let guesses = ["", "Authorization: Basic YW5uOg==\r\n", "Authorization: Bearer YW5uOmFubidz\r\n"];
+    for guess in guesses {
+        assert_eq!(ask_with(world.gateway, guess, &format!("GET {path}"), &[], "").await.status, 401, "{guess}");
+    }
+    // Nor with a password of before, nor by a cookie beside the right one.
+    let by_cookie = [("Cookie", "user=bob")];
+    let answer = ask(&world, "ann", &format!("GET {path}"), &by_cookie, "").await;
+    assert!(answer.body.as_bytes() == content("bob"), "the server goes by the cookie");
+    world.server.change_password("ann", "new");
+    assert_eq!(ask(&world, "ann", &format!("GET {path}"), &[], "").await.status, 401);
+}
+
+async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let begin = Instant::now();
+    while !is_so().await {
+        assert!(begin.elapsed() < Duration::from_mins(1), "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

@@ -11,11 +11,14 @@ use std::{
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use futures_util::{FutureExt, future::BoxFuture};
-use gateway::{Gateway, Settings, WriteBack};
+use gateway::{DiskCache, Gateway, Settings, WriteBack};
 use http::{HeaderMap, Request, Response, StatusCode, header::AUTHORIZATION};
 use http_body_util::BodyExt;
 use serve::{AccessLog, Answered, Config, RequestStream, Server, Service, whole};
 use tokio::task::JoinHandle;
+
+/// Larger files have an entity tag.
+pub(crate) const SMALL: usize = 256 * 1024;
 
 pub(crate) const USERS: [&str; 3] = ["ann", "bob", "cy"];
 
@@ -72,6 +75,10 @@ impl PerUser {
         state.files.keys().filter(|(owner, _)| owner == user).map(|(_, path)| path.clone()).collect()
     }
 
+    pub(crate) fn put(&self, user: &str, path: &str, content: Vec<u8>) {
+        self.state().files.insert((user.to_owned(), path.to_owned()), content);
+    }
+
     pub(crate) fn content(&self, user: &str, path: &str) -> Option<Vec<u8>> {
         self.state().files.get(&(user.to_owned(), path.to_owned())).cloned()
     }
@@ -100,7 +107,16 @@ impl State {
         let file = (user.to_owned(), path.clone());
         let status = |status: u16| Response::builder().status(status).body(Vec::new()).unwrap();
         match &*seen.method {
-            "GET" | "HEAD" => self.files.get(&file).map_or(status(404), |content| Response::new(content.clone())),
+            "GET" | "HEAD" => match self.files.get(&file) {
+                None => status(404),
+                // The tag is the same for all users.
+                Some(content) if content.len() > SMALL => {
+                    let (tag, is_known) = (format!("\"{path}\""), headers.contains_key("if-none-match"));
+                    let answer = Response::builder().status(if is_known { 304 } else { 200 }).header("etag", tag);
+                    answer.body(if is_known { Vec::new() } else { content.clone() }).unwrap()
+                }
+                Some(content) => Response::new(content.clone()),
+            },
             "PUT" | "PROPPATCH" | "MOVE" | "DELETE" if self.is_locked(user, &path, headers) => status(423),
             "PUT" if self.is_full && !seen.body.is_empty() => status(507),
             "DELETE" if self.files.remove(&file).is_some() => status(204),
@@ -255,7 +271,8 @@ fn gateway_with(
     write_back: Option<WriteBack>,
 ) -> (Arc<Gateway>, SocketAddr, Log, JoinHandle<()>) {
     let upstream = format!("http://{upstream}/files/").parse().unwrap();
-    let settings = Settings { upstream, client: haul_http::Settings::default(), fresh, write_back };
+    let cache = Some(DiskCache { folder: std::env::temp_dir(), size: 1 << 24 });
+    let settings = Settings { upstream, client: haul_http::Settings::default(), fresh, write_back, cache };
     let (service, log) = (Arc::new(Gateway::new(settings).unwrap()), Log::default());
     let config = Config { access_log: Some(AccessLog::new(log.clone())), ..config() };
     let front = Server::with_service(service.clone(), &config).unwrap();
