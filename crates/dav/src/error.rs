@@ -79,6 +79,14 @@ impl Error {
         }
     }
 
+    /// The request had been sent once before, with an unknown outcome.
+    pub(crate) fn sent_again(mut self) -> Self {
+        if let Self::Refused(failure) = &mut self {
+            failure.times_sent += 1;
+        }
+        self
+    }
+
     /// The error response, if it is one.
     pub fn refusal(&self) -> Option<&Failure> {
         if let Self::Refused(failure) = self { Some(failure) } else { None }

@@ -48,6 +48,8 @@ pub(crate) struct FileState {
     requested: Ranges,
     changes: u64,
     uploaded: u64,
+    /// The number of changes in what was sent last, if the server may have it.
+    sent: u64,
     /// The number of changes that the journal has.
     journaled: u64,
 }
@@ -56,7 +58,17 @@ impl FileState {
     /// A file that a program has created: an upload is due even if nothing is written.
     pub(crate) fn new() -> Self {
         let (present, requested) = <(Ranges, Ranges)>::default();
-        Self { base: Base::New, length: 0, remote: 0, present, requested, changes: 1, uploaded: 0, journaled: 0 }
+        Self {
+            base: Base::New,
+            length: 0,
+            remote: 0,
+            present,
+            requested,
+            changes: 1,
+            uploaded: 0,
+            sent: 0,
+            journaled: 0,
+        }
     }
 
     /// A file of the server.
@@ -71,6 +83,7 @@ impl FileState {
             requested,
             changes: 0,
             uploaded: 0,
+            sent: 0,
             journaled: 0,
         }
     }
@@ -111,6 +124,16 @@ impl FileState {
     /// Whether neither the server nor the journal has a change.
     pub(crate) fn is_unsafe(&self) -> bool {
         self.is_dirty() && self.changes != self.journaled
+    }
+
+    /// What `snapshot` contains is about to be sent. Returns whether the same was sent before, with an unknown outcome.
+    pub(crate) fn begin_upload(&mut self, snapshot: &Snapshot) -> bool {
+        std::mem::replace(&mut self.sent, snapshot.changes) == snapshot.changes
+    }
+
+    /// The server does not have what was sent last.
+    pub(crate) fn upload_refused(&mut self) {
+        self.sent = 0;
     }
 
     /// The journal has what `snapshot` contains.

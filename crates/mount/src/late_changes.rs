@@ -21,11 +21,26 @@ const MOST: usize = 1000;
 struct Request {
     number: u64,
     sent: Instant,
+    /// Whether it has ended here, without an answer.
+    has_failed: bool,
     from: RemotePath,
     /// Where it goes, if it is not deleted.
     to: Option<RemotePath>,
-    /// The versions that have been at its old path since.
+    /// The version that was at its old path, and those that were stored there since.
     versions: Vec<ETag>,
+    /// Versions that were put back at its old path.
+    put_back: Vec<ETag>,
+}
+
+/// What a late request has done at a path.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Late {
+    /// It has taken the file away.
+    TakenAway,
+    /// It has put the file there that its program still believes at this path.
+    MovedFrom(RemotePath),
+    /// The file was put back.
+    PutBack,
 }
 
 /// The requests whose outcome is unknown.
@@ -44,14 +59,20 @@ impl LateChanges {
         version: Option<&ETag>,
         to: Option<&RemotePath>,
     ) -> u64 {
-        self.next += 1;
-        let (from, to, versions) = (from.clone(), to.cloned(), version.cloned().into_iter().collect());
-        self.requests.push_back(Request { number: self.next, sent: now, from, to, versions });
-        self.requests.retain(|request| now.saturating_duration_since(request.sent) < LONGEST);
-        if self.requests.len() > MOST {
+        self.forget_old(now);
+        if self.requests.len() >= MOST {
             self.requests.pop_front();
         }
+        self.next += 1;
+        let (from, to, versions) = (from.clone(), to.cloned(), version.cloned().into_iter().collect());
+        let request =
+            Request { number: self.next, sent: now, has_failed: false, from, to, versions, put_back: Vec::new() };
+        self.requests.push_back(request);
         self.next
+    }
+
+    fn forget_old(&mut self, now: Instant) {
+        self.requests.retain(|request| now.saturating_duration_since(request.sent) < LONGEST);
     }
 
     /// A request is over: it is not carried out later.
@@ -59,19 +80,48 @@ impl LateChanges {
         self.requests.retain(|request| request.number != number);
     }
 
+    /// A request has ended without an answer, unless it is settled.
+    pub(crate) fn failed(&mut self, number: u64) {
+        if let Some(request) = self.requests.iter_mut().find(|request| request.number == number) {
+            request.has_failed = true;
+        }
+    }
+
     /// A version was stored, which a late request may find instead of its own.
-    pub(crate) fn stored(&mut self, path: &RemotePath, version: &ETag) {
+    pub(crate) fn stored(&mut self, now: Instant, path: &RemotePath, version: &ETag) {
+        self.forget_old(now);
         for request in self.requests.iter_mut().filter(|request| request.from == *path && request.to.is_some()) {
             request.versions.push(version.clone());
         }
     }
 
-    /// Whether one of them may be the reason that this version is at a path now, or none.
-    pub(crate) fn may_have_left(&self, path: &RemotePath, version: Option<&ETag>) -> bool {
-        self.requests.iter().any(|request| match version {
-            None => request.from == *path,
-            Some(version) => request.to.as_ref() == Some(path) && request.versions.iter().any(|it| it.is(version)),
+    /// Why this version is at a path now, or none, if a late request of our own may be the reason.
+    pub(crate) fn reason(&self, now: Instant, path: &RemotePath, version: Option<&ETag>) -> Option<Late> {
+        let failed = self
+            .requests
+            .iter()
+            .filter(|request| request.has_failed && now.saturating_duration_since(request.sent) < LONGEST);
+        let is_one_of = |versions: &[ETag], version: &ETag| versions.iter().any(|one| one.is(version));
+        failed.into_iter().find_map(|request| match version {
+            None => (request.from == *path).then_some(Late::TakenAway),
+            Some(version) if request.to.as_ref() == Some(path) && is_one_of(&request.versions, version) => {
+                Some(Late::MovedFrom(request.from.clone()))
+            }
+            Some(version) => (request.from == *path && is_one_of(&request.put_back, version)).then_some(Late::PutBack),
         })
+    }
+
+    /// A file that a late request had moved away was put back, as this version.
+    pub(crate) fn put_back(&mut self, path: &RemotePath, version: &ETag) {
+        for request in self.requests.iter_mut().filter(|request| request.from == *path) {
+            request.put_back.push(version.clone());
+        }
+    }
+
+    /// Whether a version at the old path of a request was stored there after the request.
+    pub(crate) fn is_newer(&self, from: &RemotePath, version: &ETag) -> bool {
+        let of_path = self.requests.iter().filter(|request| request.from == *from);
+        of_path.flat_map(|request| request.versions.iter().skip(1)).any(|one| one.is(version))
     }
 }
 
@@ -88,26 +138,43 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_settled_may_have_been_carried_out() {
-        let (mut late, new, file) = (LateChanges::default(), path("/file.new"), path("/file"));
-        let number = late.expect(Instant::now(), &new, Some(&tag("1")), Some(&file));
-        assert!(late.may_have_left(&file, Some(&tag("1"))) && late.may_have_left(&new, None));
-        assert!(!late.may_have_left(&file, Some(&tag("2"))) && !late.may_have_left(&file, None));
-        late.stored(&new, &tag("2"));
-        late.stored(&file, &tag("3"));
-        assert!(late.may_have_left(&file, Some(&tag("2"))) && !late.may_have_left(&file, Some(&tag("3"))));
+    fn what_has_failed_may_have_been_carried_out() {
+        let (mut late, new, file, now) = (LateChanges::default(), path("/file.new"), path("/file"), Instant::now());
+        let number = late.expect(now, &new, Some(&tag("1")), Some(&file));
+        assert_eq!(late.reason(now, &file, Some(&tag("1"))), None, "it still waits for its answer");
+        late.failed(number);
+        let moved = Some(Late::MovedFrom(new.clone()));
+        assert_eq!(late.reason(now, &file, Some(&tag("1"))), moved);
+        assert_eq!(late.reason(now, &new, None), Some(Late::TakenAway));
+        assert_eq!(late.reason(now, &file, Some(&tag("2"))), None);
+        assert_eq!(late.reason(now, &file, None), None);
+        late.stored(now, &new, &tag("2"));
+        late.stored(now, &file, &tag("3"));
+        assert_eq!(late.reason(now, &file, Some(&tag("2"))), moved);
+        assert_eq!(late.reason(now, &file, Some(&tag("3"))), None);
+        assert!(late.is_newer(&new, &tag("2")) && !late.is_newer(&new, &tag("1")));
+        late.put_back(&new, &tag("4"));
+        assert_eq!(late.reason(now, &new, Some(&tag("4"))), Some(Late::PutBack));
         late.settled(number);
-        assert!(!late.may_have_left(&file, Some(&tag("1"))) && !late.may_have_left(&new, None));
+        late.failed(number);
+        assert_eq!(late.reason(now, &file, Some(&tag("1"))), None);
+        assert_eq!(late.reason(now, &new, None), None);
     }
 
     #[test]
     fn the_oldest_are_forgotten() {
         let (mut late, begin) = (LateChanges::default(), Instant::now());
+        let fail = |late: &mut LateChanges, at, name: &str| {
+            let number = late.expect(at, &path(name), None, None);
+            late.failed(number);
+        };
         for number in 0..=MOST {
-            late.expect(begin, &path(&format!("/{number}")), None, None);
+            fail(&mut late, begin, &format!("/{number}"));
         }
-        assert!(!late.may_have_left(&path("/0"), None) && late.may_have_left(&path("/1"), None));
-        late.expect(begin + LONGEST, &path("/file"), None, None);
-        assert!(!late.may_have_left(&path("/1"), None) && late.may_have_left(&path("/file"), None));
+        assert_eq!(late.reason(begin, &path("/0"), None), None);
+        assert_eq!(late.reason(begin, &path("/1"), None), Some(Late::TakenAway));
+        assert_eq!(late.reason(begin + LONGEST, &path("/1"), None), None);
+        fail(&mut late, begin + LONGEST, "/file");
+        assert_eq!(late.requests.len(), 1);
     }
 }

@@ -108,8 +108,13 @@ impl State {
         if self.locks.get(to).is_some_and(|(token, _)| !claims.contains(token.as_str())) {
             return Some(423);
         }
-        let tag = self.tag(to).map(|tag| format!("[{tag}]"));
-        let changed = claims.contains('[') && !tag.is_some_and(|tag| claims.contains(&tag));
+        let states: Vec<_> = claims.match_indices('[').collect();
+        let holds = |at: usize| {
+            let url = claims[..at].rfind("<http").and_then(|from| claims[from + 1..].split('>').next());
+            let path = url.map_or(request.path.clone(), path_of);
+            self.tag(&path).is_some_and(|tag| claims[at + 1..].starts_with(&format!("{tag}]")))
+        };
+        let changed = !states.is_empty() && !states.into_iter().any(|(at, _)| holds(at));
         let taken = self.nodes.contains_key(to) && request.header("overwrite") == Some("F");
         (changed || taken).then_some(412)
     }
@@ -117,9 +122,12 @@ impl State {
 
 /// The path in `Destination`.
 pub(crate) fn destination(request: &Request) -> String {
-    let to = request.header("destination").unwrap_or_default();
-    let to = to.splitn(4, '/').nth(3).map(|to| format!("/{to}")).unwrap_or_default();
-    to.trim_end_matches('/').to_owned()
+    path_of(request.header("destination").unwrap_or_default())
+}
+
+fn path_of(url: &str) -> String {
+    let path = url.splitn(4, '/').nth(3).map(|path| format!("/{path}")).unwrap_or_default();
+    path.trim_end_matches('/').to_owned()
 }
 
 fn content<'a>((_, node): (&String, &'a Node)) -> Option<&'a Vec<u8>> {

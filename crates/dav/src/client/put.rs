@@ -101,7 +101,6 @@ impl Dav {
         let ours = body.try_clone();
         let done = || (Stored { created: *precondition == Precondition::Absent, etag: None }, None);
         let mut answer = self.send(request.clone().map(|()| body), path).await;
-        let mut sent_again = false;
         if let Err(error) = &answer
             && (is_undecided(error) || matches!(error, Error::Http(haul_http::Error::Exchange { .. })))
         {
@@ -111,7 +110,7 @@ impl Dav {
             match (timeout(self.look_limit(LOOK), Box::pin(self.fate(path, precondition, looked))).await, again) {
                 (Ok(Fate::Done), _) => return Ok(done()),
                 (Ok(Fate::Nothing), Some(body)) if once => {
-                    (answer, sent_again) = (self.send(request.map(|()| body), path).await, true);
+                    answer = self.send(request.map(|()| body), path).await.map_err(Error::sent_again);
                 }
                 (Ok(Fate::Nothing), _) => {
                     answer =
@@ -124,7 +123,7 @@ impl Dav {
             Err(error)
                 if *precondition != Precondition::None
                     && error.is(412)
-                    && (sent_again || was_repeated(&error))
+                    && was_repeated(&error)
                     && self.is_there(path, ours).await =>
             {
                 return Ok(done());

@@ -372,6 +372,11 @@ impl Entry {
         Self { id, path, ino, base, length, modified, closed, is_sending, is_doubtful, failures, failure, due }
     }
 
+    /// Whether an earlier upload may have reached the server.
+    pub(crate) fn is_doubtful(&self) -> bool {
+        self.is_doubtful
+    }
+
     /// Whether the server may have it.
     pub(crate) fn is_sent(&self) -> bool {
         self.is_sending || self.is_doubtful

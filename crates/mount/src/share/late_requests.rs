@@ -14,6 +14,7 @@
 use std::time::Instant;
 
 use dav::{Confirmed, ETag, Error, If, Precondition, PropertySet, RemotePath};
+use haul_http::Error::{Connect, Credentials, Shutdown};
 
 use super::Share;
 use crate::tree::Ino;
@@ -42,7 +43,39 @@ impl Victim {
     }
 }
 
+/// A request, until its outcome is known. If that never happens, it may be carried out later.
+struct Sending<'a> {
+    share: &'a Share,
+    number: u64,
+}
+
+impl Sending<'_> {
+    fn ends(self, outcome: Result<Confirmed, Error>) -> Result<Confirmed, Error> {
+        let is_final = match &outcome {
+            Ok(_) | Err(Error::Path(_) | Error::Http(Connect(_) | Credentials { .. } | Shutdown)) => true,
+            // A proxy may have given up on it.
+            Err(Error::Refused(failure)) => failure.times_sent <= 1 && !matches!(failure.status.as_u16(), 502 | 504),
+            Err(_) => false,
+        };
+        if is_final {
+            self.share.late_changes().settled(self.number);
+        }
+        outcome
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        self.share.late_changes().failed(self.number);
+    }
+}
+
 impl Share {
+    fn sending(&self, from: &RemotePath, version: Option<&ETag>, to: Option<&RemotePath>) -> Sending<'_> {
+        let number = self.late_changes().expect(Instant::now(), from, version, to);
+        Sending { share: self, number }
+    }
+
     /// Deletes the file of a node, if it is known.
     pub(super) async fn delete_version(
         &self,
@@ -51,7 +84,7 @@ impl Share {
         locks: &If,
     ) -> Result<Confirmed, Error> {
         let (mut victim, mut repetitions) = (self.known(ino), 0);
-        let request = self.late_changes().expect(Instant::now(), path, None, None);
+        let request = self.sending(path, None, None);
         loop {
             let precondition = match &victim {
                 Victim::Version(tag) => Precondition::Unchanged(tag.clone()),
@@ -61,27 +94,13 @@ impl Share {
                 Err(error) if error.is(412) && victim != Victim::Any => {
                     victim = self.instead_of(path, &victim, repetitions).await;
                     if victim == Victim::Folder {
-                        return Err(error);
+                        return request.ends(Err(error));
                     }
                     repetitions += 1;
                 }
-                outcome => return self.noted(request, outcome),
+                outcome => return request.ends(outcome),
             }
         }
-    }
-
-    /// Notes the outcome of a request.
-    fn noted(&self, request: u64, outcome: Result<Confirmed, Error>) -> Result<Confirmed, Error> {
-        let is_final = match &outcome {
-            Ok(_) => true,
-            // A proxy may have given up on it.
-            Err(Error::Refused(failure)) => failure.times_sent <= 1 && !matches!(failure.status.as_u16(), 502 | 504),
-            Err(_) => false,
-        };
-        if is_final {
-            self.late_changes().settled(request);
-        }
-        outcome
     }
 
     /// Deletes a folder that a listing has shown to be empty; 412 if it has changed since. Most servers give a folder a new
@@ -108,7 +127,7 @@ impl Share {
             None => Victim::Nothing,
             replaced => self.known(replaced),
         };
-        let request = self.late_changes().expect(Instant::now(), from, source.tag(), Some(to));
+        let request = self.sending(from, source.tag(), Some(to));
         loop {
             let overwrite = victim != Victim::Nothing;
             let claims = match &victim {
@@ -119,16 +138,16 @@ impl Share {
                 Err(error) if error.is(412) && may_replace && victim != Victim::Any && !from.is_folder() => {
                     match self.has_moved(from, to, &source).await {
                         None => {}
-                        Some(true) => return Ok(Confirmed::ByLookup),
-                        Some(false) => return Err(error),
+                        Some(true) => return request.ends(Ok(Confirmed::ByLookup)),
+                        Some(false) => return request.ends(Err(error)),
                     }
                     victim = self.instead_of(to, &victim, repetitions).await;
                     if victim == Victim::Folder {
-                        return Err(error);
+                        return request.ends(Err(error));
                     }
                     repetitions += 1;
                 }
-                outcome => return self.noted(request, outcome),
+                outcome => return request.ends(outcome),
             }
         }
     }

@@ -10,8 +10,13 @@ use std::time::Duration;
 use dav::{If, Precondition};
 use tracing::debug;
 
-use super::{Share, writing};
-use crate::{cached_file::CachedFile, file_state::Base, tree::Ino};
+use super::{Share, storing::failure, writing};
+use crate::{
+    cached_file::CachedFile,
+    file_state::{Base, FileState},
+    journal::Failure,
+    tree::Ino,
+};
 
 const SUFFIX: &[u8] = b".lock";
 
@@ -38,9 +43,15 @@ impl Share {
         if self.locks.claims(&[&path]) != If::default() {
             return;
         }
+        file.state(|state| state.begin_upload(&snapshot));
         match self.put(&path, content, &Precondition::Absent, &If::default()).await {
             Ok(stored) => self.stored(ino, file, &snapshot, stored),
-            Err(error) => debug!("cannot create {path} while it is empty: {error}"),
+            Err(error) => {
+                debug!("cannot create {path} while it is empty: {error}");
+                if failure(&error) != Failure::Unknown {
+                    file.state(FileState::upload_refused);
+                }
+            }
         }
     }
 }

@@ -129,6 +129,7 @@ impl Share {
         if is_lost {
             tracing::warn!("{path}: the server has ended the lock under which it was edited");
             file.set_locked_as(None);
+            file.set_lost_lock(true);
             self.locks.release(&path, true).await;
         }
         is_lost

@@ -1,21 +1,36 @@
 //! Storing a version of a file: one PUT under its lock and precondition, and what a refusal means.
 //!
-//! A refusal is a conflict only if somebody else has changed the file. So the file is looked up. An earlier PUT of the same
-//! content may have arrived, whose answer was lost. A late request of our own may have put another file of ours there, or
-//! taken this one away. Or only the lock is gone, because the server has ended it during a long break of the link. Then the
-//! version that is there may be replaced, as long as it stays the same, which the next PUT requires.
+//! A refusal is a conflict only if somebody else has changed the file. So the file is looked up. Perhaps only the lock is gone,
+//! because the server has ended it during a long break of the link. A late request of our own may have put another file of
+//! ours there, or taken this one away. Or an earlier PUT of the same content has arrived, whose answer was lost. Otherwise it
+//! is somebody else's, even with equal content: of two programs that create a file exclusively, one must fail.
 
-use dav::{Error, If, Precondition, PropertySet, RemotePath};
+use std::time::Instant;
+
+use dav::{ETag, Error, If, Precondition, PropertySet, RemotePath};
+use haul_http::Error::{Connect, Credentials, Shutdown};
 use nix::errno::Errno;
 
 use super::{
     Result, Share, facts,
     writing::{Content, precondition},
 };
-use crate::{cached_file::CachedFile, file_state::Base, tree::Facts};
+use crate::{cached_file::CachedFile, file_state::Base, journal::Failure, late_changes::Late, tree::Facts};
 
 /// How often a version is sent for another reason each time.
 const TRIES: u32 = 3;
+
+/// A version to store.
+pub(super) struct Version<'a, C> {
+    pub(super) path: &'a RemotePath,
+    /// What it replaces.
+    pub(super) base: &'a Base,
+    /// Where programs have it open.
+    pub(super) file: Option<&'a CachedFile>,
+    /// Whether an earlier PUT of it may have arrived.
+    pub(super) is_doubtful: bool,
+    pub(super) content: C,
+}
 
 /// Why the server does not have a version.
 pub(super) enum Unstored {
@@ -23,7 +38,7 @@ pub(super) enum Unstored {
     Unreadable(Errno),
     /// Somebody else has changed or locked the file.
     Conflict(Error),
-    Failed(Error),
+    Failed(Failure, Error),
 }
 
 /// What is at a path instead of the version to replace.
@@ -35,37 +50,42 @@ enum Found {
     Theirs,
 }
 
+/// A lookup has failed, so the outcome of the PUT before is still unknown.
+fn unknown(error: Error) -> Unstored {
+    Unstored::Failed(Failure::Unknown, error)
+}
+
 impl Share {
-    /// Stores a version that replaces `base`. `file` is where programs have it open.
-    pub(super) async fn store(
+    pub(super) async fn store<C: Fn() -> Result<Content>>(
         &self,
-        path: &RemotePath,
-        base: &Base,
-        file: Option<&CachedFile>,
-        content: impl Fn() -> Result<Content>,
+        mut version: Version<'_, C>,
     ) -> std::result::Result<Facts, Unstored> {
-        let (mut base, mut was_locked, mut refusal) = (base.clone(), false, None);
+        let (path, file) = (version.path, version.file);
+        let (mut base, mut refusal) = (version.base.clone(), None);
         for _ in 0..TRIES {
             let refused = if self.has_lost_lock(file, None).await {
-                was_locked = true;
                 let why = "the server has ended the lock under which it was edited".into();
                 Error::Differs { path: path.clone(), why }
             } else {
-                match self.put_locked(path, &base, content().map_err(Unstored::Unreadable)?).await {
-                    Ok(facts) => return Ok(facts),
+                let content = (version.content)().map_err(Unstored::Unreadable)?;
+                match self.put_locked(path, &base, file, content).await {
+                    Ok(facts) => return Ok(self.is_stored(path, file, facts)),
                     Err(error) => {
-                        was_locked |= self.has_lost_lock(file, Some(&error)).await;
-                        let may_be_conflict = error.is(412) || (was_locked && error.is(423));
-                        if !may_be_conflict {
-                            return Err(Unstored::Failed(error));
+                        let was_lost = self.has_lost_lock(file, Some(&error)).await;
+                        if was_lost && error.is(423) {
+                            return Err(Unstored::Conflict(error));
                         }
+                        if !was_lost && !error.is(412) {
+                            return Err(Unstored::Failed(failure(&error), error));
+                        }
+                        version.is_doubtful |= error.refusal().is_some_and(|refusal| refusal.times_sent > 1);
                         error
                     }
                 }
             };
             refusal = Some(refused);
-            match self.found_instead(path, &base, was_locked, &content).await? {
-                Found::Ours(facts) => return Ok(facts),
+            match self.found_instead(&version, &base).await? {
+                Found::Ours(facts) => return Ok(self.is_stored(path, file, facts)),
                 Found::Replaceable(now) => base = now,
                 Found::Theirs => break,
             }
@@ -73,55 +93,137 @@ impl Share {
         Err(refusal.map_or(Unstored::Unreadable(Errno::EIO), Unstored::Conflict))
     }
 
-    async fn put_locked(&self, path: &RemotePath, base: &Base, content: Content) -> std::result::Result<Facts, Error> {
+    fn is_stored(&self, path: &RemotePath, file: Option<&CachedFile>, facts: Facts) -> Facts {
+        self.locks.written(path);
+        if let Some(tag) = &facts.etag {
+            self.late_changes().stored(Instant::now(), path, tag);
+        }
+        if let Some(file) = file {
+            file.set_lost_lock(false);
+        }
+        facts
+    }
+
+    async fn put_locked(
+        &self,
+        path: &RemotePath,
+        base: &Base,
+        file: Option<&CachedFile>,
+        content: Content,
+    ) -> std::result::Result<Facts, Error> {
         let claims = self.locks.claims(&[path]);
         let is_locked = claims != If::default();
         let precondition = match base {
             // Its lock has created an empty file (RFC 4918 §7.3), and keeps others out.
-            Base::New if is_locked => Precondition::None,
+            Base::New if is_locked && !has_lost_lock(file) => Precondition::None,
             base => precondition(base),
         };
         let _turn = if is_locked { Some(self.locks.turn(true).await) } else { None };
-        let stored = self.put(path, content, &precondition, &claims).await?;
-        self.locks.written(path);
-        if let Some(tag) = &stored.etag {
-            self.late_changes().stored(path, tag);
-        }
-        Ok(stored)
+        self.put(path, content, &precondition, &claims).await
     }
 
-    async fn found_instead(
+    async fn found_instead<C: Fn() -> Result<Content>>(
         &self,
-        path: &RemotePath,
+        version: &Version<'_, C>,
         base: &Base,
-        was_locked: bool,
-        content: &impl Fn() -> Result<Content>,
     ) -> std::result::Result<Found, Unstored> {
-        let found = self.dav.stat(path, PropertySet::LISTING).await.map_err(Unstored::Failed)?;
+        let path = version.path;
+        let found = self.dav.stat(path, PropertySet::LISTING).await.map_err(unknown)?;
         if found.as_ref().is_some_and(|found| found.path.is_folder()) {
             return Ok(Found::Theirs);
         }
         let found = found.map(|found| facts(&found));
-        if let Some(facts) = &found {
-            let content = content().map_err(Unstored::Unreadable)?;
-            if facts.length == content.length
-                && self.dav.has_content(path, content.body).await.map_err(Unstored::Failed)?
-            {
-                return Ok(Found::Ours(facts.clone()));
-            }
+        if self.may_replace(version.file, path, base, found.as_ref()).await.map_err(unknown)? {
+            return Ok(Found::Replaceable(found.map_or(Base::New, Base::Version)));
         }
-        let is_same = match (base, &found) {
-            (Base::New, None) => true,
-            // What its lock has created.
-            (Base::New, Some(facts)) => was_locked && facts.length == 0,
-            (Base::Version(base), Some(facts)) => facts.is_version(base),
-            (Base::Version(_), None) => false,
+        if !version.is_doubtful {
+            return Ok(Found::Theirs);
+        }
+        let arrived = self.has_arrived(path, (version.content)().map_err(Unstored::Unreadable)?).await;
+        Ok(arrived.map_err(unknown)?.map_or(Found::Theirs, Found::Ours))
+    }
+
+    /// What the server has at a path, if it is this content. An error if it does not answer.
+    pub(super) async fn has_arrived(
+        &self,
+        path: &RemotePath,
+        content: Content,
+    ) -> std::result::Result<Option<Facts>, Error> {
+        let found = self.dav.stat(path, PropertySet::LISTING).await?;
+        let Some(facts) = found.map(|found| facts(&found)).filter(|facts| facts.length == content.length) else {
+            return Ok(None);
         };
-        let (tag, is_gone) = (found.as_ref().and_then(|facts| facts.etag.as_ref()), found.is_none());
-        let is_late = (tag.is_some() || is_gone) && self.late_changes().may_have_left(path, tag);
-        let now = found.map_or(Base::New, Base::Version);
+        match self.dav.has_content(path, content.body).await {
+            Err(error @ Error::Http(_)) => Err(error),
+            // Or the server does not show it.
+            has_it => Ok(has_it.unwrap_or(false).then_some(facts)),
+        }
+    }
+
+    /// Whether nobody would lose anything if what was found at a path were replaced.
+    async fn may_replace(
+        &self,
+        file: Option<&CachedFile>,
+        path: &RemotePath,
+        base: &Base,
+        found: Option<&Facts>,
+    ) -> std::result::Result<bool, Error> {
+        let Some(found) = found else {
+            let is_taken_away = || self.late_changes().reason(Instant::now(), path, None) == Some(Late::TakenAway);
+            return Ok(*base == Base::New || is_taken_away());
+        };
         // Somebody else could write between this and the next PUT.
-        let can_be_named = precondition(&now) != Precondition::None;
-        Ok(if (is_same || is_late) && can_be_named { Found::Replaceable(now) } else { Found::Theirs })
+        let Some(tag) = found.etag.as_ref().filter(|tag| !tag.is_weak()) else { return Ok(false) };
+        let is_same = has_lost_lock(file)
+            && match base {
+                Base::Version(base) => found.is_version(base),
+                // What its lock has created.
+                Base::New => found.length == 0,
+            };
+        if is_same {
+            return Ok(true);
+        }
+        let late = self.late_changes().reason(Instant::now(), path, Some(tag));
+        match late {
+            Some(Late::MovedFrom(from)) => self.put_back(path, tag, &from).await,
+            late => Ok(late.is_some()),
+        }
+    }
+
+    /// A late renaming has moved a file here, for whose program it has failed. Before this one takes its place, it gets its
+    /// old name again, unless there is a newer version of it by now.
+    async fn put_back(&self, path: &RemotePath, tag: &ETag, from: &RemotePath) -> std::result::Result<bool, Error> {
+        let copied = self.dav.copy(path, from, false, &If::default().unchanged(path, tag.clone())).await;
+        let is_copied = match copied {
+            Ok(_) => true,
+            Err(error) if error.is(412) => false,
+            Err(error @ Error::Http(_)) => return Err(error),
+            Err(_) => return Ok(false),
+        };
+        let there = self.dav.stat(from, PropertySet::LISTING).await?.and_then(|there| facts(&there).etag);
+        let mut late = self.late_changes();
+        if is_copied && let Some(there) = &there {
+            late.put_back(from, there);
+        }
+        Ok(is_copied || there.is_some_and(|there| late.is_newer(from, &there)))
+    }
+}
+
+fn has_lost_lock(file: Option<&CachedFile>) -> bool {
+    file.is_some_and(CachedFile::has_lost_lock)
+}
+
+/// Whether an upload that failed may have reached the server all the same, and whether to try again soon.
+pub(super) fn failure(error: &Error) -> Failure {
+    match error {
+        Error::Refused(refusal) => match refusal.status.as_u16() {
+            // A proxy does not know either.
+            502 | 504 => Failure::Unknown,
+            408 | 423 | 429 | 500.. => Failure::Passing,
+            _ => Failure::Refused,
+        },
+        Error::Path(_) | Error::Http(Credentials { .. }) => Failure::Refused,
+        Error::Local { .. } | Error::Http(Connect(_) | Shutdown) => Failure::Passing,
+        _ => Failure::Unknown,
     }
 }

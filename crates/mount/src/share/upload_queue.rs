@@ -7,7 +7,6 @@
 use std::{io, path::PathBuf, sync::Arc, time::Instant};
 
 use dav::RemotePath;
-use haul_http::Error::{Connect, Credentials, Shutdown};
 use nix::errno::Errno;
 use tokio::{
     task::{self, JoinSet},
@@ -16,7 +15,7 @@ use tokio::{
 
 use super::{
     Share,
-    storing::Unstored,
+    storing::{Unstored, Version, failure},
     write_back::WriteBack,
     writing::{Content, conflict},
 };
@@ -99,24 +98,24 @@ impl Share {
         let content =
             || Content::of_file(data.clone(), entry.length, entry.modified).map_err(|error| errno::of_io(&error));
         let file = entry.ino.and_then(|ino| self.contents().files.get(&ino).cloned());
-        match self.store(path, &entry.base, file.as_deref(), content).await {
+        let (base, is_doubtful) = (&entry.base, entry.is_doubtful());
+        match self.store(Version { path, base, file: file.as_deref(), is_doubtful, content }).await {
             Ok(facts) => Outcome::Stored(facts),
             Err(Unstored::Unreadable(errno)) => {
                 let why = format!("cannot read {}: {}", data.display(), errno.desc());
                 Outcome::Failed(Failure::Refused, errno, why)
             }
-            Err(Unstored::Conflict(refusal)) => match self.store_beside(path, content).await {
+            Err(Unstored::Conflict(refusal)) => match self.store_beside(path, entry.closed, content).await {
                 Ok((beside, facts)) => Outcome::Beside(beside, facts),
                 Err(error) => Outcome::Failed(failure(&error), Errno::ESTALE, format!("{refusal}; beside it: {error}")),
             },
             // RFC 4918 §9.7.1
-            Err(Unstored::Failed(error)) if error.is(404) || error.is(409) => match self.place_now(entry) {
+            Err(Unstored::Failed(_, error)) if error.is(404) || error.is(409) => match self.place_now(entry) {
                 Some(now) if now != *path => Outcome::Elsewhere(now),
                 _ => self.keep_homeless(data, path, error.to_string()).await,
             },
-            Err(Unstored::Failed(error)) => {
-                let (errno, how) = (errno::of(path, "upload", &error), failure(&error));
-                Outcome::Failed(how, errno, error.to_string())
+            Err(Unstored::Failed(how, error)) => {
+                Outcome::Failed(how, errno::of(path, "upload", &error), error.to_string())
             }
         }
     }
@@ -194,20 +193,5 @@ impl Share {
                 Outcome::Failed(Failure::Refused, Errno::ENOENT, why)
             }
         }
-    }
-}
-
-/// Whether an upload that failed may have reached the server all the same, and whether to try again soon.
-fn failure(error: &dav::Error) -> Failure {
-    match error {
-        dav::Error::Refused(refusal) => match refusal.status.as_u16() {
-            // A proxy does not know either.
-            502 | 504 => Failure::Unknown,
-            408 | 423 | 429 | 500.. => Failure::Passing,
-            _ => Failure::Refused,
-        },
-        dav::Error::Path(_) | dav::Error::Http(Credentials { .. }) => Failure::Refused,
-        dav::Error::Local { .. } | dav::Error::Http(Connect(_) | Shutdown) => Failure::Passing,
-        _ => Failure::Unknown,
     }
 }

@@ -12,12 +12,16 @@ use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nix::errno::Errno;
 
-use super::{Result, Share, facts, storing::Unstored};
+use super::{
+    Result, Share, facts,
+    storing::{Unstored, Version},
+};
 use crate::{
     cached_file::CachedFile,
     calls::still_wanted,
     errno,
     file_state::{Base, FileState, Snapshot},
+    journal::Failure,
     tree::{Facts, Ino},
 };
 
@@ -109,11 +113,19 @@ impl Share {
         let path = path.ok_or(Errno::ENOENT)?;
         self.fetch_whole(ino, file).await?;
         let Some(snapshot) = file.state(|state| state.snapshot()) else { return Ok(()) };
-        let stored = match self.store(&path, &snapshot.base, Some(file), || content(file, &snapshot)).await {
+        let is_doubtful = file.state(|state| state.begin_upload(&snapshot));
+        let content = || content(file, &snapshot);
+        let version = Version { path: &path, base: &snapshot.base, file: Some(file), is_doubtful, content };
+        let stored = match self.store(version).await {
             Ok(stored) => stored,
             Err(Unstored::Unreadable(errno)) => return Err(errno),
             Err(Unstored::Conflict(_)) => return Err(self.keep_both(ino, &path, file, &snapshot).await),
-            Err(Unstored::Failed(error)) => return Err(errno::of(&path, "upload", &error)),
+            Err(Unstored::Failed(how, error)) => {
+                if how != Failure::Unknown {
+                    file.state(FileState::upload_refused);
+                }
+                return Err(errno::of(&path, "upload", &error));
+            }
         };
         self.stored(ino, file, &snapshot, stored);
         Ok(())
@@ -148,8 +160,11 @@ impl Share {
         let class = if length <= SMALL { Class::Small } else { Class::Large };
         // Of a new file, the listing tells whether it has arrived, whichever upload a success belongs to. So several
         // programs' files may share a connection.
-        let pipeline = *precondition == Precondition::Absent && self.pipelines();
-        let options = Options { class, pipeline, ..Options::default() };
+        let is_new = *precondition == Precondition::Absent;
+        let pipeline = is_new && self.pipelines();
+        // Sent again to confirm a refusal, a file of equal content could not be told from ours: nobody could create one
+        // exclusively.
+        let options = Options { class, pipeline, accept_unverified_refusal: is_new, ..Options::default() };
         let headers = HeaderMap::from_iter(self.time_header(modified));
         let (stored, seen) = self.dav.put_and_stat(path, body, headers, precondition, claims, options).await?;
         let seen = match seen {
@@ -183,7 +198,7 @@ impl Share {
 
     /// Somebody else has changed the file. Stores ours beside it; the program learns of it in any case.
     async fn keep_both(&self, ino: Ino, path: &RemotePath, file: &CachedFile, snapshot: &Snapshot) -> Errno {
-        let stored = self.store_beside(path, || content(file, snapshot)).await;
+        let stored = self.store_beside(path, SystemTime::now(), || content(file, snapshot)).await;
         match stored {
             Ok((beside, facts)) => {
                 tracing::error!("{}", conflict(path, &beside));
@@ -203,20 +218,27 @@ impl Share {
         Errno::ESTALE
     }
 
-    /// Stores a content beside the file at `path`, under a name of its own.
+    /// Stores a content of this time beside the file at `path`, under a name of its own. It may be there already, if an earlier
+    /// answer was lost.
     pub(super) async fn store_beside(
         &self,
         path: &RemotePath,
+        time: SystemTime,
         content: impl Fn() -> Result<Content>,
     ) -> std::result::Result<(RemotePath, Facts), dav::Error> {
         let differs = |why: &str| dav::Error::Differs { path: path.clone(), why: why.into() };
-        let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+        let unreadable = |errno: Errno| differs(errno.desc());
+        let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         // There may be one of this second already.
         for seconds in seconds..seconds + CONFLICTS {
             let beside = path.conflicting(seconds).ok_or_else(|| differs("its name is too long for a second one"))?;
-            let content = content().map_err(|errno| differs(errno.desc()))?;
-            match self.put(&beside, content, &Precondition::Absent, &If::default()).await {
-                Err(error) if error.is(412) => {}
+            let sent = content().map_err(unreadable)?;
+            match self.put(&beside, sent, &Precondition::Absent, &If::default()).await {
+                Err(error) if error.is(412) => {
+                    if let Some(facts) = self.has_arrived(&beside, content().map_err(unreadable)?).await? {
+                        return Ok((beside, facts));
+                    }
+                }
                 stored => return stored.map(|facts| (beside, facts)),
             }
         }

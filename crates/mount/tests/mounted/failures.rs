@@ -1,7 +1,6 @@
 //! Servers that die, refuse, or fall silent.
 
 use std::{
-    collections::BTreeMap,
     fs::{self, File},
     io::{ErrorKind, Read, Write},
     time::{Duration, Instant},
@@ -27,7 +26,8 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_rename_that_arrives_late_replaces_nothing_newer", a_rename_that_arrives_late_replaces_nothing_newer),
     ("a_repeated_rename_moves_nothing_but_its_file", a_repeated_rename_moves_nothing_but_its_file),
     ("a_deletion_that_arrives_late_deletes_nothing_newer", a_deletion_that_arrives_late_deletes_nothing_newer),
-    ("what_arrives_late_is_no_conflict_with_a_save", what_arrives_late_is_no_conflict),
+    ("a_late_rename_is_no_conflict_with_a_save", a_late_rename_is_no_conflict),
+    ("a_late_deletion_is_no_conflict_with_a_save", a_late_deletion_is_no_conflict),
     ("a_removal_of_a_folder_that_arrives_late_removes_nothing_newer", a_late_removal_of_a_folder_removes_nothing_newer),
     ("a_folder_whose_rename_arrives_late_replaces_nothing_newer", a_late_rename_of_a_folder_replaces_nothing_newer),
 ];
@@ -214,37 +214,62 @@ fn a_deletion_that_arrives_late_deletes_nothing_newer() -> Result<(), Failed> {
     Ok(())
 }
 
-fn what_arrives_late_is_no_conflict() -> Result<(), Failed> {
+/// When a program saves its file under the old name again.
+#[derive(Clone, Copy, PartialEq)]
+enum Again {
+    Never,
+    BeforeItMoves,
+    AfterItHasMoved,
+}
+
+fn a_late_rename_is_no_conflict() -> Result<(), Failed> {
     for write in [mount::Write::Through, mount::Write::Back { journal_size: 1 << 20 }] {
-        for (slow, is_moved_since) in [("MOVE", false), ("MOVE", true), ("DELETE", false)] {
+        for again in [Again::Never, Again::BeforeItMoves, Again::AfterItHasMoved] {
             let world = Doubled::new(&[("/new", b"new"), ("/file", b"old")], LockPolicy::Never)?;
             world.unmount()?;
             world.mount(LockPolicy::Never, write)?;
             let (new, path) = (world.here.join("new"), world.here.join("file"));
+            let save_new = |content: &[u8]| fs::write(&new, content).and_then(|()| File::open(&new)?.sync_all());
             fs::metadata(&new)?;
-            delay(&world, slow);
-            let (mut moved, mut expected) = (&b"new"[..], BTreeMap::new());
-            if slow == "MOVE" {
-                must_fail("rename", || fs::rename(&new, &path));
-                if is_moved_since {
-                    moved = b"newer";
-                    fs::write(&new, moved)?;
-                    File::open(&new)?.sync_all()?;
-                }
-            } else {
-                must_fail("delete", || fs::remove_file(&path));
-                expected.insert("new".to_owned(), b"new".to_vec());
+            delay(&world, "MOVE");
+            must_fail("rename", || fs::rename(&new, &path));
+            let mut moved = &b"new"[..];
+            if again == Again::BeforeItMoves {
+                moved = b"newer";
+                save_new(moved)?;
             }
             let mut file = File::create(&path)?;
             file.write_all(b"saved since")?;
-            wait_for("it is carried out", || {
-                let left = world.content("file");
-                if slow == "MOVE" { left.as_deref() == Some(moved) } else { left.is_none() }
-            });
+            wait_for("it is carried out", || world.content("file").as_deref() == Some(moved));
+            if again == Again::AfterItHasMoved {
+                moved = b"newest";
+                save_new(moved)?;
+            }
             file.sync_all()?;
-            expected.insert("file".to_owned(), b"saved since".to_vec());
-            assert_eq!(world.double.files(""), expected, "{slow}: {}", world.double.log());
+            // As if it had never been renamed, as its program was told.
+            let expected = [("file".to_owned(), b"saved since".to_vec()), ("new".to_owned(), moved.to_vec())];
+            assert_eq!(world.double.files(""), expected.into(), "{}", world.double.log());
+            save_new(b"last")?;
+            assert_eq!(world.content("new").as_deref(), Some(&b"last"[..]));
         }
+    }
+    Ok(())
+}
+
+fn a_late_deletion_is_no_conflict() -> Result<(), Failed> {
+    for write in [mount::Write::Through, mount::Write::Back { journal_size: 1 << 20 }] {
+        let world = Doubled::new(&[("/file", b"old")], LockPolicy::Never)?;
+        world.unmount()?;
+        world.mount(LockPolicy::Never, write)?;
+        let path = world.here.join("file");
+        delay(&world, "DELETE");
+        must_fail("delete", || fs::remove_file(&path));
+        let mut file = File::create(&path)?;
+        file.write_all(b"saved since")?;
+        wait_for("it is carried out", || world.content("file").is_none());
+        file.sync_all()?;
+        let expected = [("file".to_owned(), b"saved since".to_vec())];
+        assert_eq!(world.double.files(""), expected.into(), "{}", world.double.log());
     }
     Ok(())
 }

@@ -19,6 +19,10 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ),
     ("close_says_if_a_lock_file_could_not_be_created", close_says_if_a_lock_file_could_not_be_created),
     ("a_lock_file_that_somebody_else_has_is_no_success", a_lock_file_that_somebody_else_has_is_no_success),
+    (
+        "of_two_programs_that_create_a_file_exclusively_one_fails",
+        of_two_programs_that_create_a_file_exclusively_one_fails,
+    ),
 ];
 
 const NAME: &str = "index.lock";
@@ -64,13 +68,26 @@ fn close_says_if_a_lock_file_could_not_be_created() -> Result<(), Failed> {
 }
 
 fn a_lock_file_that_somebody_else_has_is_no_success() -> Result<(), Failed> {
+    // Ours is empty, too.
+    for theirs in [&b"theirs"[..], b""] {
+        let world = Doubled::new(&[], LockPolicy::Never)?;
+        // The folder is listed; then somebody else takes the lock.
+        assert!(!world.here.join(NAME).exists());
+        world.double.put(&format!("/{NAME}"), theirs, std::time::Duration::ZERO);
+        let held = create(&world)?;
+        wait_for("it was tried", || world.count("PUT") > 0);
+        assert_eq!(nix::unistd::close(held.into_raw_fd()), Err(Errno::ESTALE));
+        assert_eq!(world.content(NAME).as_deref(), Some(theirs));
+    }
+    Ok(())
+}
+
+fn of_two_programs_that_create_a_file_exclusively_one_fails() -> Result<(), Failed> {
     let world = Doubled::new(&[], LockPolicy::Never)?;
-    // The folder is listed; then somebody else takes the lock.
-    assert!(!world.here.join(NAME).exists());
-    world.double.put(&format!("/{NAME}"), b"theirs", std::time::Duration::ZERO);
-    let held = create(&world)?;
-    wait_for("it was tried", || world.count("PUT") > 0);
-    assert_eq!(nix::unistd::close(held.into_raw_fd()), Err(Errno::ESTALE));
-    assert_eq!(world.content(NAME).as_deref(), Some(&b"theirs"[..]));
+    assert!(!world.here.join("taken").exists());
+    let mut ours = File::create_new(world.here.join("taken"))?;
+    ours.write_all(b"locked")?;
+    world.double.put("/taken", b"locked", std::time::Duration::ZERO);
+    assert_eq!(nix::unistd::close(ours.into_raw_fd()), Err(Errno::ESTALE), "{}", world.double.log());
     Ok(())
 }
