@@ -234,6 +234,11 @@ pub trait Contender: Send + Sync {
         false
     }
 
+    /// Whether it signs in: its server asks for a password.
+    fn signs_in(&self) -> bool {
+        false
+    }
+
     /// Whether it uses TLS, given whether the experiment does.
     fn tls(&self, experiment: bool) -> bool {
         experiment
@@ -373,6 +378,7 @@ fn programs_and_models() -> Vec<Registered> {
         windows_redirector::HTTP1,
         windows_redirector::HTTP2,
         middle_box::GATEWAY,
+        middle_box::GATEWAY_BACK,
         middle_box::NGINX,
         finder::REGISTERED,
         middle_box::FINDER,

@@ -19,6 +19,9 @@ use tokio_rustls::TlsConnector;
 
 use crate::{certs::Certificates, contenders::Failure, servers::Http};
 
+/// [`USER`](crate::servers::USER)'s name and password.
+const AUTHORIZATION: &str = "Basic bGFiOmxhYg==";
+
 /// The server to connect to, and the protocols.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
@@ -26,6 +29,7 @@ pub struct Endpoint {
     address: SocketAddr,
     tls: Option<Arc<ClientConfig>>,
     http: Http,
+    is_signed_in: bool,
 }
 
 impl Endpoint {
@@ -42,7 +46,7 @@ impl Endpoint {
         let address = uri.authority().and_then(|authority| authority.as_str().parse().ok()).ok_or_else(bad)?;
         let alpn: &[u8] = if http == Http::One { b"http/1.1" } else { b"h2" };
         let tls = certificates.map(|certificates| certificates.client(versions, alpn)).transpose()?;
-        Ok(Self { uri, address, tls, http })
+        Ok(Self { uri, address, tls, http, is_signed_in: false })
     }
 
     /// The path of the URL, with a slash at the end.
@@ -90,6 +94,11 @@ impl Connection {
         Ok(Self { endpoint: endpoint.clone(), sender })
     }
 
+    /// From now on, requests have the user name and password of the lab's servers.
+    pub fn sign_in(&mut self) {
+        self.endpoint.is_signed_in = true;
+    }
+
     /// Sends a request and reads the whole response.
     pub async fn request(
         &mut self,
@@ -131,6 +140,9 @@ impl Connection {
             // What becomes :scheme, :authority and :path (RFC 9113, section 8.3.1).
             Http::Two => Request::builder().method(method).uri(format!("{scheme}://{authority}{path}")),
         };
+        if self.endpoint.is_signed_in {
+            request = request.header(header::AUTHORIZATION, AUTHORIZATION);
+        }
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

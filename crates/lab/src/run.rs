@@ -278,6 +278,7 @@ impl Run<'_> {
             address,
             certificates,
             http: contender.http(tls),
+            asks: contender.signs_in(),
             page,
             scratch: &folder.join("server"),
             deadline: Deadline::new(SERVER_START, self.cancel.clone()),

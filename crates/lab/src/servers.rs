@@ -36,6 +36,9 @@ use crate::{
     work::Page,
 };
 
+/// The user of servers that ask for a password, which is the same.
+pub const USER: &str = "lab";
+
 /// The zone of the DNS servers.
 pub const ZONE: &str = "example.test";
 
@@ -58,6 +61,8 @@ pub struct Setup<'a> {
     pub certificates: Option<&'a Certificates>,
     /// The HTTP version it offers.
     pub http: Http,
+    /// Whether it asks for [`USER`]'s password.
+    pub asks: bool,
     /// The recorded page to serve, if the work is to load one.
     pub page: Option<&'a Page>,
     /// A folder for all its files. If we are root, it is given to the user that the server runs as, who must be able to
@@ -134,6 +139,11 @@ pub trait Server: Send + Sync {
 
     /// Whether it answers for names, and serves no files.
     fn resolves(&self) -> bool {
+        false
+    }
+
+    /// Whether it can ask for a password.
+    fn asks(&self) -> bool {
         false
     }
 

@@ -98,7 +98,7 @@ impl Contender for Gvfs {
             let pc = sample.pc.ok_or(Failure::NoPc("A gateway"))?;
             let scratch = sample.scratch.join("middle-box");
             fs::create_dir_all(&scratch).map_err(io_failure("create", &scratch))?;
-            let running = gateway(sample, pc.share, &scratch)?;
+            let running = gateway(sample, pc.share, &scratch, false)?;
             (pc.host, format!("https://{}/", pc.share), Some(running))
         } else {
             (sample.client, sample.server().to_owned(), None)

@@ -6,7 +6,9 @@
 //! requests, it can be compared with the model straight to the server: the program on the way is real, and all that differs.
 //!
 //! The drive has been mapped before the clock starts: the model has looked at the server's root, and with that the box has
-//! a connection to the server, as the model without a box has one. The lab's servers ask for no credentials.
+//! a connection to the server, as the model without a box has one. The lab's servers ask for no credentials, but for
+//! `haul gateway --write back`: it acknowledges files ahead of the server only for users with passwords. There, the clock ends
+//! when the server has the files, not when the last one is acknowledged.
 //!
 //! nginx passes the client's `Host` on. A `Destination` would name the proxy too, and servers compare it with `Host`; without
 //! that, MOVE and COPY fail through a plain proxy (nginx cannot rewrite `Destination` without a regular expression in its
@@ -38,6 +40,11 @@ pub(super) const GATEWAY: Registered = Registered {
     parameters: &[],
     make: |_| Box::new(ThroughMiddleBox { model: Model::Redirector, program: BoxProgram::HaulGateway }),
 };
+pub(super) const GATEWAY_BACK: Registered = Registered {
+    name: "redirector-gateway-back",
+    parameters: &[],
+    make: |_| Box::new(ThroughMiddleBox { model: Model::Redirector, program: BoxProgram::HaulGatewayBack }),
+};
 pub(super) const NGINX: Registered = Registered {
     name: "redirector-nginx",
     parameters: &[],
@@ -60,6 +67,8 @@ enum Model {
 #[derive(Clone, Copy)]
 enum BoxProgram {
     HaulGateway,
+    /// Which acknowledges files from its journal.
+    HaulGatewayBack,
     Nginx,
 }
 
@@ -75,6 +84,7 @@ impl Contender for ThroughMiddleBox {
     fn name(&self) -> String {
         match (self.model, self.program) {
             (Model::Redirector, BoxProgram::HaulGateway) => GATEWAY.name,
+            (Model::Redirector, BoxProgram::HaulGatewayBack) => GATEWAY_BACK.name,
             (Model::Redirector, BoxProgram::Nginx) => NGINX.name,
             (Model::Finder, _) => FINDER.name,
         }
@@ -88,6 +98,9 @@ impl Contender for ThroughMiddleBox {
             }
             (Model::Redirector, BoxProgram::HaulGateway) => {
                 "model of the Windows redirector over HTTP/1.1, through haul gateway on a middle box on its LAN"
+            }
+            (Model::Redirector, BoxProgram::HaulGatewayBack) => {
+                "model of the Windows redirector over HTTP/1.1, through haul gateway --write back on a middle box on its LAN"
             }
             (Model::Redirector, BoxProgram::Nginx) => {
                 "model of the Windows redirector over HTTP/1.1, through nginx as a plain proxy on a middle box on its LAN"
@@ -106,13 +119,17 @@ impl Contender for ThroughMiddleBox {
         })
     }
 
+    fn signs_in(&self) -> bool {
+        matches!(self.program, BoxProgram::HaulGatewayBack)
+    }
+
     fn needs_pc(&self) -> bool {
         true
     }
 
     fn needs(&self) -> &'static [Program] {
         match self.program {
-            BoxProgram::HaulGateway => &[],
+            BoxProgram::HaulGateway | BoxProgram::HaulGatewayBack => &[],
             BoxProgram::Nginx => &[NGINX_PROGRAM],
         }
     }
@@ -120,27 +137,31 @@ impl Contender for ThroughMiddleBox {
     /// The gateway may choose HTTP/2.
     fn http(&self, tls: bool) -> Http {
         match self.program {
-            BoxProgram::HaulGateway if tls => Http::Two,
-            BoxProgram::HaulGateway | BoxProgram::Nginx => Http::One,
+            BoxProgram::HaulGateway | BoxProgram::HaulGatewayBack if tls => Http::Two,
+            _ => Http::One,
         }
     }
 
     fn unable(&self, work: &Work, server: &dyn Server, tls: bool) -> Option<String> {
         let lacks_program = || match self.program {
-            BoxProgram::HaulGateway if !tls => Some("haul gateway serves a LAN only with TLS".to_owned()),
-            BoxProgram::HaulGateway => haul::program().err(),
             BoxProgram::Nginx => None,
+            _ if !tls => Some("haul gateway serves a LAN only with TLS".to_owned()),
+            _ => haul::program().err(),
         };
+        let cannot_ask = self.signs_in() && !server.asks();
+        let cannot_ask =
+            cannot_ask.then(|| format!("it needs a server that asks for a password, and {} does not", server.name()));
         let lacks = match self.model {
             Model::Redirector => windows_redirector::unable(work, server),
             Model::Finder => finder::unable(work, server),
         };
-        lacks.or_else(lacks_program)
+        lacks.or(cannot_ask).or_else(lacks_program)
     }
 
     fn settings(&self) -> Vec<(String, String)> {
         let own = match self.program {
             BoxProgram::HaulGateway => [("options", "none"), ("to the server", "any version of HTTP")],
+            BoxProgram::HaulGatewayBack => [("options", "--write back"), ("to the server", "any version of HTTP")],
             BoxProgram::Nginx => [("proxy_ssl_verify", "off (default)"), ("to the server", "HTTP/1.1, keepalive 16")],
         };
         let tls = match self.model {
@@ -161,20 +182,24 @@ impl Contender for ThroughMiddleBox {
             Model::Finder => (rustls::DEFAULT_VERSIONS, finder::prepare as Prepare),
         };
         let endpoint = Endpoint::new(&url, sample.certificates, versions, Http::One)?;
-        let model = prepare(pc.host, &sample.deadline, endpoint, sample.task, Mapping::LooksAtRoot)?;
-        Ok(Box::new(Through { model, _middle_box: running }))
+        let mapping = if self.signs_in() { Mapping::SignsIn } else { Mapping::LooksAtRoot };
+        let model = prepare(pc.host, &sample.deadline, endpoint, sample.task, mapping)?;
+        let writes_behind = self.signs_in() && sample.task.work().writes();
+        Ok(Box::new(Through { model, writes_behind, _middle_box: running }))
     }
 }
 
 /// The model, and the program that it goes through; fields are dropped in order.
 struct Through {
     model: HostTask<Done>,
+    /// Whether files are acknowledged before the server has them.
+    writes_behind: bool,
     _middle_box: MiddleBox,
 }
 
 impl Prepared for Through {
     fn run(&mut self) -> Result<Done, Failure> {
-        self.model.run()
+        Ok(Done { writes_behind: self.writes_behind, ..self.model.run()? })
     }
 }
 
@@ -190,13 +215,15 @@ impl BoxProgram {
         let scratch = sample.scratch.join("middle-box");
         fs::create_dir_all(&scratch).map_err(io_failure("create", &scratch))?;
         match self {
-            Self::HaulGateway => gateway(sample, pc.share, &scratch).map(MiddleBox::HaulGateway),
+            Self::HaulGateway => gateway(sample, pc.share, &scratch, false).map(MiddleBox::HaulGateway),
+            Self::HaulGatewayBack => gateway(sample, pc.share, &scratch, true).map(MiddleBox::HaulGateway),
             Self::Nginx => {
                 let setup = Setup {
                     host: sample.client,
                     address: pc.share,
                     certificates: sample.certificates,
                     http: Http::One,
+                    asks: false,
                     page: None,
                     scratch: &scratch,
                     deadline: sample.deadline.clone(),
@@ -208,13 +235,21 @@ impl BoxProgram {
 }
 
 /// Starts `haul gateway`, and waits until it listens.
-pub(super) fn gateway(sample: &SampleSetup, listen: SocketAddr, scratch: &Path) -> Result<Daemon, Failure> {
+pub(super) fn gateway(
+    sample: &SampleSetup,
+    listen: SocketAddr,
+    scratch: &Path,
+    writes_back: bool,
+) -> Result<Daemon, Failure> {
     let program = haul::program().map_err(Failure::Engine)?;
     let mut command = command(&program, scratch);
     command.args(["gateway", "--upstream", sample.server(), "--listen"]).arg(listen.to_string());
     if let Some(certificates) = sample.certificates {
         command.arg("--ca").arg(&certificates.ca_file);
         command.arg("--tls").arg(tls_files(certificates, scratch)?);
+    }
+    if writes_back {
+        command.args(["--write", "back", "--state"]).arg(scratch.join("state"));
     }
     let log = scratch.join("gateway.log");
     let mut daemon = Daemon::start(sample.client, &mut command, &log)?;

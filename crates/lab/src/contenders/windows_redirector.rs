@@ -109,6 +109,8 @@ pub(super) enum Mapping {
     Connects,
     /// It also looks at the server's root, so that a program on the way has connected to the server, too.
     LooksAtRoot,
+    /// Before that, it is asked for a password.
+    SignsIn,
 }
 
 /// Maps the drive from `host`, for the work in the endpoint's folder.
@@ -122,7 +124,11 @@ pub(super) fn prepare(
     let (folder, task) = (endpoint.path().to_owned(), task.clone());
     let open = move || async move {
         let mut session = Session { connection: Connection::open(&endpoint).await? };
-        if mapping == Mapping::LooksAtRoot {
+        if mapping == Mapping::SignsIn {
+            session.request("OPTIONS", "/", &[], &[], &[401]).await?;
+            session.connection.sign_in();
+        }
+        if mapping != Mapping::Connects {
             session.request("OPTIONS", "/", &[], &[], &[200, 204]).await?;
             session.propfind("/", "0", &[207]).await?;
         }

@@ -17,7 +17,7 @@ use std::{
 
 use nix::unistd::{Gid, Uid};
 
-use super::{Folder, Http, Running, Server, ServerError, Setup, launch};
+use super::{Folder, Http, Running, Server, ServerError, Setup, USER, launch};
 use crate::{
     contenders::Failure,
     host_task::run_task,
@@ -30,6 +30,10 @@ const FOLDER: &str = "/usr/lib/apache2/modules";
 /// The modules that are always needed; on Debian all of them come with the program.
 const MODULES: [&str; 5] = ["mpm_event", "authz_core", "dav", "dav_fs", "http2"];
 const TLS_MODULE: &str = "ssl";
+/// The modules for passwords.
+const PASSWORD_MODULES: [&str; 4] = ["auth_basic", "authn_core", "authn_file", "authz_user"];
+/// [`USER`]'s line in the file of passwords. This hash (`htpasswd -s`) costs no time, which would be the lab's.
+const PASSWORD: &str = "lab:{SHA}OVP53fl1q1CX7kaNmVVcW0QRab8=\n";
 
 pub(super) struct Apache;
 
@@ -42,12 +46,16 @@ impl Server for Apache {
         "Apache 2.4 with mod_dav and mod_dav_fs"
     }
 
+    fn asks(&self) -> bool {
+        true
+    }
+
     fn missing(&self) -> Option<Missing> {
         let module = |name: &str| {
             let what = format!("Apache's mod_{name}");
             (!module_file(name).is_file()).then_some(Missing { what, package: APACHE.package })
         };
-        APACHE.find().err().or_else(|| MODULES.into_iter().chain([TLS_MODULE]).find_map(module))
+        APACHE.find().err().or_else(|| MODULES.into_iter().chain([TLS_MODULE]).chain(PASSWORD_MODULES).find_map(module))
     }
 
     fn settings(&self) -> Vec<(String, String)> {
@@ -70,7 +78,8 @@ impl Server for Apache {
         let root = folder.folder("root")?;
         folder.folder("locks")?;
         let tls = setup.certificates.map(|certificates| folder.certificates(certificates)).transpose()?;
-        let text = configuration(setup, &root, folder.owner, tls.as_ref());
+        let passwords = setup.asks.then(|| folder.file("passwords", PASSWORD)).transpose()?;
+        let text = configuration(setup, &root, folder.owner, tls.as_ref(), passwords.as_deref());
         let file = folder.file("apache.conf", &text)?;
 
         let mut command = APACHE.command(setup.scratch)?;
@@ -95,21 +104,32 @@ fn make_lock_database(setup: &Setup, running: &Running) -> Result<(), Failure> {
     let endpoint = Endpoint::new(running.url(), setup.certificates, rustls::DEFAULT_VERSIONS, Http::One)?;
     run_task(setup.host, &setup.deadline, move || async move {
         let mut connection = Connection::open(&endpoint).await?;
+        connection.sign_in();
         connection.request("PUT", &format!("/{FILE}"), &[], "").await?.expect(&[201])
     })?;
     let file = running.root().join(FILE);
     fs::remove_file(&file).map_err(|source| Failure::Io { what: "remove", path: file, source })
 }
 
-fn configuration(setup: &Setup, root: &Path, owner: Option<(Uid, Gid)>, tls: Option<&(PathBuf, PathBuf)>) -> String {
+fn configuration(
+    setup: &Setup,
+    root: &Path,
+    owner: Option<(Uid, Gid)>,
+    tls: Option<&(PathBuf, PathBuf)>,
+    passwords: Option<&Path>,
+) -> String {
     let scratch = setup.scratch.display();
     let root = root.display();
     let modules: Vec<_> = MODULES
         .into_iter()
         .chain(tls.map(|_| TLS_MODULE))
+        .chain(passwords.into_iter().flat_map(|_| PASSWORD_MODULES))
         .map(|module| format!("LoadModule {module}_module {}", module_file(module).display()))
         .collect();
     let modules = modules.join("\n");
+    let who = passwords.map_or("Require all granted".to_owned(), |file| {
+        format!("AuthType Basic\n    AuthName lab\n    AuthUserFile \"{}\"\n    Require user {USER}", file.display())
+    });
     // Started by root, it switches to an ordinary user.
     let user = owner.map_or(String::new(), |(uid, gid)| format!("User #{uid}\nGroup #{gid}\n"));
     let protocols = match (setup.http, tls) {
@@ -153,7 +173,7 @@ DocumentRoot "{root}"
 <Directory "{root}">
     Dav on
     DavDepthInfinity on
-    Require all granted
+    {who}
 </Directory>
 {tls}"#,
         ip = setup.address.ip(),
@@ -172,12 +192,13 @@ mod tests {
             address: "[fd00::2]:443".parse().unwrap(),
             certificates: None,
             http,
+            asks: false,
             page: None,
             scratch: Path::new("/s"),
             deadline: Deadline::for_cleanup(std::time::Duration::ZERO),
         };
         let tls = tls.then(|| ("/s/server.pem".into(), "/s/server.key".into()));
-        configuration(&setup, Path::new("/s/root"), None, tls.as_ref())
+        configuration(&setup, Path::new("/s/root"), None, tls.as_ref(), None)
     }
 
     #[test]

@@ -17,6 +17,9 @@ use crate::process::{Missing, ProcessError};
 
 const NAME: &str = "embedded";
 
+/// The user's line in the file of passwords, at bcrypt's least cost.
+const PASSWORD: &str = "lab:$2b$04$abcdefghijklmnopqrstuuBma4em9AU5Wse0h3BzRWqUYtwFfWqNy\n";
+
 pub(super) struct Embedded;
 
 /// The running server; dropping it stops the server, which takes bounded time.
@@ -47,6 +50,10 @@ impl Server for Embedded {
 
     fn describe(&self) -> &'static str {
         "Longhaul's own server, the one of `haul serve`"
+    }
+
+    fn asks(&self) -> bool {
+        true
     }
 
     fn missing(&self) -> Option<Missing> {
@@ -90,6 +97,7 @@ pub(super) fn start(
         root: root.clone(),
         tls: tls.map(|(certificate, key)| serve::Tls::Files { certificate, key }),
         access_log: Some(access_log),
+        auth: setup.asks.then(|| folder.file("passwords", PASSWORD)).transpose()?,
         ..serve::Config::default()
     };
     let handle = Handle::start(name, setup, move || {

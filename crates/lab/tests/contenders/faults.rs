@@ -32,7 +32,16 @@ pub(super) fn port_in_use() -> Result<(), Failed> {
     for server in servers::all().iter().filter(|server| server.missing().is_none() && !server.replays()) {
         let scratch = folder.path().join(server.name());
         let (certificates, http, page) = (None, Http::One, None);
-        let setup = Setup { host: &Local, address, certificates, http, page, scratch: &scratch, deadline: deadline() };
+        let setup = Setup {
+            host: &Local,
+            address,
+            certificates,
+            http,
+            asks: false,
+            page,
+            scratch: &scratch,
+            deadline: deadline(),
+        };
         // Another program answers there, so only the exit of the server shows the failure.
         let error = server.start(&setup).map(drop).map_err(|error| error.to_string());
         match error {
@@ -84,7 +93,7 @@ pub(super) fn silent_mount() -> Result<(), Failed> {
             continue;
         }
         let folder = scratch();
-        let running = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)?;
+        let running = start(server("embedded").as_ref(), folder.path(), (Http::One, false), None, None)?;
         let silent = Arc::new(AtomicBool::new(false));
         let server = running.url().trim_start_matches("http://").trim_end_matches('/').parse()?;
         let (scratch, over) = (folder.path().join("client"), Arc::new(AtomicBool::new(false)));
@@ -131,7 +140,7 @@ pub(super) fn saves_while_programs_start() -> Result<(), Failed> {
         });
         let folder = scratch();
         let contender = contenders::all().iter().find(|registered| registered.name == "davfs2-nolocks").unwrap();
-        let saved = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)
+        let saved = start(server("embedded").as_ref(), folder.path(), (Http::One, false), None, None)
             .map_err(Failed::from)
             .and_then(|mut running| {
                 let contender = contender.with(&Parameters::new())?;
@@ -219,7 +228,7 @@ pub(super) fn cancellation() -> Result<(), Failed> {
 
 pub(super) fn unexpected_status() -> Result<(), Failed> {
     let folder = scratch();
-    let mut running = start(server("apache").as_ref(), folder.path(), Http::One, None, None)?;
+    let mut running = start(server("apache").as_ref(), folder.path(), (Http::One, false), None, None)?;
     for (name, expected) in [
         ("redirector-h1", "PUT /nowhere/file0000.bin: unexpected status 409"),
         ("curl", "curl failed (exit status: 22): curl: (22) The requested URL returned error: 409"),

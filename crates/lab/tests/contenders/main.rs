@@ -212,7 +212,8 @@ fn load(contender: &dyn Contender, server: &dyn Server) -> Result<(), Failed> {
     let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse()?], &page.0.hosts())?;
     let certificates = contender.tls(false).then_some(&certificates);
     let work = Work::Load { page };
-    let mut running = start(server, folder.path(), contender.http(false), certificates, Some(&work))?;
+    let mut running =
+        start(server, folder.path(), (contender.http(false), contender.signs_in()), certificates, Some(&work))?;
     let requests = sample(&mut running, contender, work, folder.path(), certificates, 0)?;
     // Rejected early data is sent again.
     if requests.of("GET") != 4 || !(1..=2).contains(&requests.of("POST")) {
@@ -262,7 +263,7 @@ fn skipped(contender: &dyn Contender, server: &dyn Server, tls: bool, rights: Ri
             !haul_has("mount")
         }
         "haul-mount-back" => !haul_writes_back(),
-        "redirector-gateway" | "finder-gateway" | "gvfs-gateway" => !haul_has("gateway"),
+        "redirector-gateway" | "redirector-gateway-back" | "finder-gateway" | "gvfs-gateway" => !haul_has("gateway"),
         name => name.starts_with("haul") && !haul_has("cp"),
     };
     obstacle
@@ -349,21 +350,30 @@ fn deadline() -> Deadline {
 fn start(
     server: &dyn Server,
     folder: &Path,
-    http: Http,
+    (http, asks): (Http, bool),
     certificates: Option<&Certificates>,
     work: Option<&Work>,
 ) -> Result<Running, ServerError> {
     let scratch = folder.join("server");
     let page = work.and_then(|work| if let Work::Load { page } = work { Some(page) } else { None });
     let address = free_address();
-    server.start(&Setup { host: &Local, address, certificates, http, page, scratch: &scratch, deadline: deadline() })
+    server.start(&Setup {
+        host: &Local,
+        address,
+        certificates,
+        http,
+        asks,
+        page,
+        scratch: &scratch,
+        deadline: deadline(),
+    })
 }
 
 fn every_workload(server: &dyn Server, contender: &dyn Contender, tls: bool) -> Result<(), Failed> {
     let folder = scratch();
     let certificates = Certificates::make(folder.path(), &["127.0.0.1".parse().unwrap()], &[])?;
     let certificates = tls.then_some(&certificates);
-    let mut running = start(server, folder.path(), contender.http(tls), certificates, None)?;
+    let mut running = start(server, folder.path(), (contender.http(tls), contender.signs_in()), certificates, None)?;
     let works = works();
     let works = if tls { &works[..] } else { &works[..WITHOUT_TLS] };
     for (number, work) in works.iter().enumerate() {
@@ -447,7 +457,7 @@ fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
         }
         ("samba-haul-locks", Work::Upload { .. }) => [("PUT", n), ("LOCK", n), ("UNLOCK", n)].into(),
         // What else crosses the link is up to the gateway.
-        ("redirector-gateway", Work::Upload { .. }) => [("LOCK", n), ("UNLOCK", n)].into(),
+        ("redirector-gateway" | "redirector-gateway-back", Work::Upload { .. }) => [("LOCK", n), ("UNLOCK", n)].into(),
         // Two files for each: the second has the extended attributes.
         ("finder-gateway", Work::Upload { .. }) => [("LOCK", 2 * n), ("UNLOCK", 2 * n)].into(),
         ("finder", Work::Upload { .. }) => {

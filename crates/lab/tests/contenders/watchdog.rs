@@ -67,7 +67,7 @@ struct Stage {
 impl Stage {
     fn new(work: &Work) -> Result<Self, Failed> {
         let folder = scratch();
-        let running = start(server("embedded").as_ref(), folder.path(), Http::One, None, None)?;
+        let running = start(server("embedded").as_ref(), folder.path(), (Http::One, false), None, None)?;
         let scratch = folder.path().join("client");
         let task = Payload::new(work.clone(), 1).task(&scratch, "s")?;
         task.prepare_server(running.root(), running.owner())?;
