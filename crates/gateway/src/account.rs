@@ -236,7 +236,7 @@ impl Account {
             }
         }
         let request = match claim {
-            Some(claim) => match self.save(request, claim).await {
+            Some(claim) => match Box::pin(self.save(request, claim)).await {
                 Ok(answer) => return Ok(answer),
                 Err(request) => request,
             },

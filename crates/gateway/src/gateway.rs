@@ -209,8 +209,7 @@ impl Gateway {
         };
         let response = match received(body).await {
             Ok(body) => {
-                let request = Passing { body, ..request };
-                let (answer, is_last) = self.sent(request, &credential, &own).await;
+                let (answer, is_last) = self.sent(request.with_body(body), &credential, &own).await;
                 let mut response = self.answered(answer, can_bind);
                 if is_last {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -237,7 +236,7 @@ impl Gateway {
             };
         }
         if credential.scope == Scope::Request {
-            return (own.pass_single(&self.server, request).await, false);
+            return (Box::pin(own.pass_single(&self.server, request)).await, false);
         }
         let account = self.account(credential);
         account.adopt(&request).await;
@@ -302,8 +301,7 @@ fn addressed(parts: &Parts, url: Uri, headers: HeaderMap) -> Result<Passing, hea
     let path = RemotePath::from_url_path(url.path()).map_err(unusable)?;
     let destination = headers.get("destination").and_then(|url| url.to_str().ok()?.parse::<Uri>().ok());
     let destination = destination.map(|url| RemotePath::from_url_path(url.path())).transpose().map_err(unusable)?;
-    let body = Received::Whole(Bytes::new());
-    Ok(Passing { method: parts.method.clone(), url, headers, path, destination, body })
+    Ok(Passing::new(parts.method.clone(), url, headers, (path, destination)))
 }
 
 async fn received(body: RequestStream) -> io::Result<Received> {

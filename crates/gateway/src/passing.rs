@@ -43,6 +43,8 @@ pub(crate) struct Passing {
     /// Of COPY and MOVE.
     pub(crate) destination: Option<RemotePath>,
     pub(crate) body: Received,
+    /// Whether `Authorization` and the path alone decide who asks for what.
+    is_ordinary: bool,
 }
 
 /// A request's body: in memory if it is small, as it arrives otherwise.
@@ -68,7 +70,7 @@ impl Caller {
     pub(crate) fn request(&self, method: &str, body: Bytes) -> Passing {
         let method = Method::from_bytes(method.as_bytes()).unwrap_or_default();
         let (url, headers, path) = (self.url.clone(), self.headers.clone(), self.path.clone());
-        Passing { method, url, headers, path, destination: None, body: Received::Whole(body) }
+        Passing::new(method, url, headers, (path, None)).with_body(Received::Whole(body))
     }
 
     /// A look at the resource.
@@ -81,6 +83,23 @@ impl Caller {
 }
 
 impl Passing {
+    /// A request without a body, at a path and perhaps for another one.
+    pub(crate) fn new(
+        method: Method,
+        url: Uri,
+        headers: HeaderMap,
+        (path, destination): (RemotePath, Option<RemotePath>),
+    ) -> Self {
+        // A query may have a token (RFC 6750 §2.3).
+        let is_ordinary = url.query().is_none() && credential::is_only_authorization(&headers);
+        let body = Received::Whole(Bytes::new());
+        Self { method, url, headers, path, destination, body, is_ordinary }
+    }
+
+    pub(crate) fn with_body(self, body: Received) -> Self {
+        Self { body, ..self }
+    }
+
     pub(crate) fn whole(&self) -> Option<&Bytes> {
         match &self.body {
             Received::Whole(body) => Some(body),
@@ -98,9 +117,9 @@ impl Passing {
         SAVERS.iter().find(|(name, _)| agent.starts_with(name)).map(|(_, saver)| *saver)
     }
 
-    /// Whether `Authorization` and the path alone decide who asks for what. A query may have a token (RFC 6750 §2.3).
+    /// Whether `Authorization` and the path alone decide who asks for what.
     pub(crate) fn is_ordinary(&self) -> bool {
-        self.url.query().is_none() && credential::is_only_authorization(&self.headers)
+        self.is_ordinary
     }
 
     pub(crate) fn is_safe(&self) -> bool {

@@ -16,6 +16,10 @@ use std::{
 
 use bytes::Bytes;
 use dav::RemotePath;
+use futures_util::{
+    FutureExt,
+    future::{BoxFuture, OptionFuture},
+};
 use http::{
     HeaderName, Response, StatusCode,
     header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE},
@@ -156,23 +160,26 @@ impl Account {
 
     /// Has uploaded what an earlier gateway, or an earlier password, has left of this user, if the server accepts the
     /// credential.
-    pub(crate) fn adopt(self: &Arc<Self>, request: &Passing) -> impl Future<Output = ()> + Send + use<'_> {
+    pub(crate) fn adopt(self: &Arc<Self>, request: &Passing) -> OptionFuture<BoxFuture<'_, ()>> {
         let waits = |back: &&WriteBack| request.is_ordinary() && back.journal.waits_for(&back.user);
         let waiting = self.write_back.as_ref().filter(waits);
-        let waiting = waiting.map(|back| (back, request.look(), request.look(), request.identity()));
-        async move {
-            let Some((back, look, unnamed, client)) = waiting else { return };
-            if !(self.is_accepted(look).await && self.asks_for_passwords(unnamed).await) {
-                return;
-            }
-            for saved in back.journal.take(&back.user) {
-                let place = RemotePath::from_url_path(&saved.record.path).ok();
-                match place.and_then(|path| self.upstream.at(&path).map(|url| client.at(url, path))) {
-                    Some(client) => self.begin_upload(saved, client),
-                    None => back.journal.refused(&saved, "the path is not the gateway's"),
+        let adopted = waiting.map(|back| {
+            let (look, unnamed, client) = (request.look(), request.look(), request.identity());
+            let adopt = async move {
+                if !(self.is_accepted(look).await && self.asks_for_passwords(unnamed).await) {
+                    return;
                 }
-            }
-        }
+                for saved in back.journal.take(&back.user) {
+                    let place = RemotePath::from_url_path(&saved.record.path).ok();
+                    match place.and_then(|path| self.upstream.at(&path).map(|url| client.at(url, path))) {
+                        Some(client) => self.begin_upload(saved, client),
+                        None => back.journal.refused(&saved, "the path is not the gateway's"),
+                    }
+                }
+            };
+            adopt.boxed()
+        });
+        adopted.into()
     }
 
     /// Has a file uploaded, behind what goes on at its path.
