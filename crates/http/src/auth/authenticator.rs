@@ -12,12 +12,14 @@ use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
 use super::{
-    Challenge, Credential, Credentials, Secret,
+    Challenge, Credential, Credentials, Kerberos, KerberosError, Secret,
     challenge::{challenges, parameter},
     digest_response::Session,
 };
 use crate::Origin;
 
+/// A Kerberos credential, in messages.
+const TICKET: &str = "Kerberos ticket";
 /// The number of stale nonces in a row, without an accepted request, before giving up.
 const MAX_RENEWALS: u8 = 4;
 
@@ -36,7 +38,7 @@ pub enum Clear {
 pub struct Attempt {
     /// It has an `Authorization` header of its own.
     own: bool,
-    /// `Basic` or `Bearer`.
+    /// `Basic`, `Bearer` or `Negotiate`.
     plain: bool,
     digest: Option<Tried>,
     /// Stale nonces in a row, without an accepted request.
@@ -116,6 +118,14 @@ pub enum GiveUp {
         /// Who asks.
         origin: Origin,
     },
+    /// There is no Kerberos ticket to send.
+    #[error("cannot authenticate to {origin}: {why}")]
+    Kerberos {
+        /// To whom.
+        origin: Origin,
+        /// What is wrong with it.
+        why: KerberosError,
+    },
     /// What is known does not fit into a header.
     #[error("the {what} for {origin} cannot be sent: {why}")]
     Unspeakable {
@@ -158,13 +168,24 @@ impl Authenticator {
     }
 
     /// Before the first sending: adds preemptive credentials, unless the request has an `Authorization` already.
-    /// `target` is the request target in the request line (RFC 9112 §3.2).
-    pub fn authorize(&mut self, origin: &Origin, method: &Method, target: &str, headers: &mut HeaderMap) -> Attempt {
+    /// `target` is the request target in the request line (RFC 9112 §3.2). Fails only with Kerberos: a request of somebody
+    /// without a valid ticket would otherwise be anybody's, to a server that lets anybody in.
+    pub fn authorize(
+        &mut self,
+        origin: &Origin,
+        method: &Method,
+        target: &str,
+        headers: &mut HeaderMap,
+    ) -> Result<Attempt, GiveUp> {
         if headers.contains_key(header::AUTHORIZATION) {
-            return Attempt { own: true, ..Attempt::default() };
+            return Ok(Attempt { own: true, ..Attempt::default() });
         }
-        let Some(credential) = self.credentials.get(origin) else { return Attempt::default() };
+        let Some(credential) = self.credentials.get(origin) else { return Ok(Attempt::default()) };
         let safe = self.is_safe(origin);
+        if let Credential::Kerberos(kerberos) = &credential {
+            put(headers, negotiate(kerberos, origin, safe)?);
+            return Ok(Attempt { plain: true, ..Attempt::default() });
+        }
         let known = self.known.entry(origin.clone()).or_default();
         let plain = Attempt { plain: true, ..Attempt::default() };
         let made = match (&credential, &mut known.session) {
@@ -182,13 +203,13 @@ impl Authenticator {
             }
             _ => None,
         };
-        let Some((attempt, value)) = made else { return Attempt::default() };
+        let Some((attempt, value)) = made else { return Ok(Attempt::default()) };
         put(headers, value);
-        attempt
+        Ok(attempt)
     }
 
     /// Before a retry with the headers of an earlier sending: uses the server's latest nonce, and increments its count
-    /// (`nc`, RFC 7616 §3.4), because a server would treat a repeated count as a replay.
+    /// (`nc`, RFC 7616 §3.4), because a server would treat a repeated count as a replay; so it would a token of `Negotiate`.
     pub fn renew(
         &mut self,
         origin: &Origin,
@@ -197,9 +218,17 @@ impl Authenticator {
         attempt: &mut Attempt,
         headers: &mut HeaderMap,
     ) {
+        let credential = self.credentials.get(origin);
+        if let (true, Some(Credential::Kerberos(kerberos))) = (attempt.plain, &credential) {
+            // Without a new token the old one may do.
+            if let Ok(value) = negotiate(kerberos, origin, self.is_safe(origin)) {
+                put(headers, value);
+            }
+            return;
+        }
         let session = self.known.get_mut(origin).and_then(|known| known.session.as_mut());
         if let (Some(tried), Some(session), Some(Credential::Password { user, password })) =
-            (&mut attempt.digest, session, self.credentials.get(origin))
+            (&mut attempt.digest, session, credential)
             && let Some(value) = session.respond(&user, &password, method, target)
         {
             tried.fresh &= tried.nonce == session.nonce;
@@ -236,6 +265,7 @@ impl Authenticator {
         let (scheme, what) = match &credential {
             Credential::Password { .. } => ("basic", "password"),
             Credential::Token(_) => ("bearer", "token"),
+            Credential::Kerberos(_) => ("negotiate", TICKET),
         };
         let plain = offered.iter().find(|challenge| challenge.is(scheme));
         let retry = Retry { origin, credential: &credential, what, wants, attempt };
@@ -346,21 +376,27 @@ impl Retry<'_> {
                 (basic(user, password), "Basic allows no colon in the user name")
             }
             Credential::Token(token) => (bearer(token), "it has characters that a header cannot hold"),
+            Credential::Kerberos(kerberos) => (Some(negotiate(kerberos, &origin, safe)?), ""),
         };
         put(headers, value.ok_or(GiveUp::Unspeakable { origin, what, why })?);
         known.session = None;
         Ok(Attempt { plain: true, ..attempt.clone() })
     }
 
-    /// The credential was refused: remembers that for the realm.
+    /// The credential was refused: remembers that for the realm. A ticket may be renewed, or too new for the server's clock,
+    /// and nobody is locked out because of one, so it is tried again.
     fn refused(self, known: &mut Known, realm: &[u8]) -> GiveUp {
-        if !known.refused.iter().any(|refused| refused == realm) {
+        let is_ticket = matches!(self.credential, Credential::Kerberos(_));
+        if !is_ticket && !known.refused.iter().any(|refused| refused == realm) {
             known.refused.push(realm.to_vec());
         }
         known.session.take_if(|session| session.realm == realm);
         let what = match self.credential {
             Credential::Password { user, .. } => format!("password of {user:?}"),
             Credential::Token(_) => "token".to_owned(),
+            Credential::Kerberos(kerberos) => {
+                kerberos.owner().map_or(TICKET.to_owned(), |owner| format!("{TICKET} of {owner}"))
+            }
         };
         GiveUp::Refused { origin: self.origin, what, wants: self.wants }
     }
@@ -393,6 +429,14 @@ fn basic(user: &str, password: &Secret) -> Option<HeaderValue> {
     let pair = Zeroizing::new([user, password.reveal()].join(":"));
     let text = Zeroizing::new(format!("Basic {}", Zeroizing::new(STANDARD.encode(pair.as_bytes())).as_str()));
     HeaderValue::from_str(&text).ok()
+}
+
+/// RFC 4559 §4.1.
+fn negotiate(kerberos: &Kerberos, origin: &Origin, safe: bool) -> Result<HeaderValue, GiveUp> {
+    if !safe {
+        return Err(GiveUp::Clear { origin: origin.clone(), what: TICKET, wants: "Negotiate".into() });
+    }
+    kerberos.authorization(origin.host()).map_err(|why| GiveUp::Kerberos { origin: origin.clone(), why })
 }
 
 /// RFC 6750 §2.1.
