@@ -1,6 +1,7 @@
 //! A session with one server: settings, credentials, and cached facts.
 //!
-//! The password comes from the most specific source: the password file, the environment, `~/.netrc`, the kernel's keyring.
+//! With `--negotiate`, Kerberos tickets are the credentials. Otherwise the password comes from the most specific source: the
+//! password file, the environment, `~/.netrc`, the kernel's keyring.
 //! If there is none and the program runs on a terminal, it prompts: immediately if the user is known, otherwise if the
 //! server requires authentication. That test costs a round trip, so it is done only on a terminal.
 
@@ -20,10 +21,11 @@ use dav::{Dav, RemotePath};
 use haul_http::{
     Client, Origin, Versions,
     auth::{
-        Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Keyring, Netrc, Secret, Userinfo,
-        default_netrc,
+        Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Kerberos, Keyring, Netrc, Secret,
+        Userinfo, default_netrc,
     },
 };
+use nix::unistd::geteuid;
 use transport::FastOpen;
 
 use crate::files::{
@@ -140,6 +142,7 @@ fn who(credentials: &Credentials, remote: &Remote, settings: &Settings) -> u64 {
     match credentials.get(&remote.origin) {
         Some(Credential::Password { user, .. }) => user.hash(&mut mark),
         Some(Credential::Token(token)) => token.reveal().hash(&mut mark),
+        Some(Credential::Kerberos(kerberos)) => kerberos.owner().ok().hash(&mut mark),
         None => {}
     }
     settings.client.connect.tls.identity.as_ref().map(|identity| &identity.certificate).hash(&mut mark);
@@ -148,6 +151,15 @@ fn who(credentials: &Credentials, remote: &Remote, settings: &Settings) -> u64 {
 
 /// The credentials for a server, the user, and whether there are any credentials.
 fn credentials(remote: &Remote, settings: &Settings) -> Result<(Credentials, Option<String>, bool), Box<dyn Error>> {
+    if settings.negotiate {
+        let kerberos = Kerberos::from_environment(|name| std::env::var_os(name), geteuid().as_raw())?;
+        // Without a ticket there is nothing to try.
+        kerberos.expires(remote.origin.host())?;
+        let user = kerberos.owner()?.split('@').next().map(str::to_owned);
+        let mut credentials = Credentials::default();
+        credentials.set(remote.origin.clone(), Credential::Kerberos(kerberos));
+        return Ok((credentials, user, true));
+    }
     let environment = Environment::read(|name| std::env::var_os(name))?;
     let netrc = match default_netrc() {
         Some(path) => warned(Netrc::read(&path)?),

@@ -96,6 +96,7 @@ pub(crate) struct Settings {
     pub(crate) clear: Clear,
     pub(crate) user: Option<String>,
     pub(crate) password_file: Option<PathBuf>,
+    pub(crate) negotiate: bool,
     pub(crate) lock: LockPolicy,
     pub(crate) verify: dav::transfer::Verify,
     pub(crate) temporary: bool,
@@ -258,6 +259,7 @@ impl File {
             client,
             clear: if clear { Clear::Allowed } else { Clear::Refused },
             user: host.user.map(Spanned::into_inner),
+            negotiate: connection.negotiate,
             password_file: connection.password_file.clone().or(host.password_file.map(Spanned::into_inner)),
             lock: transfer_options.lock.or(host.lock).or(all.lock).unwrap_or_default().into(),
             verify: match transfer_options.verify.or(host.verify).or(all.verify).unwrap_or_default() {
