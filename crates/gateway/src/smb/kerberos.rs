@@ -104,11 +104,11 @@ impl Delegation {
         kvno.args(["-q", "-e", SESSION_KEY, "-k", &self.keytab, "-I", &client, "-P", "--out-cache"]);
         kvno.arg(format!("FILE:{}", new.0.display())).arg(&service);
         run(kvno, "kvno").await.map_err(refused)?;
-        // It must be what was asked for: the mount acts in its name.
+        // It must be what was asked for: the mount acts in its name. Active Directory writes the name as the account has it.
         let ticket = Kerberos::new(new.0.clone());
         let end = ticket.expires(&self.host).map_err(|error| refused(error.to_string()))?;
         let owner = ticket.owner().map_err(|error| refused(error.to_string()))?;
-        if owner != client {
+        if !owner.eq_ignore_ascii_case(&client) {
             return Err(refused(format!("the KDC issued one for {owner}")));
         }
         fs::rename(&new.0, into).map_err(|error| refused(error.to_string()))?;
