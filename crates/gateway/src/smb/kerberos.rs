@@ -28,8 +28,8 @@ use crate::vault::UserName;
 
 /// The package with the programs.
 const PACKAGE: &str = "krb5-user";
-/// How long one of them may take.
-const LIMIT: Duration = Duration::from_secs(20);
+/// How long one of them may take. Many clients wait 20 s.
+const LIMIT: Duration = Duration::from_secs(15);
 /// The shortest time between two attempts to renew a ticket.
 const PAUSE: Duration = Duration::from_secs(5);
 /// Asked for, because it is among what every KDC has and what the client supports.

@@ -16,8 +16,9 @@ use crate::{files::Outcome, say};
 
 /// Share folders of a WebDAV server over SMB, each user's with their own account there, until Ctrl-C
 ///
-/// Needs Samba (package samba), /dev/fuse, and users enrolled with `haul gateway enroll`. Whoever is not enrolled is refused.
-/// Without root it serves one user, on a port from 1024 on. See the book's page "Share WebDAV folders over SMB".
+/// Needs Samba (package samba), /dev/fuse, and users enrolled with `haul gateway enroll`, or a Kerberos realm (--kerberos, package
+/// krb5-user). All others are refused. Without root it serves one user, on a port from 1024 on. See the book's page "Share
+/// WebDAV folders over SMB".
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The server's folder, with `{user}` in place of the user's name there, as in `https://dav.example.org/files/{user}/`
