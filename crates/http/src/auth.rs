@@ -17,15 +17,17 @@ mod authenticator;
 mod challenge;
 mod credentials;
 mod digest_response;
+mod give_up;
 mod kerberos;
 mod keyring;
 mod netrc;
 mod secret;
 mod sources;
 
-pub use authenticator::{Attempt, Authenticator, Clear, GiveUp};
+pub use authenticator::{Attempt, Authenticator, Clear};
 pub use challenge::{Challenge, challenges};
 pub use credentials::{Credential, Credentials};
+pub use give_up::GiveUp;
 pub use kerberos::{Kerberos, KerberosError};
 pub use keyring::{Keyring, KeyringError, MAX_KEY_SIZE};
 pub use netrc::Netrc;

@@ -294,7 +294,7 @@ impl Client {
         let answer = self.ask(origin, request).await?;
         match again {
             Some(mut again) if answer.status() == StatusCode::TOO_EARLY => {
-                self.inner.shared.sign_again(origin, &mut again);
+                self.inner.shared.sign_again(origin, &mut again, true);
                 self.ask(origin, again).await
             }
             _ => Ok(answer),
@@ -323,8 +323,9 @@ impl Client {
         let (mut parts, body) = follow_up.into_parts();
         shared.complete(origin, &parts.uri, &mut parts.headers);
         let mut headers = std::mem::take(&mut parts.headers);
-        shared.sign(origin, &parts, &mut headers)?;
+        let tried = shared.sign(origin, &parts, &mut headers)?;
         parts.headers = headers;
+        parts.extensions.insert(Proof(Arc::new(Mutex::new(tried))));
         let (mut asked, answer) = asking(request);
         let what = RequestLine::new(&parts.method, &parts.uri);
         let (behind, follows) = asking(Request::from_parts(parts, body.into()));

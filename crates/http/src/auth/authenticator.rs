@@ -4,7 +4,10 @@
 //! the server's latest `Digest` nonce, and the realms that rejected the credentials. A rejected password is not tried
 //! again by later requests, because servers lock users out.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -12,12 +15,15 @@ use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
 use super::{
-    Challenge, Credential, Credentials, Kerberos, KerberosError, Secret,
+    Challenge, Credential, Credentials, GiveUp, Kerberos, Secret,
     challenge::{challenges, parameter},
     digest_response::Session,
 };
 use crate::Origin;
 
+/// How long a token of `Negotiate` is new. Servers accept it for five minutes (RFC 4120 §3.2.3), less the difference between
+/// the clocks.
+const FRESH: Duration = Duration::from_mins(1);
 /// A Kerberos credential, in messages.
 const TICKET: &str = "Kerberos ticket";
 /// The number of stale nonces in a row, without an accepted request, before giving up.
@@ -41,10 +47,24 @@ pub struct Attempt {
     /// `Basic`, `Bearer` or `Negotiate`.
     plain: bool,
     digest: Option<Tried>,
-    /// Stale nonces in a row, without an accepted request.
+    /// Stale nonces or tokens in a row, without an accepted request.
     renewals: u8,
     /// The number of accepted requests at that time.
     accepted: u64,
+    /// When a token was made that is accepted for some time only.
+    signed: Option<Instant>,
+}
+
+impl Attempt {
+    /// Whether the request has a token that was made a while ago, because it had to wait for its turn.
+    pub fn is_stale(&self) -> bool {
+        self.signed.is_some_and(|signed| signed.elapsed() >= FRESH)
+    }
+
+    /// With a token of `Negotiate` that has just been made.
+    fn by_negotiate(renewals: u8) -> Self {
+        Self { plain: true, renewals, signed: Some(Instant::now()), ..Self::default() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,90 +72,6 @@ struct Tried {
     nonce: Vec<u8>,
     /// Whether the nonce came with this request's own `401`.
     fresh: bool,
-}
-
-/// Why a `401` is final. No message contains a secret.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum GiveUp {
-    /// Nothing is known that could be sent.
-    #[error(
-        "{origin} requires {wants}, but there are no credentials for it: set HAUL_USER and HAUL_PASSWORD, add the host to ~/.netrc, or run `haul password set`"
-    )]
-    Unknown {
-        /// Who asks.
-        origin: Origin,
-        /// For what.
-        wants: String,
-    },
-    /// It was sent, and is wrong.
-    #[error("{origin} rejected the {what}; it requires {wants}")]
-    Refused {
-        /// Who asks.
-        origin: Origin,
-        /// What was sent.
-        what: String,
-        /// For what.
-        wants: String,
-    },
-    /// It would have to be sent for all to read.
-    #[error("{origin} requires {wants}, which would send the {what} unencrypted: use https, or allow it explicitly")]
-    Clear {
-        /// Who asks.
-        origin: Origin,
-        /// What would be sent.
-        what: &'static str,
-        /// For what.
-        wants: String,
-    },
-    /// No challenge that is supported, or none that fits the credential.
-    #[error("{origin} requires {wants}, which does not work with a {what}")]
-    Unsupported {
-        /// Who asks.
-        origin: Origin,
-        /// What is known.
-        what: &'static str,
-        /// For what.
-        wants: String,
-    },
-    /// A `401` without a challenge, against RFC 9110 §15.5.2.
-    #[error("{origin} responded with 401, but named no authentication scheme")]
-    Mute {
-        /// Who asks.
-        origin: Origin,
-    },
-    /// The header that came with the request was refused.
-    #[error("{origin} rejected the request's own Authorization header; it requires {wants}")]
-    Own {
-        /// Who asks.
-        origin: Origin,
-        /// For what.
-        wants: String,
-    },
-    /// Nonce after nonce, none lived long enough.
-    #[error("{origin} rejects even a new nonce as stale; its clock or its configuration is wrong")]
-    Stale {
-        /// Who asks.
-        origin: Origin,
-    },
-    /// There is no Kerberos ticket to send.
-    #[error("cannot authenticate to {origin}: {why}")]
-    Kerberos {
-        /// To whom.
-        origin: Origin,
-        /// What is wrong with it.
-        why: KerberosError,
-    },
-    /// What is known does not fit into a header.
-    #[error("the {what} for {origin} cannot be sent: {why}")]
-    Unspeakable {
-        /// For whom.
-        origin: Origin,
-        /// What it is.
-        what: &'static str,
-        /// What is wrong with it.
-        why: &'static str,
-    },
 }
 
 /// Authenticates the requests of a client.
@@ -184,7 +120,7 @@ impl Authenticator {
         let safe = self.is_safe(origin);
         if let Credential::Kerberos(kerberos) = &credential {
             put(headers, negotiate(kerberos, origin, safe)?);
-            return Ok(Attempt { plain: true, ..Attempt::default() });
+            return Ok(Attempt::by_negotiate(0));
         }
         let known = self.known.entry(origin.clone()).or_default();
         let plain = Attempt { plain: true, ..Attempt::default() };
@@ -223,6 +159,7 @@ impl Authenticator {
             // Without a new token the old one may do.
             if let Ok(value) = negotiate(kerberos, origin, self.is_safe(origin)) {
                 put(headers, value);
+                *attempt = Attempt::by_negotiate(attempt.renewals);
             }
             return;
         }
@@ -268,6 +205,13 @@ impl Authenticator {
             Credential::Kerberos(_) => ("negotiate", TICKET),
         };
         let plain = offered.iter().find(|challenge| challenge.is(scheme));
+        if let (Credential::Kerberos(kerberos), Some(_)) = (&credential, plain)
+            && attempt.is_stale()
+            && attempt.renewals == 0
+        {
+            put(headers, negotiate(kerberos, &origin, safe)?);
+            return Ok(Attempt::by_negotiate(1));
+        }
         let retry = Retry { origin, credential: &credential, what, wants, attempt };
         if let Credential::Password { user, password } = &credential
             && let Some((session, stale)) = strongest(&offered)

@@ -39,11 +39,14 @@ impl Shared {
         next.map_err(|why| refused(asked, why))
     }
 
-    /// Renews the credentials of a request for a retry.
-    pub(crate) fn sign_again(&self, origin: &Origin, request: &mut Request<Body>) {
+    /// Renews the credentials of a request for a retry, or if it has been waiting for too long.
+    pub(crate) fn sign_again(&self, origin: &Origin, request: &mut Request<Body>, is_retry: bool) {
         let Some(Proof(attempt)) = request.extensions().get::<Proof>().cloned() else { return };
         let (method, target) = (request.method().clone(), target(request.uri()));
         let mut attempt = lock(&attempt);
+        if !is_retry && !attempt.is_stale() {
+            return;
+        }
         lock(&self.authenticator).renew(origin, &method, &target, &mut attempt, request.headers_mut());
     }
 

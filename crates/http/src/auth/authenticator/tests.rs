@@ -94,6 +94,19 @@ fn request_without_a_kerberos_ticket_is_not_sent() {
 }
 
 #[test]
+fn stale_kerberos_token_is_renewed_once() {
+    let (_folder, credential) = ticket("example.org");
+    let mut exchange = Exchange::begin("https://example.org", Some(credential));
+    for is_answered in [true, false] {
+        assert!(!exchange.attempt.is_stale());
+        exchange.attempt.signed = Instant::now().checked_sub(FRESH);
+        let before = exchange.sent().to_owned();
+        let answered = exchange.refused(&["Negotiate"]);
+        assert_eq!((answered.is_ok(), exchange.sent() != before), (is_answered, is_answered), "{answered:?}");
+    }
+}
+
+#[test]
 fn rejected_kerberos_token_is_final_for_its_request_only() {
     let (_folder, credential) = ticket("example.org");
     let mut exchange = Exchange::begin("https://example.org", Some(credential));
