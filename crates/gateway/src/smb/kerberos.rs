@@ -13,6 +13,7 @@
 
 use std::{
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
@@ -55,6 +56,7 @@ impl Delegation {
         if !upstream.is_tls() && !upstream.is_loopback() {
             return Err(SmbError::Cleartext(upstream.clone()));
         }
+        private(keytab)?;
         let (kinit, kvno) = (program("kinit", PACKAGE)?, program("kvno", PACKAGE)?);
         let principal = principal(keytab)?;
         let realm = principal.rsplit_once('@').map_or_else(String::new, |(_, realm)| realm.to_owned());
@@ -185,6 +187,18 @@ fn last_line(said: &[u8], name: &str) -> String {
     let line: String =
         line.unwrap_or("it does not say why").chars().filter(|char| !char.is_control()).take(300).collect();
     format!("{name}: {}", line.strip_prefix(name).and_then(|rest| rest.strip_prefix(": ")).unwrap_or(&line))
+}
+
+/// Fails if another user could read a keytab: with it, they could act as anybody.
+fn private(keytab: &Path) -> Result<(), SmbError> {
+    let failed = |why: String| SmbError::Keytab { path: keytab.to_owned(), why };
+    let about = fs::metadata(keytab).map_err(|error| failed(error.to_string()))?;
+    let exposed = about.mode() & 0o077;
+    if exposed == 0 && about.uid() == 0 {
+        Ok(())
+    } else {
+        Err(failed("others can read or change it, and act as any user with it; `chown root` and `chmod 600` it".into()))
+    }
 }
 
 /// The gateway's principal: the one of the service `cifs` in its keytab.
