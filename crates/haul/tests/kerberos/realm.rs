@@ -108,7 +108,8 @@ impl Realm {
         let mut command = room.command("/usr/sbin/kadmin.local");
         self.environment(&mut command);
         let done = output({
-            command.args(["-r", "EXAMPLE.TEST"]).args(arguments);
+            // The name in its log, which it would otherwise derive from the Unix account.
+            command.args(["-r", "EXAMPLE.TEST", "-p", "admin@EXAMPLE.TEST"]).args(arguments);
             command
         });
         assert!(done.status.success(), "{arguments:?}: {}", text(&done.stderr));

@@ -2,7 +2,7 @@
 
 use std::{fs, net::TcpStream, path::PathBuf};
 
-use nix::unistd::{Uid, chown};
+use nix::unistd::{Uid, chown, geteuid};
 
 use crate::{
     Daemon, NOBODY,
@@ -43,7 +43,10 @@ impl WebServer {
             .map(str::to_owned)
             .chain(users.iter().map(|user| format!("files/{user}")));
         for path in own.map(|name| folder.join(name)).chain([realm.keytab(SERVER)]) {
-            chown(&path, Some(Uid::from_raw(NOBODY)), None).expect("it is ours");
+            // Apache stays who it is if it is not started by root.
+            if geteuid().is_root() {
+                chown(&path, Some(Uid::from_raw(NOBODY)), None).expect("it is ours");
+            }
         }
         let modules =
             MODULES.map(|name| format!("LoadModule {name}_module /usr/lib/apache2/modules/mod_{name}.so\n")).concat();
