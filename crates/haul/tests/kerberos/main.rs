@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod other_realm;
 mod realm;
 mod web_server;
 
@@ -20,6 +21,7 @@ use std::{
 use common::{HAUL, Room, Running, eventually, text};
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sys::signal::Signal;
+use other_realm::OtherRealm;
 use realm::{GATEWAY, Realm, SERVER};
 use web_server::WebServer;
 
@@ -40,9 +42,10 @@ fn main() {
         eprintln!("SKIPPED: the SMB gateway with Kerberos: {missing}");
     }
     let client: (&str, Test) = ("client_uses_the_users_own_ticket", client_uses_the_users_own_ticket);
-    let gateway: [(&str, Test); 4] = [
+    let gateway: [(&str, Test); 5] = [
         ("each_user_acts_under_their_own_name", each_user_acts_under_their_own_name),
         ("enrolled_user_logs_in_with_a_password_beside_kerberos", enrolled_user_logs_in_with_a_password),
+        ("user_of_a_trusted_realm_is_nobody_here", user_of_a_trusted_realm_is_nobody_here),
         ("ticket_is_renewed_before_it_expires", ticket_is_renewed_before_it_expires),
         ("gateway_without_a_usable_keytab_says_why", gateway_without_a_usable_keytab_says_why),
     ];
@@ -56,7 +59,8 @@ fn main() {
 /// What this machine lacks for a realm with a web server.
 fn missing() -> Option<String> {
     let lacking = realm::PROGRAMS.into_iter().filter(|(path, _)| !Path::new(path).exists()).map(|(_, package)| package);
-    not_installed(lacking.chain(web_server::missing()).collect())
+    let no_schema = || (!Path::new(realm::SCHEMA).exists()).then(|| format!("{} is missing", realm::SCHEMA));
+    not_installed(lacking.chain(web_server::missing()).collect()).or_else(no_schema)
 }
 
 /// What it lacks for the SMB gateway in it.
@@ -333,6 +337,20 @@ fn enrolled_user_logs_in_with_a_password() -> Result<(), Failed> {
     let puts = world.server.requests().into_iter().filter(|[_, _, method, _]| method == "PUT");
     let puts: Vec<_> = puts.map(|[user, status, _, target]| format!("{user} {status} {target}")).collect();
     assert_eq!(puts, ["carol 201 /carol/note.txt", "ann 201 /ann/note.txt"]);
+    Ok(())
+}
+
+fn user_of_a_trusted_realm_is_nobody_here() -> Result<(), Failed> {
+    let world = World::with_gateway();
+    let other = OtherRealm::start(&world.room, &world.realm);
+    let mut command = world.smbclient("ls");
+    other.log_in(&world.room, &mut command);
+    command.args(["--use-kerberos=required", "--no-pass"]);
+    let (is_done, said) = said(&common::output(command));
+    assert!(!is_done && said.contains("NT_STATUS_ACCESS_DENIED"), "{said}");
+    assert_eq!(world.tickets(), [""; 0], "{}", world.said());
+    let accounts = fs::read_to_string(world.room.path("state/accounts/passwd"))?;
+    assert!(!accounts.contains("ann"), "{accounts}");
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::Command,
 };
@@ -19,13 +20,15 @@ pub(crate) const GATEWAY: &str = "cifs/gateway.example.test";
 pub(crate) const SERVER: &str = "HTTP/localhost";
 const ADMIN: &str = "cn=admin,dc=test";
 
+/// The schema of the KDC's entries. Some machines leave out the documentation of packages.
+pub(crate) const SCHEMA: &str = "/usr/share/doc/krb5-kdc-ldap/kerberos.schema.gz";
+
 /// Programs, and the packages that bring them.
-pub(crate) const PROGRAMS: [(&str, &str); 8] = [
+pub(crate) const PROGRAMS: [(&str, &str); 7] = [
     ("/usr/sbin/slapd", "slapd"),
     ("/usr/bin/ldapmodify", "ldap-utils"),
     ("/usr/sbin/krb5kdc", "krb5-kdc"),
-    ("/usr/lib/x86_64-linux-gnu/krb5/plugins/kdb/kldap.so", "krb5-kdc-ldap"),
-    ("/usr/share/doc/krb5-kdc-ldap/kerberos.schema.gz", "krb5-kdc-ldap"),
+    ("/usr/sbin/kdb5_ldap_util", "krb5-kdc-ldap"),
     ("/usr/sbin/kadmin.local", "krb5-admin-server"),
     ("/usr/bin/kinit", "krb5-user"),
     ("/usr/bin/kvno", "krb5-user"),
@@ -52,14 +55,14 @@ impl Realm {
         }
         let schema = output({
             let mut command = room.command("zcat");
-            command.arg("/usr/share/doc/krb5-kdc-ldap/kerberos.schema.gz");
+            command.arg(SCHEMA);
             command
         });
         fs::write(folder.join("kerberos.schema"), printed(&schema)).expect("a file");
         let mut command = Daemon::command(room, "/usr/sbin/slapd");
         command.arg("-f").arg(folder.join("slapd.conf")).args(["-h", &directory_url, "-d", "0"]);
         let directory = Daemon::start(command);
-        assert!(eventually(|| folder.join("ldapi").exists()), "slapd does not start");
+        assert!(eventually(|| UnixStream::connect(folder.join("ldapi")).is_ok()), "slapd does not start");
         let entry = "dn: dc=test\nobjectClass: dcObject\nobjectClass: organization\ndc: test\no: test\n";
         change(room, &folder, &directory_url, &["-a"], entry);
         let mut command = room.command("/usr/sbin/kdb5_ldap_util");
@@ -96,6 +99,11 @@ impl Realm {
     /// The file with a service's key.
     pub(crate) fn keytab(&self, service: &str) -> PathBuf {
         self.folder.join(service.split('/').next().expect("a name")).with_extension("keytab")
+    }
+
+    /// How clients find the realm: `krb5.conf`.
+    pub(crate) fn configuration(&self) -> String {
+        fs::read_to_string(self.folder.join("krb5.conf")).expect("it is there")
     }
 
     /// Lets a program find the realm.
