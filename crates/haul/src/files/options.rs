@@ -65,8 +65,8 @@ pub(super) struct ConnectionOptions {
     /// Send the password without TLS as well, readable for anyone on the network path
     #[arg(long)]
     pub(super) cleartext: bool,
-    /// Authenticate with Kerberos: the ticket for HTTP/HOST in the credential cache that KRB5CCNAME names. `kvno HTTP/HOST` gets
-    /// one
+    /// Authenticate with Kerberos: with the ticket for HTTP/HOST in the credential cache that KRB5CCNAME names. If it has none,
+    /// `kvno` gets one (package krb5-user)
     #[arg(long)]
     pub(super) negotiate: bool,
     /// Write the results to FILE as JSON (`-`: standard output)

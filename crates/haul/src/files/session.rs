@@ -5,6 +5,7 @@
 //! If there is none and the program runs on a terminal, it prompts: immediately if the user is known, otherwise if the
 //! server requires authentication. That test costs a round trip, so it is done only on a terminal.
 
+mod kerberos;
 pub(super) mod location;
 pub(crate) mod prompt;
 pub(super) mod server_cache;
@@ -21,11 +22,10 @@ use dav::{Dav, RemotePath};
 use haul_http::{
     Client, Origin, Versions,
     auth::{
-        Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Kerberos, Keyring, Netrc, Secret,
-        Userinfo, default_netrc,
+        Authenticator, Credential, Credentials, Environment, Exposed, GiveUp, Keyring, Netrc, Secret, Userinfo,
+        default_netrc,
     },
 };
-use nix::unistd::geteuid;
 use transport::FastOpen;
 
 use crate::files::{
@@ -84,7 +84,15 @@ impl Session {
         if connection.insecure {
             say("--insecure: anyone on the network path to the server can read and change everything");
         }
-        let (mut credentials, mut user, found) = credentials(remote, &settings)?;
+        let (mut credentials, mut user, found) = if settings.negotiate {
+            let kerberos = kerberos::tickets(remote.origin.host()).await?;
+            let user = kerberos.owner()?.split('@').next().map(str::to_owned);
+            let mut credentials = Credentials::default();
+            credentials.set(remote.origin.clone(), Credential::Kerberos(kerberos));
+            (credentials, user, true)
+        } else {
+            credentials(remote, &settings)?
+        };
         let client = |credentials: &Credentials| {
             Client::new(settings.client.clone(), Authenticator::new(credentials.clone(), settings.clear))
         };
@@ -151,15 +159,6 @@ fn who(credentials: &Credentials, remote: &Remote, settings: &Settings) -> u64 {
 
 /// The credentials for a server, the user, and whether there are any credentials.
 fn credentials(remote: &Remote, settings: &Settings) -> Result<(Credentials, Option<String>, bool), Box<dyn Error>> {
-    if settings.negotiate {
-        let kerberos = Kerberos::from_environment(|name| std::env::var_os(name), geteuid().as_raw())?;
-        // Without a ticket there is nothing to try.
-        kerberos.expires(remote.origin.host())?;
-        let user = kerberos.owner()?.split('@').next().map(str::to_owned);
-        let mut credentials = Credentials::default();
-        credentials.set(remote.origin.clone(), Credential::Kerberos(kerberos));
-        return Ok((credentials, user, true));
-    }
     let environment = Environment::read(|name| std::env::var_os(name))?;
     let netrc = match default_netrc() {
         Some(path) => warned(Netrc::read(&path)?),
