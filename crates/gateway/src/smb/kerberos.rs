@@ -31,8 +31,9 @@ use crate::vault::UserName;
 const PACKAGE: &str = "krb5-user";
 /// How long one of them may take. Many clients wait 20 s.
 const LIMIT: Duration = Duration::from_secs(15);
-/// The shortest time between two attempts to renew a ticket.
-const PAUSE: Duration = Duration::from_secs(5);
+/// The shortest time between two attempts to renew a ticket, and the time between those to replace one that has expired.
+const SHORTEST: Duration = Duration::from_secs(5);
+const EXPIRED: Duration = Duration::from_mins(1);
 /// Asked for, because it is among what every KDC has and what the client supports.
 const SESSION_KEY: &str = "aes256-cts-hmac-sha1-96";
 
@@ -86,34 +87,43 @@ impl Delegation {
     pub(super) async fn ticket(self: &Arc<Self>, user: &UserName) -> Result<Ticket, String> {
         let path = self.folder.join(user.as_str());
         let mut ticket = Ticket { delegation: self.clone(), user: user.clone(), path, end: SystemTime::UNIX_EPOCH };
-        ticket.renew().await?;
+        ticket.renew().await.map_err(|why| {
+            let (client, service) = (self.client(user), self.service());
+            format!("not enrolled, and there is no ticket for {client} to {service}: {why}")
+        })?;
         Ok(ticket)
     }
 
+    fn client(&self, user: &UserName) -> String {
+        format!("{user}@{}", self.realm)
+    }
+
+    fn service(&self) -> String {
+        format!("HTTP/{}@{}", self.host, self.realm)
+    }
+
     async fn obtain(&self, user: &UserName, into: &Path) -> Result<SystemTime, String> {
-        let client = format!("{user}@{}", self.realm);
-        let service = format!("HTTP/{}@{}", self.host, self.realm);
-        let refused = |why: String| format!("not enrolled, and there is no ticket for {client} to {service}: {why}");
+        let client = self.client(user);
         // Neither is the name of a user: those have no `+`.
         let [own, new] = ["own", "new"].map(|suffix| Temporary(self.folder.join(format!("{user}+{suffix}"))));
         let own_name = format!("FILE:{}", own.0.display());
         let mut kinit = Command::new(&self.kinit);
         // Without -f, what S4U2Self returns may not be used for S4U2Proxy.
         kinit.args(["-f", "-k", "-t", &self.keytab, "-c", &own_name, &self.principal]);
-        run(kinit, "kinit").await.map_err(refused)?;
+        run(kinit, "kinit").await?;
         let mut kvno = Command::new(&self.kvno);
         kvno.env("KRB5CCNAME", &own_name);
         kvno.args(["-q", "-e", SESSION_KEY, "-k", &self.keytab, "-I", &client, "-P", "--out-cache"]);
-        kvno.arg(format!("FILE:{}", new.0.display())).arg(&service);
-        run(kvno, "kvno").await.map_err(refused)?;
+        kvno.arg(format!("FILE:{}", new.0.display())).arg(self.service());
+        run(kvno, "kvno").await?;
         // It must be what was asked for: the mount acts in its name. Active Directory writes the name as the account has it.
         let ticket = Kerberos::new(new.0.clone());
-        let end = ticket.expires(&self.host).map_err(|error| refused(error.to_string()))?;
-        let owner = ticket.owner().map_err(|error| refused(error.to_string()))?;
+        let end = ticket.expires(&self.host).map_err(|error| error.to_string())?;
+        let owner = ticket.owner().map_err(|error| error.to_string())?;
         if !owner.eq_ignore_ascii_case(&client) {
-            return Err(refused(format!("the KDC issued one for {owner}")));
+            return Err(format!("the KDC issued one for {owner}"));
         }
-        fs::rename(&new.0, into).map_err(|error| refused(error.to_string()))?;
+        fs::rename(&new.0, into).map_err(|error| error.to_string())?;
         Ok(end)
     }
 }
@@ -167,7 +177,7 @@ impl Drop for Ticket {
 
 /// How long to wait before a ticket is renewed.
 fn pause(end: SystemTime, now: SystemTime) -> Duration {
-    (end.duration_since(now).unwrap_or_default() / 2).max(PAUSE)
+    end.duration_since(now).map_or(EXPIRED, |left| (left / 2).max(SHORTEST))
 }
 
 /// Runs one of MIT's programs. The error is what it says last.
@@ -247,7 +257,7 @@ mod tests {
         let now = SystemTime::now();
         let wait = |left: u64| pause(now + Duration::from_secs(left), now);
         assert_eq!((wait(36_000), wait(60)), (Duration::from_hours(5), Duration::from_secs(30)));
-        assert_eq!((wait(0), pause(now, now + Duration::from_hours(1))), (PAUSE, PAUSE), "not all the time");
+        assert_eq!((wait(1), pause(now, now + Duration::from_hours(1))), (SHORTEST, EXPIRED), "not all the time");
     }
 
     #[test]
