@@ -109,7 +109,7 @@ pub enum SmbError {
     /// A ticket must not be readable on its way.
     #[error("Kerberos tickets are not sent to {0} without TLS; use https")]
     Cleartext(Origin),
-    /// The keytab has not what is needed.
+    /// The keytab lacks a key, or others can read it.
     #[error("cannot use the keytab {}: {why}", path.display())]
     Keytab {
         /// The file.

@@ -104,8 +104,8 @@ impl Authenticator {
     }
 
     /// Before the first sending: adds preemptive credentials, unless the request has an `Authorization` already.
-    /// `target` is the request target in the request line (RFC 9112 §3.2). Fails only with Kerberos: a request of somebody
-    /// without a valid ticket would otherwise be anybody's, to a server that lets anybody in.
+    /// `target` is the request target in the request line (RFC 9112 §3.2). Fails only with Kerberos: without
+    /// a token, a server that also admits anonymous clients would treat the request as one of theirs.
     pub fn authorize(
         &mut self,
         origin: &Origin,

@@ -9,7 +9,9 @@
 //! every sending of a request has a token of its own, retries too, because servers remember tokens and refuse a repeated
 //! one as a replay.
 //!
-//! The file is read again when it changes: whoever renews tickets replaces it.
+//! The file is read again when it changes: whoever renews tickets replaces it. `kinit` begins a new cache, without tickets for
+//! servers, so the ticket that was used last goes on until it expires. A cache of somebody else is refused: what a program
+//! has cached belongs to the first owner.
 //!
 //! Not supported: mutual authentication, since TLS authenticates the server; channel bindings (RFC 5929), which IIS can be
 //! set to require; caches other than files (`DIR:`, `KEYRING:`, `KCM:`), from which `kvno --out-cache` copies a ticket;
@@ -76,6 +78,16 @@ pub enum KerberosError {
         /// When.
         at: String,
     },
+    /// Somebody else has logged in.
+    #[error("{} now has the tickets of {is}, and not of {was}; start again to act as {is}", path.display())]
+    Owner {
+        /// The file.
+        path: PathBuf,
+        /// Whose tickets were used.
+        was: String,
+        /// Whose tickets there are.
+        is: String,
+    },
     /// The session key is of a type that is not supported.
     #[error(
         "the ticket for {SERVICE}/{host} in {} has a session key of encryption type {encryption}, which is not supported; \
@@ -113,6 +125,8 @@ pub struct Kerberos {
 struct State {
     /// What was read, of which version of the file.
     read: Option<(Version, Arc<Cache>)>,
+    /// The cache whose ticket was used last.
+    used: Option<Arc<Cache>>,
     /// Microseconds of the last authenticator.
     last: i128,
 }
@@ -156,18 +170,38 @@ impl Kerberos {
 
     /// When the ticket for a web server ends.
     pub fn expires(&self, host: &str) -> Result<SystemTime, KerberosError> {
-        let cache = self.cache()?;
+        let cache = self.current(host)?;
         Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(self.ticket(&cache, host, SystemTime::now())?.end.into()))
     }
 
     /// The value of `Authorization` for one sending of a request to a web server.
     pub(super) fn authorization(&self, host: &str) -> Result<HeaderValue, KerberosError> {
-        let cache = self.cache()?;
+        let cache = self.current(host)?;
         let entry = self.ticket(&cache, host, SystemTime::now())?;
         let unusable = |why: String| KerberosError::Token { host: host.to_owned(), path: self.path.clone(), why };
         let token = negotiate::token(entry, self.moment()).map_err(|error| unusable(error.to_string()))?;
         let text = Zeroizing::new(format!("Negotiate {}", Zeroizing::new(STANDARD.encode(token)).as_str()));
         HeaderValue::from_str(&text).map_err(|error| unusable(error.to_string()))
+    }
+
+    /// The cache with a ticket for a web server: the file's, or else the one that was used last.
+    fn current(&self, host: &str) -> Result<Arc<Cache>, KerberosError> {
+        let now = SystemTime::now();
+        let read = self.cache().and_then(|cache| self.ticket(&cache, host, now).map(drop).map(|()| cache));
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match (read, &state.used) {
+            (Ok(cache), Some(used)) if !cache.owner.is_same(&used.owner) => Err(KerberosError::Owner {
+                path: self.path.clone(),
+                was: used.owner.to_string(),
+                is: cache.owner.to_string(),
+            }),
+            (Ok(cache), _) => {
+                state.used = Some(cache.clone());
+                Ok(cache)
+            }
+            (Err(_), Some(used)) if self.ticket(used, host, now).is_ok() => Ok(used.clone()),
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// The ticket for a web server, if it can be used.

@@ -20,6 +20,13 @@ pub(super) struct Principal {
     pub(super) components: Vec<Vec<u8>>,
 }
 
+impl Principal {
+    /// Whether both names mean the same one: their types do not matter (RFC 4120 §6.2).
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.realm == other.realm && self.components == other.components
+    }
+}
+
 impl fmt::Display for Principal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (number, component) in self.components.iter().enumerate() {
@@ -84,8 +91,8 @@ impl Cache {
     pub(super) fn tickets(&self, service: &str, host: &str) -> Vec<&Entry> {
         let is_it = |entry: &&Entry| {
             let [first, second] = entry.server.components.as_slice() else { return false };
-            let is_owners = entry.client.realm == self.owner.realm && entry.client.components == self.owner.components;
-            first == service.as_bytes() && second.eq_ignore_ascii_case(host.as_bytes()) && is_owners
+            let is_service = first == service.as_bytes() && second.eq_ignore_ascii_case(host.as_bytes());
+            is_service && entry.client.is_same(&self.owner)
         };
         let mut found: Vec<_> = self.entries.iter().filter(is_it).collect();
         found.sort_by_key(|entry| entry.end);

@@ -70,6 +70,29 @@ fn replaced_cache_is_read_again() {
 }
 
 #[test]
+fn ticket_is_used_until_it_expires_and_only_for_its_owner() {
+    let (_folder, kerberos) = kerberos(&[("HTTP/a.test@R", 18, FAR)]);
+    token(&kerberos, "a.test");
+    // As kinit leaves it, as it looks meanwhile, and as kdestroy leaves it.
+    fs::write(kerberos.path(), cache(&[("krbtgt/R@R", 18, FAR)])).unwrap();
+    token(&kerberos, "a.test");
+    fs::write(kerberos.path(), [5, 4]).unwrap();
+    token(&kerberos, "a.test");
+    fs::remove_file(kerberos.path()).unwrap();
+    token(&kerberos, "a.test");
+    assert!(kerberos.authorization("b.test").is_err(), "it never had one");
+    assert!(Kerberos::new(kerberos.path().to_owned()).authorization("a.test").is_err());
+    // And as it is when somebody else has logged in.
+    let mut bytes = cache(&[("HTTP/a.test@R", 18, FAR)]);
+    while let Some(at) = bytes.windows(3).position(|window| window == b"ann") {
+        bytes[at..at + 3].copy_from_slice(b"bob");
+    }
+    fs::write(kerberos.path(), bytes).unwrap();
+    let said = kerberos.authorization("a.test").unwrap_err().to_string();
+    assert!(said.contains("has the tickets of bob@EXAMPLE.TEST, and not of ann@EXAMPLE.TEST"), "{said}");
+}
+
+#[test]
 fn cache_is_named_by_the_environment() {
     let found = |value: &str| {
         let value = value.to_owned();
