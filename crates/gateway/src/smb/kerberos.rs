@@ -43,7 +43,7 @@ pub(super) struct Delegation {
     kinit: PathBuf,
     kvno: PathBuf,
     keytab: String,
-    /// The gateway's, as in `cifs/gateway.example.org@EXAMPLE.ORG`.
+    /// The gateway's, as in `cifs/gateway.example.org@EXAMPLE.ORG`, or its account.
     principal: String,
     realm: String,
     /// The server's host, for whose `HTTP` the tickets are.
@@ -211,7 +211,7 @@ fn private(keytab: &Path) -> Result<(), SmbError> {
     }
 }
 
-/// The gateway's principal: the one of the service `cifs` in its keytab.
+/// The gateway's principal, in its keytab.
 fn principal(keytab: &Path) -> Result<String, SmbError> {
     let failed = |why: String| SmbError::Keytab { path: keytab.to_owned(), why };
     let klist = program("klist", PACKAGE)?;
@@ -222,18 +222,28 @@ fn principal(keytab: &Path) -> Result<String, SmbError> {
         return Err(failed(last_line(&output.stderr, "klist")));
     }
     let listed = String::from_utf8_lossy(&output.stdout);
-    choose(&listed).map_err(|why| failed(why.to_owned()))
+    choose(&listed).map_err(failed)
 }
 
-/// The principal of the service `cifs` in what `klist -k` prints.
-fn choose(listed: &str) -> Result<String, &'static str> {
+/// Chooses the principal that obtains tickets, from what `klist -k` prints.
+///
+/// It is the one of the service `cifs`, to which clients connect. In Active Directory that is only a name of an account, and
+/// cannot log in; so if the keytab has an account, it is that. `kvno` takes itself for the first entry whose key it is, and the
+/// account's names have one key, so the account has to come first.
+fn choose(listed: &str) -> Result<String, String> {
     let names = listed.lines().filter_map(|line| line.split_whitespace().nth(1));
-    let mut names: Vec<_> = names.filter(|name| name.starts_with("cifs/") && name.contains('@')).collect();
-    names.dedup();
-    match names.as_slice() {
-        [name] => Ok((*name).to_owned()),
-        [] => Err("it has no key of cifs/HOST, the principal of an SMB server"),
-        _ => Err("it has several principals of the service cifs, and the gateway is one"),
+    let names: Vec<_> = names.filter(|name| name.contains('@')).collect();
+    let mut services: Vec<_> = names.iter().filter(|name| name.starts_with("cifs/")).collect();
+    services.dedup();
+    let account = names.iter().find(|name| !name.contains('/'));
+    match (account, services.as_slice()) {
+        (_, []) => Err("it has no key of cifs/HOST, the principal of an SMB server".into()),
+        (Some(account), _) if names.first() != Some(account) => {
+            Err(format!("the keys of the account {account} have to come first"))
+        }
+        (Some(account), _) => Ok((*account).to_owned()),
+        (None, [name]) => Ok((**name).to_owned()),
+        (None, _) => Err("it has several principals of the service cifs, and the gateway is one".into()),
     }
 }
 
@@ -250,6 +260,11 @@ mod tests {
         assert_eq!(choose(&listed(&["host/a@R", cifs])).as_deref(), Ok(cifs));
         assert!(choose(&listed(&["host/a@R"])).unwrap_err().contains("no key of cifs/HOST"));
         assert!(choose(&listed(&[cifs, "cifs/gateway@EXAMPLE.ORG"])).unwrap_err().contains("several"));
+        // In Active Directory.
+        let account = "GATEWAY$@EXAMPLE.ORG";
+        assert_eq!(choose(&listed(&[account, cifs, "cifs/gateway@EXAMPLE.ORG"])).as_deref(), Ok(account));
+        assert!(choose(&listed(&[cifs, account])).unwrap_err().contains("GATEWAY$@EXAMPLE.ORG have to come first"));
+        assert!(choose(&listed(&[account])).unwrap_err().contains("no key of cifs/HOST"));
     }
 
     #[test]
