@@ -1,6 +1,7 @@
-//! `haul gateway smb --kerberos`, and `--negotiate`, in a Kerberos realm of the test's own: MIT's KDC, OpenLDAP, Apache with
-//! mod_auth_gssapi, Samba and smbclient. The gateway needs root.
+//! `haul gateway smb --kerberos`, and `--negotiate`, in a Kerberos realm of the test's own: MIT's KDC with OpenLDAP, or
+//! Samba's domain controller; Apache with mod_auth_gssapi, Samba and smbclient. The gateway needs root.
 
+mod active_directory;
 #[path = "../common/mod.rs"]
 mod common;
 mod other_realm;
@@ -49,10 +50,17 @@ fn main() {
         ("ticket_is_renewed_before_it_expires", ticket_is_renewed_before_it_expires),
         ("gateway_without_a_usable_keytab_says_why", gateway_without_a_usable_keytab_says_why),
     ];
+    let is_ignored = missing.is_some() || missing_for_gateway.is_some();
+    let active_directory: (&str, Test) =
+        ("users_of_active_directory_act_under_their_own_names", users_of_active_directory_act_under_their_own_names);
+    let packages = not_installed(active_directory::missing()).filter(|_| !is_ignored);
+    if let Some(missing) = &packages {
+        eprintln!("SKIPPED: the SMB gateway with Active Directory: {missing}");
+    }
     let trial = |(name, test): (&str, Test)| Trial::test(name, test);
     let mut trials = vec![trial(client).with_ignored_flag(missing.is_some())];
-    let is_ignored = missing.is_some() || missing_for_gateway.is_some();
     trials.extend(gateway.map(|test| trial(test).with_ignored_flag(is_ignored)));
+    trials.push(trial(active_directory).with_ignored_flag(is_ignored || packages.is_some()));
     libtest_mimic::run(&arguments, trials).exit();
 }
 
@@ -127,12 +135,20 @@ struct World {
 impl World {
     /// Without a gateway.
     fn new() -> Self {
+        Self::of(|room| {
+            let realm = Realm::start(room, &USERS);
+            // So the KDC refuses to let anybody act in her name.
+            realm.administer(room, &["modprinc", "-allow_forwardable", "carol"]);
+            realm
+        })
+    }
+
+    /// In a realm, without a gateway.
+    fn of(realm: impl FnOnce(&Room) -> Realm) -> Self {
         let room = Room::new();
         // Samba's and Apache's processes go through it as other users.
         fs::set_permissions(room.path("."), Permissions::from_mode(0o755)).expect("it is ours");
-        let realm = Realm::start(&room, &USERS);
-        // So the KDC refuses to let anybody act in her name.
-        realm.administer(&room, &["modprinc", "-allow_forwardable", "carol"]);
+        let realm = realm(&room);
         let server = WebServer::start(&room, &realm, &USERS);
         Self { gateway: None, server, realm, said: Arc::default(), port: free_port(), room }
     }
@@ -337,6 +353,25 @@ fn enrolled_user_logs_in_with_a_password() -> Result<(), Failed> {
     let puts = world.server.requests().into_iter().filter(|[_, _, method, _]| method == "PUT");
     let puts: Vec<_> = puts.map(|[user, status, _, target]| format!("{user} {status} {target}")).collect();
     assert_eq!(puts, ["carol 201 /carol/note.txt", "ann 201 /ann/note.txt"]);
+    Ok(())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "tests have one type")]
+fn users_of_active_directory_act_under_their_own_names() -> Result<(), Failed> {
+    let mut world = World::of(|room| active_directory::start(room, &USERS));
+    world.start();
+    for user in ["ann", "bob"] {
+        world.done(user, &format!("put {} {user}\\note.txt", world.local(&format!("by {user}"))));
+        assert_eq!(world.server.file(&format!("{user}/note.txt")), Some(format!("by {user}")));
+    }
+    let (_, said) = world.smb("bob", &format!("get ann\\note.txt {}", world.room.path("got").display()));
+    assert!(said.contains("NT_STATUS_") && !world.room.path("got").exists(), "{said}");
+    let (_, said) = world.smb("carol", "ls");
+    assert!(said.contains("NT_STATUS_ACCESS_DENIED"), "{said}");
+    world.wait_for("carol refused: not enrolled, and there is no ticket for carol@EXAMPLE.TEST");
+    let puts = world.server.requests().into_iter().filter(|[_, _, method, _]| method == "PUT");
+    let puts: Vec<_> = puts.map(|[user, status, _, target]| format!("{user} {status} {target}")).collect();
+    assert_eq!(puts, ["ann 201 /ann/note.txt", "bob 201 /bob/note.txt"]);
     Ok(())
 }
 

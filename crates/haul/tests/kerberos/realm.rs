@@ -36,11 +36,8 @@ pub(crate) const PROGRAMS: [(&str, &str); 7] = [
 
 /// A running realm, EXAMPLE.TEST.
 pub(crate) struct Realm {
-    // The KDC ends before its database.
-    _kdc: Daemon,
-    _directory: Daemon,
+    _processes: Vec<Daemon>,
     folder: PathBuf,
-    directory_url: String,
 }
 
 impl Realm {
@@ -74,7 +71,8 @@ impl Realm {
         environment(&folder, &mut command);
         command.args(["-n", "-r", "EXAMPLE.TEST"]);
         let kdc = Daemon::start(command);
-        let realm = Self { _kdc: kdc, _directory: directory, folder, directory_url };
+        // The KDC ends before its database.
+        let realm = Self::new(vec![kdc, directory], folder);
         for user in users {
             realm.administer(room, &["addprinc", "-pw", &Self::password(user), user]);
         }
@@ -86,9 +84,14 @@ impl Realm {
         realm.administer(room, &["modprinc", flags[0], flags[1], GATEWAY]);
         let entry = format!("krbPrincipalName={GATEWAY}@EXAMPLE.TEST,cn=EXAMPLE.TEST,cn=krb,dc=test");
         let add = format!("add: krbAllowedToDelegateTo\nkrbAllowedToDelegateTo: {SERVER}@EXAMPLE.TEST\n");
-        change(room, &realm.folder, &realm.directory_url, &[], &format!("dn: {entry}\nchangetype: modify\n{add}"));
+        change(room, &realm.folder, &directory_url, &[], &format!("dn: {entry}\nchangetype: modify\n{add}"));
         assert!(eventually(|| realm.log_in(room, users[0]).is_some()), "the KDC does not answer");
         realm
+    }
+
+    /// Of processes that run. The folder has a `krb5.conf`.
+    pub(crate) fn new(processes: Vec<Daemon>, folder: PathBuf) -> Self {
+        Self { _processes: processes, folder }
     }
 
     /// A user's password.
