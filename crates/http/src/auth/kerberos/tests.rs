@@ -114,3 +114,30 @@ fn no_key_is_shown() {
     let cache = kerberos.cache().unwrap();
     assert!(!format!("{kerberos:?} {cache:?}").contains("7, 7"));
 }
+
+proptest::proptest! {
+    #[test]
+    fn any_cache_makes_a_token_or_an_error(
+        changes in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), 0..=255_u8), 0..6),
+        key in proptest::collection::vec(0..=255_u8, 0..40),
+        name in proptest::collection::vec(0..=255_u8, 0..8),
+        encryption in 16..=19_u16,
+    ) {
+        let mut bytes = cache(&[("HTTP/a@R", 18, FAR), ("HTTP/b@R", 17, FAR)]);
+        for (at, value) in changes {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let entries = Cache::parse(&bytes).map(|cache| cache.entries).unwrap_or_default();
+        for mut entry in entries {
+            let _ = negotiate::token(&entry, OffsetDateTime::UNIX_EPOCH);
+            entry.client.realm = b"R".to_vec();
+            entry.client.components = vec![name.clone()];
+            entry.key = Zeroizing::new(key.clone());
+            entry.encryption = encryption;
+            let made = negotiate::token(&entry, OffsetDateTime::UNIX_EPOCH);
+            let is_sound = (encryption == 17 && key.len() == 16 || encryption == 18 && key.len() == 32) && name.is_ascii();
+            proptest::prop_assert_eq!(made.is_ok(), is_sound, "{} {}", encryption, key.len());
+        }
+    }
+}
