@@ -30,6 +30,15 @@ davfs2                    race,test       root  mount.davfs         the contende
 samba                     race,test       root  smbd                the contenders with Samba are skipped
 smbclient                 race,test       root  smbclient           the contenders with Samba are skipped
 python3-impacket          race,test       root  /usr/lib/python3/dist-packages/impacket  SMB is driven by smbclient only
+krb5-user                 test            root  kvno                Kerberos is not tested
+krb5-kdc                  test            root  krb5kdc             Kerberos is not tested
+krb5-kdc-ldap             test            root  kdb5_ldap_util      Kerberos is not tested
+krb5-admin-server         test            root  kadmin.local        Kerberos is not tested
+slapd                     test            root  slapd               Kerberos is not tested
+ldap-utils                test            root  ldapmodify          Kerberos is not tested
+libapache2-mod-auth-gssapi test           root  /usr/lib/apache2/modules/mod_auth_gssapi.so  Kerberos is not tested
+samba-ad-provision        test            root  /usr/share/samba/setup  Kerberos is not tested with Active Directory
+samba-dsdb-modules        test            root  /usr/share/doc/samba-dsdb-modules  Kerberos is not tested with Active Directory
 gvfs-backends             race,test       any   /usr/libexec/gvfsd-dav  the contenders with gvfs are skipped
 libglib2.0-bin            race,test       any   gio                 the contenders with gvfs are skipped
 dbus-daemon               race,test       any   dbus-daemon         the contenders with gvfs are skipped

@@ -17,6 +17,10 @@
 //! one user's trouble is not another's, and it is told its one credential by a pipe and nothing else: no settings file, no
 //! `~/.netrc`, no keyring of whoever runs the gateway can stand in for it.
 //!
+//! # Users without an enrolment
+//! Where the site has Kerberos, `kerberos` obtains a ticket to the WebDAV server in the name of a user who has logged in, and
+//! their mount shows the server that. It is refused or granted by the KDC; no other account stands in.
+//!
 //! # What the kernel does
 //! The gateway runs in namespaces: of processes, so that nothing outlives it, and of mounts, so that the users' mounts
 //! are its own, and that the users' Unix accounts exist for it alone (`accounts`). The caller creates them.
@@ -29,6 +33,7 @@
 mod accounts;
 mod configuration;
 mod control;
+mod kerberos;
 mod mount_process;
 mod passwords;
 mod samba;
@@ -41,19 +46,22 @@ use std::{
     net::{IpAddr, SocketAddr},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
+use haul_http::Origin;
 use nix::unistd::geteuid;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::vault::{self, UserName, Vault, VaultError};
 pub use configuration::Encryption;
 pub use control::{Moment, ask, status};
-pub use passwords::{Passwords, exec_with_accounts};
+pub use passwords::{Passwords, add_account, exec_with_accounts};
 
 use accounts::Accounts;
-use configuration::Configuration;
+use configuration::{Configuration, KerberosLogins};
+use kerberos::Delegation;
 
 /// Why there is no SMB gateway.
 #[derive(Debug, thiserror::Error)]
@@ -95,6 +103,20 @@ pub enum SmbError {
         another --state for each, or sudo"
     )]
     OneUser(String),
+    /// Without root there is no uid for each user of a realm.
+    #[error("Kerberos lets all users of a realm in, each with a user id of their own, and that needs root; use sudo")]
+    KerberosNeedsRoot,
+    /// A ticket must not be readable on its way.
+    #[error("Kerberos tickets are not sent to {0} without TLS; use https")]
+    Cleartext(Origin),
+    /// The keytab lacks a key, or others can read it.
+    #[error("cannot use the keytab {}: {why}", path.display())]
+    Keytab {
+        /// The file.
+        path: PathBuf,
+        /// What it lacks.
+        why: String,
+    },
     /// The vault cannot be read.
     #[error(transparent)]
     Vault(#[from] VaultError),
@@ -141,6 +163,7 @@ impl Layout {
         let layout = Self { state: state.to_owned() };
         let mut folders = vec![(layout.state.clone(), 0o711), (layout.mounts(), 0o711), (layout.samba(), 0o711)];
         folders.push((layout.path("cache"), 0o700));
+        folders.push((layout.tickets(), 0o700));
         folders.push((layout.path("accounts"), 0o755));
         for name in configuration::FOLDERS {
             folders.push((layout.samba().join(name), if name == "private" { 0o700 } else { 0o755 }));
@@ -175,6 +198,10 @@ impl Layout {
         self.path("mounts")
     }
 
+    fn tickets(&self) -> PathBuf {
+        self.path("tickets")
+    }
+
     fn accounts(&self) -> Accounts {
         Accounts::new(&self.path("accounts"))
     }
@@ -205,6 +232,8 @@ pub struct Settings {
     pub port: u16,
     /// Whether clients must encrypt.
     pub encryption: Encryption,
+    /// The keytab of the gateway's Kerberos principal, with which users need no enrolment.
+    pub kerberos: Option<PathBuf>,
     /// How long a mount outlives its last session.
     pub idle: Duration,
     /// Options of `haul mount`.
@@ -221,6 +250,7 @@ pub struct SmbGateway {
     settings: Settings,
     layout: Layout,
     configuration: PathBuf,
+    delegation: Option<Arc<Delegation>>,
     _lock: File,
 }
 
@@ -240,6 +270,15 @@ impl SmbGateway {
         let lock = File::options().create(true).append(true).open(&lock_path).map_err(failed("open", &lock_path))?;
         lock.try_lock().map_err(|_| SmbError::Running(settings.state.clone()))?;
         let state = configuration::plain(&settings.state)?;
+        let delegation = match &settings.kerberos {
+            Some(_) if !geteuid().is_root() => return Err(SmbError::KerberosNeedsRoot),
+            Some(keytab) => {
+                let origin = Origin::of(&url).map_err(|_| SmbError::Upstream)?;
+                Some(Arc::new(Delegation::new(keytab, &origin, &layout.tickets())?))
+            }
+            None => None,
+        };
+        let add_user = format!("{program} gateway smb-account --state {state} --");
         let text = Configuration {
             samba: &layout.samba(),
             mounts: &layout.mounts(),
@@ -249,12 +288,20 @@ impl SmbGateway {
             encryption: settings.encryption,
             begin: &format!("{program} gateway smb-session --state {state} begin"),
             end: &format!("{program} gateway smb-session --state {state} end"),
+            kerberos: delegation.as_deref().map(|delegation| KerberosLogins {
+                keytab: delegation.keytab(),
+                realm: delegation.realm(),
+                add_user: &add_user,
+            }),
         }
         .text();
         let path = layout.samba().join("smb.conf");
         fs::write(&path, text).map_err(failed("write", &path))?;
-        let gateway = Self { settings, layout, configuration: path, _lock: lock };
+        let gateway = Self { settings, layout, configuration: path, delegation, _lock: lock };
         gateway.check_users()?;
+        if let Some(delegation) = &gateway.delegation {
+            delegation.hide()?;
+        }
         let accounts = gateway.layout.accounts();
         accounts.create()?;
         accounts.show()?;

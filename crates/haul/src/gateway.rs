@@ -103,6 +103,8 @@ enum Command {
     #[command(hide = true)]
     SmbSession(smb::SessionArgs),
     #[command(hide = true)]
+    SmbAccount(smb::AccountArgs),
+    #[command(hide = true)]
     SmbAccounts(smb::AccountsArgs),
 }
 
@@ -110,6 +112,7 @@ pub(crate) fn run(args: Args) -> Outcome {
     match args.command {
         Some(Command::Smb(args)) => smb::run(&args),
         Some(Command::SmbSession(args)) => smb::session(&args),
+        Some(Command::SmbAccount(args)) => smb::account(&args),
         Some(Command::SmbAccounts(args)) => smb::with_accounts(&args),
         Some(Command::Enroll(args)) => run_until_stopped(|_| enroll::run(args)),
         Some(Command::Status(args)) => status::run(&args),

@@ -230,13 +230,13 @@ impl Client {
         lost: &mut u32,
     ) -> Result<(Response<Incoming>, Option<Body>), Error> {
         let shared = &self.inner.shared;
-        let target = self::target(&parts.uri);
         let (mut attempt, mut headers) = (None, parts.headers.clone());
         loop {
             shared.complete(origin, &parts.uri, &mut headers);
-            let tried = attempt
-                .take()
-                .unwrap_or_else(|| lock(&shared.authenticator).authorize(origin, &parts.method, &target, &mut headers));
+            let tried = match attempt.take() {
+                Some(tried) => tried,
+                None => shared.sign(origin, parts, &mut headers)?,
+            };
             let again = body.try_clone();
             let mut request = Request::from_parts(parts.clone(), body);
             *request.headers_mut() = headers;
@@ -262,18 +262,7 @@ impl Client {
                 return Ok((response, again));
             }
             headers = parts.headers.clone();
-            let next = lock(&shared.authenticator).retry(
-                origin,
-                &parts.method,
-                &target,
-                &tried,
-                response.headers(),
-                &mut headers,
-            );
-            let next = next.map_err(|why| Error::Credentials {
-                asked: RequestLine::new(&parts.method, &parts.uri),
-                why: why.into(),
-            })?;
+            let next = shared.answer(origin, parts, &tried, response.headers(), &mut headers)?;
             let Some(again) = again else { return Ok((response, None)) };
             (attempt, body) = (Some(next), again);
         }
@@ -304,7 +293,10 @@ impl Client {
         });
         let answer = self.ask(origin, request).await?;
         match again {
-            Some(again) if answer.status() == StatusCode::TOO_EARLY => self.ask(origin, again).await,
+            Some(mut again) if answer.status() == StatusCode::TOO_EARLY => {
+                self.inner.shared.sign_again(origin, &mut again, true);
+                self.ask(origin, again).await
+            }
             _ => Ok(answer),
         }
     }
@@ -329,9 +321,11 @@ impl Client {
     ) -> Result<Response<Incoming>, Error> {
         let shared = &self.inner.shared;
         let (mut parts, body) = follow_up.into_parts();
-        let target = self::target(&parts.uri);
         shared.complete(origin, &parts.uri, &mut parts.headers);
-        lock(&shared.authenticator).authorize(origin, &parts.method, &target, &mut parts.headers);
+        let mut headers = std::mem::take(&mut parts.headers);
+        let tried = shared.sign(origin, &parts, &mut headers)?;
+        parts.headers = headers;
+        parts.extensions.insert(Proof(Arc::new(Mutex::new(tried))));
         let (mut asked, answer) = asking(request);
         let what = RequestLine::new(&parts.method, &parts.uri);
         let (behind, follows) = asking(Request::from_parts(parts, body.into()));

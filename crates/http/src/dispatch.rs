@@ -300,9 +300,7 @@ impl Dispatch {
 
     fn send(&mut self, connection: ConnectionId, id: JobId) {
         let Some(mut job) = self.jobs.remove(&id) else { return };
-        if job.sendings > 0 {
-            self.shared.sign_again(&self.origin, &mut job.request);
-        }
+        self.shared.sign_again(&self.origin, &mut job.request, job.sendings > 0);
         let refused = match self.connections.get(&connection) {
             Some(handle) => handle.jobs.send(job).err().map(|error| error.0),
             None => Some(job),

@@ -45,6 +45,11 @@ impl Accounts {
         Self { folder: folder.to_owned(), is_root: geteuid().is_root() }
     }
 
+    /// Whether a uid was given to a user here, and is not one of the few of the system.
+    pub(super) fn is_users((uid, _): (u32, u32)) -> bool {
+        (FIRST..=LAST).contains(&uid)
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }

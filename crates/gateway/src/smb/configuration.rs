@@ -47,6 +47,21 @@ pub(super) struct Configuration<'a> {
     pub(super) begin: &'a str,
     /// And when the user has left.
     pub(super) end: &'a str,
+    /// Whether users may log in with Kerberos.
+    pub(super) kerberos: Option<KerberosLogins<'a>>,
+}
+
+/// Logins with Kerberos tickets.
+///
+/// There is no password database of the realm's users, and there need not be: Samba takes the name from the ticket. It does
+/// want a Unix account, and runs `add_user` for a name that has none. Only names of the realm itself are taken, because
+/// `ann` of a trusted realm is somebody else.
+pub(super) struct KerberosLogins<'a> {
+    /// The file with the key of `cifs/HOST`.
+    pub(super) keytab: &'a str,
+    pub(super) realm: &'a str,
+    /// The command that gives a user a Unix account, up to the user's name.
+    pub(super) add_user: &'a str,
 }
 
 /// Samba's folders below the one that the gateway gives it.
@@ -80,6 +95,17 @@ impl Configuration<'_> {
         if !self.addresses.is_empty() {
             let list: Vec<_> = self.addresses.iter().map(IpAddr::to_string).collect();
             let _ = write!(text, "interfaces = {}\nbind interfaces only = yes\n", list.join(" "));
+        }
+        if let Some(KerberosLogins { keytab, realm, add_user }) = &self.kerberos {
+            let _ = write!(
+                text,
+                "realm = {realm}
+kerberos method = dedicated keytab
+dedicated keytab file = FILE:{keytab}
+allow trusted domains = no
+add user script = {add_user} %u
+"
+            );
         }
         let mounts = mounts.display();
         let _ = write!(
@@ -185,6 +211,7 @@ mod tests {
             encryption: Encryption::Required,
             begin: "haul begin",
             end: "haul end",
+            kerberos: None,
         };
         let text = configuration.text();
         for line in [
@@ -198,7 +225,17 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        let open = Configuration { addresses: &[], encryption: Encryption::Desired, ..configuration }.text();
-        assert!(!open.contains("interfaces") && open.contains("smb encrypt = desired"));
+        assert!(!text.contains("realm"), "{text}");
+        let open = Configuration { addresses: &[], encryption: Encryption::Desired, ..configuration };
+        let text = open.text();
+        assert!(!text.contains("interfaces") && text.contains("smb encrypt = desired"));
+        let kerberos = KerberosLogins { keytab: "/etc/gw.keytab", realm: "EXAMPLE.ORG", add_user: "haul add" };
+        let text = Configuration { kerberos: Some(kerberos), ..open }.text();
+        let (global, share) = text.split_once("[files]").unwrap();
+        for line in
+            ["realm = EXAMPLE.ORG", "dedicated keytab file = FILE:/etc/gw.keytab", "add user script = haul add %u"]
+        {
+            assert!(global.lines().any(|found| found == line) && !share.contains(line), "{line}\n{text}");
+        }
     }
 }

@@ -1,7 +1,14 @@
 //! One user's mount: a `haul mount` of its own.
 
-use std::{io, path::PathBuf, process::Stdio, time::Duration};
+use std::{
+    io,
+    path::{Path, PathBuf},
+    process::Stdio,
+    sync::Arc,
+    time::Duration,
+};
 
+use futures_util::future::OptionFuture;
 use nix::{
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
@@ -14,20 +21,32 @@ use tokio::{
     time::timeout,
 };
 
-use super::supervisor::Event;
+use super::{
+    kerberos::{Delegation, Ticket},
+    supervisor::Event,
+};
 use crate::vault::{Enrolment, UserName};
 
 /// How long a mount may take to be there, and to end.
 const START: Duration = Duration::from_mins(1);
 const STOP: Duration = Duration::from_secs(80);
+const TOLD_TO_END: &str = "it was told to end";
 /// What it says when it is there.
 const MOUNTED: &str = "; Ctrl-C unmounts it";
+
+/// What the server is shown of a user.
+pub(super) enum Identity {
+    /// What is in the vault.
+    Enrolled(Enrolment),
+    /// A Kerberos ticket that the gateway obtains.
+    Delegated(Arc<Delegation>),
+}
 
 /// How to start a user's mount.
 pub(super) struct MountProcess {
     pub(super) user: UserName,
     pub(super) program: PathBuf,
-    pub(super) enrolment: Enrolment,
+    pub(super) identity: Identity,
     pub(super) url: String,
     pub(super) point: PathBuf,
     pub(super) cache: PathBuf,
@@ -39,11 +58,18 @@ pub(super) struct MountProcess {
 
 impl MountProcess {
     /// Runs the mount to its end, which `stop` brings about.
-    pub(super) async fn run(self, events: mpsc::Sender<Event>, stop: oneshot::Receiver<()>) {
+    pub(super) async fn run(self, events: mpsc::Sender<Event>, mut stop: oneshot::Receiver<()>) {
         let user = self.user.clone();
-        let why = match self.start().await {
-            Ok(child) => self.attend(child, &events, stop).await,
-            Err(error) => format!("cannot start the mount: {error}"),
+        let ticket = tokio::select! {
+            ticket = self.ticket() => ticket,
+            _ = &mut stop => Err(TOLD_TO_END.into()),
+        };
+        let why = match ticket {
+            Ok(ticket) => match self.start(ticket.as_ref().map(Ticket::path)).await {
+                Ok(child) => self.attend(child, ticket, &events, stop).await,
+                Err(error) => format!("cannot start the mount: {error}"),
+            },
+            Err(why) => why,
         };
         let point = self.point;
         // Detaching does not wait for who still uses it.
@@ -51,7 +77,15 @@ impl MountProcess {
         let _ = events.send(Event::Ended(user, why)).await;
     }
 
-    async fn start(&self) -> io::Result<Child> {
+    /// The Kerberos ticket of a user who is not enrolled.
+    async fn ticket(&self) -> Result<Option<Ticket>, String> {
+        match &self.identity {
+            Identity::Enrolled(_) => Ok(None),
+            Identity::Delegated(delegation) => delegation.ticket(&self.user).await.map(Some),
+        }
+    }
+
+    async fn start(&self, ticket: Option<&Path>) -> io::Result<Child> {
         for folder in [&self.point, &self.cache] {
             std::fs::create_dir_all(folder)?;
         }
@@ -69,13 +103,17 @@ impl MountProcess {
             command.arg("--allow-other");
         }
         command.arg("--cache-dir").arg(self.cache.join("mount")).args(&self.options);
-        let input = match &self.enrolment {
-            Enrolment::Password { account, password } => {
+        if let Some(path) = ticket {
+            command.env("KRB5CCNAME", format!("FILE:{}", path.display())).arg("--negotiate");
+        }
+        let input = match &self.identity {
+            Identity::Delegated(_) => None,
+            Identity::Enrolled(Enrolment::Password { account, password }) => {
                 command.env("HAUL_USER", account).args(["--password-file", "/dev/stdin"]);
                 Some(password)
             }
             // Only root and the gateway's own processes can read a process's environment.
-            Enrolment::Token { token, .. } => {
+            Identity::Enrolled(Enrolment::Token { token, .. }) => {
                 command.env("HAUL_TOKEN", token.reveal());
                 None
             }
@@ -91,13 +129,21 @@ impl MountProcess {
         Ok(child)
     }
 
-    /// Waits until the mount ends, and returns why.
-    async fn attend(&self, mut child: Child, events: &mpsc::Sender<Event>, mut stop: oneshot::Receiver<()>) -> String {
+    /// Waits until the mount ends, and returns why. Meanwhile its ticket is renewed.
+    async fn attend(
+        &self,
+        mut child: Child,
+        ticket: Option<Ticket>,
+        events: &mpsc::Sender<Event>,
+        mut stop: oneshot::Receiver<()>,
+    ) -> String {
         let Some(stderr) = child.stderr.take() else { return "it has no standard error".into() };
         let mut lines = BufReader::new(stderr).lines();
         let mut said = String::new();
         let wait = tokio::time::sleep(START);
-        tokio::pin!(wait);
+        let is_renewed = ticket.is_some();
+        let renewal = OptionFuture::from(ticket.map(Ticket::keep));
+        tokio::pin!(wait, renewal);
         let (mut is_there, mut is_closed) = (false, false);
         loop {
             tokio::select! {
@@ -120,6 +166,7 @@ impl MountProcess {
                     };
                 }
                 _ = &mut stop => break,
+                _ = &mut renewal, if is_renewed => {}
                 () = &mut wait, if !is_there => {
                     said = format!("the server did not answer within {} s", START.as_secs());
                     break;
@@ -140,6 +187,6 @@ impl MountProcess {
             tracing::warn!("the mount of {} does not end; it is killed", self.user);
             let _ = child.kill().await;
         }
-        if said.is_empty() { "it was told to end".into() } else { said }
+        if said.is_empty() { TOLD_TO_END.into() } else { said }
     }
 }

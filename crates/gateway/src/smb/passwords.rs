@@ -71,6 +71,11 @@ impl Passwords {
     }
 }
 
+/// Gives a user of the gateway a Unix account. The process must see the gateway's accounts, as Samba does.
+pub fn add_account(state: &Path, user: &UserName) -> Result<(), SmbError> {
+    Layout { state: state.to_owned() }.accounts().add(user).map(drop)
+}
+
 /// Becomes another program, which sees the gateway's Unix accounts in place of the machine's. Returns only if that fails.
 /// The process must have one thread.
 pub fn exec_with_accounts(state: &Path, program: &Path, arguments: &[std::ffi::OsString]) -> SmbError {

@@ -22,9 +22,10 @@ use tokio::{
 
 use super::{
     Layout, SmbError, SmbGateway,
+    accounts::Accounts,
     control::{LONGEST, Moment, Question},
     failed,
-    mount_process::MountProcess,
+    mount_process::{Identity, MountProcess},
     samba::{Said, Samba, failed_login, wait_until_it_listens},
     sessions::{Action, Process, Sessions, Ticket},
     upstream,
@@ -134,23 +135,17 @@ impl Supervisor {
     fn handle(&mut self, event: Event) {
         let now = Instant::now();
         let actions = match event {
-            Event::Asked(Question::Session(Moment::Begin, user, process), answer) => {
-                match self.gateway.settings.vault.load(&user) {
-                    Ok(Some(_)) => {
-                        self.next_ticket += 1;
-                        self.waiting.insert(self.next_ticket, (user.clone(), process, answer));
-                        self.sessions.begin(&user, process, self.next_ticket)
-                    }
-                    Ok(None) => {
-                        refuse(&user, answer, &format!("not enrolled; run `haul gateway enroll {user}`"));
-                        Vec::new()
-                    }
-                    Err(error) => {
-                        refuse(&user, answer, &error.to_string());
-                        Vec::new()
-                    }
+            Event::Asked(Question::Session(Moment::Begin, user, process), answer) => match self.identity(&user) {
+                Ok(_) => {
+                    self.next_ticket += 1;
+                    self.waiting.insert(self.next_ticket, (user.clone(), process, answer));
+                    self.sessions.begin(&user, process, self.next_ticket)
                 }
-            }
+                Err(why) => {
+                    refuse(&user, answer, &why);
+                    Vec::new()
+                }
+            },
             Event::Asked(Question::Session(Moment::End, user, process), answer) => {
                 self.sessions.end(&user, process, now);
                 let _ = answer.send("ok\n".into());
@@ -180,6 +175,16 @@ impl Supervisor {
         self.act(actions);
     }
 
+    /// What the server is to be shown of a user: what they have enrolled, or else a Kerberos ticket.
+    fn identity(&self, user: &UserName) -> Result<Identity, String> {
+        let enrolment = self.gateway.settings.vault.load(user).map_err(|error| error.to_string())?;
+        match (enrolment, &self.gateway.delegation) {
+            (Some(enrolment), _) => Ok(Identity::Enrolled(enrolment)),
+            (None, Some(delegation)) => Ok(Identity::Delegated(delegation.clone())),
+            (None, None) => Err(format!("not enrolled; run `haul gateway enroll {user}`")),
+        }
+    }
+
     fn look(&mut self) {
         self.look_at_processes();
         let mut actions = self.sessions.tick(Instant::now());
@@ -207,7 +212,10 @@ impl Supervisor {
         if is_enrolled {
             tracing::warn!("SMB login of {user} refused: {status}");
         } else {
-            tracing::warn!("SMB login of {user} refused: not enrolled; run `haul gateway enroll {user}` ({status})");
+            let or = if self.gateway.delegation.is_some() { "log in with Kerberos, or " } else { "" };
+            tracing::warn!(
+                "SMB login of {user} refused: not enrolled; {or}run `haul gateway enroll {user}` ({status})"
+            );
         }
     }
 
@@ -248,16 +256,24 @@ impl Supervisor {
         self.gateway.check_users().map_err(|error| error.to_string())?;
         let SmbGateway { settings, layout, .. } = &self.gateway;
         let record = self.gateway.record(user);
-        let enrolment = settings.vault.load(user).map_err(|error| error.to_string())?;
-        let enrolment = enrolment.ok_or_else(|| format!("not enrolled; run `haul gateway enroll {user}`"))?;
+        let identity = self.identity(user)?;
+        let account = match &identity {
+            Identity::Enrolled(enrolment) => enrolment.account(),
+            Identity::Delegated(_) => user.as_str(),
+        };
+        let ids = layout.accounts().add(user).map_err(|error| error.to_string())?;
+        // Accounts of the system have no ticket of their own to use.
+        if matches!(identity, Identity::Delegated(_)) && !Accounts::is_users(ids) {
+            return Err("this is an account of the system; log in as another user".into());
+        }
         let mount = MountProcess {
             user: user.clone(),
             program: settings.program.clone(),
-            url: upstream(&settings.upstream, enrolment.account()),
-            enrolment,
+            url: upstream(&settings.upstream, account),
+            identity,
             point: layout.mounts().join(user.as_str()),
             cache: layout.path("cache").join(user.as_str()),
-            ids: layout.accounts().add(user).map_err(|error| error.to_string())?,
+            ids,
             allow_other: nix::unistd::geteuid().is_root(),
             options: settings.mount_options.clone(),
         };

@@ -65,6 +65,10 @@ pub(super) struct ConnectionOptions {
     /// Send the password without TLS as well, readable for anyone on the network path
     #[arg(long)]
     pub(super) cleartext: bool,
+    /// Authenticate with Kerberos: with the ticket for HTTP/HOST in the credential cache that KRB5CCNAME names. If it has none,
+    /// `kvno` gets one (package krb5-user)
+    #[arg(long)]
+    pub(super) negotiate: bool,
     /// Write the results to FILE as JSON (`-`: standard output)
     #[arg(long, value_name = "FILE|-")]
     pub(super) json: Option<PathBuf>,

@@ -1,9 +1,11 @@
 //! A session with one server: settings, credentials, and cached facts.
 //!
-//! The password comes from the most specific source: the password file, the environment, `~/.netrc`, the kernel's keyring.
+//! With `--negotiate`, Kerberos tickets are the credentials. Otherwise the password comes from the most specific source: the
+//! password file, the environment, `~/.netrc`, the kernel's keyring.
 //! If there is none and the program runs on a terminal, it prompts: immediately if the user is known, otherwise if the
 //! server requires authentication. That test costs a round trip, so it is done only on a terminal.
 
+mod kerberos;
 pub(super) mod location;
 pub(crate) mod prompt;
 pub(super) mod server_cache;
@@ -82,7 +84,15 @@ impl Session {
         if connection.insecure {
             say("--insecure: anyone on the network path to the server can read and change everything");
         }
-        let (mut credentials, mut user, found) = credentials(remote, &settings)?;
+        let (mut credentials, mut user, found) = if settings.negotiate {
+            let kerberos = kerberos::tickets(remote.origin.host()).await?;
+            let user = kerberos.owner()?.split('@').next().map(str::to_owned);
+            let mut credentials = Credentials::default();
+            credentials.set(remote.origin.clone(), Credential::Kerberos(kerberos));
+            (credentials, user, true)
+        } else {
+            credentials(remote, &settings)?
+        };
         let client = |credentials: &Credentials| {
             Client::new(settings.client.clone(), Authenticator::new(credentials.clone(), settings.clear))
         };
@@ -140,6 +150,7 @@ fn who(credentials: &Credentials, remote: &Remote, settings: &Settings) -> u64 {
     match credentials.get(&remote.origin) {
         Some(Credential::Password { user, .. }) => user.hash(&mut mark),
         Some(Credential::Token(token)) => token.reveal().hash(&mut mark),
+        Some(Credential::Kerberos(kerberos)) => kerberos.owner().ok().hash(&mut mark),
         None => {}
     }
     settings.client.connect.tls.identity.as_ref().map(|identity| &identity.certificate).hash(&mut mark);

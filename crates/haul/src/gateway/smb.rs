@@ -2,7 +2,10 @@
 
 use std::{env, error::Error, ffi::OsString, net::IpAddr, path::PathBuf, process::ExitCode};
 
-use ::gateway::smb::{self, Encryption, Moment, Settings, SmbGateway};
+use ::gateway::{
+    smb::{self, Encryption, Moment, Settings, SmbGateway},
+    vault::UserName,
+};
 use link::sandbox;
 use nix::sys::signal::SigSet;
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,8 +16,9 @@ use crate::{files::Outcome, say};
 
 /// Share folders of a WebDAV server over SMB, each user's with their own account there, until Ctrl-C
 ///
-/// Needs Samba (package samba), /dev/fuse, and users enrolled with `haul gateway enroll`. Whoever is not enrolled is refused.
-/// Without root it serves one user, on a port from 1024 on. See the book's page "Share WebDAV folders over SMB".
+/// Needs Samba (package samba), /dev/fuse, and users enrolled with `haul gateway enroll`, or a Kerberos realm (--kerberos, package
+/// krb5-user). All others are refused. Without root it serves one user, on a port from 1024 on. See the book's page "Share
+/// WebDAV folders over SMB".
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The server's folder, with `{user}` in place of the user's name there, as in `https://dav.example.org/files/{user}/`
@@ -32,6 +36,10 @@ pub(crate) struct Args {
     /// Which clients must encrypt. All others must sign
     #[arg(long, value_enum, value_name = "WHICH", default_value = "required")]
     encryption: Encrypt,
+    /// Keytab of the gateway's Kerberos principal, cifs/HOST. Users who log in with Kerberos then need no enrolment: the gateway
+    /// obtains a ticket to the server for each of them, if the KDC allows it to
+    #[arg(long, value_name = "KEYTAB")]
+    kerberos: Option<PathBuf>,
     /// Time after a user's last session until their mount ends
     #[arg(long, value_name = "TIME", default_value = "600s")]
     idle: Span,
@@ -71,6 +79,14 @@ enum SessionMoment {
     End,
 }
 
+/// Gives a user who has logged in with Kerberos a Unix account of the gateway. Samba runs it
+#[derive(clap::Args)]
+pub(crate) struct AccountArgs {
+    #[arg(long)]
+    state: PathBuf,
+    user: UserName,
+}
+
 /// Runs a program that sees the gateway's Unix accounts in place of the machine's
 #[derive(clap::Args)]
 pub(crate) struct AccountsArgs {
@@ -83,7 +99,8 @@ pub(crate) struct AccountsArgs {
 pub(crate) fn run(args: &Args) -> Outcome {
     args.server.warn();
     // Fail before there are namespaces.
-    let vault = args.place.vault()?;
+    // With Kerberos there may never be an enrolment that creates the vault.
+    let vault = if args.kerberos.is_some() { args.place.new_vault()? } else { args.place.vault()? };
     let settings = Settings {
         vault,
         vault_folder: args.place.vault_folder()?,
@@ -97,6 +114,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
             Encrypt::Required => Encryption::Required,
             Encrypt::Desired => Encryption::Desired,
         },
+        kerberos: args.kerberos.as_ref().map(std::path::absolute).transpose()?,
         idle: args.idle.0,
         mount_options: mount_options(args)?,
     };
@@ -150,6 +168,11 @@ pub(crate) fn session(args: &SessionArgs) -> Outcome {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(why) => Err(why.into()),
     }
+}
+
+pub(crate) fn account(args: &AccountArgs) -> Outcome {
+    smb::add_account(&args.state, &args.user)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(crate) fn with_accounts(args: &AccountsArgs) -> Outcome {

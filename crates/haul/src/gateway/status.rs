@@ -1,6 +1,6 @@
 //! `haul gateway status`: who is enrolled, who is there, and what the server does not have yet.
 
-use std::{error::Error, fmt::Write, path::Path, process::ExitCode, time::Duration};
+use std::{collections::BTreeMap, error::Error, fmt::Write, path::Path, process::ExitCode, time::Duration};
 
 use ::gateway::{Pending, smb, vault};
 use units::{Span, rounded::binary_size};
@@ -39,32 +39,35 @@ fn saved(pending: &[Pending]) -> String {
 }
 
 fn users(args: &Args, state: &Path) -> Result<String, Box<dyn Error>> {
-    let users = vault::users(&args.place.vault_folder()?)?;
-    if users.is_empty() {
-        return Ok("nobody is enrolled\n".to_owned());
-    }
-    let vault = args.place.vault()?;
     let mounted = smb::status(state)?;
-    let session_count = |user: &str| {
-        let mut lines = mounted.as_deref().unwrap_or_default().lines().filter_map(|line| line.split_once(' '));
-        lines.find(|(name, _)| *name == user).map(|(_, count)| count.to_owned())
-    };
+    let mut sessions: BTreeMap<_, _> =
+        mounted.as_deref().unwrap_or_default().lines().filter_map(|line| line.split_once(' ')).collect();
+    let users = vault::users(&args.place.vault_folder()?)?;
     let mut text = String::new();
-    for user in users {
-        // A record that cannot be opened is the news that an administrator looks for here.
-        match vault.load(&user) {
-            Ok(Some(enrolment)) => {
-                let account = dav::terminal_safe(enrolment.account().as_bytes());
-                write!(text, "{user}: enrolled as {account}")?;
-                match session_count(user.as_str()).as_deref() {
-                    Some("1") => writeln!(text, ", mounted, 1 session")?,
-                    Some(count) => writeln!(text, ", mounted, {count} sessions")?,
-                    None => writeln!(text)?,
+    if users.is_empty() {
+        text.push_str("nobody is enrolled\n");
+    } else {
+        let vault = args.place.vault()?;
+        for user in users {
+            // A record that cannot be opened is the news that an administrator looks for here.
+            match vault.load(&user) {
+                Ok(Some(enrolment)) => {
+                    let account = dav::terminal_safe(enrolment.account().as_bytes());
+                    let mounted = sessions.remove(user.as_str()).map(mounted_with).unwrap_or_default();
+                    writeln!(text, "{user}: enrolled as {account}{mounted}")?;
                 }
+                Ok(None) => {}
+                Err(error) => writeln!(text, "{user}: {error}")?,
             }
-            Ok(None) => {}
-            Err(error) => writeln!(text, "{user}: {error}")?,
         }
     }
+    // Who has a mount and is not enrolled has it with Kerberos.
+    for (user, count) in sessions {
+        writeln!(text, "{user}: by Kerberos{}", mounted_with(count))?;
+    }
     Ok(text)
+}
+
+fn mounted_with(sessions: &str) -> String {
+    format!(", mounted, {sessions} session{}", if sessions == "1" { "" } else { "s" })
 }

@@ -27,6 +27,8 @@ impl World {
         let mut other: Vec<_> = before.lines().filter(is_other).map(str::to_owned).collect();
         // The last section is the share's, in which Samba takes global settings too.
         other.extend(settings.iter().map(|(name, value)| format!("{name} = {value}")));
+        // Samba compares whole seconds of the file's time.
+        std::thread::sleep(std::time::Duration::from_millis(1100));
         fs::write(&path, other.join("\n") + "\n").expect("it is ours");
         let result = test();
         fs::write(&path, before).expect("it is ours");

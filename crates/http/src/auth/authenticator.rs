@@ -4,7 +4,10 @@
 //! the server's latest `Digest` nonce, and the realms that rejected the credentials. A rejected password is not tried
 //! again by later requests, because servers lock users out.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -12,12 +15,17 @@ use ring::rand::{SecureRandom, SystemRandom};
 use zeroize::Zeroizing;
 
 use super::{
-    Challenge, Credential, Credentials, Secret,
+    Challenge, Credential, Credentials, GiveUp, Kerberos, Secret,
     challenge::{challenges, parameter},
     digest_response::Session,
 };
 use crate::Origin;
 
+/// How long a token of `Negotiate` is new. Servers accept it for five minutes (RFC 4120 §3.2.3), less the difference between
+/// the clocks.
+const FRESH: Duration = Duration::from_mins(1);
+/// A Kerberos credential, in messages.
+const TICKET: &str = "Kerberos ticket";
 /// The number of stale nonces in a row, without an accepted request, before giving up.
 const MAX_RENEWALS: u8 = 4;
 
@@ -36,13 +44,27 @@ pub enum Clear {
 pub struct Attempt {
     /// It has an `Authorization` header of its own.
     own: bool,
-    /// `Basic` or `Bearer`.
+    /// `Basic`, `Bearer` or `Negotiate`.
     plain: bool,
     digest: Option<Tried>,
-    /// Stale nonces in a row, without an accepted request.
+    /// Stale nonces or tokens in a row, without an accepted request.
     renewals: u8,
     /// The number of accepted requests at that time.
     accepted: u64,
+    /// When a token was made that is accepted for some time only.
+    signed: Option<Instant>,
+}
+
+impl Attempt {
+    /// Whether the request has a token that was made a while ago, because it had to wait for its turn.
+    pub fn is_stale(&self) -> bool {
+        self.signed.is_some_and(|signed| signed.elapsed() >= FRESH)
+    }
+
+    /// With a token of `Negotiate` that has just been made.
+    fn by_negotiate(renewals: u8) -> Self {
+        Self { plain: true, renewals, signed: Some(Instant::now()), ..Self::default() }
+    }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,82 +72,6 @@ struct Tried {
     nonce: Vec<u8>,
     /// Whether the nonce came with this request's own `401`.
     fresh: bool,
-}
-
-/// Why a `401` is final. No message contains a secret.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum GiveUp {
-    /// Nothing is known that could be sent.
-    #[error(
-        "{origin} requires {wants}, but there are no credentials for it: set HAUL_USER and HAUL_PASSWORD, add the host to ~/.netrc, or run `haul password set`"
-    )]
-    Unknown {
-        /// Who asks.
-        origin: Origin,
-        /// For what.
-        wants: String,
-    },
-    /// It was sent, and is wrong.
-    #[error("{origin} rejected the {what}; it requires {wants}")]
-    Refused {
-        /// Who asks.
-        origin: Origin,
-        /// What was sent.
-        what: String,
-        /// For what.
-        wants: String,
-    },
-    /// It would have to be sent for all to read.
-    #[error("{origin} requires {wants}, which would send the {what} unencrypted: use https, or allow it explicitly")]
-    Clear {
-        /// Who asks.
-        origin: Origin,
-        /// What would be sent.
-        what: &'static str,
-        /// For what.
-        wants: String,
-    },
-    /// No challenge that is supported, or none that fits the credential.
-    #[error("{origin} requires {wants}, which does not work with a {what}")]
-    Unsupported {
-        /// Who asks.
-        origin: Origin,
-        /// What is known.
-        what: &'static str,
-        /// For what.
-        wants: String,
-    },
-    /// A `401` without a challenge, against RFC 9110 §15.5.2.
-    #[error("{origin} responded with 401, but named no authentication scheme")]
-    Mute {
-        /// Who asks.
-        origin: Origin,
-    },
-    /// The header that came with the request was refused.
-    #[error("{origin} rejected the request's own Authorization header; it requires {wants}")]
-    Own {
-        /// Who asks.
-        origin: Origin,
-        /// For what.
-        wants: String,
-    },
-    /// Nonce after nonce, none lived long enough.
-    #[error("{origin} rejects even a new nonce as stale; its clock or its configuration is wrong")]
-    Stale {
-        /// Who asks.
-        origin: Origin,
-    },
-    /// What is known does not fit into a header.
-    #[error("the {what} for {origin} cannot be sent: {why}")]
-    Unspeakable {
-        /// For whom.
-        origin: Origin,
-        /// What it is.
-        what: &'static str,
-        /// What is wrong with it.
-        why: &'static str,
-    },
 }
 
 /// Authenticates the requests of a client.
@@ -158,13 +104,24 @@ impl Authenticator {
     }
 
     /// Before the first sending: adds preemptive credentials, unless the request has an `Authorization` already.
-    /// `target` is the request target in the request line (RFC 9112 §3.2).
-    pub fn authorize(&mut self, origin: &Origin, method: &Method, target: &str, headers: &mut HeaderMap) -> Attempt {
+    /// `target` is the request target in the request line (RFC 9112 §3.2). Fails only with Kerberos: without
+    /// a token, a server that also admits anonymous clients would treat the request as one of theirs.
+    pub fn authorize(
+        &mut self,
+        origin: &Origin,
+        method: &Method,
+        target: &str,
+        headers: &mut HeaderMap,
+    ) -> Result<Attempt, GiveUp> {
         if headers.contains_key(header::AUTHORIZATION) {
-            return Attempt { own: true, ..Attempt::default() };
+            return Ok(Attempt { own: true, ..Attempt::default() });
         }
-        let Some(credential) = self.credentials.get(origin) else { return Attempt::default() };
+        let Some(credential) = self.credentials.get(origin) else { return Ok(Attempt::default()) };
         let safe = self.is_safe(origin);
+        if let Credential::Kerberos(kerberos) = &credential {
+            put(headers, negotiate(kerberos, origin, safe)?);
+            return Ok(Attempt::by_negotiate(0));
+        }
         let known = self.known.entry(origin.clone()).or_default();
         let plain = Attempt { plain: true, ..Attempt::default() };
         let made = match (&credential, &mut known.session) {
@@ -182,13 +139,13 @@ impl Authenticator {
             }
             _ => None,
         };
-        let Some((attempt, value)) = made else { return Attempt::default() };
+        let Some((attempt, value)) = made else { return Ok(Attempt::default()) };
         put(headers, value);
-        attempt
+        Ok(attempt)
     }
 
     /// Before a retry with the headers of an earlier sending: uses the server's latest nonce, and increments its count
-    /// (`nc`, RFC 7616 §3.4), because a server would treat a repeated count as a replay.
+    /// (`nc`, RFC 7616 §3.4), because a server would treat a repeated count as a replay; so it would a token of `Negotiate`.
     pub fn renew(
         &mut self,
         origin: &Origin,
@@ -197,9 +154,18 @@ impl Authenticator {
         attempt: &mut Attempt,
         headers: &mut HeaderMap,
     ) {
+        let credential = self.credentials.get(origin);
+        if let (true, Some(Credential::Kerberos(kerberos))) = (attempt.plain, &credential) {
+            // Without a new token the old one may do.
+            if let Ok(value) = negotiate(kerberos, origin, self.is_safe(origin)) {
+                put(headers, value);
+                *attempt = Attempt::by_negotiate(attempt.renewals);
+            }
+            return;
+        }
         let session = self.known.get_mut(origin).and_then(|known| known.session.as_mut());
         if let (Some(tried), Some(session), Some(Credential::Password { user, password })) =
-            (&mut attempt.digest, session, self.credentials.get(origin))
+            (&mut attempt.digest, session, credential)
             && let Some(value) = session.respond(&user, &password, method, target)
         {
             tried.fresh &= tried.nonce == session.nonce;
@@ -236,8 +202,16 @@ impl Authenticator {
         let (scheme, what) = match &credential {
             Credential::Password { .. } => ("basic", "password"),
             Credential::Token(_) => ("bearer", "token"),
+            Credential::Kerberos(_) => ("negotiate", TICKET),
         };
         let plain = offered.iter().find(|challenge| challenge.is(scheme));
+        if let (Credential::Kerberos(kerberos), Some(_)) = (&credential, plain)
+            && attempt.is_stale()
+            && attempt.renewals == 0
+        {
+            put(headers, negotiate(kerberos, &origin, safe)?);
+            return Ok(Attempt::by_negotiate(1));
+        }
         let retry = Retry { origin, credential: &credential, what, wants, attempt };
         if let Credential::Password { user, password } = &credential
             && let Some((session, stale)) = strongest(&offered)
@@ -346,21 +320,27 @@ impl Retry<'_> {
                 (basic(user, password), "Basic allows no colon in the user name")
             }
             Credential::Token(token) => (bearer(token), "it has characters that a header cannot hold"),
+            Credential::Kerberos(kerberos) => (Some(negotiate(kerberos, &origin, safe)?), ""),
         };
         put(headers, value.ok_or(GiveUp::Unspeakable { origin, what, why })?);
         known.session = None;
         Ok(Attempt { plain: true, ..attempt.clone() })
     }
 
-    /// The credential was refused: remembers that for the realm.
+    /// The credential was refused: remembers that for the realm. A ticket may be renewed, or too new for the server's clock,
+    /// and nobody is locked out because of one, so it is tried again.
     fn refused(self, known: &mut Known, realm: &[u8]) -> GiveUp {
-        if !known.refused.iter().any(|refused| refused == realm) {
+        let is_ticket = matches!(self.credential, Credential::Kerberos(_));
+        if !is_ticket && !known.refused.iter().any(|refused| refused == realm) {
             known.refused.push(realm.to_vec());
         }
         known.session.take_if(|session| session.realm == realm);
         let what = match self.credential {
             Credential::Password { user, .. } => format!("password of {user:?}"),
             Credential::Token(_) => "token".to_owned(),
+            Credential::Kerberos(kerberos) => {
+                kerberos.owner().map_or(TICKET.to_owned(), |owner| format!("{TICKET} of {owner}"))
+            }
         };
         GiveUp::Refused { origin: self.origin, what, wants: self.wants }
     }
@@ -393,6 +373,14 @@ fn basic(user: &str, password: &Secret) -> Option<HeaderValue> {
     let pair = Zeroizing::new([user, password.reveal()].join(":"));
     let text = Zeroizing::new(format!("Basic {}", Zeroizing::new(STANDARD.encode(pair.as_bytes())).as_str()));
     HeaderValue::from_str(&text).ok()
+}
+
+/// RFC 4559 §4.1.
+fn negotiate(kerberos: &Kerberos, origin: &Origin, safe: bool) -> Result<HeaderValue, GiveUp> {
+    if !safe {
+        return Err(GiveUp::Clear { origin: origin.clone(), what: TICKET, wants: "Negotiate".into() });
+    }
+    kerberos.authorization(origin.host()).map_err(|why| GiveUp::Kerberos { origin: origin.clone(), why })
 }
 
 /// RFC 6750 §2.1.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use transport::Origin;
 
-use super::{Environment, Netrc, Secret, Userinfo};
+use super::{Environment, Kerberos, Netrc, Secret, Userinfo};
 
 /// What proves who asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub enum Credential {
     },
     /// For `Bearer`.
     Token(Secret),
+    /// For `Negotiate`.
+    Kerberos(Kerberos),
 }
 
 /// The credentials of each origin.

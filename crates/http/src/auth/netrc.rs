@@ -169,7 +169,7 @@ mod tests {
     fn found(credential: Option<Credential>) -> Option<(String, String)> {
         match credential? {
             Credential::Password { user, password } => Some((user, password.reveal().into())),
-            Credential::Token(_) => None,
+            Credential::Token(_) | Credential::Kerberos(_) => None,
         }
     }
 

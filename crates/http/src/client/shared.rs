@@ -1,10 +1,14 @@
 //! Shared by a client's clones and dispatchers: how to connect, and the state of each origin.
 
-use http::{HeaderMap, Request, Uri};
+use http::{HeaderMap, Request, Uri, request::Parts};
 use transport::{ConnectError, Dialed, Facts, Offer, TlsFacts, race};
 
 use super::{Proof, Shared, Versions, lock, target};
-use crate::{Body, Origin, PipeliningHistory, Windows, dispatch};
+use crate::{
+    Body, Error, Origin, PipeliningHistory, RequestLine, Windows,
+    auth::{Attempt, GiveUp},
+    dispatch,
+};
 
 impl Shared {
     /// Adds the headers that every request to an origin gets: the user's, our name, and cookies.
@@ -15,11 +19,34 @@ impl Shared {
         }
     }
 
-    /// Renews the credentials of a request for a retry.
-    pub(crate) fn sign_again(&self, origin: &Origin, request: &mut Request<Body>) {
+    /// Adds the credentials for an origin to the headers of a request.
+    pub(super) fn sign(&self, origin: &Origin, asked: &Parts, headers: &mut HeaderMap) -> Result<Attempt, Error> {
+        let signed = lock(&self.authenticator).authorize(origin, &asked.method, &target(&asked.uri), headers);
+        signed.map_err(|why| refused(asked, why))
+    }
+
+    /// Adds the credentials that a 401 with the headers `answer` asks for.
+    pub(super) fn answer(
+        &self,
+        origin: &Origin,
+        asked: &Parts,
+        tried: &Attempt,
+        answer: &HeaderMap,
+        headers: &mut HeaderMap,
+    ) -> Result<Attempt, Error> {
+        let target = target(&asked.uri);
+        let next = lock(&self.authenticator).retry(origin, &asked.method, &target, tried, answer, headers);
+        next.map_err(|why| refused(asked, why))
+    }
+
+    /// Renews the credentials of a request for a retry, or if it has been waiting for too long.
+    pub(crate) fn sign_again(&self, origin: &Origin, request: &mut Request<Body>, is_retry: bool) {
         let Some(Proof(attempt)) = request.extensions().get::<Proof>().cloned() else { return };
         let (method, target) = (request.method().clone(), target(request.uri()));
         let mut attempt = lock(&attempt);
+        if !is_retry && !attempt.is_stale() {
+            return;
+        }
         lock(&self.authenticator).renew(origin, &method, &target, &mut attempt, request.headers_mut());
     }
 
@@ -99,4 +126,9 @@ impl Shared {
         lock(&self.facts).insert(origin.clone(), facts);
         self.noted.notify_waiters();
     }
+}
+
+/// The error of a request that cannot be authenticated.
+fn refused(asked: &Parts, why: GiveUp) -> Error {
+    Error::Credentials { asked: RequestLine::new(&asked.method, &asked.uri), why: why.into() }
 }

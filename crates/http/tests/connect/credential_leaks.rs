@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use haul_http::{
     Body, Client, Origin, Settings,
-    auth::{Authenticator, Clear, Credential, Credentials, Netrc},
+    auth::{Authenticator, Clear, Credential, Credentials, Kerberos, Netrc},
 };
 use http::{Request, StatusCode};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader, copy_bidirectional};
@@ -51,15 +51,37 @@ fn wants(challenge: &str) -> String {
 
 const FINE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
 
+/// A credential cache (version 4) with a ticket for HTTP/localhost, and nothing in the ticket.
+fn ticket() -> tempfile::NamedTempFile {
+    let data = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes(), bytes].concat();
+    let principal = |names: &[&[u8]]| {
+        let count = (names.len() as u32).to_be_bytes();
+        [&[0, 0, 0, 1], &count[..], &data(b"R"), &names.iter().flat_map(|name| data(name)).collect::<Vec<_>>()].concat()
+    };
+    let ann = principal(&[b"ann"]);
+    let times = [0, 0, u32::MAX, 0].map(u32::to_be_bytes).concat();
+    let key = [&[0, 18][..], &data(&[7; 32])].concat();
+    // No flags, addresses or authorization data; the ticket; and no second one.
+    let rest = [&[0; 13][..], &data(&[0x61, 0]), &[0; 4]].concat();
+    let cache = [vec![5, 4, 0, 0], ann.clone(), ann, principal(&[b"HTTP", b"localhost"]), key, times, rest].concat();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(&file, cache).unwrap();
+    file
+}
+
 #[tokio::test]
 async fn redirect_to_another_origin_carries_no_credentials() {
     const DIGEST: &str = "Digest realm=\"r\", nonce=\"n\", qop=\"auth\"";
     let password = Credential::Password { user: "me".into(), password: "secret".into() };
     let token = Credential::Token("secret".into());
+    let cache = ticket();
+    let kerberos = Credential::Kerberos(Kerberos::new(cache.path().to_owned()));
     for (challenge, given, own) in [
         ("Basic realm=\"r\"", Some(password.clone()), None),
         (DIGEST, Some(password), None),
         ("Bearer", Some(token), None),
+        // The other origin is another port of the host, and its ticket would be the same.
+        ("Negotiate", Some(kerberos), None),
         // A netrc entry applies to every origin of the host that the user names.
         ("Basic realm=\"r\"", None, None),
         ("Basic realm=\"r\"", None, Some("Bearer mine")),

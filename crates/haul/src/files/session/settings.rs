@@ -53,6 +53,7 @@ struct Table {
     lock: Option<Lock>,
     verify: Option<Verify>,
     temporary: Option<bool>,
+    negotiate: Option<bool>,
     user: Option<Spanned<String>>,
     password_file: Option<Spanned<PathBuf>>,
     cleartext: Option<Spanned<bool>>,
@@ -96,6 +97,7 @@ pub(crate) struct Settings {
     pub(crate) clear: Clear,
     pub(crate) user: Option<String>,
     pub(crate) password_file: Option<PathBuf>,
+    pub(crate) negotiate: bool,
     pub(crate) lock: LockPolicy,
     pub(crate) verify: dav::transfer::Verify,
     pub(crate) temporary: bool,
@@ -253,11 +255,14 @@ impl File {
                 .map_or(client.timeouts, |span| within(span.0)),
             ..client
         };
+        // A named password file is for this once.
+        let named = || connection.password_file.is_none() && host.negotiate.or(all.negotiate).unwrap_or(false);
         let clear = connection.cleartext || host.cleartext.is_some_and(|clear| *clear.get_ref());
         Settings {
             client,
             clear: if clear { Clear::Allowed } else { Clear::Refused },
             user: host.user.map(Spanned::into_inner),
+            negotiate: connection.negotiate || named(),
             password_file: connection.password_file.clone().or(host.password_file.map(Spanned::into_inner)),
             lock: transfer_options.lock.or(host.lock).or(all.lock).unwrap_or_default().into(),
             verify: match transfer_options.verify.or(host.verify).or(all.verify).unwrap_or_default() {
@@ -324,7 +329,7 @@ mod tests {
         let file = parse(
             "[defaults]\nconnections = 3\nlock = \"edit\"\ntimeout = \"7s\"\n\
              [host.a]\nconnections = 4\nuser = \"ann\"\npassword-file = \"word\"\nca = \"/ca.pem\"\n\
-             [host.\"A:8443\"]\nconnections = 5\nhttp = \"2\"\n",
+             [host.\"A:8443\"]\nconnections = 5\nhttp = \"2\"\n[host.k]\nnegotiate = true\n",
         )
         .unwrap();
         let settings = |url: &str, connection: &ConnectionOptions| {
@@ -340,6 +345,9 @@ mod tests {
         }
         assert_eq!(settings("https://a", &none).password_file, Some("/c/word".into()));
         assert_eq!(settings("https://a:8443", &none).client.versions, Versions::Http2);
+        assert!(settings("https://k", &none).negotiate && !settings("https://a", &none).negotiate);
+        let password = ConnectionOptions { password_file: Some("word".into()), ..ConnectionOptions::default() };
+        assert!(!settings("https://k", &password).negotiate);
         let connection =
             ConnectionOptions { connections: Some(9), ca: Some("mine".into()), ..ConnectionOptions::default() };
         let found = settings("https://a", &connection);

@@ -40,7 +40,7 @@ impl Exchange {
 
     fn send(&mut self) {
         self.headers = HeaderMap::new();
-        self.attempt = self.authenticator.authorize(&self.origin, &Method::GET, "/", &mut self.headers);
+        self.attempt = self.authenticator.authorize(&self.origin, &Method::GET, "/", &mut self.headers).unwrap();
     }
 
     fn refused(&mut self, with: &[&str]) -> Result<(), GiveUp> {
@@ -53,6 +53,72 @@ impl Exchange {
     fn sent(&self) -> &str {
         self.headers.get(header::AUTHORIZATION).map_or("", |value| value.to_str().unwrap())
     }
+}
+
+fn ticket(host: &str) -> (tempfile::TempDir, Credential) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("cache");
+    let server = format!("HTTP/{host}@EXAMPLE.TEST");
+    std::fs::write(&path, crate::auth::kerberos::ccache::tests::cache(&[(&server, 18, u32::MAX)])).unwrap();
+    (folder, Credential::Kerberos(crate::auth::Kerberos::new(path)))
+}
+
+#[test]
+fn kerberos_token_is_sent_preemptively_and_never_without_tls() {
+    let (_folder, credential) = ticket("localhost");
+    let mut exchange = Exchange::begin("http://localhost:8080", Some(credential.clone()));
+    let first = exchange.sent().to_owned();
+    assert!(first.starts_with("Negotiate Y"), "{first}");
+    assert!(exchange.headers[header::AUTHORIZATION].is_sensitive());
+    let Exchange { authenticator, origin, headers, attempt } = &mut exchange;
+    authenticator.renew(origin, &Method::GET, "/", attempt, headers);
+    assert!(exchange.sent().starts_with("Negotiate Y") && exchange.sent() != first, "a repeated token is a replay");
+    let (_folder, credential) = ticket("example.org");
+    assert!(Exchange::begin("https://example.org:8443", Some(credential.clone())).sent().starts_with("Negotiate Y"));
+    let mut authenticator = Authenticator::default();
+    let in_cleartext = self::origin("http://example.org");
+    authenticator.set(in_cleartext.clone(), credential);
+    let mut headers = HeaderMap::new();
+    let refused = authenticator.authorize(&in_cleartext, &Method::GET, "/", &mut headers);
+    assert!(matches!(refused, Err(GiveUp::Clear { .. })) && headers.is_empty(), "{refused:?}");
+}
+
+#[test]
+fn request_without_a_kerberos_ticket_is_not_sent() {
+    let (_folder, credential) = ticket("example.org");
+    let mut authenticator = Authenticator::default();
+    authenticator.set(origin("https://other.org"), credential);
+    let refused = authenticator.authorize(&origin("https://other.org"), &Method::GET, "/", &mut HeaderMap::new());
+    let said = refused.unwrap_err().to_string();
+    assert!(said.starts_with("cannot authenticate to https://other.org: no ticket for HTTP/other.org in /"), "{said}");
+}
+
+#[test]
+fn stale_kerberos_token_is_renewed_once() {
+    let (_folder, credential) = ticket("example.org");
+    let mut exchange = Exchange::begin("https://example.org", Some(credential));
+    for is_answered in [true, false] {
+        assert!(!exchange.attempt.is_stale());
+        exchange.attempt.signed = Instant::now().checked_sub(FRESH);
+        let before = exchange.sent().to_owned();
+        let answered = exchange.refused(&["Negotiate"]);
+        assert_eq!((answered.is_ok(), exchange.sent() != before), (is_answered, is_answered), "{answered:?}");
+    }
+}
+
+#[test]
+fn rejected_kerberos_token_is_final_for_its_request_only() {
+    let (_folder, credential) = ticket("example.org");
+    let mut exchange = Exchange::begin("https://example.org", Some(credential));
+    let said = exchange.refused(&["Negotiate", "Basic realm=\"x\""]).unwrap_err().to_string();
+    assert!(
+        said.contains("rejected the Kerberos ticket of ann@EXAMPLE.TEST; it requires Negotiate, or Basic"),
+        "{said}"
+    );
+    exchange.send();
+    assert!(exchange.sent().starts_with("Negotiate Y"));
+    let said = exchange.refused(&["Basic realm=\"x\""]).unwrap_err().to_string();
+    assert!(said.contains("which does not work with a Kerberos ticket"), "{said}");
 }
 
 /// RFC 7617 §2 and §2.1.
@@ -210,7 +276,8 @@ fn nextnonce_is_used() {
 fn the_requests_own_header_wins() {
     let mut exchange = Exchange::begin("https://a", Some(password()));
     exchange.headers.insert(header::AUTHORIZATION, "Basic b3duOm93bg==".parse().unwrap());
-    exchange.attempt = exchange.authenticator.authorize(&exchange.origin, &Method::GET, "/", &mut exchange.headers);
+    exchange.attempt =
+        exchange.authenticator.authorize(&exchange.origin, &Method::GET, "/", &mut exchange.headers).unwrap();
     assert_eq!(exchange.sent(), "Basic b3duOm93bg==");
     assert!(matches!(exchange.refused(&["Basic realm=r"]), Err(GiveUp::Own { .. })));
     assert_eq!(exchange.sent(), "Basic b3duOm93bg==");
