@@ -23,6 +23,7 @@ use serve::AnswerBody;
 
 use crate::{
     answers::{self, LOCK_TOKEN},
+    credential::Identity,
     document::Document,
     head::Upstream,
     large_contents::LargeContents,
@@ -65,6 +66,8 @@ pub(crate) struct Account {
     contents: Arc<SharedContents>,
     /// Of all credentials; none if nothing is kept on disk.
     large_contents: Option<Arc<LargeContents>>,
+    /// Of the credential, if it may use them.
+    identity: Option<Identity>,
     /// How many files in a row were not as listed.
     is_unlike: AtomicU32,
     /// No other account has it.
@@ -99,6 +102,10 @@ impl<'a> Change<'a> {
     fn note(&self) {
         let mut listings = self.account.listings();
         self.paths.iter().for_each(|path| listings.changes(path));
+        drop(listings);
+        if let Some((contents, owner)) = self.account.large_contents() {
+            self.paths.iter().for_each(|path| contents.forget(owner, Some(path)));
+        }
     }
 }
 
@@ -115,7 +122,7 @@ impl Account {
         metrics: Arc<Metrics>,
         Shared { lingering, contents, large_contents }: Shared,
         fresh: Duration,
-        write_back: Option<WriteBack>,
+        (identity, write_back): (Option<Identity>, Option<WriteBack>),
     ) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let listings = Listings::new(fresh).into();
@@ -136,6 +143,7 @@ impl Account {
             prefetch: Mutex::default(),
             contents,
             large_contents,
+            identity,
             is_unlike: AtomicU32::new(0),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
         }

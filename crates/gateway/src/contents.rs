@@ -2,10 +2,10 @@
 //!
 //! A content is found only by the account that has fetched it, and only as the version that the server has just listed to that
 //! account: with the same strong entity tag and length. It is used for [`LIFE`], because a listing does not show whether the
-//! account may still read the file. What was not used for longest goes first.
+//! account may still read the file, and then it goes. If there is no room, what was not used for longest goes first.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     time::{Duration, Instant},
 };
 
@@ -46,6 +46,8 @@ pub(crate) struct Contents<W> {
     files: HashMap<Key, Entry<W>>,
     /// By their last use: those that are here.
     order: BTreeMap<u64, Key>,
+    /// When each was asked for.
+    ages: VecDeque<(Instant, Key)>,
     bytes: u64,
     clock: u64,
 }
@@ -69,7 +71,7 @@ enum State<W> {
 
 impl<W> Default for Contents<W> {
     fn default() -> Self {
-        Self { files: HashMap::new(), order: BTreeMap::new(), bytes: 0, clock: 0 }
+        Self { files: HashMap::new(), order: BTreeMap::new(), ages: VecDeque::new(), bytes: 0, clock: 0 }
     }
 }
 
@@ -93,6 +95,7 @@ impl<W: Clone> Contents<W> {
     /// Makes room for a file that is to be fetched. Returns a number for [`arrives`](Self::arrives); none if it is here or being
     /// fetched, or if there is no room.
     pub(crate) fn expect(&mut self, account: u64, file: &File, wait: W, now: Instant) -> Option<u64> {
+        self.forget_old(now);
         let key = (account, file.path.clone());
         match self.files.get(&key) {
             Some(Entry { state: State::Coming(_), .. }) => return None,
@@ -108,8 +111,19 @@ impl<W: Clone> Contents<W> {
         self.clock += 1;
         self.bytes += file.facts.length;
         let entry = Entry { file: file.clone(), state: State::Coming(wait), number: self.clock, asked: now };
+        self.ages.push_back((now, key.clone()));
         self.files.insert(key, entry);
         Some(self.clock)
+    }
+
+    /// Drops what is not used any more.
+    fn forget_old(&mut self, now: Instant) {
+        while let Some((asked, key)) = self.ages.pop_front_if(|(asked, _)| now >= *asked + LIFE) {
+            let is_it = |entry: &Entry<W>| entry.asked == asked && matches!(entry.state, State::Here(_));
+            if self.files.get(&key).is_some_and(is_it) {
+                self.remove(&key);
+            }
+        }
     }
 
     /// A file was fetched, or could not be.
@@ -198,7 +212,10 @@ mod tests {
         );
         assert_eq!(contents.bytes, 3);
         assert!(matches!(contents.find(1, &changed, now() + LIFE), Found::Missing));
+        store(&mut contents, 2, &a);
+        assert_eq!((contents.bytes, contents.ages.len()), (6, 3));
         assert!(contents.expect(1, &changed, (), now() + LIFE).is_some(), "it is fetched anew");
+        assert_eq!((contents.bytes, contents.ages.len()), (3, 1), "the old ones have gone");
     }
 
     #[test]

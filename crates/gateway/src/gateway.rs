@@ -118,9 +118,9 @@ impl Gateway {
             return Err(Error::ClearPasswords(origin));
         }
         let base = upstream.path().to_owned();
+        let large_contents = cache.map(LargeContents::open).transpose()?;
         let open = |back: &WriteBack| Journal::open(&back.state, &upstream.to_string(), back.size).map(Arc::new);
         let journal = write_back.as_ref().map(open).transpose()?;
-        let large_contents = cache.map(LargeContents::open).transpose()?;
         let connector = Arc::new(Connector::new(client.connect.clone())?);
         let identities = Identities::new().map_err(|_| Error::Random)?;
         let upstream = Arc::new(Upstream { origin, base });
@@ -173,7 +173,7 @@ impl Gateway {
 
     /// What is kept for a credential.
     fn account(&self, credential: &Credential) -> Arc<Account> {
-        let new = || self.server.account(self.fresh, credential.user.clone());
+        let new = || self.server.account(self.fresh, Some(credential));
         self.accounts().get(credential.identity, Instant::now(), Account::is_busy, new)
     }
 

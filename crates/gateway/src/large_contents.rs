@@ -1,8 +1,11 @@
 //! Contents of large files, of all credentials, on disk.
 //!
-//! A content is found only by the account that has fetched it, and used only when the server has just confirmed to that account
-//! that the file still has its strong entity tag. The files have no names: nobody else can open them, and they end with the
-//! gateway. What was not used for longest goes first.
+//! A content is found only with the credential that has fetched it, and used only when the server has just confirmed to that
+//! credential that the file still has its strong entity tag. The files have no names: nobody else can open them, and they end
+//! with the gateway. What was not used for longest goes first.
+//!
+//! A slow disk holds nobody back: an answer that passes is copied as long as [`WAITING`] bytes suffice for what waits to be
+//! written, and at most [`WORKERS`] threads work for all of it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,29 +16,40 @@ use std::{
     path::PathBuf,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use dav::{ETag, RemotePath};
 use futures_util::stream;
 use http::{HeaderMap, header::ETAG};
 use http_body::Frame;
 use http_body_util::{BodyExt, StreamBody};
 use serve::AnswerBody;
-use tokio::{sync::mpsc, task};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    task,
+    time::timeout,
+};
 
-use crate::Error;
+use crate::{Error, credential::Identity};
 
 /// The largest number of files; each is open.
 const FILES: usize = 512;
 /// The largest part of the size that one file may have.
 const LARGEST_PART: u64 = 4;
+/// What is left free on the disk, in bytes: the journal may be on it.
+const SPARED: u64 = 256 << 20;
 /// How much is written or read at once.
 const STEP: usize = 128 * 1024;
-/// How many pieces of an answer may wait for the disk. If it is slower, the answer does not wait for it, and is not kept.
-const WAITING: usize = 64;
+/// How many bytes of all answers may wait for the disk. Beyond, an answer is not kept.
+const WAITING: usize = 32 << 20;
+/// How many threads the disk may hold up.
+const WORKERS: usize = 32;
+/// How long a client waits for the disk.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where large contents are kept.
 #[derive(Debug, Clone)]
@@ -50,13 +64,22 @@ pub struct DiskCache {
 #[derive(Debug)]
 pub(crate) struct LargeContents {
     place: DiskCache,
-    /// The bytes of all files, also of those that are only being read.
-    used: Arc<AtomicU64>,
+    used: Arc<Used>,
     index: Mutex<Index>,
+    waiting: Arc<Semaphore>,
+    workers: Arc<Semaphore>,
+    has_warned: AtomicBool,
 }
 
-/// An account, and a path.
-type Key = (u64, RemotePath);
+/// What all files take, also those that arrive, and those that are only being read.
+#[derive(Debug, Default)]
+struct Used {
+    bytes: AtomicU64,
+    files: AtomicUsize,
+}
+
+/// A credential, and a path.
+type Key = (Identity, RemotePath);
 
 #[derive(Debug, Default)]
 struct Index {
@@ -71,21 +94,25 @@ struct Index {
 pub(crate) struct Stored {
     file: File,
     space: Space,
+    workers: Arc<Semaphore>,
+    /// Whether the disk has failed to return it.
+    is_broken: AtomicBool,
     pub(crate) etag: ETag,
     /// Of the server's answer.
     pub(crate) headers: HeaderMap,
 }
 
-/// Bytes that a file may take, until it is closed.
+/// The room that a file takes, until it is closed.
 #[derive(Debug)]
 struct Space {
     bytes: u64,
-    used: Arc<AtomicU64>,
+    used: Arc<Used>,
 }
 
 impl Drop for Space {
     fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.used.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
+        self.used.files.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -94,15 +121,48 @@ impl Drop for Space {
 pub(crate) struct Arriving {
     all: Arc<LargeContents>,
     key: Key,
-    stored: Stored,
-    written: u64,
+    space: Space,
+    etag: ETag,
+    headers: HeaderMap,
+}
+
+/// Bytes that wait for the disk.
+type Piece = (Bytes, OwnedSemaphorePermit);
+
+/// Closes files, which frees their blocks, where nobody waits for it.
+fn close<T: Send + 'static>(files: T) {
+    task::spawn_blocking(move || drop(files));
+}
+
+impl Index {
+    fn use_now(&mut self, key: Key, stored: Arc<Stored>) -> Option<Arc<Stored>> {
+        self.clock += 1;
+        let before = self.files.insert(key.clone(), (self.clock, stored));
+        self.order.insert(self.clock, key);
+        let (number, stored) = before?;
+        self.order.remove(&number);
+        Some(stored)
+    }
+
+    fn remove(&mut self, key: &Key) -> Option<Arc<Stored>> {
+        let (number, stored) = self.files.remove(key)?;
+        self.order.remove(&number);
+        Some(stored)
+    }
 }
 
 impl LargeContents {
     /// An error if the folder cannot be used.
     pub(crate) fn open(place: DiskCache) -> Result<Arc<Self>, Error> {
         match tempfile::tempfile_in(&place.folder) {
-            Ok(_) => Ok(Arc::new(Self { place, used: Arc::default(), index: Mutex::default() })),
+            Ok(_) => Ok(Arc::new(Self {
+                place,
+                used: Arc::default(),
+                index: Mutex::default(),
+                waiting: Arc::new(Semaphore::new(WAITING)),
+                workers: Arc::new(Semaphore::new(WORKERS)),
+                has_warned: AtomicBool::new(false),
+            })),
             Err(source) => Err(Error::Cache { folder: place.folder, source }),
         }
     }
@@ -113,99 +173,129 @@ impl LargeContents {
 
     /// The bytes on disk.
     pub(crate) fn bytes(&self) -> u64 {
-        self.used.load(Ordering::Relaxed)
+        self.used.bytes.load(Ordering::Relaxed)
     }
 
-    /// What an account has fetched of a file.
-    pub(crate) fn find(&self, account: u64, path: &RemotePath) -> Option<Arc<Stored>> {
-        let (mut index, key) = (self.index(), (account, path.clone()));
-        index.clock += 1;
-        let now = index.clock;
-        let (number, stored) = index.files.get_mut(&key)?;
-        let (before, stored) = (std::mem::replace(number, now), stored.clone());
-        index.order.remove(&before);
-        index.order.insert(now, key);
+    /// What was fetched of a file with a credential.
+    pub(crate) fn find(&self, owner: Identity, path: &RemotePath) -> Option<Arc<Stored>> {
+        let (mut index, key) = (self.index(), (owner, path.clone()));
+        let (_, stored) = index.files.get(&key)?;
+        let stored = stored.clone();
+        if stored.is_broken.load(Ordering::Relaxed) {
+            close(index.remove(&key));
+            return None;
+        }
+        index.use_now(key, stored.clone());
         Some(stored)
+    }
+
+    /// Drops a content that is not the file's any more.
+    pub(crate) fn remove(&self, owner: Identity, path: &RemotePath, stored: &Arc<Stored>) {
+        let (mut index, key) = (self.index(), (owner, path.clone()));
+        if index.files.get(&key).is_some_and(|(_, there)| Arc::ptr_eq(there, stored)) {
+            close(index.remove(&key));
+        }
+    }
+
+    /// Drops what was fetched with a credential, at a path and below it if there is one.
+    pub(crate) fn forget(&self, owner: Identity, below: Option<&RemotePath>) {
+        let mut index = self.index();
+        let is_there = |path: &RemotePath| {
+            below.is_none_or(|below| {
+                path.same_place(below) || path.relative_to(&below.clone().as_folder(true)).is_some()
+            })
+        };
+        let keys: Vec<_> = index.files.keys().filter(|(of, path)| *of == owner && is_there(path)).cloned().collect();
+        let removed: Vec<_> = keys.iter().filter_map(|key| index.remove(key)).collect();
+        if !removed.is_empty() {
+            close(removed);
+        }
     }
 
     /// Makes room for an answer that arrives. None if it has no strong entity tag, or no room.
     pub(crate) fn expect(
         self: &Arc<Self>,
-        account: u64,
+        owner: Identity,
         path: &RemotePath,
         headers: HeaderMap,
         length: u64,
     ) -> Option<Arriving> {
         let etag = headers.get(ETAG).and_then(ETag::from_header).filter(|etag| !etag.is_weak())?;
         let space = self.take(length)?;
-        let file = tempfile::tempfile_in(&self.place.folder)
-            .inspect_err(|error| tracing::warn!("cannot keep files in {}: {error}", self.place.folder.display()));
-        let stored = Stored { file: file.ok()?, space, etag, headers };
-        Some(Arriving { all: self.clone(), key: (account, path.clone()), stored, written: 0 })
+        Some(Arriving { all: self.clone(), key: (owner, path.clone()), space, etag, headers })
     }
 
     fn take(&self, bytes: u64) -> Option<Space> {
-        if bytes > self.place.size / LARGEST_PART {
+        let disk = rustix::fs::statvfs(&self.place.folder).ok()?;
+        let is_disk_full = disk.f_bavail.saturating_mul(disk.f_frsize) < bytes.checked_add(SPARED)?;
+        if is_disk_full || bytes > self.place.size / LARGEST_PART {
             return None;
         }
         let mut index = self.index();
-        // Only here it grows.
-        while self.bytes() + bytes > self.place.size || index.files.len() >= FILES {
-            // What is being read or written keeps its space for now.
-            let (_, oldest) = index.order.pop_first()?;
-            index.files.remove(&oldest);
+        // Both grow only here, under the lock.
+        let mut too_many = (self.bytes() + bytes).saturating_sub(self.place.size);
+        let mut too_many_files = (self.used.files.load(Ordering::Relaxed) + 1).saturating_sub(FILES);
+        let mut victims = Vec::new();
+        for key in index.order.values() {
+            if too_many == 0 && too_many_files == 0 {
+                break;
+            }
+            // What is being read would keep its room.
+            if let Some((_, stored)) = index.files.get(key).filter(|(_, stored)| Arc::strong_count(stored) == 1) {
+                too_many = too_many.saturating_sub(stored.length());
+                too_many_files = too_many_files.saturating_sub(1);
+                victims.push(key.clone());
+            }
         }
-        self.used.fetch_add(bytes, Ordering::Relaxed);
+        if too_many > 0 || too_many_files > 0 {
+            return None;
+        }
+        let removed = victims.iter().filter_map(|key| Arc::into_inner(index.remove(key)?));
+        // Their room is free at once.
+        let files: Vec<_> = removed.map(|stored| stored.file).collect();
+        if !files.is_empty() {
+            close(files);
+        }
+        self.used.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.used.files.fetch_add(1, Ordering::Relaxed);
         Some(Space { bytes, used: self.used.clone() })
     }
 
-    fn insert(&self, key: Key, stored: Stored) {
-        let mut index = self.index();
-        index.clock += 1;
-        let now = index.clock;
-        if let Some((before, _)) = index.files.insert(key.clone(), (now, Arc::new(stored))) {
-            index.order.remove(&before);
-        }
-        index.order.insert(now, key);
+    /// Does something with the disk, on a thread of those for it.
+    async fn work<T: Send + 'static>(
+        workers: &Arc<Semaphore>,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let worker = workers.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let done = task::spawn_blocking(move || {
+            let _worker = worker;
+            work()
+        });
+        done.await.map_err(io::Error::other)?
     }
 
-    /// Drops what an account has.
-    pub(crate) fn forget(&self, account: u64) {
-        let mut index = self.index();
-        index.files.retain(|(owner, _), _| *owner != account);
-        index.order.retain(|_, (owner, _)| *owner != account);
+    fn cannot_keep(&self, error: &io::Error) {
+        if !self.has_warned.swap(true, Ordering::Relaxed) {
+            tracing::warn!("cannot keep large files in {}: {error}", self.place.folder.display());
+        }
     }
 }
 
 impl Arriving {
-    /// Writes the rest of what has arrived. An error if there is more than the server has announced.
-    fn write(mut self, bytes: &[u8]) -> io::Result<Self> {
-        let after = self.written + bytes.len() as u64;
-        if after > self.stored.space.bytes {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        self.stored.file.write_all_at(bytes, self.written)?;
-        self.written = after;
-        Ok(self)
-    }
-
-    /// It is there, if it is whole.
-    fn finish(self) {
-        let Self { all, key, stored, written } = self;
-        if written == stored.space.bytes {
-            all.insert(key, stored);
-        }
-    }
-
     /// Keeps a copy of an answer's body while it passes.
     pub(crate) fn copy_of(self, body: AnswerBody) -> AnswerBody {
-        let (send, receive) = mpsc::channel(WAITING);
+        let (send, receive) = mpsc::unbounded_channel::<Piece>();
+        let waiting = self.all.waiting.clone();
         tokio::spawn(self.receive(receive));
         let mut send = Some(send);
         let copied = body.map_frame(move |frame| {
-            let is_late =
-                |send: &mpsc::Sender<Bytes>| frame.data_ref().is_some_and(|data| send.try_send(data.clone()).is_err());
-            if send.as_ref().is_some_and(is_late) {
+            let is_kept = |send: &mpsc::UnboundedSender<Piece>| {
+                let Some(data) = frame.data_ref().filter(|data| !data.is_empty()) else { return true };
+                let permits = u32::try_from(data.len()).ok();
+                let room = permits.and_then(|permits| waiting.clone().try_acquire_many_owned(permits).ok());
+                room.is_some_and(|room| send.send((data.clone(), room)).is_ok())
+            };
+            if !send.as_ref().is_some_and(is_kept) {
                 send = None;
             }
             frame
@@ -213,22 +303,60 @@ impl Arriving {
         copied.boxed_unsync()
     }
 
-    async fn receive(self, mut pieces: mpsc::Receiver<Bytes>) {
-        let (mut arriving, mut buffer) = (self, BytesMut::new());
-        loop {
-            let piece = pieces.recv().await;
-            buffer.extend_from_slice(piece.as_deref().unwrap_or_default());
-            if buffer.len() >= STEP || piece.is_none() {
-                let bytes = buffer.split().freeze();
-                match task::spawn_blocking(move || arriving.write(&bytes)).await {
-                    Ok(Ok(written)) => arriving = written,
-                    _ => return,
-                }
+    async fn receive(self, pieces: mpsc::UnboundedReceiver<Piece>) {
+        let Self { all, key, space, etag, headers } = self;
+        let (folder, length, workers) = (all.place.folder.clone(), space.bytes, all.workers.clone());
+        match receive(&workers, folder, length, pieces).await {
+            Ok(Some(file)) => {
+                let stored = Stored { file, space, workers, is_broken: AtomicBool::new(false), etag, headers };
+                let before = all.index().use_now(key, Arc::new(stored));
+                close(before);
             }
-            if piece.is_none() {
-                return arriving.finish();
-            }
+            Ok(None) => {}
+            Err(error) => all.cannot_keep(&error),
         }
+    }
+}
+
+/// Writes what arrives to a file, which is on disk when this returns; none if it is not all that was announced.
+async fn receive(
+    workers: &Arc<Semaphore>,
+    folder: PathBuf,
+    length: u64,
+    mut pieces: mpsc::UnboundedReceiver<Piece>,
+) -> io::Result<Option<File>> {
+    let (mut file, mut written, mut pending, mut size) = (None::<File>, 0, Vec::new(), 0);
+    loop {
+        let piece = pieces.recv().await;
+        let is_last = piece.is_none();
+        size += piece.as_ref().map_or(0, |(bytes, _)| bytes.len());
+        pending.extend(piece);
+        if size < STEP && !is_last {
+            continue;
+        }
+        let after = written + size as u64;
+        if after > length || (is_last && after < length) {
+            return Ok(None);
+        }
+        let (given, batch, at, folder) = (file.take(), std::mem::take(&mut pending), written, folder.clone());
+        let write = move || {
+            let file = given.map_or_else(|| tempfile::tempfile_in(folder), Ok)?;
+            let mut at = at;
+            for (bytes, _) in &batch {
+                file.write_all_at(bytes, at)?;
+                at += bytes.len() as u64;
+            }
+            if is_last {
+                // A later error of the disk would show only as zeros.
+                file.sync_data()?;
+            }
+            Ok(file)
+        };
+        let done = LargeContents::work(workers, write).await?;
+        if is_last {
+            return Ok(Some(done));
+        }
+        (file, written, size) = (Some(done), after, 0);
     }
 }
 
@@ -247,13 +375,128 @@ impl Stored {
                 if left == 0 {
                     return None;
                 }
-                let mut piece = vec![0; left.min(STEP)];
-                let rest = range.start + piece.len() as u64..range.end;
-                let read = move || stored.file.read_exact_at(&mut piece, range.start).map(|()| Bytes::from(piece));
-                let read = task::spawn_blocking(read).await.map_err(io::Error::other).flatten();
-                Some((read.map(Frame::data), rest))
+                let length = left.min(STEP);
+                let piece = stored.read(range.start, length).await;
+                if let Err(error) = &piece {
+                    tracing::error!("cannot read a large file that was kept: {error}");
+                    stored.is_broken.store(true, Ordering::Relaxed);
+                }
+                Some((piece.map(Frame::data), range.start + length as u64..range.end))
             }
         });
         StreamBody::new(pieces).boxed_unsync()
+    }
+
+    async fn read(self: &Arc<Self>, at: u64, length: usize) -> io::Result<Bytes> {
+        let stored = self.clone();
+        let read = move || {
+            let mut piece = vec![0; length];
+            stored.file.read_exact_at(&mut piece, at)?;
+            Ok(piece.into())
+        };
+        match timeout(PATIENCE, LargeContents::work(&self.workers, read)).await {
+            Ok(read) => read,
+            Err(_) => Err(io::ErrorKind::TimedOut.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use http::{HeaderValue, header::AUTHORIZATION};
+
+    use super::*;
+    use crate::credential::Identities;
+
+    const SIZE: u64 = 4000;
+    const PART: usize = 1000;
+
+    fn owner() -> Identity {
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, HeaderValue::from_static("Bearer x"))]);
+        let of = Identities::new().unwrap().of(&headers, std::net::Ipv4Addr::LOCALHOST.into());
+        of.unwrap_or_else(|_| panic!("it is a credential")).identity
+    }
+
+    fn path(name: &str) -> RemotePath {
+        RemotePath::from_url_path(name).unwrap()
+    }
+
+    fn contents(folder: &tempfile::TempDir) -> Arc<LargeContents> {
+        LargeContents::open(DiskCache { folder: folder.path().to_owned(), size: SIZE }).unwrap()
+    }
+
+    fn expect(all: &Arc<LargeContents>, owner: Identity, name: &str, length: usize) -> Option<Arriving> {
+        let headers = HeaderMap::from_iter([(ETAG, HeaderValue::from_static("\"1\""))]);
+        all.expect(owner, &path(name), headers, length as u64)
+    }
+
+    async fn store(all: &Arc<LargeContents>, owner: Identity, name: &str) {
+        let body = expect(all, owner, name, PART).unwrap().copy_of(serve::whole(vec![7; PART]));
+        assert_eq!(body.collect().await.unwrap().to_bytes(), vec![7; PART]);
+        let begin = Instant::now();
+        while all.find(owner, &path(name)).is_none() {
+            assert!(begin.elapsed() < Duration::from_mins(1));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_dropped_for_what_has_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let (all, owner) = (contents(&folder), owner());
+        for name in ["/a", "/b", "/c"] {
+            store(&all, owner, name).await;
+        }
+        let arriving = expect(&all, owner, "/d", PART).unwrap();
+        let read = all.find(owner, &path("/a")).unwrap();
+        let _second = expect(&all, owner, "/e", PART).expect("the place of b, which nobody reads");
+        assert!(all.find(owner, &path("/b")).is_none() && all.bytes() == SIZE);
+        let _third = expect(&all, owner, "/f", PART).expect("the place of c");
+        // What is left is being read or arrives.
+        assert!(expect(&all, owner, "/g", 1).is_none() && all.find(owner, &path("/a")).is_some());
+        drop((read, arriving));
+        assert!(all.bytes() == SIZE - PART as u64 && expect(&all, owner, "/h", PART + 1).is_none());
+    }
+
+    #[tokio::test]
+    async fn what_the_disk_does_not_return_is_not_used_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (all, owner) = (contents(&folder), owner());
+        store(&all, owner, "/a").await;
+        let stored = all.find(owner, &path("/a")).unwrap();
+        assert_eq!(stored.body(1..3).collect().await.unwrap().to_bytes(), &[7, 7][..]);
+        assert!(stored.body(0..SIZE).collect().await.is_err(), "there is less");
+        assert!(all.find(owner, &path("/a")).is_none());
+    }
+
+    #[tokio::test]
+    async fn another_length_is_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let (all, owner) = (contents(&folder), owner());
+        for length in [PART - 1, PART + 1] {
+            let body = expect(&all, owner, "/a", PART).unwrap().copy_of(serve::whole(vec![7; length]));
+            assert_eq!(body.collect().await.unwrap().to_bytes().len(), length);
+            let begin = Instant::now();
+            while all.bytes() > 0 {
+                assert!(begin.elapsed() < Duration::from_mins(1));
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            assert!(all.find(owner, &path("/a")).is_none());
+        }
+    }
+
+    #[tokio::test]
+    async fn a_change_drops_what_is_below_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let (all, owner) = (contents(&folder), owner());
+        for name in ["/f/a", "/f/b", "/fa"] {
+            store(&all, owner, name).await;
+        }
+        all.forget(owner, Some(&path("/f")));
+        assert!(all.find(owner, &path("/f/a")).is_none() && all.find(owner, &path("/fa")).is_some());
+        all.forget(owner, None);
+        assert!(all.find(owner, &path("/fa")).is_none());
     }
 }

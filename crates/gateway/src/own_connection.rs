@@ -16,6 +16,7 @@ use transport::{Connector, Offer};
 use crate::{
     account::{Account, Shared, WriteBack},
     answers,
+    credential::Credential,
     head::Upstream,
     journal::Journal,
     metrics::Metrics,
@@ -35,10 +36,12 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// An account with connections of its own. Its HTTP client has no credentials of its own. With a user's name, files may
-    /// be acknowledged once they are in the journal.
-    pub(crate) fn account(&self, fresh: std::time::Duration, user: Option<String>) -> Arc<Account> {
+    /// An account with connections of its own. Its HTTP client has no credentials of its own. With a credential, large files
+    /// may be kept, and with a user's name, files may be acknowledged once they are in the journal.
+    pub(crate) fn account(&self, fresh: std::time::Duration, credential: Option<&Credential>) -> Arc<Account> {
         let client = Client::over(self.connector.clone(), self.settings.clone(), Authenticator::default());
+        let user = credential.and_then(|credential| credential.user.clone());
+        let identity = credential.map(|credential| credential.identity);
         let write_back = self.journal.clone().zip(user).map(|(journal, user)| WriteBack::new(journal, user));
         Arc::new(Account::new(
             client,
@@ -46,7 +49,7 @@ impl Server {
             self.metrics.clone(),
             self.shared.clone(),
             fresh,
-            write_back,
+            (identity, write_back),
         ))
     }
 }

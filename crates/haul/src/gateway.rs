@@ -50,9 +50,9 @@ pub(crate) struct Args {
     /// again; 0 keeps none. They end with the gateway
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     cache_size: Size,
-    /// Folder for them. They have no names there, and nobody else can read them
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
-    cache_dir: PathBuf,
+    /// Folder for them. They have no names there, and nobody else can read them [default: /var/tmp]
+    #[arg(long, value_name = "DIR")]
+    cache_dir: Option<PathBuf>,
     /// Also answer /healthz and /metrics (Prometheus), at this address and without TLS
     #[arg(long, value_name = "ADDR:PORT", value_parser = crate::listening::address)]
     status: Option<SocketAddr>,
@@ -143,9 +143,16 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         WriteMode::Through => None,
         WriteMode::Back => Some(WriteBack { state: place::state(args.state.as_deref())?, size: args.journal_size.0 }),
     };
-    let cache = (args.cache_size.0 > 0).then(|| DiskCache { folder: args.cache_dir.clone(), size: args.cache_size.0 });
-    let gateway =
-        Gateway::new(Settings { upstream: upstream.clone(), client, fresh: args.fresh.0, write_back, cache })?;
+    let folder = args.cache_dir.clone().unwrap_or_else(|| "/var/tmp".into());
+    let cache = (args.cache_size.0 > 0).then_some(DiskCache { folder, size: args.cache_size.0 });
+    let settings = Settings { upstream: upstream.clone(), client, fresh: args.fresh.0, write_back, cache };
+    let gateway = match Gateway::new(settings.clone()) {
+        Err(error @ ::gateway::Error::Cache { .. }) if args.cache_dir.is_none() => {
+            say(error.to_string());
+            Gateway::new(Settings { cache: None, ..settings })?
+        }
+        gateway => gateway?,
+    };
     let gateway = Arc::new(gateway);
     let config = Config { drain: Some(args.drain.0), ..args.listening.config()? };
     let server = match ListeningOptions::inherited()? {

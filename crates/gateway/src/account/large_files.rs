@@ -3,15 +3,16 @@
 //! The server is asked each time, with the client's credential: it decides who may read, and `304` costs one round trip
 //! (RFC 9110 §13.1.2).
 
-use std::{ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use dav::siblings::LARGEST;
+use dav::{ETag, siblings::LARGEST};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode,
     header::{
-        ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_LENGTH, CONTENT_RANGE, DATE, IF_MATCH,
-        IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, RANGE,
+        ACCEPT_ENCODING, ACCEPT_RANGES, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE,
+        DATE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, ORIGIN,
+        RANGE, TRANSFER_ENCODING,
     },
 };
 use http_body::Body as _;
@@ -23,12 +24,19 @@ use super::{
 };
 use crate::{
     answers,
-    large_contents::Stored,
+    credential::Identity,
+    large_contents::{LargeContents, Stored},
     passing::{IF, Passing},
 };
 
-/// Conditions of a client's own. It knows a version, and the server's answer is short.
-const CONDITIONS: [HeaderName; 6] = [IF, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE];
+/// Conditions of a client's own, which knows a version; and the origin of a page, on which answers may depend.
+const CONDITIONS: [HeaderName; 7] =
+    [IF, IF_MATCH, IF_NONE_MATCH, IF_MODIFIED_SINCE, IF_UNMODIFIED_SINCE, IF_RANGE, ORIGIN];
+/// Fields that a confirmation does not change.
+const OF_CONTENT: [HeaderName; 6] =
+    [CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, TRANSFER_ENCODING];
+/// How old a version must be to be told from the next one by its tag.
+const SETTLED: Duration = Duration::from_secs(2);
 
 /// What a client wants to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,63 +79,111 @@ impl Part {
 }
 
 impl Account {
+    /// The large contents, and whose are to be used.
+    pub(super) fn large_contents(&self) -> Option<(&Arc<LargeContents>, Identity)> {
+        self.large_contents.as_ref().zip(self.identity)
+    }
+
     /// What a request reads, if it may be answered from disk.
     pub(super) fn reads_large(&self, request: &Passing) -> Option<Part> {
         let has = |name: &HeaderName| request.headers.contains_key(name);
-        let is_stored_nowhere =
-            request.text(&CACHE_CONTROL).is_some_and(|value| value.to_ascii_lowercase().contains("no-store"));
-        let is_read = self.large_contents.is_some()
+        let is_read = self.large_contents().is_some()
             && request.method == Method::GET
             && request.is_ordinary()
             && request.whole().is_some_and(Bytes::is_empty)
             && !CONDITIONS.iter().any(has)
-            && !is_stored_nowhere;
+            && !forbids_storing(&request.headers);
         if is_read { Part::of(&request.headers) } else { None }
     }
 
     /// Reads a file, or a part of it.
     pub(super) async fn read_large(
         self: &Arc<Self>,
-        mut request: Passing,
+        request: Passing,
         part: Part,
     ) -> Result<Response<AnswerBody>, haul_http::Error> {
-        let Some(contents) = &self.large_contents else { return self.pass(request).await };
+        let Some((contents, owner)) = self.large_contents() else { return self.pass(request).await };
         let path = request.path.clone();
-        let stored = contents.find(self.number, &path);
-        if let Some(stored) = &stored
-            && let Ok(tag) = HeaderValue::from_str(&stored.etag.to_string())
+        let mut answer = None;
+        if let Some(stored) = contents.find(owner, &path)
+            && let Some(condition) = if_changed(&request, &stored)
         {
-            request.headers.insert(IF_NONE_MATCH, tag);
-            request.headers.remove(ACCEPT_ENCODING);
+            let asked = self.exchange(condition).await?;
+            match asked.status() {
+                StatusCode::NOT_MODIFIED if stored.is_confirmed_by(asked.headers()) => {
+                    self.metrics.large.add();
+                    return Ok(from_disk(&stored, part, asked.headers()));
+                }
+                // It says nothing about the file, or forbids it now.
+                status if status.is_server_error() || matches!(status.as_u16(), 401 | 403 | 429) => {}
+                _ => contents.remove(owner, &path, &stored),
+            }
+            // The client has set no condition, and gets no answer to one.
+            let is_answer = !matches!(asked.status(), StatusCode::NOT_MODIFIED | StatusCode::PRECONDITION_FAILED);
+            answer = Some(asked).filter(|_| is_answer);
         }
-        let (parts, body) = self.exchange(request).await?.into_parts();
-        if let Some(stored) = stored.filter(|_| parts.status == StatusCode::NOT_MODIFIED) {
-            self.metrics.large.add();
-            return Ok(from_disk(&stored, part, &parts.headers));
-        }
+        let answer = match answer {
+            Some(answer) => answer,
+            None => self.exchange(request).await?,
+        };
+        let (parts, body) = answer.into_parts();
         if parts.status == StatusCode::UNAUTHORIZED {
-            contents.forget(self.number);
+            contents.forget(owner, None);
         }
-        let length = body.size_hint().exact().filter(|length| *length > LARGEST);
-        let is_whole = parts.status == StatusCode::OK && may_be_kept(&parts.headers);
-        let arriving = length
-            .filter(|_| is_whole)
-            .and_then(|length| contents.expect(self.number, &path, kept(parts.headers.clone()), length));
+        let may_be_kept = parts.status == StatusCode::OK && may_be_kept(&parts.headers) && is_settled(&parts.headers);
+        let length = body.size_hint().exact().filter(|length| may_be_kept && *length > LARGEST);
+        let arriving = length.and_then(|length| contents.expect(owner, &path, kept(parts.headers.clone()), length));
         let body = answers::streamed(body);
-        Ok(Response::from_parts(
-            parts,
-            match arriving {
-                Some(arriving) => arriving.copy_of(body),
-                None => body,
-            },
-        ))
+        let body = match arriving {
+            Some(arriving) => arriving.copy_of(body),
+            None => body,
+        };
+        Ok(Response::from_parts(parts, body))
     }
 }
 
+fn forbids_storing(headers: &HeaderMap) -> bool {
+    let mut values = headers.get_all(CACHE_CONTROL).iter().filter_map(|value| value.to_str().ok());
+    values.any(|value| value.to_ascii_lowercase().contains("no-store"))
+}
+
+/// The same request, if the file has changed.
+fn if_changed(request: &Passing, stored: &Stored) -> Option<Passing> {
+    let mut asked = request.again()?;
+    asked.headers.insert(IF_NONE_MATCH, HeaderValue::from_str(&stored.etag.to_string()).ok()?);
+    asked.headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    Some(asked)
+}
+
+/// Whether the file was not changed in the moments before the answer. Entity tags of some servers have the resolution of a
+/// second, and two versions of it the same tag (RFC 9110 §8.8.1).
+fn is_settled(headers: &HeaderMap) -> bool {
+    let time = |name| httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok();
+    match (time(LAST_MODIFIED), time(DATE)) {
+        (None, _) => true,
+        (Some(modified), Some(now)) => now.duration_since(modified).is_ok_and(|age| age >= SETTLED),
+        (Some(_), None) => false,
+    }
+}
+
+impl Stored {
+    /// Whether a 304 is about this version (RFC 9111 §4.3.4).
+    fn is_confirmed_by(&self, confirmed: &HeaderMap) -> bool {
+        let tag = confirmed.get(ETAG).map(ETag::from_header);
+        let is_same_tag = tag.is_none_or(|tag| tag.is_some_and(|tag| tag.is(&self.etag)));
+        let modified = confirmed.get(LAST_MODIFIED);
+        is_same_tag && modified.is_none_or(|time| self.headers.get(LAST_MODIFIED) == Some(time))
+    }
+}
+
+/// The content, with the fields of the server's confirmation in place of older ones (RFC 9111 §3.2).
 fn from_disk(stored: &Arc<Stored>, part: Part, confirmed: &HeaderMap) -> Response<AnswerBody> {
     let mut headers = stored.headers.clone();
-    if let Some(date) = confirmed.get(DATE) {
-        headers.insert(DATE, date.clone());
+    for name in confirmed.keys().filter(|name| !OF_CONTENT.contains(name)) {
+        headers.remove(name);
+        for value in confirmed.get_all(name) {
+            headers.append(name, value.clone());
+        }
     }
     headers.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
     let all = stored.length();
@@ -143,6 +199,9 @@ fn from_disk(stored: &Arc<Stored>, part: Part, confirmed: &HeaderMap) -> Respons
         && let Ok(place) = HeaderValue::from_str(&format!("bytes {}-{}/{all}", range.start, range.end - 1))
     {
         headers.insert(CONTENT_RANGE, place);
+        for of_whole in ["content-md5", "content-digest"] {
+            headers.remove(of_whole);
+        }
     }
     let mut response = Response::new(stored.body(range));
     *response.status_mut() = if part == Part::Whole { StatusCode::OK } else { StatusCode::PARTIAL_CONTENT };

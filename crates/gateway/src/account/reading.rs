@@ -11,7 +11,7 @@ use haul_http::{Class, Expected, Options};
 use http::{
     HeaderMap, Method, Response, StatusCode,
     header::{
-        ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, DATE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
+        ACCEPT_ENCODING, AGE, CACHE_CONTROL, CONTENT_ENCODING, DATE, ETAG, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH,
         IF_RANGE, IF_UNMODIFIED_SINCE, PRAGMA, RANGE, SET_COOKIE, VARY,
     },
 };
@@ -137,9 +137,6 @@ impl Account {
 impl Drop for Account {
     fn drop(&mut self) {
         self.contents.all().forget(self.number);
-        if let Some(large) = &self.large_contents {
-            large.forget(self.number);
-        }
     }
 }
 
@@ -200,7 +197,7 @@ pub(super) fn may_be_kept(headers: &HeaderMap) -> bool {
 
 /// The fields that are true of the content later, too.
 pub(super) fn kept(mut headers: HeaderMap) -> HeaderMap {
-    for name in [DATE, SET_COOKIE] {
+    for name in [AGE, DATE, SET_COOKIE] {
         headers.remove(name);
     }
     headers

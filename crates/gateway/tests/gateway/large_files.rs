@@ -1,9 +1,18 @@
 //! Large files, which are read again from disk.
 
-use std::time::{Duration, Instant};
+use std::{
+    fs::File,
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant, SystemTime},
+};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
-use http::StatusCode;
+use futures_util::{FutureExt, future::BoxFuture};
+use haul_http::{Body, Client};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt;
+use serve::{Answered, Config, RequestStream, Server, Service};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpSocket,
@@ -11,7 +20,7 @@ use tokio::{
 
 use crate::{
     redirector::{ANN, BOB},
-    world::{CACHE, World},
+    world::{CACHE, Running, World, gateway, loopback, run},
 };
 
 const PATH: &str = "/files/large";
@@ -23,8 +32,12 @@ impl World {
         world
     }
 
+    /// Writes a file that was not changed for a while.
     fn write(&self, path: &str, content: &str) {
-        std::fs::write(self.folder.path().join("root").join(path.trim_start_matches('/')), content).unwrap();
+        let path = self.folder.path().join("root").join(path.trim_start_matches('/'));
+        std::fs::write(&path, content).unwrap();
+        let then = SystemTime::now() - Duration::from_hours(1);
+        File::options().write(true).open(path).unwrap().set_modified(then).unwrap();
     }
 
     /// The statuses of the server's answers to a request.
@@ -146,4 +159,77 @@ async fn half_a_file_is_not_kept() {
     let (status, whole) = world.ask(ANN, "GET", PATH, &[], b"").await;
     assert!(status == StatusCode::OK && whole == text(0, LENGTH));
     assert_eq!(world.statuses("GET", PATH).last(), Some(&200));
+}
+
+#[tokio::test]
+async fn a_version_of_this_moment_is_not_kept() {
+    let world = World::with_large(700_000);
+    let file = File::options().write(true).open(world.folder.path().join("root").join(&PATH[1..])).unwrap();
+    file.set_modified(SystemTime::now()).unwrap();
+    for _ in 0..2 {
+        assert_eq!(world.ask(ANN, "GET", PATH, &[], b"").await.0, StatusCode::OK);
+    }
+    assert_eq!(world.statuses("GET", PATH), [200, 200], "the next version may have the same tag");
+}
+
+#[tokio::test]
+async fn what_is_saved_here_is_read_at_once() {
+    let (world, old, new) = (World::with_large(700_000), text(0, 700_000), text(1, 700_000));
+    world.read_until_kept(ANN, PATH, &old).await;
+    assert_eq!(world.ask(ANN, "PUT", PATH, &[], new.as_bytes()).await.0, StatusCode::NO_CONTENT);
+    let answer = world.ask(ANN, "GET", PATH, &[], b"").await;
+    assert!(answer.0 == StatusCode::OK && answer.1 == new);
+    assert_eq!(world.statuses("GET", PATH).last(), Some(&200));
+}
+
+/// A server that answers a condition with this status and this tag, and has a new version each time without one.
+struct Odd {
+    condition: (u16, &'static str),
+    versions: Mutex<u32>,
+}
+
+impl Service for Odd {
+    fn answer(&self, _client: SocketAddr, request: Request<RequestStream>) -> BoxFuture<'_, Answered> {
+        let (status, tag) = self.condition;
+        let builder = Response::builder().header("cache-control", "private");
+        let response = if request.headers().contains_key("if-none-match") {
+            builder.status(status).header("etag", tag).body(serve::whole("")).unwrap()
+        } else {
+            let mut versions = self.versions.lock().unwrap();
+            *versions += 1;
+            let content = text(*versions as usize, 300_000);
+            builder.header("etag", format!("\"{versions}\"")).body(serve::whole(content)).unwrap()
+        };
+        async move { Answered { response, user: None } }.boxed()
+    }
+}
+
+#[tokio::test]
+async fn odd_answers_to_a_condition_reach_no_client() {
+    for condition in [(304, "\"other\""), (412, "\"1\""), (304, "\"1\"")] {
+        let odd = Arc::new(Odd { condition, versions: Mutex::default() });
+        let config = Config { listen: loopback(), ..Config::default() };
+        let server = Server::with_service(odd.clone(), &config).unwrap();
+        let upstream = format!("http://{}/files/", server.local_addr()).parse().unwrap();
+        let (_service, front) = gateway(&upstream, None, &Arc::default());
+        let at = front.local_addr();
+        let running = Running(vec![run(server), run(front)]);
+        let client = Client::new(haul_http::Settings::default(), haul_http::auth::Authenticator::default()).unwrap();
+        let read = async || {
+            let authorization = format!("Basic {}", BASE64_STANDARD.encode(ANN));
+            let request = Request::get(format!("http://{at}/files/a")).header("authorization", authorization);
+            let answer = client.exchange(request.body(Body::empty()).unwrap()).await.unwrap();
+            assert_eq!(answer.status(), StatusCode::OK);
+            answer.into_body().collect().await.unwrap().to_bytes()
+        };
+        for _ in 0..5 {
+            let content = read().await;
+            let version = *odd.versions.lock().unwrap();
+            assert!(content == text(version as usize, 300_000), "{condition:?}: the newest");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        // Confirmed only by the tag that it was given.
+        assert_eq!(*odd.versions.lock().unwrap() == 5, condition.1 != "\"1\"" || condition.0 != 304, "{condition:?}");
+        drop(running);
+    }
 }

@@ -58,11 +58,11 @@ impl Write for Shared {
     }
 }
 
-fn loopback() -> Vec<SocketAddr> {
+pub(crate) fn loopback() -> Vec<SocketAddr> {
     vec![([127, 0, 0, 1], 0).into()]
 }
 
-fn run(server: Server) -> JoinHandle<()> {
+pub(crate) fn run(server: Server) -> JoinHandle<()> {
     tokio::spawn(async move { server.run(std::future::pending()).await.unwrap() })
 }
 
@@ -71,7 +71,11 @@ fn run_front(server: Server) -> (oneshot::Sender<()>, JoinHandle<()>) {
     (stop, tokio::spawn(async move { server.run(async { drop(stopped.await) }).await.unwrap() }))
 }
 
-fn gateway(upstream: &Uri, write_back: Option<WriteBack>, log: &Arc<Mutex<Vec<u8>>>) -> (Arc<Gateway>, Server) {
+pub(crate) fn gateway(
+    upstream: &Uri,
+    write_back: Option<WriteBack>,
+    log: &Arc<Mutex<Vec<u8>>>,
+) -> (Arc<Gateway>, Server) {
     let (upstream, client) = (upstream.clone(), haul_http::Settings::default());
     let cache = Some(DiskCache { folder: std::env::temp_dir(), size: CACHE });
     let service = Arc::new(Gateway::new(Settings { upstream, client, fresh: FRESH, write_back, cache }).unwrap());
