@@ -51,7 +51,9 @@ pub(super) struct Configuration<'a> {
     pub(super) kerberos: Option<KerberosLogins<'a>>,
 }
 
-/// Logins with Kerberos tickets.
+/// Logins with Kerberos tickets, and with nothing else. A session does not tell how it has logged in, so that whoever can make
+/// a name in the realm would otherwise be taken for the user who is enrolled under it. (In Active Directory, `bob$` gets
+/// tickets as `bob` if there is no `bob`: CVE-2020-25717.)
 ///
 /// There is no password database of the realm's users, and there need not be: Samba takes the name from the ticket. It does
 /// want a Unix account, and runs `add_user` for a name that has none. Only names of the realm itself are taken, because
@@ -63,6 +65,9 @@ pub(super) struct KerberosLogins<'a> {
     /// The command that gives a user a Unix account, up to the user's name.
     pub(super) add_user: &'a str,
 }
+
+/// Nobody logs in as these, on any share: as root, a client could set the passwords of others.
+const SYSTEM_USERS: &str = "root nobody";
 
 /// Samba's folders below the one that the gateway gives it.
 pub(super) const FOLDERS: [&str; 6] = ["private", "lock", "state", "cache", "run", "ncalrpc"];
@@ -108,13 +113,15 @@ add user script = {add_user} %u
             );
         }
         let mounts = mounts.display();
+        let passwords = if self.kerberos.is_some() { "disabled" } else { "ntlmv2-only" };
         let _ = write!(
             text,
             "smb ports = {port}
 server min protocol = SMB2_10
 server signing = mandatory
 server smb encrypt = {encrypt}
-ntlm auth = ntlmv2-only
+ntlm auth = {passwords}
+invalid users = {SYSTEM_USERS}
 restrict anonymous = 2
 map to guest = never
 disable netbios = yes
@@ -225,13 +232,14 @@ mod tests {
         ] {
             assert!(text.lines().any(|found| found == line), "{line}\n{text}");
         }
-        assert!(!text.contains("realm"), "{text}");
+        assert!(!text.contains("realm") && text.contains("\nntlm auth = ntlmv2-only\n"), "{text}");
         let open = Configuration { addresses: &[], encryption: Encryption::Desired, ..configuration };
         let text = open.text();
         assert!(!text.contains("interfaces") && text.contains("smb encrypt = desired"));
         let kerberos = KerberosLogins { keytab: "/etc/gw.keytab", realm: "EXAMPLE.ORG", add_user: "haul add" };
         let text = Configuration { kerberos: Some(kerberos), ..open }.text();
         let (global, share) = text.split_once("[files]").unwrap();
+        assert!(global.contains("\nntlm auth = disabled\n") && global.contains("\ninvalid users = root nobody\n"));
         for line in
             ["realm = EXAMPLE.ORG", "dedicated keytab file = FILE:/etc/gw.keytab", "add user script = haul add %u"]
         {

@@ -1,4 +1,4 @@
-//! Tickets for users who log in to Samba with Kerberos and are not enrolled.
+//! Tickets for users who log in to Samba with Kerberos.
 //!
 //! The gateway's principal asks the KDC for a ticket to the WebDAV server in a user's name, without a ticket or password of
 //! theirs: S4U2Self and S4U2Proxy (MS-SFU). The KDC decides for whom it grants that, and to which service. The server sees
@@ -89,7 +89,7 @@ impl Delegation {
         let mut ticket = Ticket { delegation: self.clone(), user: user.clone(), path, end: SystemTime::UNIX_EPOCH };
         ticket.renew().await.map_err(|why| {
             let (client, service) = (self.client(user), self.service());
-            format!("not enrolled, and there is no ticket for {client} to {service}: {why}")
+            format!("there is no ticket for {client} to {service}: {why}")
         })?;
         Ok(ticket)
     }

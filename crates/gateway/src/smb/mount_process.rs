@@ -77,7 +77,7 @@ impl MountProcess {
         let _ = events.send(Event::Ended(user, why)).await;
     }
 
-    /// The Kerberos ticket of a user who is not enrolled.
+    /// The user's Kerberos ticket.
     async fn ticket(&self) -> Result<Option<Ticket>, String> {
         match &self.identity {
             Identity::Enrolled(_) => Ok(None),

@@ -175,14 +175,13 @@ impl Supervisor {
         self.act(actions);
     }
 
-    /// What the server is to be shown of a user: what they have enrolled, or else a Kerberos ticket.
+    /// What the server is to be shown of a user: what they have enrolled, or, where users log in with Kerberos, a ticket.
     fn identity(&self, user: &UserName) -> Result<Identity, String> {
-        let enrolment = self.gateway.settings.vault.load(user).map_err(|error| error.to_string())?;
-        match (enrolment, &self.gateway.delegation) {
-            (Some(enrolment), _) => Ok(Identity::Enrolled(enrolment)),
-            (None, Some(delegation)) => Ok(Identity::Delegated(delegation.clone())),
-            (None, None) => Err(format!("not enrolled; run `haul gateway enroll {user}`")),
+        if let Some(delegation) = &self.gateway.delegation {
+            return Ok(Identity::Delegated(delegation.clone()));
         }
+        let enrolment = self.gateway.settings.vault.load(user).map_err(|error| error.to_string())?;
+        enrolment.map(Identity::Enrolled).ok_or_else(|| format!("not enrolled; run `haul gateway enroll {user}`"))
     }
 
     fn look(&mut self) {
@@ -209,13 +208,12 @@ impl Supervisor {
             Err(_) => false,
         };
         let user = user.escape_debug();
-        if is_enrolled {
+        if self.gateway.delegation.is_some() {
+            tracing::warn!("SMB login of {user} refused: only Kerberos tickets are taken here ({status})");
+        } else if is_enrolled {
             tracing::warn!("SMB login of {user} refused: {status}");
         } else {
-            let or = if self.gateway.delegation.is_some() { "log in with Kerberos, or " } else { "" };
-            tracing::warn!(
-                "SMB login of {user} refused: not enrolled; {or}run `haul gateway enroll {user}` ({status})"
-            );
+            tracing::warn!("SMB login of {user} refused: not enrolled; run `haul gateway enroll {user}` ({status})");
         }
     }
 

@@ -5,8 +5,8 @@
 //! tickets into the file. So there is no C library, which a static binary could not load, and no `krb5.conf` to interpret.
 //!
 //! A ticket is for one host, and a token made of it is worthless elsewhere. On its way it is not: whoever could read it
-//! could send it first, with a request of their own. So, like a password, it is sent over TLS and on loopback only. And
-//! every sending of a request has a token of its own, retries too, because servers remember tokens and refuse a repeated
+//! could send it first, with a request of their own. So, like a password, it is sent over TLS and on loopback only, unless a
+//! user says otherwise. And every sending of a request has a token of its own, retries too, because servers remember tokens and refuse a repeated
 //! one as a replay.
 //!
 //! The file is read again when it changes: whoever renews tickets replaces it. `kinit` begins a new cache, without tickets for
@@ -21,11 +21,13 @@ pub(super) mod ccache;
 mod negotiate;
 
 use std::{
-    fmt, fs, io,
-    os::unix::fs::MetadataExt,
+    fmt,
+    fs::File,
+    io::{self, Read},
+    os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -37,6 +39,8 @@ use ccache::{Cache, Entry};
 
 /// The service part of the names of web servers (RFC 4559 §4).
 const SERVICE: &str = "HTTP";
+/// In microseconds.
+const SECOND: i128 = 1_000_000;
 /// The largest cache to read, in bytes.
 const MAX_CACHE_SIZE: u64 = 4 << 20;
 
@@ -57,6 +61,9 @@ pub enum KerberosError {
         /// The system's error.
         error: String,
     },
+    /// The file belongs to another user of this machine.
+    #[error("the credential cache {} is another user's; set KRB5CCNAME to one of your own", .0.display())]
+    Foreign(PathBuf),
     /// The file is no cache.
     #[error("{} is not a Kerberos credential cache of version 4", .0.display())]
     Format(PathBuf),
@@ -118,6 +125,8 @@ pub enum KerberosError {
 #[derive(Clone)]
 pub struct Kerberos {
     path: PathBuf,
+    /// Whose file it must be, or root's; none if anybody's will do.
+    uid: Option<u32>,
     state: Arc<Mutex<State>>,
 }
 
@@ -137,16 +146,17 @@ type Version = (u64, u64, i64, i64, u64);
 impl Kerberos {
     /// The tickets in a file, which is read when it is needed.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, state: Arc::default() }
+        Self { path, uid: None, state: Arc::default() }
     }
 
-    /// The cache that `KRB5CCNAME` names, or MIT's default file. `variable` is `std::env::var_os` outside tests.
+    /// The cache that `KRB5CCNAME` names, or MIT's default file, of the user `uid`. `variable` is `std::env::var_os` outside tests.
     pub fn from_environment(
         variable: impl Fn(&str) -> Option<std::ffi::OsString>,
         uid: u32,
     ) -> Result<Self, KerberosError> {
+        let own = |path: PathBuf| Self { uid: Some(uid), ..Self::new(path) };
         let Some(name) = variable("KRB5CCNAME").filter(|name| !name.is_empty()) else {
-            return Ok(Self::new(format!("/tmp/krb5cc_{uid}").into()));
+            return Ok(own(format!("/tmp/krb5cc_{uid}").into()));
         };
         let text = name.to_str().ok_or_else(|| KerberosError::Kind(name.to_string_lossy().into_owned()))?;
         let path = match text.split_once(':') {
@@ -155,7 +165,7 @@ impl Kerberos {
             Some((kind, _)) if kind.contains('/') => text,
             Some(_) => return Err(KerberosError::Kind(text.to_owned())),
         };
-        Ok(Self::new(path.into()))
+        Ok(own(path.into()))
     }
 
     /// The file.
@@ -171,7 +181,7 @@ impl Kerberos {
     /// When the ticket for a web server ends.
     pub fn expires(&self, host: &str) -> Result<SystemTime, KerberosError> {
         let cache = self.current(host)?;
-        Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(self.ticket(&cache, host, SystemTime::now())?.end.into()))
+        Ok(cache.end_of(self.ticket(&cache, host, SystemTime::now())?))
     }
 
     /// The value of `Authorization` for one sending of a request to a web server.
@@ -179,7 +189,7 @@ impl Kerberos {
         let cache = self.current(host)?;
         let entry = self.ticket(&cache, host, SystemTime::now())?;
         let unusable = |why: String| KerberosError::Token { host: host.to_owned(), path: self.path.clone(), why };
-        let token = negotiate::token(entry, self.moment()).map_err(|error| unusable(error.to_string()))?;
+        let token = negotiate::token(entry, self.moment(cache.ahead)).map_err(|error| unusable(error.to_string()))?;
         let text = Zeroizing::new(format!("Negotiate {}", Zeroizing::new(STANDARD.encode(token)).as_str()));
         HeaderValue::from_str(&text).map_err(|error| unusable(error.to_string()))
     }
@@ -215,24 +225,27 @@ impl Kerberos {
                 None => KerberosError::NoTicket { host, path },
             });
         };
-        let end = SystemTime::UNIX_EPOCH + Duration::from_secs(entry.end.into());
+        let end = cache.end_of(entry);
         if end <= now {
             return Err(KerberosError::Expired { host, path, at: httpdate::fmt_http_date(end) });
         }
         Ok(entry)
     }
 
-    /// The time, and a later one with each call.
-    fn moment(&self) -> OffsetDateTime {
+    /// The KDC's time, whose clock is so many seconds ahead, and a later one with each call, unless the clock was set back.
+    fn moment(&self, ahead: i32) -> OffsetDateTime {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1000;
-        state.last = now.max(state.last + 1);
+        let now = OffsetDateTime::now_utc().unix_timestamp_nanos() / 1000 + i128::from(ahead) * SECOND;
+        state.last = if state.last > now + SECOND { now } else { now.max(state.last + 1) };
         OffsetDateTime::from_unix_timestamp_nanos(state.last * 1000).unwrap_or(OffsetDateTime::UNIX_EPOCH)
     }
 
     fn cache(&self) -> Result<Arc<Cache>, KerberosError> {
         let failed = |error: io::Error| KerberosError::File { path: self.path.clone(), error: error.to_string() };
-        let about = fs::metadata(&self.path).map_err(failed)?;
+        // A pipe might wait for a writer.
+        let open = File::options().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(&self.path);
+        let mut file = open.map_err(failed)?;
+        let about = file.metadata().map_err(failed)?;
         let version = (about.dev(), about.ino(), about.mtime(), about.mtime_nsec(), about.len());
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, cache)) = state.read.as_ref().filter(|(read, _)| *read == version) {
@@ -242,7 +255,12 @@ impl Kerberos {
         if !about.is_file() || about.len() > MAX_CACHE_SIZE {
             return Err(KerberosError::Format(self.path.clone()));
         }
-        let bytes = Zeroizing::new(fs::read(&self.path).map_err(failed)?);
+        // Anybody may create a file in /tmp, and whoever has put tickets into it would be whom we act as.
+        if self.uid.is_some_and(|uid| ![uid, 0].contains(&about.uid())) {
+            return Err(KerberosError::Foreign(self.path.clone()));
+        }
+        let mut bytes = Zeroizing::new(Vec::new());
+        (&mut file).take(MAX_CACHE_SIZE + 1).read_to_end(&mut bytes).map_err(failed)?;
         let cache = Cache::parse(&bytes).ok_or_else(|| KerberosError::Format(self.path.clone()))?;
         let cache = Arc::new(cache);
         state.read = Some((version, cache.clone()));

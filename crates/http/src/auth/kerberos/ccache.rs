@@ -3,12 +3,17 @@
 //! The format is documented in the MIT Kerberos manual, "Credential cache file format". All numbers are big-endian, and
 //! each length is checked against the rest of the file.
 
-use std::fmt;
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
 
 use zeroize::Zeroizing;
 
 /// The realm of entries that are settings of the cache, not credentials.
 const SETTINGS: &[u8] = b"X-CACHECONF:";
+/// The tag of the difference between the KDC's clock and this one's.
+const DELTA_TIME: u16 = 1;
 /// The most components of a name; more are no Kerberos principal that anybody uses.
 const MAX_COMPONENTS: u32 = 32;
 
@@ -62,6 +67,8 @@ impl fmt::Debug for Entry {
 pub(super) struct Cache {
     /// Whose cache it is.
     pub(super) owner: Principal,
+    /// How many seconds the KDC's clock was ahead of this one's when the cache was made.
+    pub(super) ahead: i32,
     pub(super) entries: Vec<Entry>,
 }
 
@@ -72,9 +79,8 @@ impl Cache {
         if reader.u16()? != 0x0504 {
             return None;
         }
-        // Tags, such as the clock's offset from the KDC's.
         let tags = reader.u16()?;
-        reader.take(tags.into())?;
+        let ahead = Reader(reader.take(tags.into())?).ahead()?;
         let owner = reader.principal()?;
         let mut entries = Vec::new();
         while !reader.0.is_empty() {
@@ -83,7 +89,13 @@ impl Cache {
                 entries.push(entry);
             }
         }
-        Some(Self { owner, entries })
+        Some(Self { owner, ahead, entries })
+    }
+
+    /// When a ticket ends, by this machine's clock.
+    pub(super) fn end_of(&self, entry: &Entry) -> SystemTime {
+        let end = i64::from(entry.end) - i64::from(self.ahead);
+        SystemTime::UNIX_EPOCH + Duration::from_secs(end.max(0).unsigned_abs())
     }
 
     /// The owner's tickets for a service on a host, the one that is valid longest last. Host names match in any case. A service
@@ -115,6 +127,19 @@ impl<'a> Reader<'a> {
 
     fn u32(&mut self) -> Option<u32> {
         Some(u32::from_be_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    /// The whole seconds of the tag `DeltaTime`; none if the tags are damaged.
+    fn ahead(mut self) -> Option<i32> {
+        let mut ahead = 0;
+        while !self.0.is_empty() {
+            let (tag, length) = (self.u16()?, self.u16()?);
+            let mut value = Reader(self.take(length.into())?);
+            if tag == DELTA_TIME {
+                ahead = value.u32()?.cast_signed();
+            }
+        }
+        Some(ahead)
     }
 
     fn data(&mut self) -> Option<&'a [u8]> {

@@ -1,3 +1,5 @@
+use std::{fs, os::unix::fs::MetadataExt, time::Duration};
+
 use super::{ccache::tests::cache, *};
 
 const FAR: u32 = 4_000_000_000;
@@ -26,7 +28,7 @@ fn every_token_is_another_one() {
         let tokens: Vec<_> = (0..50).map(|_| token(&kerberos, "dav.example.test")).collect();
         let different: std::collections::HashSet<_> = tokens.iter().collect();
         assert_eq!(different.len(), tokens.len());
-        let moments: Vec<_> = (0..50).map(|_| kerberos.moment()).collect();
+        let moments: Vec<_> = (0..50).map(|_| kerberos.moment(0)).collect();
         assert!(moments.windows(2).all(|pair| pair[0] < pair[1]));
         // [APPLICATION 0], SPNEGO's OID (RFC 4178 §4.2); Kerberos' OID and the token id of an AP-REQ (RFC 4121 §4.1).
         assert!(tokens[0][0] == 0x60 && has(&tokens[0], &[6, 6, 0x2B, 6, 1, 5, 5, 2]));
@@ -140,4 +142,35 @@ proptest::proptest! {
             proptest::prop_assert_eq!(made.is_ok(), is_sound, "{} {}", encryption, key.len());
         }
     }
+}
+
+#[test]
+fn a_cache_of_another_user_is_refused() {
+    let (folder, kerberos) = kerberos(&[("HTTP/a.test@R", 18, FAR)]);
+    let of = |uid: u32| {
+        let name = kerberos.path().as_os_str().to_owned();
+        Kerberos::from_environment(move |_| Some(name.clone()), uid).unwrap()
+    };
+    if fs::metadata(folder.path()).unwrap().uid() == 0 {
+        std::os::unix::fs::chown(kerberos.path(), Some(54321), None).unwrap();
+    }
+    let uid = fs::metadata(kerberos.path()).unwrap().uid();
+    assert!(of(uid).owner().is_ok());
+    assert_eq!(of(uid + 1).owner(), Err(KerberosError::Foreign(kerberos.path().to_owned())));
+}
+
+#[test]
+fn the_clock_of_the_kdc_counts() {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs();
+    let (folder, kerberos) = kerberos(&[("HTTP/a.test@R", 18, u32::try_from(now).unwrap() + 600)]);
+    let here = kerberos.moment(0);
+    let there = kerberos.moment(-300);
+    assert!((here - there).whole_seconds() >= 298, "a clock that was set back sets the next moment back");
+    let end = kerberos.expires("a.test").unwrap();
+    let mut bytes = fs::read(kerberos.path()).unwrap();
+    // The seconds of the tag.
+    bytes[8..12].copy_from_slice(&300_i32.to_be_bytes());
+    fs::write(folder.path().join("ahead"), bytes).unwrap();
+    let ahead = Kerberos::new(folder.path().join("ahead"));
+    assert_eq!(end.duration_since(ahead.expires("a.test").unwrap()).unwrap().as_secs(), 300);
 }
