@@ -288,6 +288,7 @@ impl SmbGateway {
             encryption: settings.encryption,
             begin: &format!("{program} gateway smb-session --state {state} begin"),
             end: &format!("{program} gateway smb-session --state {state} end"),
+            is_root: nix::unistd::geteuid().is_root(),
             kerberos: delegation.as_deref().map(|delegation| KerberosLogins {
                 keytab: delegation.keytab(),
                 realm: delegation.realm(),

@@ -7,13 +7,15 @@
 //! been away for as long as a request may take: every wait of an operation, for a lock or a listing of another call too, is
 //! in the end for a request, and each of these fails in time. An operation that only looks is then dropped. One that changes
 //! something continues, or tree and server could differ; but it begins no request that was not begun ([`still_wanted`]),
-//! because nobody expects that any more.
+//! because nobody expects that any more. If it changes a name, the kernel goes on with the old one after the answer. So tree
+//! and kernel take the new one together: an operation that has [`decide`]d is answered with its result, and one that comes too
+//! late for that leaves the tree as it is.
 
 use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll, Waker},
     time::{Duration, Instant},
@@ -32,15 +34,27 @@ use crate::{replies, share::Result, signals};
 /// A call that waits for longer is watched, so often.
 const WATCH: Duration = Duration::from_millis(200);
 
+/// The call may be answered before its operation has ended.
+const OPEN: u8 = 0;
+/// It was.
+const ANSWERED: u8 = 1;
+/// It waits for the end of its operation.
+const DECIDED: u8 = 2;
+
 tokio::task_local! {
-    /// Whether the call was answered already.
-    static ANSWERED: Arc<AtomicBool>;
+    static CALL: Arc<AtomicU8>;
 }
 
 /// Fails if the program was told already that its call has failed.
 pub(crate) fn still_wanted() -> Result<()> {
-    let is_answered = ANSWERED.try_with(|answered| answered.load(Ordering::SeqCst)).unwrap_or(false);
+    let is_answered = CALL.try_with(|call| call.load(Ordering::SeqCst) == ANSWERED).unwrap_or(false);
     if is_answered { Err(Errno::EINTR) } else { Ok(()) }
+}
+
+/// From here on, the call waits for its operation. Fails if the program was told already that it has failed.
+pub(crate) fn decide() -> Result<()> {
+    let _ = CALL.try_with(|call| call.compare_exchange(OPEN, DECIDED, Ordering::SeqCst, Ordering::SeqCst));
+    still_wanted()
 }
 
 /// A reply that can be an error.
@@ -130,9 +144,9 @@ impl Calls {
         undo: Option<impl FnOnce(T) + Send + 'static>,
     ) {
         let _entered = self.runtime.enter();
-        let answered = Arc::new(AtomicBool::new(false));
+        let call = Arc::new(AtomicU8::new(OPEN));
         let mut operation: Pin<Box<dyn Future<Output = Result<T>> + Send>> =
-            Box::pin(ANSWERED.scope(answered.clone(), operation));
+            Box::pin(CALL.scope(call.clone(), operation));
         let finish = move |result, reply: R| match result {
             Ok(result) => answer(result, reply),
             Err(error) => reply.refuse(replies::errno(error)),
@@ -146,7 +160,9 @@ impl Calls {
                 result = &mut operation => return finish(result, reply),
                 errno = early => errno,
             };
-            answered.store(true, Ordering::SeqCst);
+            if call.compare_exchange(OPEN, ANSWERED, Ordering::SeqCst, Ordering::SeqCst).is_err() {
+                return finish(operation.await, reply);
+            }
             reply.refuse(replies::errno(errno));
             if let Some(undo) = undo
                 && let Ok(result) = operation.await
@@ -267,6 +283,26 @@ mod tests {
         );
         done.send("handle").unwrap();
         assert_eq!(seen.iter().collect::<Vec<_>>(), [Event::Answered("handle")]);
+    }
+
+    #[test]
+    fn what_is_decided_is_answered_with_its_result() {
+        let runtime = Runtime::new().unwrap();
+        let ((events, seen), (done, is_done)) = (mpsc::channel(), oneshot::channel());
+        let (undone, answered) = (events.clone(), events.clone());
+        let operation = async move {
+            decide()?;
+            Ok(is_done.await.unwrap())
+        };
+        calls(&runtime).run(
+            future::ready(Errno::EINTR),
+            Answer(events),
+            operation,
+            move |result, _| answered.send(Event::Answered(result)).unwrap(),
+            Some(move |result| undone.send(Event::Undone(result)).unwrap()),
+        );
+        done.send("renamed").unwrap();
+        assert_eq!(seen.iter().collect::<Vec<_>>(), [Event::Answered("renamed")]);
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(super) struct Configuration<'a> {
     pub(super) begin: &'a str,
     /// And when the user has left.
     pub(super) end: &'a str,
+    /// Whether the gateway runs as root. Otherwise root is its only user, in a namespace of theirs.
+    pub(super) is_root: bool,
     /// Whether users may log in with Kerberos.
     pub(super) kerberos: Option<KerberosLogins<'a>>,
 }
@@ -113,6 +115,7 @@ add user script = {add_user} %u
             );
         }
         let mounts = mounts.display();
+        let nobody = if self.is_root { format!("invalid users = {SYSTEM_USERS}\n") } else { String::new() };
         let passwords = if self.kerberos.is_some() { "disabled" } else { "ntlmv2-only" };
         let _ = write!(
             text,
@@ -121,8 +124,7 @@ server min protocol = SMB2_10
 server signing = mandatory
 server smb encrypt = {encrypt}
 ntlm auth = {passwords}
-invalid users = {SYSTEM_USERS}
-restrict anonymous = 2
+{nobody}restrict anonymous = 2
 map to guest = never
 disable netbios = yes
 log level = 0 auth_audit:2
@@ -218,6 +220,7 @@ mod tests {
             encryption: Encryption::Required,
             begin: "haul begin",
             end: "haul end",
+            is_root: true,
             kerberos: None,
         };
         let text = configuration.text();

@@ -17,7 +17,7 @@ use dav::{Confirmed, ETag, Error, If, Precondition, PropertySet, RemotePath};
 use haul_http::Error::{Connect, Credentials, Shutdown};
 
 use super::Share;
-use crate::tree::Ino;
+use crate::{calls::decide, tree::Ino};
 
 /// How often a request is repeated for another version, before it is for any.
 const REPETITIONS: u32 = 2;
@@ -52,7 +52,9 @@ struct Sending<'a> {
 impl Sending<'_> {
     fn ends(self, outcome: Result<Confirmed, Error>) -> Result<Confirmed, Error> {
         let is_final = match &outcome {
-            Ok(_) | Err(Error::Path(_) | Error::Http(Connect(_) | Credentials { .. } | Shutdown)) => true,
+            // Too late for the answer, it has failed for its program.
+            Ok(_) => decide().is_ok(),
+            Err(Error::Path(_) | Error::Http(Connect(_) | Credentials { .. } | Shutdown)) => true,
             // A proxy may have given up on it.
             Err(Error::Refused(failure)) => failure.times_sent <= 1 && !matches!(failure.status.as_u16(), 502 | 504),
             Err(_) => false,

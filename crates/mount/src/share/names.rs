@@ -11,7 +11,13 @@ use nix::errno::Errno;
 use tokio::sync::MutexGuard;
 
 use super::{Attributes, Result, Share, facts};
-use crate::{cached_file::CachedFile, calls::still_wanted, errno, file_state::Base, tree::Ino};
+use crate::{
+    cached_file::CachedFile,
+    calls::{decide, still_wanted},
+    errno,
+    file_state::Base,
+    tree::Ino,
+};
 
 /// Keeps uploads of files away.
 async fn turns<'a>(files: impl IntoIterator<Item = &'a Arc<CachedFile>>) -> Vec<MutexGuard<'a, ()>> {
@@ -61,6 +67,10 @@ impl Share {
                     errno::of(&path, "delete", &error)
                 })?),
             }
+        }
+        if let Err(errno) = decide() {
+            self.tree().expire(parent);
+            return Err(errno);
         }
         self.unlock_all_at(&path, file.as_slice()).await;
         self.tree().remove(parent, name);
@@ -123,6 +133,7 @@ impl Share {
         still_wanted()?;
         let mut base = None;
         if self.is_only_here(ino) {
+            decide()?;
             base = self.rename_only_here(ino, replaced);
         } else {
             let claims = self.locks.claims(&[&from, &to]);
@@ -142,6 +153,13 @@ impl Share {
                 Errno::ESTALE if !may_replace || is_folder => Errno::EEXIST,
                 number => number,
             })?;
+            if let Err(errno) = decide() {
+                // For its program and the kernel, both names are what they were: as if it had been renamed elsewhere.
+                let mut tree = self.tree();
+                tree.expire(parent);
+                tree.expire(new_parent);
+                return Err(errno);
+            }
         }
         // A MOVE leaves locks behind (RFC 4918 §7.6).
         let unlocked = self.unlock_all_at(&from, &files).await;

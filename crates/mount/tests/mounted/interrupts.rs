@@ -1,7 +1,8 @@
 //! Programs that are to stop while they wait for a server that does not answer.
 
 use std::{
-    fs,
+    fs::{self, File},
+    io::Write,
     os::unix::process::ExitStatusExt,
     process::{Child, Command, Stdio},
     thread::sleep,
@@ -24,6 +25,7 @@ use crate::{
 
 pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_program_that_waits_can_be_stopped", a_program_that_waits_can_be_stopped),
+    ("a_rename_after_the_program_has_gone_loses_nothing", a_rename_after_the_program_has_gone_loses_nothing),
     (
         "an_answer_after_the_program_has_gone_leaves_nothing_open",
         an_answer_after_the_program_has_gone_leaves_nothing_open,
@@ -114,6 +116,31 @@ fn an_answer_after_the_program_has_gone_leaves_nothing_open() -> Result<(), Fail
     wait_for("the folder is known", || world.here.join("folder").is_dir());
     fs::remove_dir(world.here.join("folder"))?;
     world.unmount()?;
+    Ok(())
+}
+
+/// For the kernel, both names are what they were. What programs save under them must not vanish.
+fn a_rename_after_the_program_has_gone_loses_nothing() -> Result<(), Failed> {
+    for write in [mount::Write::Through, mount::Write::Back { journal_size: 1 << 20 }] {
+        let world = Doubled::with_timeout(&[("/new", b"new"), ("/file", b"old")], LockPolicy::Never, TIMEOUT)?;
+        world.unmount()?;
+        world.mount(LockPolicy::Never, write)?;
+        assert_eq!(fs::read_dir(&world.here)?.count(), 2);
+        let late = Duration::from_secs(2);
+        world.double.script(move |method, _, _| (method == "MOVE").then_some(Fault::Delay(late)));
+        let mut open = File::options().write(true).open(world.here.join("file"))?;
+        stop(&mut start(&world, "mv new file")?, Signal::SIGINT)?;
+        wait_for("it is renamed", || world.content("file").as_deref() == Some(b"new"));
+        // Time for the tree.
+        sleep(Duration::from_millis(300));
+        open.write_all(b"saved since")?;
+        open.sync_all()?;
+        drop(open);
+        fs::write(world.here.join("file"), b"and again")?;
+        File::open(world.here.join("file"))?.sync_all()?;
+        assert_eq!(world.content("file").as_deref(), Some(&b"and again"[..]), "{}", world.double.log());
+        assert_eq!(world.content("new").as_deref(), Some(&b"new"[..]), "{}", world.double.log());
+    }
     Ok(())
 }
 
