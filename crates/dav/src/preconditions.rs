@@ -85,9 +85,9 @@ impl If {
         self.insert(headers, (!alone).then_some(origin));
     }
 
-    /// Adds the header to a request that is about several resources (DELETE, MOVE and COPY, with their folders), unless it is
-    /// empty. Each list has a URL: Apache takes one without for a condition on the folder too, and refuses (424, seen with 2.4).
-    pub fn apply_with_urls(&self, headers: &mut HeaderMap, origin: &Origin) {
+    /// Adds the header to a request that removes a name from its folder (DELETE, MOVE), unless it is empty. Each list has a
+    /// URL: Apache takes one without for a condition on the folder too, and refuses (424, seen with 2.4).
+    pub fn apply_to_removal(&self, headers: &mut HeaderMap, origin: &Origin) {
         self.insert(headers, Some(origin));
     }
 
@@ -155,12 +155,12 @@ mod tests {
         );
         let removed = If::default().locked(&file, token(1));
         assert_eq!(
-            value("if", |h| removed.apply_with_urls(h, &origin)).unwrap(),
+            value("if", |h| removed.apply_to_removal(h, &origin)).unwrap(),
             "<https://dav.example:8443/a%20b/c> (<urn:uuid:1>)"
         );
         for empty in [
             value("if", |h| If::default().apply(h, &origin, &file)),
-            value("if", |h| If::default().apply_with_urls(h, &origin)),
+            value("if", |h| If::default().apply_to_removal(h, &origin)),
         ] {
             assert_eq!(empty, None);
         }

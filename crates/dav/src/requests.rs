@@ -184,7 +184,7 @@ impl Requests {
     pub fn delete(&self, path: &RemotePath, precondition: &Precondition, locks: &If) -> Made {
         let mut request = self.plain(Method::DELETE, path)?;
         precondition.apply(request.headers_mut());
-        locks.apply_with_urls(request.headers_mut(), &self.origin);
+        locks.apply_to_removal(request.headers_mut(), &self.origin);
         Ok(request)
     }
 
@@ -214,7 +214,11 @@ impl Requests {
         let mut request = self.extended(method, from)?;
         set(&mut request, "destination", &self.url(to)?.to_string());
         set(&mut request, "overwrite", if overwrite { "T" } else { "F" });
-        locks.apply_with_urls(request.headers_mut(), &self.origin);
+        if method == "MOVE" {
+            locks.apply_to_removal(request.headers_mut(), &self.origin);
+        } else {
+            locks.apply(request.headers_mut(), &self.origin, from);
+        }
         Ok(request)
     }
 

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use dav::{ETag, Error, If, Precondition, PropertySet, RemotePath};
+use dav::{Error, If, Precondition, PropertySet, RemotePath};
 use haul_http::Error::{Connect, Credentials, Shutdown};
 use nix::errno::Errno;
 
@@ -185,15 +185,16 @@ impl Share {
         }
         let late = self.late_changes().reason(Instant::now(), path, Some(tag));
         match late {
-            Some(Late::MovedFrom(from)) => self.put_back(path, tag, &from).await,
+            Some(Late::MovedFrom(from)) => self.put_back(path, &from).await,
             late => Ok(late.is_some()),
         }
     }
 
     /// A late renaming has moved a file here, for whose program it has failed. Before this one takes its place, it gets its
     /// old name again, unless there is a newer version of it by now.
-    async fn put_back(&self, path: &RemotePath, tag: &ETag, from: &RemotePath) -> std::result::Result<bool, Error> {
-        let copied = self.dav.copy(path, from, false, &If::default().unchanged(path, tag.clone())).await;
+    async fn put_back(&self, path: &RemotePath, from: &RemotePath) -> std::result::Result<bool, Error> {
+        // Without a condition on its version, which dav-server (of `haul serve`) refuses for COPY; the next PUT has one.
+        let copied = self.dav.copy(path, from, false, &If::default()).await;
         let is_copied = match copied {
             Ok(_) => true,
             Err(error) if error.is(412) => false,
