@@ -36,8 +36,8 @@ pub(crate) struct Args {
     /// Which clients must encrypt. All others must sign
     #[arg(long, value_enum, value_name = "WHICH", default_value = "required")]
     encryption: Encrypt,
-    /// Keytab of the gateway's Kerberos principal, cifs/HOST. Users who log in with Kerberos then need no enrolment: the gateway
-    /// obtains a ticket to the server for each of them, if the KDC allows it to
+    /// Keytab of the gateway's Kerberos principal, cifs/HOST. Users then log in with Kerberos only, and enrolments are not used:
+    /// the gateway obtains a ticket to the server for each user, if the KDC allows it to
     #[arg(long, value_name = "KEYTAB")]
     kerberos: Option<PathBuf>,
     /// Time after a user's last session until their mount ends
