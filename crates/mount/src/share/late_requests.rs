@@ -94,7 +94,7 @@ impl Share {
             };
             match self.dav.delete(path, &precondition, locks).await {
                 Err(error) if error.is(412) && victim != Victim::Any => {
-                    victim = self.instead_of(path, &victim, repetitions).await;
+                    victim = self.instead_of(path, &victim, repetitions).await?;
                     if victim == Victim::Folder {
                         return request.ends(Err(error));
                     }
@@ -143,7 +143,7 @@ impl Share {
                         Some(true) => return request.ends(Ok(Confirmed::ByLookup)),
                         Some(false) => return request.ends(Err(error)),
                     }
-                    victim = self.instead_of(to, &victim, repetitions).await;
+                    victim = self.instead_of(to, &victim, repetitions).await?;
                     if victim == Victim::Folder {
                         return request.ends(Err(error));
                     }
@@ -169,14 +169,14 @@ impl Share {
         Victim::of(ino.filter(|ino| tree.contains(*ino)).and_then(|ino| tree.facts(ino).etag.clone()))
     }
 
-    /// What the server has in place of what it said it has not. Some servers answer 412 to every entity tag.
-    async fn instead_of(&self, path: &RemotePath, tried: &Victim, repetitions: u32) -> Victim {
-        let found = match self.dav.stat(path, PropertySet::LISTING).await {
-            Ok(Some(found)) if !found.path.is_folder() => Victim::of(found.properties.etag),
-            Ok(Some(_)) => return Victim::Folder,
-            Ok(None) => Victim::Nothing,
-            Err(_) => Victim::Any,
+    /// What the server has in place of what it said it has not. Some servers answer 412 to every entity tag. An error if it does
+    /// not answer: a request for any version could arrive late.
+    async fn instead_of(&self, path: &RemotePath, tried: &Victim, repetitions: u32) -> Result<Victim, Error> {
+        let found = match self.dav.stat(path, PropertySet::LISTING).await? {
+            Some(found) if !found.path.is_folder() => Victim::of(found.properties.etag),
+            Some(_) => return Ok(Victim::Folder),
+            None => Victim::Nothing,
         };
-        if repetitions >= REPETITIONS || found == *tried { Victim::Any } else { found }
+        Ok(if repetitions >= REPETITIONS || found == *tried { Victim::Any } else { found })
     }
 }
