@@ -70,8 +70,6 @@ struct Shared {
     is_shown: bool,
     /// The path under which it is locked on the server.
     locked_as: Option<RemotePath>,
-    /// Whether the server has ended its lock since the last upload.
-    has_lost_lock: bool,
     /// Says which bytes are here of which version, so that they outlive the mount.
     record: Option<Recorded>,
     /// Whether another mount may use it.
@@ -136,7 +134,6 @@ impl CachedFile {
             modified,
             is_shown: false,
             locked_as: None,
-            has_lost_lock: false,
             record,
             is_over: false,
             stretches,
@@ -336,15 +333,6 @@ impl CachedFile {
     /// Sets the path under which it is locked, and returns the former one.
     pub(crate) fn set_locked_as(&self, path: Option<RemotePath>) -> Option<RemotePath> {
         std::mem::replace(&mut self.lock().locked_as, path)
-    }
-
-    /// Whether the server has ended its lock since the last upload.
-    pub(crate) fn has_lost_lock(&self) -> bool {
-        self.lock().has_lost_lock
-    }
-
-    pub(crate) fn set_lost_lock(&self, has_lost: bool) {
-        self.lock().has_lost_lock = has_lost;
     }
 
     /// A program opens it for writing.

@@ -2,8 +2,8 @@
 //!
 //! A file is locked at the first change and not when it is opened, because many programs open for writing what they only
 //! read. If somebody else has locked it, that change fails, before anything is lost. The lock is released when the last
-//! writer has closed the file; close(2) does not wait for it, but unmounting does. If the server has
-//! ended a lock, somebody else may have written since: the file is looked at before it is replaced.
+//! writer has closed the file; close(2) does not wait for it, but unmounting does. A lock that the server has ended means
+//! that somebody else may have written since: what is uploaded then goes beside the file, as after a conflict.
 //!
 //! A mount that is killed leaves its locks on the server. The next one of the same share finds them in a log, and releases
 //! them, or goes on with those that its programs need.
@@ -127,9 +127,8 @@ impl Share {
             _ => self.locks.is_lost(&path),
         };
         if is_lost {
-            tracing::warn!("{path}: the server has ended the lock under which it was edited");
+            tracing::error!("{path}: the server has ended the lock under which it was edited");
             file.set_locked_as(None);
-            file.set_lost_lock(true);
             self.locks.release(&path, true).await;
         }
         is_lost

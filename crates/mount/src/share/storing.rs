@@ -1,9 +1,9 @@
 //! Storing a version of a file: one PUT under its lock and precondition, and what a refusal means.
 //!
-//! A refusal is a conflict only if somebody else has changed the file. So the file is looked up. Perhaps only the lock is gone,
-//! because the server has ended it during a long break of the link. A late request of our own may have put another file of
-//! ours there, or taken this one away. Or an earlier PUT of the same content has arrived, whose answer was lost. Otherwise it
-//! is somebody else's, even with equal content: of two programs that create a file exclusively, one must fail.
+//! A refusal is a conflict only if somebody else has changed the file, or the lock is lost under which it was edited. So the
+//! file is looked up. A late request of our own may have put another file of ours there, or taken this one away. Or an earlier
+//! PUT of the same content has arrived, whose answer was lost. Otherwise it is somebody else's, even with equal content: of two
+//! programs that create a file exclusively, one must fail.
 
 use std::time::Instant;
 
@@ -36,7 +36,7 @@ pub(super) struct Version<'a, C> {
 pub(super) enum Unstored {
     /// Its content cannot be read here.
     Unreadable(Errno),
-    /// Somebody else has changed or locked the file.
+    /// Somebody else has changed the file, or may have, as its lock is lost.
     Conflict(Error),
     Failed(Failure, Error),
 }
@@ -63,29 +63,25 @@ impl Share {
         let (path, file) = (version.path, version.file);
         let (mut base, mut refusal) = (version.base.clone(), None);
         for _ in 0..TRIES {
-            let refused = if self.has_lost_lock(file, None).await {
+            if self.has_lost_lock(file, None).await {
                 let why = "the server has ended the lock under which it was edited".into();
-                Error::Differs { path: path.clone(), why }
-            } else {
-                let content = (version.content)().map_err(Unstored::Unreadable)?;
-                match self.put_locked(path, &base, file, content).await {
-                    Ok(facts) => return Ok(self.is_stored(path, file, facts)),
-                    Err(error) => {
-                        let was_lost = self.has_lost_lock(file, Some(&error)).await;
-                        if was_lost && error.is(423) {
-                            return Err(Unstored::Conflict(error));
-                        }
-                        if !was_lost && !error.is(412) {
-                            return Err(Unstored::Failed(failure(&error), error));
-                        }
-                        version.is_doubtful |= error.refusal().is_some_and(|refusal| refusal.times_sent > 1);
-                        error
-                    }
-                }
+                return Err(Unstored::Conflict(Error::Differs { path: path.clone(), why }));
+            }
+            let content = (version.content)().map_err(Unstored::Unreadable)?;
+            let refused = match self.put_locked(path, &base, content).await {
+                Ok(facts) => return Ok(self.is_stored(path, facts)),
+                Err(error) => error,
             };
+            if self.has_lost_lock(file, Some(&refused)).await {
+                return Err(Unstored::Conflict(refused));
+            }
+            if !refused.is(412) {
+                return Err(Unstored::Failed(failure(&refused), refused));
+            }
+            version.is_doubtful |= refused.refusal().is_some_and(|refusal| refusal.times_sent > 1);
             refusal = Some(refused);
             match self.found_instead(&version, &base).await? {
-                Found::Ours(facts) => return Ok(self.is_stored(path, file, facts)),
+                Found::Ours(facts) => return Ok(self.is_stored(path, facts)),
                 Found::Replaceable(now) => base = now,
                 Found::Theirs => break,
             }
@@ -93,29 +89,20 @@ impl Share {
         Err(refusal.map_or(Unstored::Unreadable(Errno::EIO), Unstored::Conflict))
     }
 
-    fn is_stored(&self, path: &RemotePath, file: Option<&CachedFile>, facts: Facts) -> Facts {
+    fn is_stored(&self, path: &RemotePath, facts: Facts) -> Facts {
         self.locks.written(path);
         if let Some(tag) = &facts.etag {
             self.late_changes().stored(Instant::now(), path, tag);
         }
-        if let Some(file) = file {
-            file.set_lost_lock(false);
-        }
         facts
     }
 
-    async fn put_locked(
-        &self,
-        path: &RemotePath,
-        base: &Base,
-        file: Option<&CachedFile>,
-        content: Content,
-    ) -> std::result::Result<Facts, Error> {
+    async fn put_locked(&self, path: &RemotePath, base: &Base, content: Content) -> std::result::Result<Facts, Error> {
         let claims = self.locks.claims(&[path]);
         let is_locked = claims != If::default();
         let precondition = match base {
             // Its lock has created an empty file (RFC 4918 §7.3), and keeps others out.
-            Base::New if is_locked && !has_lost_lock(file) => Precondition::None,
+            Base::New if is_locked => Precondition::None,
             base => precondition(base),
         };
         let _turn = if is_locked { Some(self.locks.turn(true).await) } else { None };
@@ -133,7 +120,7 @@ impl Share {
             return Ok(Found::Theirs);
         }
         let found = found.map(|found| facts(&found));
-        if self.may_replace(version.file, path, base, found.as_ref()).await.map_err(unknown)? {
+        if self.may_replace(path, base, found.as_ref()).await.map_err(unknown)? {
             return Ok(Found::Replaceable(found.map_or(Base::New, Base::Version)));
         }
         if !version.is_doubtful {
@@ -163,7 +150,6 @@ impl Share {
     /// Whether nobody would lose anything if what was found at a path were replaced.
     async fn may_replace(
         &self,
-        file: Option<&CachedFile>,
         path: &RemotePath,
         base: &Base,
         found: Option<&Facts>,
@@ -174,15 +160,6 @@ impl Share {
         };
         // Somebody else could write between this and the next PUT.
         let Some(tag) = found.etag.as_ref().filter(|tag| !tag.is_weak()) else { return Ok(false) };
-        let is_same = has_lost_lock(file)
-            && match base {
-                Base::Version(base) => found.is_version(base),
-                // What its lock has created.
-                Base::New => found.length == 0,
-            };
-        if is_same {
-            return Ok(true);
-        }
         let late = self.late_changes().reason(Instant::now(), path, Some(tag));
         match late {
             Some(Late::MovedFrom(from)) => self.put_back(path, &from).await,
@@ -208,10 +185,6 @@ impl Share {
         }
         Ok(is_copied || there.is_some_and(|there| late.is_newer(from, &there)))
     }
-}
-
-fn has_lost_lock(file: Option<&CachedFile>) -> bool {
-    file.is_some_and(CachedFile::has_lost_lock)
 }
 
 /// Whether an upload that failed may have reached the server all the same, and whether to try again soon.
