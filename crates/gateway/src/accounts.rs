@@ -11,10 +11,13 @@ use crate::credential::Identity;
 const IDLE: Duration = Duration::from_mins(10);
 /// The largest number of accounts; at it, the one unused for longest goes, first of those that the server has not accepted.
 const MOST: usize = 1024;
+/// How often unused accounts are looked for.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Accounts, each with its `T`.
 pub(crate) struct Accounts<T> {
     all: HashMap<Identity, Entry<T>>,
+    looked: Option<Instant>,
 }
 
 struct Entry<T> {
@@ -26,7 +29,7 @@ struct Entry<T> {
 
 impl<T> Default for Accounts<T> {
     fn default() -> Self {
-        Self { all: HashMap::new() }
+        Self { all: HashMap::new(), looked: None }
     }
 }
 
@@ -39,7 +42,10 @@ impl<T: Clone> Accounts<T> {
         is_busy: impl Fn(&T) -> bool,
         new: impl FnOnce() -> T,
     ) -> T {
-        self.all.retain(|_, entry| now.saturating_duration_since(entry.used) < IDLE || is_busy(&entry.account));
+        if self.looked.is_none_or(|looked| now.saturating_duration_since(looked) >= LOOK) {
+            self.looked = Some(now);
+            self.all.retain(|_, entry| now.saturating_duration_since(entry.used) < IDLE || is_busy(&entry.account));
+        }
         if !self.all.contains_key(&identity) && self.all.len() >= MOST {
             let oldest =
                 self.all.iter().min_by_key(|(_, entry)| (is_busy(&entry.account), entry.is_accepted, entry.used));
