@@ -55,12 +55,11 @@ impl Requests {
             };
             let (method, http) = (request.split(' ').next().unwrap_or_default(), request.rsplit(' ').next());
             *requests.methods.entry(method.to_owned()).or_default() += 1;
-            let mut tls = rest.split_whitespace().skip(2).map(|word| (word != "-").then(|| word.to_owned()));
-            requests.protocols.insert(Protocol {
-                http: http.unwrap_or_default().to_owned(),
-                tls: tls.next().flatten(),
-                cipher: tls.next().flatten(),
-            });
+            // In their place `haul serve` logs numbers.
+            let mut words = rest.split_whitespace().skip(2).map(str::to_owned);
+            let tls = words.next().filter(|word| word.starts_with("TLSv"));
+            let cipher = words.next().filter(|word| tls.is_some() && word != "-");
+            requests.protocols.insert(Protocol { http: http.unwrap_or_default().to_owned(), tls, cipher });
         }
         requests
     }
@@ -155,7 +154,8 @@ mod tests {
         let [protocol] = &protocols(" TLSv1.3 TLS_AES_256_GCM_SHA384")[..] else { panic!("one") };
         assert_eq!((protocol.http.as_str(), protocol.tls.as_deref()), ("HTTP/2.0", Some("TLSv1.3")));
         assert_eq!(protocol.cipher.as_deref(), Some("TLS_AES_256_GCM_SHA384"));
-        for end in ["", " - -"] {
+        // The last: as `haul serve` logs bytes received, microseconds and connection.
+        for end in ["", " - -", " 10240 19451 3"] {
             assert!(protocols(end).iter().all(|protocol| protocol.tls.is_none() && protocol.cipher.is_none()));
         }
     }
