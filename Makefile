@@ -49,7 +49,7 @@ bench: ## Measure emulator, capture analysis, reports, client, replay server and
 	@$(HAUL) lab run bars-page
 	@$(HAUL) lab run bars-browser
 	cargo bench --locked --package page --bench rate
-	cargo bench --locked --package gateway --bench proxy
+	cargo bench --locked --profile dist --package gateway --bench proxy
 	cargo bench --locked --package haul --bench users
 
 commands: ## Renew the command pages of the book, docs/src/commands, from the program's help

@@ -2,10 +2,10 @@
 //! second, in front of the same server, in turns. The bars, with 50 connections: at most twice the latency that nginx adds,
 //! and at least half its requests a second.
 //!
-//!     cargo bench --package gateway --bench proxy
-//!     cargo bench --package gateway --bench proxy -- serve    # keeps the servers, for a profiler, until a line is read
+//!     cargo bench --profile dist --package gateway --bench proxy
+//!     cargo bench --profile dist --package gateway --bench proxy -- serve    # keeps the servers, for a profiler, until a line is read
 //!
-//! The server is nginx with one file of 1 KiB. Both proxies speak HTTP/1.1 in cleartext over loopback with wrk and with the
+//! The profile is that of the packages: `cargo bench` alone compiles for a quick build. The server is nginx with one file of 1 KiB. Both proxies speak HTTP/1.1 in cleartext over loopback with wrk and with the
 //! server, keep their connections to it and the client's, and write no log. nginx has a worker process per core, the gateway
 //! a worker thread. nginx keeps up to 64 connections to the server in each worker; the gateway has its default of six for a
 //! credential, and wrk is one user. Each request has a password, as the gateway's requests do. The latency is wrk's median; what a proxy adds is the difference from the server without a proxy

@@ -20,7 +20,7 @@ use std::{
 
 use ::units::Span;
 use clap::{Parser, Subcommand, error::ErrorKind};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// What is logged unless `HAUL_LOG` says otherwise.
 /// (The crate fuser warns of every operation that a mount does not have.)
@@ -68,15 +68,12 @@ enum Command {
 
 fn main() -> ExitCode {
     let asked = std::env::var("HAUL_LOG").unwrap_or_default();
-    let filter = EnvFilter::try_new(if asked.is_empty() { LOG } else { &asked }).unwrap_or_else(|error| {
+    let filter = if asked.is_empty() { LOG } else { &asked }.parse().unwrap_or_else(|error| {
         say(format_args!("HAUL_LOG={asked} is not understood ({error}), so it is as if it were {LOG}"));
-        EnvFilter::new(LOG)
+        LOG.parse::<Targets>().unwrap_or_default()
     });
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(io::stderr)
-        .with_ansi(io::stderr().is_terminal())
-        .init();
+    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr).with_ansi(io::stderr().is_terminal());
+    tracing_subscriber::registry().with(filter).with(lines).init();
     let arguments = match files::mount_helper_arguments(std::env::args_os().collect()) {
         Ok(arguments) => arguments,
         Err(why) => {
