@@ -21,8 +21,12 @@ from .errors import (
     MissingExtraError,
     UsageError,
 )
+from .experiment import race, run
 from .explanation import Explanation, explain
+from .loading import load, load_explanation
+from .progress import Progress
 from .result import Result
+from .run_result import Run
 from .table import Table
 
 __all__ = [
@@ -33,10 +37,16 @@ __all__ = [
     "LonghaulError",
     "LonghaulWarning",
     "MissingExtraError",
+    "Progress",
     "Result",
+    "Run",
     "Table",
     "UsageError",
     "explain",
+    "load",
+    "load_explanation",
+    "race",
+    "run",
 ]
 
 try:

@@ -52,16 +52,17 @@ class Output:
             raise DocumentError("haul printed JSON, but not an object")
         return document
 
-    def error(self, result: object = None) -> HaulError:
-        """The exception for a failed ``haul``, with everything that it had to say."""
+    def error(self, result: object = None, sentence: str | None = None) -> HaulError:
+        """The exception for a failed ``haul``, with this sentence or its last message."""
         kind = UsageError if self.status == 2 else HaulError
+        return kind(sentence or self._last_message(), status=self.status, result=result)
+
+    def _last_message(self) -> str:
         if self.messages:
-            sentence = "\n".join(self.messages)
-        elif self.status < 0:
-            sentence = f"haul was killed by {_signal_name(-self.status)}"
-        else:
-            sentence = f"haul ended with exit status {self.status} and no message"
-        return kind(sentence, status=self.status, result=result)
+            return self.messages[-1]
+        if self.status < 0:
+            return f"haul was killed by {_signal_name(-self.status)}"
+        return f"haul ended with exit status {self.status} and no message"
 
 
 def find_haul() -> Path:

@@ -210,7 +210,7 @@ def _transfer(connection: Node, node: Node, key: tuple[str, int, int]) -> Transf
         duration_s=node.number("duration_s"),
         bytes=node.integer("bytes"),
         cause=cause,
-        lost_s=0.0 if cause is None else node.shares("time_s").get(cause, 0.0),
+        lost_s=0.0 if cause is None else node.numbers_by_name("time_s").get(cause, 0.0),
         change=what_if.text("change") if what_if else None,
         predicted_s=what_if.number("predicted_s") if what_if else None,
         model_error=what_if.optional_number("model_error") if what_if else None,
@@ -218,7 +218,7 @@ def _transfer(connection: Node, node: Node, key: tuple[str, int, int]) -> Transf
 
 
 def _causes(node: Node, key: tuple[str, int, int]) -> Iterator[TransferCause]:
-    for cause, seconds in node.shares("time_s").items():
+    for cause, seconds in node.numbers_by_name("time_s").items():
         yield TransferCause(
             *key,
             what=node.text("what"),
@@ -259,5 +259,5 @@ def _page(node: Node, index: int) -> Iterator[PageLoad | PageCause]:
         bytes=node.integer("bytes"),
     )
     yield page
-    for cause, seconds in node.shares("time_s").items():
+    for cause, seconds in node.numbers_by_name("time_s").items():
         yield PageCause(index, page.client, page.duration_s, cause, seconds)

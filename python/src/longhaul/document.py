@@ -85,7 +85,7 @@ class Node:
                 raise DocumentError(f"{self.file}: {place} is not an object")
             yield Node(one, self.file, place)
 
-    def shares(self, key: str) -> dict[str, float]:
+    def numbers_by_name(self, key: str) -> dict[str, float]:
         """An object of numbers; empty if absent."""
         node = self.node(key)
         return {} if node is None else {name: node.number(name) for name in node.value}

@@ -126,10 +126,10 @@ def explain(
             options.append(f"--{name}={value}")
     output = run_haul([*options, "--", *paths])
     if output.status and not output.stdout:
-        raise output.error()
+        raise output.error(None, "\n".join(output.messages))
     explanation = Explanation(output.document(), messages=output.messages)
     if output.status and not skip_unreadable:
-        raise output.error(explanation)
+        raise output.error(explanation, "\n".join(output.messages))
     for message in output.messages:
         warnings.warn(message, LonghaulWarning, stacklevel=2)
     return explanation
