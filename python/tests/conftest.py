@@ -37,10 +37,11 @@ def links(haul: Path) -> None:
         pytest.skip(f"links cannot be emulated here: {tried.stderr.decode(errors='replace').strip()}")
 
 
-#: A server that answers each upload and download on its own connection.
+#: A server and a client of an upload and a download on one connection.
 _SERVER = """
 import http.server, sys
 class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
     def do_GET(self):
         body = b'x' * 300_000
         self.send_response(200); self.send_header('Content-Length', str(len(body))); self.end_headers()

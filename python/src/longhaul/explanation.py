@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
+from . import html, plots
 from .binary import Argument, run_haul
 from .capture_tables import (
     Connection,
@@ -18,10 +19,14 @@ from .capture_tables import (
     TransferCause,
     capture_tables,
 )
-from .document import check_schema
+from .document import Node, check_schema
 from .errors import LonghaulWarning
+from .packets import PACKETS, Packet, View, read_view
 from .result import Result
 from .table import Table
+
+if TYPE_CHECKING:
+    import altair
 
 __all__ = ["EXPLAIN_SCHEMA", "CapturePath", "Explanation", "explain"]
 
@@ -37,7 +42,12 @@ class Explanation(Result):
     MAIN_TABLE = "transfers"
 
     def __init__(
-        self, document: Mapping[str, Any], *, file: str = "the explanation", messages: tuple[str, ...] = ()
+        self,
+        document: Mapping[str, Any],
+        *,
+        file: str = "the explanation",
+        messages: tuple[str, ...] = (),
+        arguments: Sequence[Argument] = (),
     ) -> None:
         node = check_schema(dict(document), EXPLAIN_SCHEMA, file)
         super().__init__(document, capture_tables(node))
@@ -45,6 +55,9 @@ class Explanation(Result):
         self.captures: tuple[str, ...] = tuple(node.texts("captures"))
         #: What haul said while it read them, for instance that a capture breaks off.
         self.messages = messages
+        # What to tell haul in order to explain the same again.
+        self._arguments = arguments
+        self._view: View | None = None
 
     @property
     def transfers(self) -> Table[Transfer]:
@@ -81,6 +94,70 @@ class Explanation(Result):
         """One row for each of these and each cause along its critical path."""
         return self.tables["page_causes"]
 
+    def packets(self) -> Table[Packet]:
+        """One row for each packet. haul reads the captures again for it, so they must still exist.
+
+        Of larger captures these are 250,000 packets of the connections that lost most time.
+        """
+        rows = (
+            packet for _, node, index in self._viewed_connections() for packet in self._read_view().packets(node, index)
+        )
+        return Table(PACKETS, tuple(rows))
+
+    def plot_causes(self) -> altair.Chart:
+        """A chart of what the longest transfers were spent on. Needs the extra ``plot``."""
+        return plots.transfer_causes(self)
+
+    def plot_sequence(self, transfer: Transfer) -> altair.LayerChart:
+        """The time–sequence graph of a transfer. Needs the extra ``plot``, and the captures must still exist.
+
+        Raises:
+            ValueError: The packets of this transfer are not at hand, because others lost more time.
+        """
+        view = self._read_view()
+        for position, node, index in self._viewed_connections():
+            if index != transfer.connection:
+                continue
+            for one in view.transfers(position):
+                if (one.text("what"), one.number("duration_s")) == (transfer.what, transfer.duration_s):
+                    start = one.number("start_s")
+                    end = start + transfer.duration_s
+                    packets = [packet for packet in view.packets(node, index) if start <= packet.time_s <= end + 1e-6]
+                    spent = [one for one in view.intervals(node) if one.to_s > start and one.from_s < end]
+                    title = f"{transfer.what or transfer.direction}  {transfer.client} → {transfer.server}"
+                    sender = "client" if transfer.direction == "upload" else "server"
+                    return plots.sequence(packets, spent, title, sender)
+        raise ValueError(
+            f"the packets of {transfer.what or 'this transfer'} are not at hand; explain its capture alone"
+        )
+
+    def _viewed_connections(self) -> Iterator[tuple[int, Node, int]]:
+        """The connections whose packets are at hand: the position there, the connection, and its number here.
+
+        They are in the same order there and here.
+        """
+        view, index = self._read_view(), 0
+        for position, node in enumerate(view.connections()):
+            key = (view.capture(node), node.text("client"), node.text("server"), node.integer("packets"))
+            while index < len(self.connections):
+                one = self.connections[index]
+                index += 1
+                if (one.capture, one.client, one.server, one.packets) == key:
+                    yield position, node, one.connection
+                    break
+
+    def _read_view(self) -> View:
+        if self._view is None:
+            arguments = self._arguments or ["--", *_paths(self.captures)]
+            output = run_haul(["explain", "--html=-", *arguments])
+            if not output.stdout:
+                raise output.error()
+            self._view = read_view(output.stdout)
+        return self._view
+
+    def _repr_html_(self) -> str:
+        return html.of_explanation(self)
+
     def __repr__(self) -> str:
         return f"<Explanation of {len(self.captures)} captures: {len(self.transfers)} transfers>"
 
@@ -114,7 +191,7 @@ def explain(
         UsageError: An argument is not accepted.
     """
     paths = _paths(captures)
-    options: list[Argument] = ["explain", "--json=-"]
+    options: list[Argument] = []
     for name, value in (
         ("format", format),
         ("connection", connection),
@@ -124,10 +201,11 @@ def explain(
     ):
         if value is not None:
             options.append(f"--{name}={value}")
-    output = run_haul([*options, "--", *paths])
+    arguments = [*options, "--", *paths]
+    output = run_haul(["explain", "--json=-", *arguments])
     if output.status and not output.stdout:
         raise output.error(None, "\n".join(output.messages))
-    explanation = Explanation(output.document(), messages=output.messages)
+    explanation = Explanation(output.document(), messages=output.messages, arguments=arguments)
     if output.status and not skip_unreadable:
         raise output.error(explanation, "\n".join(output.messages))
     for message in output.messages:

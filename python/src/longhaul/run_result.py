@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from . import html, plots
 from .document import check_schema
 from .explanation import Explanation, explain
 from .result import Result
 from .run_tables import Cell, CellCause, Claim, Comparison, Method, Sample, run_tables
 from .table import Table
+
+if TYPE_CHECKING:
+    import altair
 
 __all__ = ["RUN_SCHEMA", "Run"]
 
@@ -98,6 +102,17 @@ class Run(Result):
         if capture is None:
             raise FileNotFoundError(f"run {self.id} has no capture of {cell.workload}/{cell.network}/{cell.contender}")
         return explain(capture)
+
+    def plot_intervals(self) -> altair.FacetChart:
+        """A chart of each cell's median, its interval and its samples. Needs the extra ``plot``."""
+        return plots.intervals(self)
+
+    def plot_causes(self) -> altair.FacetChart:
+        """A chart of what the typical sample of each cell was spent on. Needs the extra ``plot``."""
+        return plots.cell_causes(self)
+
+    def _repr_html_(self) -> str:
+        return html.of_run(self)
 
     def __repr__(self) -> str:
         return f"<Run {self.id}: {len(self.cells)} cells, {len(self.samples)} samples, {len(self.claims)} claims>"

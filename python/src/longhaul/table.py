@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints, overload
 
-from . import export
+from . import export, html
 
 if TYPE_CHECKING:
     import os
@@ -118,6 +118,9 @@ class Table(Sequence[Row]):
 
     def __repr__(self) -> str:
         return f"<{self.schema.id}: {len(self)} rows>"
+
+    def _repr_html_(self) -> str:
+        return html.of_table(self)
 
     def columns(self) -> dict[str, list[Any]]:
         """The values of each column, by its name."""
