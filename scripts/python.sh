@@ -3,16 +3,18 @@
 #
 #   scripts/python.sh check   checks format, lints and types
 #   scripts/python.sh test    runs the tests (after `cargo build --package haul`); further arguments go to pytest
+#   scripts/python.sh book    renews the page of the book that describes the tables
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 what=${1:-}
 case $what in
-  check | test) shift ;;
-  *) echo "usage: scripts/python.sh check|test [PYTEST-ARGUMENT…]" >&2; exit 2 ;;
+  check | test | book) shift ;;
+  *) echo "usage: scripts/python.sh check|test|book [PYTEST-ARGUMENT…]" >&2; exit 2 ;;
 esac
 
 skip() {
+  if [[ $what == book ]]; then echo "$1" >&2; exit 1; fi
   echo "skipped: the Python package is not ${what}ed: $1"
   exit 0
 }
@@ -58,9 +60,10 @@ export RUFF_CACHE_DIR=$cache/ruff MYPY_CACHE_DIR=$cache/mypy PYTHONPYCACHEPREFIX
 cd python
 case $what in
   check)
-    "$venv/bin/ruff" format --check --quiet .
-    "$venv/bin/ruff" check --quiet .
+    "$venv/bin/ruff" format --check --quiet --config pyproject.toml . ../docs/src/notebooks
+    "$venv/bin/ruff" check --quiet --config pyproject.toml . ../docs/src/notebooks
     "$venv/bin/mypy" --no-error-summary
     ;;
   test) "$venv/bin/pytest" -p no:cacheprovider "$@" ;;
+  book) PYTHONPATH=src "$venv/bin/python" tests/book.py ;;
 esac

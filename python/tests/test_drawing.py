@@ -144,7 +144,7 @@ def test_charts_are_drawn_without_a_browser(captured: Callable[[str], Path], tmp
 
 def test_chart_without_altair_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "altair", None)
-    with pytest.raises(longhaul.MissingExtraError, match=r"pip install 'longhaul\[plot\]'"):
+    with pytest.raises(longhaul.MissingExtraError, match=r"the extra `plot` of longhaul: pip install altair"):
         longhaul.Run(RUN).plot_intervals()
 
 
@@ -170,4 +170,6 @@ def test_sequence_of_a_capture_that_is_gone_is_hauls_error(tmp_path: Path) -> No
 )
 def test_times_have_three_digits(seconds: float, text: str) -> None:
     assert units.duration(seconds) == text
+    assert units.interval(0.113, 0.12) == "113–120 ms"
+    assert units.interval(0.9, 1.2) == "900 ms – 1.20 s"
     assert units.byte_size(20.4 * 1024**2) == "20.4 MiB"

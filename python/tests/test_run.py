@@ -194,7 +194,8 @@ def _is_alive(pid: int) -> bool:
         return False
 
 
-def test_interrupt_ends_haul_and_keeps_the_samples(tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["the program", "the terminal"])
+def test_interrupt_ends_haul_and_keeps_the_samples(by: str, tmp_path: Path) -> None:
     runs = tmp_path / "runs"
     with _endless(runs) as python:
         try:
@@ -204,7 +205,8 @@ def test_interrupt_ends_haul_and_keeps_the_samples(tmp_path: Path) -> None:
                     break
             family = _family(python.pid)
             assert family, "who sees no process cannot see what is left either"
-            python.send_signal(signal.SIGINT)
+            # A terminal interrupts the whole process group, and haul with it.
+            (os.killpg if by == "the terminal" else os.kill)(python.pid, signal.SIGINT)
             rest = python.stdout.read()
             assert python.wait(LIMIT) == 0
         finally:
@@ -215,6 +217,18 @@ def test_interrupt_ends_haul_and_keeps_the_samples(tmp_path: Path) -> None:
         assert "interrupted; the results so far" in rest
     (folder,) = runs.iterdir()
     assert len(longhaul.load(folder).samples) > 1
+
+
+def test_kernel_that_is_killed_takes_haul_along(tmp_path: Path) -> None:
+    with _endless(tmp_path / "runs") as python:
+        assert python.stdout is not None
+        assert python.stdout.readline()
+        family = _family(python.pid)
+        assert family
+        # This is how Jupyter restarts a kernel.
+        os.killpg(python.pid, signal.SIGKILL)
+        python.wait(LIMIT)
+    _wait(lambda: not any(map(_is_alive, family)), "end of haul")
 
 
 def test_function_that_raises_ends_haul(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from conftest import UPLOAD
 
 import longhaul
-from longhaul.capture_tables import CAPTURE_SCHEMAS
+from longhaul.schemas import SCHEMAS
 from longhaul.table import Schema
 
 pytestmark = pytest.mark.usefixtures("haul")
@@ -25,7 +25,7 @@ def explanation() -> longhaul.Explanation:
     return longhaul.explain(UPLOAD, bytes="18MB")
 
 
-@pytest.mark.parametrize("schema", CAPTURE_SCHEMAS, ids=lambda schema: schema.name)
+@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda schema: schema.name)
 def test_every_column_is_described(schema: Schema[Any]) -> None:
     assert [field.name for field in schema.fields] == [field.name for field in fields(schema.row)]
     for field in schema.fields:
@@ -34,6 +34,10 @@ def test_every_column_is_described(schema: Schema[Any]) -> None:
         ends = {"_s": "s", "seconds": "s", "_ms": "ms", "_bits": "bit/s"}
         for end, unit in ends.items():
             assert not field.name.endswith(end) or field.unit == unit, field
+
+
+def test_every_table_is_named_once() -> None:
+    assert len({schema.id for schema in SCHEMAS}) == len(SCHEMAS)
 
 
 def test_arrow_schema_has_units_and_the_tables_version(explanation: longhaul.Explanation) -> None:
@@ -96,7 +100,9 @@ def test_missing_package_names_its_extra(explanation: longhaul.Explanation, monk
     ):
         monkeypatch.setitem(sys.modules, package, None)
         extra = {"pyarrow": "arrow"}.get(package, package)
-        with pytest.raises(longhaul.MissingExtraError, match=rf"needs {package}.*pip install 'longhaul\[{extra}\]'"):
+        with pytest.raises(
+            longhaul.MissingExtraError, match=rf"^{package} cannot .* `{extra}` .*pip install {package}$"
+        ):
             convert()
 
 

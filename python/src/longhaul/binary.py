@@ -1,8 +1,8 @@
 """Finding and running the program ``haul``.
 
-A wheel installs ``haul`` beside the interpreter. Every call runs it once, in a session of its own: Ctrl-C in a terminal
-reaches Python, and Python passes it on. An interrupted run needs its time to remove its network namespaces and
-processes, so an interrupted call first asks ``haul`` to end, and kills it only when its own time limits have passed.
+A wheel installs ``haul`` beside the interpreter. Every call runs it once, in Python's process group, so that Jupyter
+ends it too when it restarts a kernel. An interrupted run needs its time to remove its network namespaces and processes.
+So an interrupted call asks ``haul`` to end, and kills it only when its own time limits have passed.
 """
 
 from __future__ import annotations
@@ -118,7 +118,6 @@ def run_haul(arguments: Sequence[Argument], on_wait: Callable[[], None] | None =
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            start_new_session=True,
         )
     except OSError as error:
         raise HaulNotFoundError(f"cannot run {haul}: {error.strerror or error}") from error

@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 __all__ = ["need", "save", "to_arrow", "to_pandas", "to_polars"]
 
 
+#: The packages of each extra, as in pyproject.toml.
+_EXTRAS = {"arrow": "pyarrow", "polars": "polars", "pandas": "pandas", "plot": "altair vl-convert-python"}
+
+
 def need(package: str, extra: str) -> Any:
     """Imports an optional package.
 
@@ -34,7 +38,8 @@ def need(package: str, extra: str) -> Any:
         return importlib.import_module(package)
     except ImportError as error:
         raise MissingExtraError(
-            f"this needs {package}, which cannot be imported ({error}); pip install 'longhaul[{extra}]'"
+            f"{package} cannot be imported ({error}); "
+            f"install the extra `{extra}` of longhaul: pip install {_EXTRAS[extra]}"
         ) from error
 
 

@@ -81,13 +81,13 @@ def _cells(run: Run, cells: Sequence[Cell]) -> str:
     rows = []
     for cell in measured:
         median = cell.median_s or 0
-        interval = "" if cell.ci95_lo_s is None else f"{_bare(cell.ci95_lo_s)}–{_bare(cell.ci95_hi_s or 0)}"
+        ends = (cell.ci95_lo_s, cell.ci95_hi_s)
         spent = seconds.get(cell.contender) or {"not_explained": median}
         rows.append(
             [
                 escape(f"{cell.contender} (model)" if cell.model else cell.contender),
                 units.duration(median),
-                interval,
+                "" if ends[0] is None or ends[1] is None else units.interval(ends[0], ends[1]),
                 "" if cell.times_floor is None else units.factor(cell.times_floor),
                 "" if cell.requests is None else str(cell.requests),
                 _bar(spent, median / full),
@@ -99,13 +99,9 @@ def _cells(run: Run, cells: Sequence[Cell]) -> str:
         if cell not in measured
     ]
     shown = {cause: 0.0 for spent in seconds.values() for cause in spent}
-    return _table(
-        ["contender", "time", "range (s)", "times the floor", "requests", "where the time went"], rows
-    ) + _legend(shown)
-
-
-def _bare(seconds: float) -> str:
-    return f"{seconds:.3g}" if seconds < 1000 else f"{seconds:.0f}"
+    return _table(["contender", "time", "range", "times the floor", "requests", "where the time went"], rows) + _legend(
+        shown
+    )
 
 
 def of_explanation(explanation: Explanation) -> str:

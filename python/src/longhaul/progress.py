@@ -5,6 +5,8 @@ from __future__ import annotations
 import html
 import importlib
 import json
+import re
+import shutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -60,7 +62,8 @@ class RunFolder:
 
     def __init__(self, runs: Path, experiment: str) -> None:
         self._runs = runs
-        self._experiment = experiment
+        # With a number at the end if several runs started in the same second.
+        self._name = re.compile(rf"\d{{8}}-\d{{6}}-{re.escape(experiment)}(-\d+)?")
         self._old = self._names()
         self._live: Path | None = None
         self._changed = 0
@@ -97,7 +100,7 @@ class RunFolder:
         return self._runs / name / "live.json"
 
     def _new(self) -> list[str]:
-        return sorted(name for name in self._names() - self._old if self._experiment in name)
+        return sorted(name for name in self._names() - self._old if self._name.fullmatch(name))
 
     def _names(self) -> set[str]:
         try:
@@ -144,7 +147,7 @@ class _Terminal(_Silent):
     stream: TextIO
 
     def __call__(self, progress: Progress) -> None:
-        self._write(str(progress)[:100])
+        self._write(str(progress)[: shutil.get_terminal_size().columns - 1])
 
     def close(self) -> None:
         self._write("")
@@ -160,15 +163,15 @@ class _Notebook(_Silent):
     def __init__(self) -> None:
         # IPython is running this, so it is installed. Its functions have no type hints.
         ipython: Any = importlib.import_module("IPython.display")
-        self._html = ipython.HTML
-        self._display = ipython.display(ipython.HTML(""), display_id=True)
+        self._display = ipython.display({"text/plain": ""}, raw=True, display_id=True)
 
     def __call__(self, progress: Progress) -> None:
         bar = f'<progress value="{progress.done}" max="{max(progress.planned, 1)}"></progress>'
-        self._display.update(self._html(f"{bar} {html.escape(str(progress))}"))
+        shown = {"text/html": f"{bar} {html.escape(str(progress))}", "text/plain": str(progress)}
+        self._display.update(shown, raw=True)
 
     def close(self) -> None:
-        self._display.update(self._html(""))
+        self._display.update({"text/html": "", "text/plain": ""}, raw=True)
 
 
 def reporter(progress: bool | Callable[[Progress], object] | None) -> _Silent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["byte_size", "duration", "factor", "share"]
+__all__ = ["byte_size", "duration", "factor", "interval", "share"]
 
 
 def duration(seconds: float) -> str:
@@ -13,6 +13,13 @@ def duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+
+
+def interval(low: float, high: float) -> str:
+    """A range of times: ``113–120 ms``."""
+    first, last = duration(low), duration(high)
+    number, _, unit = first.rpartition(" ")
+    return f"{number}–{last}" if last.endswith(f" {unit}") and "min" not in last else f"{first} – {last}"
 
 
 def byte_size(count: float) -> str:
