@@ -38,7 +38,7 @@ if ! cmp -s python/pyproject.toml "$venv/pyproject.toml"; then
   log=$(mktemp)
   if ! { "$python" -m venv "$venv" && "$venv/bin/pip" install --quiet --upgrade 'pip>=25.1' &&
     "$venv/bin/pip" install --quiet --group python/pyproject.toml:dev; } >"$log" 2>&1 9>&-; then
-    tail -n 5 "$log" >&2
+    tail -n 5 "$log" | cut -c 1-300 >&2
     rm -f "$log"
     skip "pip cannot install the packages in python/pyproject.toml"
   fi
@@ -64,6 +64,7 @@ case $what in
     "$venv/bin/ruff" check --quiet --config pyproject.toml . ../docs/src/notebooks
     "$venv/bin/mypy" --no-error-summary
     ;;
-  test) "$venv/bin/pytest" -p no:cacheprovider "$@" ;;
+  # What is skipped is said in the words of the other tests.
+  test) "$venv/bin/pytest" -p no:cacheprovider "$@" | sed -u 's/^SKIPPED \[[0-9]*\] /skipped: /' ;;
   book) PYTHONPATH=src "$venv/bin/python" tests/book.py ;;
 esac

@@ -299,9 +299,13 @@ def _logged(samples_file: Path | None) -> Mapping[_Key, list[dict[str, str]]]:
     lines: defaultdict[_Key, list[dict[str, str]]] = defaultdict(list)
     if samples_file is None or not samples_file.is_file():
         return lines
-    with samples_file.open(newline="", encoding="utf-8", errors="replace") as file:
-        for line in csv.DictReader(file):
-            lines[line.get("workload", ""), line.get("network", ""), line.get("contender", "")].append(line)
+    try:
+        with samples_file.open(newline="", encoding="utf-8", errors="replace") as file:
+            for line in csv.DictReader(file):
+                lines[line.get("workload", ""), line.get("network", ""), line.get("contender", "")].append(line)
+    except csv.Error:
+        # What was read until then cannot be trusted either.
+        lines.clear()
     return lines
 
 
