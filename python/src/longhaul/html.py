@@ -1,0 +1,179 @@
+"""Results as HTML, for notebooks. It needs neither scripts nor other packages, and is shown offline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from . import causes, units
+
+if TYPE_CHECKING:
+    from .capture_tables import Finding, Transfer, TransferCause
+    from .explanation import Explanation
+    from .run_result import Run
+    from .run_tables import Cell
+    from .table import Table
+
+__all__ = ["of_explanation", "of_run", "of_table"]
+
+#: Rows of a table, transfers of an explanation, and claims of a run that are shown.
+ROWS, TRANSFERS, CLAIMS = 10, 10, 30
+
+_VERDICTS = {"reproduced": "✔", "refuted": "✘", "inconclusive": "?"}
+
+
+def of_table(table: Table[Any]) -> str:
+    """The first rows of a table."""
+    fields = table.schema.fields
+    head = [f"{field.name} ({field.unit})" if field.unit else field.name for field in fields]
+    rows = [[escape(_value(getattr(row, field.name))) for field in fields] for row in table.rows[:ROWS]]
+    more = f"<p>{len(table) - ROWS} more rows</p>" if len(table) > ROWS else ""
+    return f"<p><code>{escape(table.schema.id)}</code></p>{_table(head, rows)}{more}"
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def of_run(run: Run) -> str:
+    """The contenders of each workload and network, fastest first, and the claims."""
+    parts = [f"<h3>{escape(run.title)}</h3><p>{escape(run.question)}</p>"]
+    places: dict[tuple[str, str], list[Cell]] = {}
+    for cell in run.cells:
+        places.setdefault((cell.workload, cell.network), []).append(cell)
+    for (workload, network), cells in places.items():
+        about = filter(None, (_description(run, "workloads", workload), _description(run, "networks", network)))
+        parts.append(
+            f"<h4>{escape(f'{workload}, {network}')}</h4><p>{escape(', '.join(about))}</p>{_cells(run, cells)}"
+        )
+    judged = [claim for claim in run.claims if claim.in_run]
+    if judged:
+        rows = [
+            [
+                f"{_VERDICTS.get(claim.verdict, '')} {escape(claim.verdict)}",
+                f"“{escape(claim.said)}”",
+                escape(claim.measured),
+            ]
+            for claim in judged[:CLAIMS]
+        ]
+        parts.append(f"<h4>Claims</h4>{_table(['verdict', 'sentence', 'measured'], rows)}")
+    return "".join(parts)
+
+
+def _description(run: Run, kind: str, name: str) -> str:
+    """The description of a workload or network."""
+    entries = run.document.get(kind) or []
+    return next((str(entry.get("description") or "") for entry in entries if entry.get("name") == name), "")
+
+
+def _cells(run: Run, cells: Sequence[Cell]) -> str:
+    measured = sorted((cell for cell in cells if cell.median_s is not None), key=lambda cell: cell.median_s or 0)
+    full = max((cell.ci95_hi_s or cell.median_s or 0 for cell in measured), default=0) or 1
+    seconds: dict[str, dict[str, float]] = {}
+    for row in run.causes:
+        if (row.workload, row.network) == (cells[0].workload, cells[0].network):
+            seconds.setdefault(row.contender, {})[row.cause] = row.seconds
+    rows = []
+    for cell in measured:
+        median = cell.median_s or 0
+        ends = (cell.ci95_lo_s, cell.ci95_hi_s)
+        spent = seconds.get(cell.contender) or {"not_explained": median}
+        rows.append(
+            [
+                escape(f"{cell.contender} (model)" if cell.model else cell.contender),
+                units.duration(median),
+                "" if ends[0] is None or ends[1] is None else units.interval(ends[0], ends[1]),
+                "" if cell.times_floor is None else units.factor(cell.times_floor),
+                "" if cell.requests is None else str(cell.requests),
+                _bar(spent, median / full),
+            ]
+        )
+    rows += [
+        [escape(cell.contender), escape(f"{cell.status}: {cell.reason}"), "", "", "", ""]
+        for cell in cells
+        if cell not in measured
+    ]
+    shown = {cause: 0.0 for spent in seconds.values() for cause in spent}
+    return _table(["contender", "time", "range", "times the floor", "requests", "where the time went"], rows) + _legend(
+        shown
+    )
+
+
+def of_explanation(explanation: Explanation) -> str:
+    """The transfers that lost most time, and why."""
+    ranked = sorted(explanation.transfers, key=lambda transfer: -transfer.lost_s)[:TRANSFERS]
+    seconds: dict[tuple[str, int, int], dict[str, float]] = {}
+    for row in explanation.causes:
+        seconds.setdefault(_key(row), {})[row.cause] = row.seconds
+    full = max((transfer.duration_s for transfer in ranked), default=0) or 1
+    rows, shown = [], {}
+    for transfer in ranked:
+        spent = seconds.get(_key(transfer), {})
+        shown.update(spent)
+        rows.append(
+            [
+                escape(transfer.what or transfer.direction),
+                escape(f"{transfer.client} → {transfer.server}"),
+                units.duration(transfer.duration_s),
+                units.byte_size(transfer.bytes),
+                ""
+                if transfer.cause is None
+                else f"{escape(causes.title(transfer.cause))}: {units.duration(transfer.lost_s)}",
+                _bar(spent, transfer.duration_s / full),
+            ]
+        )
+    names = explanation.captures
+    title = (
+        f"{len(explanation.transfers)} transfers of {', '.join(names) if len(names) < 4 else f'{len(names)} captures'}"
+    )
+    head = ["transfer", "connection", "time", "bytes", "largest loss", "where the time went"]
+    parts = [f"<p>{escape(title)}</p>{_table(head, rows)}{_legend(shown)}"]
+    for finding in explanation.findings:
+        if ranked and _key(finding) == _key(ranked[0]):
+            parts.append(f"<p><b>{escape(causes.title(finding.cause))}</b>: {escape(finding.why)}</p>")
+            break
+    return "".join(parts)
+
+
+def _key(row: Transfer | TransferCause | Finding) -> tuple[str, int, int]:
+    return row.capture, row.connection, row.transfer
+
+
+def _bar(seconds: Mapping[str, float], width: float) -> str:
+    """A bar of causes. Its width is a fraction of the column."""
+    total = sum(seconds.values()) or 1
+    words = ", ".join(
+        f"{causes.title(cause)} {units.share(part / total)}"
+        for cause, part in sorted(seconds.items(), key=lambda one: -one[1])
+        if part >= 0.02 * total
+    )
+    pieces = "".join(
+        f'<span title="{escape(f"{causes.title(cause)}: {units.duration(seconds[cause])}")}" '
+        f'style="height:1em;background:{causes.colour(cause)};width:{100 * seconds[cause] / total:.2f}%"></span>'
+        for cause in causes.ordered(seconds)
+    )
+    style = f"display:flex;width:{max(100 * width, 0.5):.1f}%"
+    bar = f'<div role="img" aria-label="{escape(words)}" style="{style}">{pieces}</div>'
+    return f'<div style="width:20em">{bar}</div>'
+
+
+def _legend(seconds: Iterable[str]) -> str:
+    entries = "".join(
+        f'<span style="margin-right:1em;white-space:nowrap"><span style="display:inline-block;width:.8em;height:.8em;'
+        f'background:{causes.colour(cause)}"></span> {escape(causes.title(cause))}</span>'
+        for cause in causes.ordered(seconds)
+    )
+    return f'<p style="font-size:smaller">{entries}</p>' if entries else ""
+
+
+def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
+    """A table of cells that are HTML already; the head is text."""
+    left = 'style="text-align:left"'
+    titles = "".join(f"<th {left}>{escape(title)}</th>" for title in head)
+    body = "".join(f"<tr>{''.join(f'<td {left}>{cell}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{body}</tbody></table>"
