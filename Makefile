@@ -35,6 +35,7 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked --log-level error check bans licenses sources; \
 	else echo "skipped: cargo deny is not installed (cargo install cargo-deny --locked)"; fi
 	@scripts/web.sh check
+	@scripts/python.sh check
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
 

@@ -65,6 +65,10 @@ case $what in
     "$venv/bin/mypy" --no-error-summary
     ;;
   # What is skipped is said in the words of the other tests.
-  test) "$venv/bin/pytest" -p no:cacheprovider "$@" | sed -u 's/^SKIPPED \[[0-9]*\] /skipped: /' ;;
+  test)
+    files=$(mktemp -d)
+    trap 'rm -rf "$files"' EXIT
+    "$venv/bin/pytest" -p no:cacheprovider --basetemp "$files/tests" "$@" | sed -u 's/^SKIPPED \[[0-9]*\] /skipped: /'
+    ;;
   book) PYTHONPATH=src "$venv/bin/python" tests/book.py ;;
 esac

@@ -56,6 +56,7 @@ tcptrace                  bench           any   tcptrace            haul explain
 iperf3                    test,bench      any   iperf3              the checks with iperf3 are skipped
 chromium                  test,bench      any   chromium            reports are not opened in a browser
 fuse3                     test            any   fusermount3         haul mount is not tested as an ordinary user
+python3-venv              test,lint       any   /usr/share/doc/python3-venv  the Python package is not tested
 shellcheck                lint            any   shellcheck          shell scripts are not checked
 '
 

@@ -14,7 +14,7 @@ cd -P "$(dirname "$0")/.."
 
 limit=900 # seconds for one binary
 few=4     # at most this many run again
-alone='haul test race|explain test (truth|replica)|http test fast_open|examples'
+alone='haul test race|explain test (truth|replica)|http test fast_open|examples|python'
 # Binaries that need no privileges (only computing, loopback, files and hosts of their own) run once, because the user does
 # not matter: as the ordinary user, if possible, for whom left processes are found.
 once='capture (lib|test (formats|fragments|pcapng|printed|summary))|explain lib'
@@ -111,6 +111,7 @@ run() {
   if [[ $name =~ ^($in_memory)$ ]]; then tmp=$memory/tmp${place##*/}; fi
   case $name in
     web) timeout --kill-after=10 "$limit" scripts/web.sh test || status=$? ;;
+    python) timeout --kill-after=10 "$limit" scripts/python.sh test || status=$? ;;
     examples) timeout --kill-after=10 "$limit" cargo test --workspace --locked --doc || status=$? ;;
     *)
       if [[ $who == "$me" ]]; then
@@ -218,7 +219,7 @@ for who in "${passes[@]}"; do
     if [[ $who != "${passes[-1]}" && "${folder##*/} $kind $name" =~ ^($once)( .*)?$ ]]; then continue; fi
     printf '%s\t%s\t%s\t%s\n' "$who" "$folder" "${folder##*/} $kind $name" "$binary"
   done
-  if [[ $who == "$me" ]]; then printf '%s\t.\t%s\t-\n' "$me" web "$me" examples; fi
+  if [[ $who == "$me" ]]; then printf '%s\t.\t%s\t-\n' "$me" web "$me" examples "$me" python; fi
 done >"$scratch/all"
 
 set -m # makes each lane a process group, which can be killed as a whole
