@@ -24,7 +24,7 @@ commit_time=$(git log -1 --format=%ct 2>/dev/null || stat -c %Y CHANGELOG.md)
 skip() { echo "skipped: $*"; }
 
 build() {
-  local log=$packages/build.log
+  local log=$target/dist-build.log
   cargo build --profile dist --locked --package haul "$@" 2>"$log" || { cat "$log" >&2; return 1; }
   rm "$log"
 }
