@@ -8,7 +8,7 @@ export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
 ARGS ?= --quick
 HAUL := $(or $(CARGO_TARGET_DIR),target)/release/haul
 
-.PHONY: help race build web test lint bench commands docs setup clean
+.PHONY: help race build web test lint bench dist commands docs setup clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -41,7 +41,7 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 
 bench: ## Measure emulator, capture analysis, reports, client, replay server and gateway against their targets
 	@scripts/setup.sh bench
-	cargo bench --locked --package link --bench cable
+	cargo bench --locked --package longhaul-link --bench cable
 	cargo bench --locked --package haul --bench explain
 	@cargo build --release --locked --package haul
 	@HAUL=$(abspath $(HAUL)) scripts/web.sh bench
@@ -53,6 +53,10 @@ bench: ## Measure emulator, capture analysis, reports, client, replay server and
 	cargo bench --locked --profile dist --package gateway --bench proxy
 	cargo bench --locked --package haul --bench users
 
+dist: ## Make the packages in target/packages, and use each in a clean Debian root: 30 minutes
+	@scripts/setup.sh dist
+	@scripts/dist.sh
+
 commands: ## Renew the command pages of the book, docs/src/commands, from the program's help
 	@rm -f docs/src/commands/*.md
 	cargo run --quiet --locked --package haul -- man --markdown docs/src/commands
@@ -62,7 +66,7 @@ docs: ## Build the book into docs/book; needs mdbook
 	else echo "mdbook is not installed (cargo install mdbook --locked); the sources of the book are in docs/src"; exit 1; fi
 
 setup: ## Install everything that race, tests, lints and benchmarks need
-	@for purpose in race test lint bench; do scripts/setup.sh $$purpose || exit; done
+	@for purpose in race test lint bench dist; do scripts/setup.sh $$purpose || exit; done
 
 clean: ## Delete build results; results in runs/ stay
 	cargo clean

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the packages that a purpose needs, if it may. Otherwise prints what is missing and what is skipped without it.
 #
-#   scripts/setup.sh race|test|bench|lint
+#   scripts/setup.sh race|test|bench|lint|dist
 #
 # Prints nothing if nothing is missing. Fails only if the build itself cannot work; race and tests skip whatever else
 # is missing.
@@ -9,8 +9,8 @@ set -euo pipefail
 
 purpose=${1:-}
 case $purpose in
-  race | test | bench | lint) ;;
-  *) echo "usage: scripts/setup.sh race|test|bench|lint" >&2; exit 2 ;;
+  race | test | bench | lint | dist) ;;
+  *) echo "usage: scripts/setup.sh race|test|bench|lint|dist" >&2; exit 2 ;;
 esac
 here=$(dirname "$0")
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
@@ -58,6 +58,9 @@ chromium                  test,bench      any   chromium            reports are 
 fuse3                     test            any   fusermount3         haul mount is not tested as an ordinary user
 python3-venv              test,lint       any   /usr/share/doc/python3-venv  the Python package is not tested
 shellcheck                lint            any   shellcheck          shell scripts are not checked
+dpkg-dev                  dist            any   dpkg-shlibdeps      the Debian package cannot be made
+musl-tools                dist            any   musl-gcc            the static tarball is not made
+mmdebstrap                dist            root  mmdebstrap          the packages are not tested in a clean Debian root
 '
 
 say() { echo "setup: $*"; }
@@ -148,7 +151,7 @@ open_to_all() {
   fi
 }
 open_to_all /dev/net/tun tun "$no_link"
-if [[ $purpose == test ]]; then open_to_all /dev/fuse fuse "$no_mount"; fi
+if [[ $purpose == test || $purpose == dist ]]; then open_to_all /dev/fuse fuse "$no_mount"; fi
 
 # Ordinary users create hosts inside a user namespace.
 if [[ $EUID != 0 ]] && have unshare && ! unshare --user --map-current-user --keep-caps --net true 2>/dev/null; then

@@ -1,6 +1,6 @@
 //! The speed of reading captures of each format from disk.
 //!
-//! `cargo bench -p capture` writes a capture of 2 GB (or `LONGHAUL_BENCH_BYTES`) to a temporary folder, and reads it in each
+//! `cargo bench -p longhaul-capture` writes a capture of 2 GB (or `LONGHAUL_BENCH_BYTES`) to a temporary folder, and reads it in each
 //! format: in one thread, with read-ahead as in [`capture::open`], and also finding the IP packets and reassembling
 //! fragments.
 

@@ -41,6 +41,11 @@
 //!
 //! `examples/connections.rs` prints the connections of a capture.
 
+/// The examples of the README are compiled with those of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod byte_order;
 mod decompress;
 mod error;

@@ -1,4 +1,4 @@
-//! Lists a folder: `cargo run -p dav --example list -- http://127.0.0.1:8080/folder/`
+//! Lists a folder: `cargo run -p longhaul-dav --example list -- http://127.0.0.1:8080/folder/`
 //!
 //! For a server to try it with, run `haul serve --listen 127.0.0.1:8080 FOLDER`.
 

@@ -33,6 +33,11 @@
 //! Paths from a server become names of local files, so each goes through [`RemotePath`], from which nothing escapes. XML
 //! is parsed with limits on everything, and a truncated answer is an error and never a short list.
 
+/// The examples of the README are compiled with those of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod capabilities;
 mod client;
 mod content_encoding;

@@ -1,14 +1,23 @@
 //! Explains a capture: the time of each transfer by cause, the findings, and their predicted effect.
 //!
 //! ```sh
-//! cargo run -p explain --example explain_capture -- docs/src/traces/browser-upload.snoop.txt
+//! cargo run -p longhaul-explain --example explain_capture -- docs/src/traces/browser-upload.snoop.txt
 //! ```
 
-use std::{env, error::Error, path::PathBuf, time::Duration};
+use std::{
+    env,
+    error::Error,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let path: PathBuf = env::args_os().nth(1).ok_or("usage: explain_capture FILE")?.into();
-    let mut source = capture::open(&path, None)?;
+    explain_file(&path).map(drop)
+}
+
+fn explain_file(path: &Path) -> Result<explain::Explanation, Box<dyn Error>> {
+    let mut source = capture::open(path, None)?;
     let (explanation, error) = explain::explain(&mut *source);
     println!("{} packets, {} connections", explanation.packets, explanation.connections.len());
     for connection in &explanation.connections {
@@ -30,5 +39,17 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     // A capture that breaks off is explained up to there.
-    error.map_or(Ok(()), |error| Err(error.into()))
+    error.map_or(Ok(explanation), |error| Err(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    #[test]
+    fn example_explains_the_slow_upload() {
+        let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces/ie.snoop.txt");
+        let explanation = super::explain_file(&trace).unwrap();
+        assert_eq!(explanation.connections[0].transfers[0].cause, Some(explain::Cause::DelayedAck));
+    }
 }

@@ -44,6 +44,11 @@
 //! # }
 //! ```
 
+/// The examples of the README are compiled with those of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod analyse;
 mod causes;
 mod collect;

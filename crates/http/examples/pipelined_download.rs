@@ -3,7 +3,7 @@
 //! HTTP/1.1 responses carry no identification, so the client must know something that tells them apart: here their
 //! entity tags, as a directory listing would have returned them. Without that, it would send one request at a time.
 //!
-//! `cargo run -p haul-http --example pipelined_download` starts a server on loopback and downloads from it.
+//! `cargo run -p longhaul-http --example pipelined_download` starts a server on loopback and downloads from it.
 
 use std::{convert::Infallible, error::Error, net::SocketAddr, time::Duration};
 

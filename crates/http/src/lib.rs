@@ -32,6 +32,11 @@
 //! in, actions come out. They are tested by themselves, and together in `tests/model`, against random faults.
 //! `dispatch`, `http1::driver`, `http2` and `http3` do the I/O.
 
+/// The examples of the README are compiled with those of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod alt_svc;
 pub mod auth;
 mod bandwidth_limit;

@@ -1,6 +1,6 @@
 //! A link in a test: the time of a TCP handshake over an RTT of 40 ms.
 //!
-//! Run it with `cargo run -p link --example link_in_a_test`. It needs no root.
+//! Run it with `cargo run -p longhaul-link --example link_in_a_test`. It needs no root.
 
 use std::{
     error::Error,

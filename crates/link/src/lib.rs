@@ -37,6 +37,11 @@
 //! # Ok::<(), link::spec::SpecError>(())
 //! ```
 
+/// The examples of the README are compiled with those of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 pub mod cable;
 pub mod calibrate;
 pub mod chain;

@@ -14,7 +14,10 @@ use nix::{libc, sys::prctl};
 /// Turns timer slack off for the calling thread, and requests real-time scheduling; returns whether it was granted.
 pub(crate) fn request() -> bool {
     let _ = prctl::set_timerslack(1);
-    let lowest = libc::sched_param { sched_priority: 1 };
+    // The kernel's `struct sched_param`. musl's has more fields, and its sched_setscheduler(3) always fails, because POSIX
+    // means a process where Linux means a thread.
+    let lowest: libc::c_int = 1;
+    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
     // SAFETY: the kernel reads the parameter during the call; 0 is the calling thread.
-    unsafe { libc::sched_setscheduler(0, libc::SCHED_RR | libc::SCHED_RESET_ON_FORK, &raw const lowest) == 0 }
+    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const lowest) == 0 }
 }

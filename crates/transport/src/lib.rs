@@ -34,6 +34,11 @@
 //! # }
 //! ```
 
+/// The examples of the README are compiled with those of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod connector;
 mod content_length;
 mod error;

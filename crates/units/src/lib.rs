@@ -22,6 +22,11 @@
 //!
 //! Types of other crates that have such an exact form, like a queue's length, get it from [`text_form!`].
 
+/// The examples of the README are compiled with those of this documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 mod exact;
 pub mod rounded;
 pub mod text;

@@ -7,7 +7,7 @@
 //!
 //! The fixes that findings print run once as well ([`fixes`]).
 //!
-//! To examine one: `cargo test -p explain --test truth -- NAME`, with `SCENARIO_CAPTURES=FOLDER` to keep the captures of
+//! To examine one: `cargo test -p longhaul-explain --test truth -- NAME`, with `SCENARIO_CAPTURES=FOLDER` to keep the captures of
 //! its first run in `FOLDER/1/NAME`.
 
 mod fixes;

@@ -1,4 +1,4 @@
-//! `cargo bench -p link`: the emulator's accuracy and capacity on this machine.
+//! `cargo bench -p longhaul-link`: the emulator's accuracy and capacity on this machine.
 //!
 //! Rigs are measured in turn: each round sets up every rig and measures it once, so that other load on the machine
 //! affects all of them. A figure is the median of the rounds, with their range. A bar is what an idle machine with two
