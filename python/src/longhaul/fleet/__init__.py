@@ -125,6 +125,11 @@ def explain(
                 failed += result.failed
                 tell("explaining")
         tell("ended")
+    except BaseException:
+        # Workers of this machine have ended by now. Those of a cluster may be committing, so the token stays.
+        if not on_cluster:
+            store.end(token)
+        raise
     finally:
         show.close()
     store.end(token)

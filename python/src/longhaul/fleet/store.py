@@ -195,18 +195,27 @@ class Store:
             self._write(name, batch.name, table.filter(others))
         self._write_commit(batch.name, kept, batch.tables)
 
-    def commit(self, name: str, token: str, files: Iterable[CaptureFile], tables: Mapping[str, list[Any]]) -> None:
-        """Writes a batch: Arrow tables by name, and then its commit record.
+    def commit(
+        self, name: str, token: str, files: Iterable[CaptureFile], tables: Mapping[str, list[tuple[str, Any]]]
+    ) -> None:
+        """Writes a batch: the rows of each table with their captures, and then its commit record.
 
         Raises:
             LonghaulError: Another program has taken the dataset.
         """
         arrow = need("pyarrow", "arrow")
-        made = {table: arrow.concat_tables(parts) for table, parts in tables.items() if parts}
+        made = {}
+        # One conversion per batch: for small captures, one per capture takes as long as haul does.
+        for schema in CAPTURE_SCHEMAS:
+            rows = tables.get(schema.name)
+            if rows:
+                made[schema.name] = table = to_arrow(Table(schema, tuple(row for _, row in rows)))
+                if "capture" not in table.column_names:
+                    made[schema.name] = table.add_column(0, "capture", arrow.array([capture for capture, _ in rows]))
         if not self.is_held(token):
             raise LonghaulError(f"{self.out} is being written by another program; this one ends")
-        for table, rows in made.items():
-            self._write(table, name, rows)
+        for folder, table in made.items():
+            self._write(folder, name, table)
         self._write_commit(name, files, made)
 
     def _write_commit(self, name: str, files: Iterable[CaptureFile], tables: Iterable[str]) -> None:

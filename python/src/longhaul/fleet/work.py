@@ -17,7 +17,7 @@ from ..capture_tables import capture_tables
 from ..document import check_schema
 from ..errors import DocumentError, HaulError, UsageError
 from ..explanation import EXPLAIN_SCHEMA
-from ..export import need, to_arrow
+from ..export import need
 from .plan import Capture, Task
 from .start import start_time
 from .store import Store, is_url
@@ -52,7 +52,7 @@ class Work:
     def run(self, task: Task, check: Callable[[], None] = lambda: None) -> Result:
         """Explains a batch and commits it. ``check`` is called before each capture."""
         files: list[CaptureFile] = []
-        tables: dict[str, list[Any]] = {}
+        tables: dict[str, list[tuple[str, Any]]] = {}
         for capture in task.captures:
             check()
             files.append(self._explain(capture, tables))
@@ -65,7 +65,7 @@ class Work:
         Store(self.out).commit(task.name, self.token, [failed_row(one, error) for one in task.captures], {})
         return Result(len(task.captures), len(task.captures))
 
-    def _explain(self, capture: Capture, tables: dict[str, list[Any]]) -> CaptureFile:
+    def _explain(self, capture: Capture, tables: dict[str, list[tuple[str, Any]]]) -> CaptureFile:
         began = time.monotonic()
 
         def seconds() -> float:
@@ -99,13 +99,8 @@ class Work:
         # fsspec's file systems raise exceptions of their own for what is one file's matter.
         except (DocumentError, OSError, ValueError) as error:
             return failed_row(capture, f"{capture.path}: {error}", seconds())
-        arrow = need("pyarrow", "arrow")
         for name, table in made.items():
-            if table.rows:
-                rows = to_arrow(table)
-                if "capture" not in rows.column_names:
-                    rows = rows.add_column(0, "capture", arrow.array([capture.path] * len(rows)))
-                tables.setdefault(name, []).append(rows)
+            tables.setdefault(name, []).extend((capture.path, row) for row in table)
         return CaptureFile(
             capture=capture.path,
             version=capture.version,
