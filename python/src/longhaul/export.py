@@ -25,7 +25,14 @@ __all__ = ["need", "save", "to_arrow", "to_pandas", "to_polars"]
 
 
 #: The packages of each extra, as in pyproject.toml.
-_EXTRAS = {"arrow": "pyarrow", "polars": "polars", "pandas": "pandas", "plot": "altair vl-convert-python"}
+_EXTRAS = {
+    "arrow": "pyarrow",
+    "polars": "polars",
+    "pandas": "pandas",
+    "plot": "altair vl-convert-python",
+    "ray": "ray pyarrow",
+    "remote": "fsspec",
+}
 
 
 def need(package: str, extra: str) -> Any:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-__all__ = ["Progress", "RunFolder", "reporter"]
+__all__ = ["FleetProgress", "Progress", "RunFolder", "reporter"]
 
 _LIVE_SCHEMA = "longhaul.live/1"
 
@@ -44,6 +44,19 @@ class Progress:
             )
         left = "" if self.left_s is None else f", about {_time(self.left_s)} left"
         return f"{self.done} of {self.planned} samples, {_time(self.elapsed_s)} elapsed{left}  {self.cell}".rstrip()
+
+
+@dataclass(frozen=True)
+class FleetProgress(Progress):
+    """How far the explanation of many captures is: ``done`` of ``planned`` captures."""
+
+    #: The number of captures that could not be explained.
+    failed: int = 0
+
+    def __str__(self) -> str:
+        left = "" if self.left_s is None or self.stage == "ended" else f", about {_time(self.left_s)} left"
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.done} of {self.planned} captures{failed}, {_time(self.elapsed_s)} elapsed{left}"
 
 
 def _time(seconds: float) -> str:
