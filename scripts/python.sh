@@ -49,7 +49,7 @@ exec 9>&-
 
 if [[ $what == test && -z ${LONGHAUL_HAUL:-} ]]; then
   # Of two builds, the newer one.
-  newest=$(find "$target/debug/haul" "$target/release/haul" -printf '%T@ %p\n' 2>/dev/null | sort -n | sed -n '$s/^[^ ]* //p')
+  newest=$({ find "$target/debug/haul" "$target/release/haul" -printf '%T@ %p\n' 2>/dev/null || true; } | sort -n | sed -n '$s/^[^ ]* //p')
   if [[ -n $newest ]]; then
     LONGHAUL_HAUL=$(realpath "$newest")
     export LONGHAUL_HAUL
@@ -68,6 +68,8 @@ case $what in
   test)
     files=$(mktemp -d)
     trap 'rm -rf "$files"' EXIT
+    # Ray writes to /tmp/ray and to a token in HOME otherwise.
+    export RAY_TMPDIR=$files RAY_AUTH_MODE=disabled
     "$venv/bin/pytest" -p no:cacheprovider --basetemp "$files/tests" "$@" | sed -u 's/^SKIPPED \[[0-9]*\] /skipped: /'
     ;;
   book) PYTHONPATH=src "$venv/bin/python" tests/book.py ;;

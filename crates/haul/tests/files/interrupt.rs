@@ -13,7 +13,7 @@ use crate::{
 fn interrupted_upload_leaves_no_temporary_file_and_no_lock() {
     let fixture = Fixture::new();
     let source = fs::File::create(fixture.path("big")).unwrap();
-    source.set_len(20 << 30).unwrap();
+    source.set_len(4 << 30).unwrap();
     let mut command = fixture.command(&["cp", "big", &fixture.at("big"), "--temporary", "--lock", "always"]);
     command.stderr(Stdio::null());
     let mut running = Running::start(command);
@@ -33,7 +33,7 @@ fn interrupted_upload_leaves_no_temporary_file_and_no_lock() {
 #[test]
 fn interrupted_download_leaves_no_partial_file() {
     let fixture = Fixture::new();
-    fs::File::create(fixture.served("big")).unwrap().set_len(20 << 30).unwrap();
+    fs::File::create(fixture.served("big")).unwrap().set_len(4 << 30).unwrap();
     fs::create_dir(fixture.path("here")).unwrap();
     let mut command = fixture.command(&["cp", &fixture.at("big"), "here"]);
     command.stderr(Stdio::null());
