@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ import longhaul
 from longhaul import fleet
 from longhaul.binary import ENVIRONMENT_VARIABLE
 from longhaul.capture_tables import CAPTURE_SCHEMAS
-from longhaul.fleet.start import start_time
 from longhaul.fleet.store import Store
 from longhaul.fleet.summary import network
 from longhaul.progress import FleetProgress, Progress
@@ -214,18 +214,18 @@ def test_path_without_a_file_is_refused(tmp_path: Path) -> None:
         fleet.explain(tmp_path / "*.pcap", tmp_path / "out")
 
 
-def test_time_of_first_packet(tmp_path: Path) -> None:
-    pcap = tmp_path / "one.pcap"
-    pcap.write_bytes(
-        struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1) + struct.pack("<IIII", 1000, 500_000, 0, 0)
-    )
-    assert start_time(str(pcap)) == 1000.5
-    section = struct.pack("<IIIHHqI", 0x0A0D0D0A, 28, 0x1A2B3C4D, 1, 0, -1, 28)
-    interface = struct.pack("<IIHHIHHB3xI", 1, 28, 1, 0, 0, 9, 1, 9, 28)
-    packet = struct.pack("<IIIIIIII", 6, 32, 0, 0, 2_500_000_000, 0, 0, 32)
-    pcap.write_bytes(section + interface + packet)
-    assert start_time(str(pcap)) == 2.5
-    assert start_time(str(UPLOAD)) is None
+def test_hours_are_those_of_the_transfers(captured: Callable[[str], Path], tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    dated = captured("client")
+    [*_, connection] = longhaul.explain(dated).connections
+    assert connection.start_s is not None
+    assert abs(connection.start_s - os.stat(dated).st_mtime) < LIMIT
+    fleet.explain([dated, UPLOAD], tmp_path / "out")
+    hour = f"{datetime.fromtimestamp(connection.start_s, timezone.utc):%Y-%m-%dT%HZ}"
+    found = {row.hour for row in fleet.summary(tmp_path / "out").hours}
+    assert hour in found
+    # The printed capture has no dates.
+    assert None in found
 
 
 def test_network_of_a_client() -> None:

@@ -48,6 +48,10 @@ class Connection:
     server: Annotated[str, Column("The server's address or name, and port")]
     vantage: Annotated[str, Column("Where it was captured: `client`, `server`, `middle` or `unknown`")]
     packets: Annotated[int, Column("Number of packets")]
+    start_s: Annotated[
+        float | None,
+        Column("When the first packet passed, since the epoch; in a printed capture, perhaps since midnight", "s"),
+    ]
     rtt_ms: Annotated[float, Column("The round-trip time without queueing", "ms")]
     mss: Annotated[int, Column("Bytes of a full segment, in the direction of most bytes", "byte")]
     rate_bits: Annotated[float | None, Column("The bottleneck rate, if it could be inferred", "bit/s")]
@@ -189,6 +193,7 @@ def _connection(node: Node, index: int) -> Connection:
         server=node.text("server"),
         vantage=node.text("vantage"),
         packets=node.integer("packets"),
+        start_s=node.optional_number("start_s"),
         rtt_ms=node.number("rtt_ms"),
         mss=node.integer("mss"),
         rate_bits=node.optional_number("rate_bits"),

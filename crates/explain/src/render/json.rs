@@ -47,6 +47,8 @@ struct Connection {
     ways: Option<OneWayDelays>,
     vantage: &'static str,
     packets: u64,
+    /// Since the epoch.
+    start_s: f64,
     transfers: Vec<Transfer>,
 }
 
@@ -233,6 +235,7 @@ impl Connections<'_> {
             }),
             vantage: connection.vantage.name(),
             packets: connection.packets,
+            start_s: connection.start.as_secs_f64(),
             transfers: connection
                 .transfers
                 .iter()

@@ -27,6 +27,9 @@ from .tables import (
 
 __all__ = ["Summary", "summary"]
 
+#: Earlier, a time is one of a printed capture without dates: since midnight, or since the capture began.
+_DATED_S = 366 * 86_400
+
 
 @dataclass(frozen=True)
 class Summary:
@@ -84,10 +87,9 @@ def summary(out: str, most: int) -> Summary:
         failed += [file for file in batch.files if file.error is not None][: most - len(failed)]
         ends = _ends(store, batch)
         transfers += len(ends)
-        starts = {file.capture: _hour(file.start_s) for file in batch.files}
         for row in store.rows(batch, "causes", ("capture", "connection", "transfer", "cause", "seconds")):
-            client, server = ends[row["capture"], row["connection"], row["transfer"]]
-            for sums, group in ((servers, server), (networks, network(client)), (hours, starts[row["capture"]])):
+            client, server, start_s = ends[row["capture"], row["connection"], row["transfer"]]
+            for sums, group in ((servers, server), (networks, network(client)), (hours, _hour(start_s))):
                 sums.add(group, row["cause"], row["seconds"])
         columns = [field.name for field in LOST_MOST.fields]
         here = [LostTransfer(**row) for row in store.rows(batch, "transfers", columns) if row["cause"] is not None]
@@ -108,10 +110,19 @@ def summary(out: str, most: int) -> Summary:
     )
 
 
-def _ends(store: Store, batch: Batch) -> Mapping[tuple[str, int, int], tuple[str, str]]:
-    """Client and server of each transfer."""
-    rows = store.rows(batch, "transfers", ("capture", "connection", "transfer", "client", "server"))
-    return {(row["capture"], row["connection"], row["transfer"]): (row["client"], row["server"]) for row in rows}
+def _ends(store: Store, batch: Batch) -> Mapping[tuple[str, int, int], tuple[str, str, float]]:
+    """Client, server and start of each transfer."""
+    rows = store.rows(batch, "connections", ("capture", "connection", "start_s"))
+    begun = {(row["capture"], row["connection"]): row["start_s"] or 0.0 for row in rows}
+    rows = store.rows(batch, "transfers", ("capture", "connection", "transfer", "client", "server", "start_s"))
+    return {
+        (row["capture"], row["connection"], row["transfer"]): (
+            row["client"],
+            row["server"],
+            begun[row["capture"], row["connection"]] + row["start_s"],
+        )
+        for row in rows
+    }
 
 
 def network(client: str) -> str:
@@ -124,5 +135,5 @@ def network(client: str) -> str:
     return str(ipaddress.ip_network((address, 24 if address.version == 4 else 48), strict=False))
 
 
-def _hour(start_s: float | None) -> str | None:
-    return None if start_s is None else f"{datetime.fromtimestamp(start_s, timezone.utc):%Y-%m-%dT%HZ}"
+def _hour(start_s: float) -> str | None:
+    return None if start_s < _DATED_S else f"{datetime.fromtimestamp(start_s, timezone.utc):%Y-%m-%dT%HZ}"

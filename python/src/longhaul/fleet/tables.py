@@ -22,9 +22,6 @@ class CaptureFile:
     capture: _Capture
     version: Annotated[str, Column("The file's ETag or modification time; a changed one is explained again")]
     size: Annotated[int | None, Column("The file's size, if known", "byte")]
-    start_s: Annotated[
-        float | None, Column("The time of the first packet since the epoch, in pcap, pcapng and snoop files", "s")
-    ]
     transfers: Annotated[int, Column("Number of transfers")]
     seconds: Annotated[float, Column("The time that explaining it took", "s")]
     error: Annotated[str | None, Column("Why it could not be explained")]
@@ -55,11 +52,9 @@ class NetworkCause:
 
 @dataclass(frozen=True)
 class HourCause:
-    """An hour, and a cause of the time of transfers in captures that begin in it."""
+    """An hour, and a cause of the time of the transfers that begin in it."""
 
-    hour: Annotated[
-        str | None, Column("The hour of the capture's first packet in UTC, such as `2026-11-25T03Z`, if known")
-    ]
+    hour: Annotated[str | None, Column("The hour in UTC, such as `2026-11-25T03Z`; none if the capture has no dates")]
     cause: _Cause
     transfers: _Transfers
     seconds: _Seconds

@@ -19,7 +19,6 @@ from ..errors import DocumentError, HaulError, UsageError
 from ..explanation import EXPLAIN_SCHEMA
 from ..export import need
 from .plan import Capture, Task
-from .start import start_time
 from .store import Store, is_url
 from .tables import CaptureFile
 
@@ -88,7 +87,6 @@ class Work:
                 for connection in document.get("connections") or ():
                     connection["capture"] = capture.path
                 made = capture_tables(check_schema(document, EXPLAIN_SCHEMA, capture.path))
-                start_s = start_time(path)
         except _TimeLimit:
             return failed_row(capture, f"the time limit of {self.timeout:g} s passed", seconds())
         except UsageError:
@@ -105,7 +103,6 @@ class Work:
             capture=capture.path,
             version=capture.version,
             size=capture.size,
-            start_s=start_s,
             transfers=len(made["transfers"]),
             seconds=seconds(),
             error=None,
@@ -115,7 +112,7 @@ class Work:
 
 def failed_row(capture: Capture, error: str, seconds: float = 0.0) -> CaptureFile:
     """The row of a capture that could not be explained."""
-    return CaptureFile(capture.path, capture.version, capture.size, None, 0, seconds, error, None)
+    return CaptureFile(capture.path, capture.version, capture.size, 0, seconds, error, None)
 
 
 def _named(text: str, path: str, name: str) -> str:
