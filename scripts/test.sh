@@ -163,7 +163,8 @@ lane() {
   done
 }
 
-me=$(id -un) user="an ordinary user"
+me=$(id -un 2>/dev/null) || me="user $EUID" # a container's user may have no name
+user="an ordinary user"
 lanes=$(nproc)
 first_uid=$((50000 + $$ % 9000))
 free() {
