@@ -99,7 +99,7 @@ make_wheel() {
     "$tools/bin/pip" install --quiet --disable-pip-version-check 'maturin>=1.9,<2'
   fi
   rm -f "$packages"/longhaul-*.whl
-  (cd python && "../$tools/bin/maturin" --quiet build --profile dist --locked --out "../$packages")
+  (cd python && "../$tools/bin/maturin" build --quiet --profile dist --locked --out "../$packages")
 }
 
 # The dependencies of `haul` on this system, in CycloneDX. cargo-cyclonedx writes one file beside each Cargo.toml, and the

@@ -4,19 +4,23 @@ mod capture_reports;
 mod execute;
 mod interrupt;
 mod live;
+mod merge;
+mod part;
 mod progress;
 
 use std::{
-    collections::BTreeSet,
     error::Error,
     fmt::Write as _,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    str::FromStr,
 };
 
 pub(crate) use self::execute::{ExecuteOptions, execute};
+use self::{
+    merge::MergeArgs,
+    part::{PartOptions, PlanArgs},
+};
 use crate::usage;
 use clap::Subcommand;
 use lab::{
@@ -57,6 +61,10 @@ pub(crate) enum Command {
         #[command(flatten)]
         options: RunOptions,
     },
+    /// Show what a run would measure
+    Plan(PlanArgs),
+    /// Make one run out of runs of parts of an experiment
+    Merge(MergeArgs),
     /// Serve a live report of a run in progress on 127.0.0.1
     Watch {
         /// Run ID (see `haul lab list`) or folder [default: the newest run in progress]
@@ -117,29 +125,8 @@ pub(crate) struct JsonOutput {
 /// Which part of an experiment to run, and how.
 #[derive(clap::Args)]
 pub(crate) struct RunOptions {
-    /// Run only the part that the experiment marks as quick
-    #[arg(long)]
-    quick: bool,
-
-    /// Run only this network; repeatable
-    #[arg(long, value_name = "NAME")]
-    network: Vec<String>,
-
-    /// Run only this workload; repeatable
-    #[arg(long, value_name = "NAME")]
-    workload: Vec<String>,
-
-    /// Run only this contender; repeatable
-    #[arg(long, value_name = "NAME")]
-    contender: Vec<String>,
-
-    /// Samples per cell, 1 to 100 [default: the experiment's]
-    #[arg(long, value_name = "N")]
-    samples: Option<u32>,
-
-    /// Run a contender once per value of a setting, as in rclone.transfers=1,4,16; repeatable
-    #[arg(long, value_name = "CONTENDER.SETTING=N,…")]
-    sweep: Vec<Sweep>,
+    #[command(flatten)]
+    part: PartOptions,
 
     /// Server: apache, nginx, embedded, pages, nginx-pages or unbound [default: the experiment's first that is installed]
     #[arg(long, value_name = "NAME")]
@@ -156,36 +143,6 @@ pub(crate) struct RunOptions {
     execute: ExecuteOptions,
 }
 
-/// A setting of a contender, and the values to run it with.
-#[derive(Debug, Clone)]
-struct Sweep {
-    contender: String,
-    setting: String,
-    values: Vec<u32>,
-}
-
-impl FromStr for Sweep {
-    type Err = String;
-    fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once('=').and_then(|(name, values)| {
-            let (contender, setting) = name.split_once('.')?;
-            let values = values.split(',').map(|value| value.parse().ok()).collect::<Option<Vec<u32>>>()?;
-            Some((contender, setting, values))
-        });
-        let Some((contender, setting, values)) = parts else {
-            return Err("expected CONTENDER.SETTING=N,…, as in rclone.transfers=1,4,16".to_owned());
-        };
-        if values.contains(&0) || values.iter().collect::<BTreeSet<_>>().len() < values.len() {
-            return Err("each value must be at least 1 and occur once".to_owned());
-        }
-        let one = contenders::all().iter().find(|one| one.name == contender);
-        if let Some(one) = one {
-            one.with(&[(setting.to_owned(), 1)].into()).map_err(|error| error.to_string())?;
-        }
-        Ok(Self { contender: contender.to_owned(), setting: setting.to_owned(), values })
-    }
-}
-
 /// `haul race`.
 pub(crate) fn race(options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
     execute::run("webdav-race", options)
@@ -194,6 +151,8 @@ pub(crate) fn race(options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
         Command::Run { experiment, options } => execute::run(&experiment, &options),
+        Command::Plan(args) => part::show(&args),
+        Command::Merge(args) => merge::run(&args),
         Command::Watch { run, folder } => live::watch(&folder, run.as_deref()),
         Command::List { folder } => list(&folder.runs).map(|()| ExitCode::SUCCESS),
         Command::Show { run, folder, json } => {

@@ -116,6 +116,23 @@ impl Experiment {
         self.contenders.splice(index..index, rows);
         Ok(())
     }
+
+    /// Makes one network for each of `values` of the `setting` out of every network.
+    pub fn sweep_networks(&mut self, setting: &str, values: &[String]) -> Result<(), PlanError> {
+        let mut variants = Vec::new();
+        for network in &self.networks {
+            for value in values {
+                let variant = network.with(setting, value);
+                variants.push(variant.map_err(|why| PlanError::NetworkSetting {
+                    setting: setting.to_owned(),
+                    value: value.clone(),
+                    why,
+                })?);
+            }
+        }
+        self.networks = variants;
+        Ok(())
+    }
 }
 
 /// Why there is no experiment.
@@ -166,9 +183,25 @@ pub struct Network {
     pub note: Option<String>,
     /// The TCP settings of the server.
     pub server: Stack,
+    /// The network in the file of which it is a variant, if it is one.
+    pub variant_of: Option<String>,
 }
 
 impl Network {
+    /// The names that select it: its own, and that of the network in the file.
+    fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(self.name.as_str()).chain(self.variant_of.as_deref())
+    }
+
+    /// The same network with another value of a setting: `near rtt=10ms`.
+    fn with(&self, setting: &str, value: &str) -> Result<Self, String> {
+        let mut link = serde_json::to_value(&self.link).map_err(|error| error.to_string())?;
+        link[setting] = value.into();
+        let link = serde_json::from_value(link).map_err(|error| error.to_string())?;
+        let variant_of = Some(self.variant_of.as_ref().unwrap_or(&self.name).clone());
+        Ok(Self { name: format!("{} {setting}={value}", self.name), link, variant_of, ..self.clone() })
+    }
+
     /// The round-trip time of the empty link.
     pub fn rtt(&self) -> Duration {
         self.link.rtt.0
@@ -216,10 +249,10 @@ pub struct Workload {
 impl Workload {
     /// Whether it has a cell for this row and network.
     fn meets(&self, network: &Network, row: &Row) -> bool {
-        let one_of = |list: &[String], names: [&str; 2]| {
-            list.is_empty() || list.iter().any(|kept| names.contains(&kept.as_str()))
-        };
-        one_of(&self.networks, [&network.name; 2]) && one_of(&self.contenders, [&row.name(), &row.contender])
+        let one_of =
+            |list: &[String], names: &[&str]| list.is_empty() || list.iter().any(|kept| names.contains(&kept.as_str()));
+        let networks: Vec<&str> = network.names().collect();
+        one_of(&self.networks, &networks) && one_of(&self.contenders, &[&row.name(), &row.contender])
     }
 }
 

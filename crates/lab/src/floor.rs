@@ -92,7 +92,7 @@ mod tests {
     fn network(rtt_ms: u64, rate: Option<u64>) -> Network {
         let rate = rate.map_or_else(String::new, |rate| format!("rate = \"{rate}bit\""));
         let link = toml::from_str(&format!("rtt = \"{rtt_ms}ms\"\n{rate}")).unwrap();
-        Network { name: "test".into(), link, note: None, server: Stack::default() }
+        Network { name: "test".into(), link, note: None, server: Stack::default(), variant_of: None }
     }
 
     #[test]

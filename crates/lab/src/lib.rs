@@ -50,6 +50,7 @@ pub mod http_client;
 mod link_round_trips;
 pub mod live;
 pub mod machine;
+pub mod merge;
 pub mod process;
 mod ranking;
 pub mod report_data;

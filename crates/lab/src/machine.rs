@@ -39,6 +39,7 @@ pub fn record(plan: &Plan, server: &dyn Server) -> Result<results::Host, Testbed
     let sysctls = SYSCTLS.iter().filter_map(|name| Some(((*name).to_owned(), host.read_sysctl(name).ok()?))).collect();
     let read = |path| fs::read_to_string(path).unwrap_or_default();
     Ok(results::Host {
+        name: read("/proc/sys/kernel/hostname").trim().to_owned(),
         kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
         cpu: processor(&read("/proc/cpuinfo")),
         sysctls,

@@ -67,6 +67,9 @@ pub struct RunResult {
     pub comparisons: Vec<Comparison>,
     /// The claims of the source.
     pub claims: Vec<ClaimResult>,
+    /// The runs that this one was [merged](crate::merge) from; empty if it was measured as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<Part>,
 }
 
 impl RunResult {
@@ -87,9 +90,25 @@ impl RunResult {
     }
 }
 
+/// A run that became a part of a merged one.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Part {
+    /// The command that repeats it.
+    pub command: String,
+    /// When it began: RFC 3339, UTC.
+    pub started: String,
+    /// The machine.
+    pub host: Host,
+    /// The emulator's accuracy.
+    pub calibration: Option<Calibration>,
+}
+
 /// The machine that a run was made on.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Host {
+    /// The machine's name; empty in older runs.
+    #[serde(default)]
+    pub name: String,
     /// The kernel's release.
     pub kernel: String,
     /// The processor's name and the number of cores.
@@ -260,6 +279,9 @@ pub struct CellResult {
     /// The attribution of its typical sample's time; none if its capture was not explained.
     #[serde(default)]
     pub why: Option<TimeAttribution>,
+    /// The part of a merged run that measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<usize>,
 }
 
 /// The attribution of a sample's time to causes.

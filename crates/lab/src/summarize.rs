@@ -65,6 +65,7 @@ pub fn summarize(
         comparisons: comparisons(&cells),
         claims,
         cells,
+        parts: Vec::new(),
     }
 }
 
@@ -109,6 +110,7 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
             .and_then(|median| floor.multiple(Duration::try_from_secs_f64(median).unwrap_or_default())),
         samples_s: taken.iter().map(|sample| sample.seconds).collect(),
         why: None,
+        part: None,
     }
 }
 
@@ -137,6 +139,7 @@ fn protocols(samples: &[Sample]) -> Option<Vec<Protocol>> {
     (!samples.is_empty()).then(|| all.into_iter().cloned().collect())
 }
 
+/// Every pair of rivals, block by block.
 pub(crate) fn comparisons(cells: &[CellResult]) -> Vec<Comparison> {
     let measured: Vec<&CellResult> = cells.iter().filter(|cell| cell.median_s.is_some()).collect();
     let same_block = |a: &&CellResult, b: &&CellResult| a.workload == b.workload && a.network == b.network;
@@ -166,25 +169,35 @@ fn comparison(a: &CellResult, b: &CellResult) -> Option<Comparison> {
 fn networks(plan: &Plan) -> Vec<NetworkRecord> {
     let mut seen = BTreeSet::new();
     let networks = plan.cells.iter().map(|cell| &cell.network).filter(|network| seen.insert(&network.name));
-    let record = |network: &Network| NetworkRecord {
-        name: network.name.clone(),
-        description: network.describe(),
-        rtt_s: network.rtt().as_secs_f64(),
-        link: network.record(),
-    };
-    networks.map(record).collect()
+    networks.map(NetworkRecord::from).collect()
 }
 
 fn workloads(plan: &Plan) -> Vec<WorkloadRecord> {
     let mut seen = BTreeSet::new();
     let workloads = plan.cells.iter().map(|cell| &cell.workload).filter(|workload| seen.insert(&workload.name));
-    let record = |workload: &Workload| WorkloadRecord {
-        name: workload.name.clone(),
-        description: workload.work.to_string(),
-        steps: workload.work.steps(),
-        step: workload.work.step().to_owned(),
-    };
-    workloads.map(record).collect()
+    workloads.map(WorkloadRecord::from).collect()
+}
+
+impl From<&Network> for NetworkRecord {
+    fn from(network: &Network) -> Self {
+        Self {
+            name: network.name.clone(),
+            description: network.describe(),
+            rtt_s: network.rtt().as_secs_f64(),
+            link: network.record(),
+        }
+    }
+}
+
+impl From<&Workload> for WorkloadRecord {
+    fn from(workload: &Workload) -> Self {
+        Self {
+            name: workload.name.clone(),
+            description: workload.work.to_string(),
+            steps: workload.work.steps(),
+            step: workload.work.step().to_owned(),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use std::{
 
 use lab::{
     execution::{Executed, Execution, Observer},
-    experiment::{Experiment, Plan, Selection},
+    experiment::{Experiment, Plan},
     live::{Live, Stage},
     machine,
     results::{self, CreatedPaths, RunFolder, check_outlives_run},
@@ -26,7 +26,7 @@ use report::live::Listener;
 use units::Span;
 
 use super::{
-    JsonOutput, RunOptions, capture_reports, interrupt::Interrupt, live::LivePublisher, progress::Progress, read,
+    JsonOutput, RunOptions, capture_reports, interrupt::Interrupt, live::LivePublisher, progress::Progress,
     save_report, show, usage,
 };
 use crate::say;
@@ -52,30 +52,14 @@ pub(crate) struct ExecuteOptions {
 
 /// Runs an experiment given by its name or file.
 pub(super) fn run(name: &str, options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
-    let (mut experiment, plan) = plan(name, options)?;
+    let (mut experiment, plan) = options.part.plan(name)?;
     experiment.tls &= !options.plain;
     let names = options.server.as_ref().map_or_else(|| experiment.servers.clone(), |name| vec![name.clone()]);
     let server = servers::choose(&names).map_err(|error| match error {
         ChooseError::Unknown { .. } => usage(error),
         error => error.into(),
     })?;
-    execute(&experiment, &plan, server.as_ref(), options.quick, &options.folder.runs, &options.execute)
-}
-
-/// The experiment, and the part of it to run.
-fn plan(name: &str, options: &RunOptions) -> Result<(Experiment, Plan), Box<dyn Error>> {
-    let mut experiment = read(name)?;
-    for sweep in &options.sweep {
-        experiment.sweep(&sweep.contender, &sweep.setting, &sweep.values).map_err(usage)?;
-    }
-    let plan = experiment.plan(&Selection {
-        quick: options.quick,
-        networks: options.network.clone(),
-        workloads: options.workload.clone(),
-        contenders: options.contender.clone(),
-        samples: options.samples,
-    });
-    Ok((experiment, plan.map_err(usage)?))
+    execute(&experiment, &plan, server.as_ref(), options.part.quick, &options.folder.runs, &options.execute)
 }
 
 /// Runs an experiment, shows its results and writes them to a new folder in `runs`.
@@ -180,7 +164,7 @@ impl Observer for Display<'_> {
 }
 
 /// The command line, quoted for a shell.
-fn command_line() -> String {
+pub(super) fn command_line() -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./=,:@%+".contains(c);
     let quoted = |word: String| {
         let plain = !word.is_empty() && word.chars().all(is_plain);

@@ -115,6 +115,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         link: LinkSpec { rtt: *rtt, rate: args.rate, queue: args.queue, loss: args.loss, ..LinkSpec::default() },
         note: None,
         server: Stack { sysctls: [(FAST_OPEN.to_owned(), "3".to_owned())].into(), ..Stack::default() },
+        variant_of: None,
     };
     let row = |contender: String| Row { contender, settings: Parameters::new(), model: false, requests_of: None };
     let nginx = args.server.contains(&PageServer::Nginx);

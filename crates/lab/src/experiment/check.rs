@@ -38,7 +38,7 @@ pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Resu
     let networks = in_order(&file.network)
         .map(|(name, link)| {
             let Ends { note, server } = ends.remove(name).unwrap_or_default();
-            Network { name: name.to_owned(), link: link.clone(), note, server }
+            Network { name: name.to_owned(), link: link.clone(), note, server, variant_of: None }
         })
         .collect();
     Ok(Experiment {

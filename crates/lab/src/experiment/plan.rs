@@ -44,6 +44,16 @@ pub enum PlanError {
         /// Advice: the nearest name, or all names.
         advice: String,
     },
+    /// A setting of a network, or a value of it, is invalid.
+    #[error("network.{setting}={value}: {why}")]
+    NetworkSetting {
+        /// The setting.
+        setting: String,
+        /// The value.
+        value: String,
+        /// What is wrong.
+        why: String,
+    },
     /// The experiment has no quick part.
     #[error(
         "the experiment has no `quick` part; leave out --quick, or select with --network, --workload and --contender"
@@ -111,7 +121,7 @@ impl Experiment {
 
     fn kept_networks(&self, selection: &Selection, quick: Option<&Quick>) -> Vec<Network> {
         let quick = quick.map(|quick| quick.networks.as_slice());
-        let kept = |network: &&Network| kept(&selection.networks, quick, &[&network.name]);
+        let kept = |network: &&Network| kept(&selection.networks, quick, &network.names().collect::<Vec<_>>());
         self.networks.iter().filter(kept).cloned().collect()
     }
 
@@ -133,7 +143,7 @@ impl Experiment {
     /// Fails for the first selected name that the experiment does not have.
     fn known(&self, selection: &Selection) -> Result<(), PlanError> {
         let rows = self.contenders.iter().flat_map(|row| [row.contender.clone(), row.name()]).collect();
-        let networks = self.networks.iter().map(|network| network.name.clone()).collect();
+        let networks = self.networks.iter().flat_map(Network::names).map(str::to_owned).collect();
         let workloads = self.workloads.iter().map(|workload| workload.name.clone()).collect();
         let kinds: [(_, _, BTreeSet<String>); 3] = [
             ("network", &selection.networks, networks),
@@ -154,12 +164,18 @@ impl Plan {
     /// The blocks with their rounds, in an order drawn from `seed`.
     pub fn blocks(&self, seed: u64) -> Vec<Block> {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let together = |a: &usize, b: &usize| {
-            let (a, b) = (&self.cells[*a], &self.cells[*b]);
-            a.network.name == b.network.name && a.workload.name == b.workload.name
+        let mut first = 0;
+        let mut block = |cells: &[Cell]| {
+            let indices: Vec<usize> = (first..first + cells.len()).collect();
+            first += cells.len();
+            Block { rounds: rounds(&indices, self.samples, &mut rng) }
         };
-        let indices: Vec<usize> = (0..self.cells.len()).collect();
-        indices.chunk_by(together).map(|cells| Block { rounds: rounds(cells, self.samples, &mut rng) }).collect()
+        self.rivals().map(&mut block).collect()
+    }
+
+    /// The cells of each network and workload: those of rivals, which take turns.
+    pub fn rivals(&self) -> impl Iterator<Item = &[Cell]> {
+        self.cells.chunk_by(|a, b| a.network.name == b.network.name && a.workload.name == b.workload.name)
     }
 }
 

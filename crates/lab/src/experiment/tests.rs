@@ -286,3 +286,26 @@ proptest::proptest! {
         }
     }
 }
+
+#[test]
+fn every_network_has_a_variant_per_value() {
+    let mut race = race();
+    race.sweep_networks("rtt", &["5ms".to_owned(), "80ms".to_owned()]).unwrap();
+    race.sweep_networks("loss", &["1%".to_owned()]).unwrap();
+    let names: Vec<&str> = race.networks.iter().map(|network| network.name.as_str()).collect();
+    assert_eq!(names.len() % 2, 0);
+    assert!(names[0].ends_with(" rtt=5ms loss=1%") && names[1].ends_with(" rtt=80ms loss=1%"), "{names:?}");
+    assert_eq!(race.networks[1].rtt(), Duration::from_millis(80));
+    let base = race.networks[0].variant_of.clone().unwrap();
+    let selected = |name: &str| {
+        let plan = race.plan(&Selection { networks: vec![name.to_owned()], ..Selection::default() }).unwrap();
+        plan.rivals().map(|cells| cells[0].network.name.clone()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(selected(names[1]).len(), 1, "one variant");
+    assert_eq!(selected(&base).len(), 2, "all variants");
+
+    let wrong =
+        |setting: &str, value: &str| race.clone().sweep_networks(setting, &[value.to_owned()]).unwrap_err().to_string();
+    assert!(wrong("rtt", "soon").starts_with("network.rtt=soon: "), "{}", wrong("rtt", "soon"));
+    assert!(wrong("delay", "5ms").contains("unknown field `delay`"), "{}", wrong("delay", "5ms"));
+}

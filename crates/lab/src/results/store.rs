@@ -55,7 +55,7 @@ pub enum ResultsError {
 }
 
 impl ResultsError {
-    pub(super) fn write(path: &Path, why: impl Display) -> Self {
+    pub(crate) fn write(path: &Path, why: impl Display) -> Self {
         Self::Write { path: path.display().to_string(), why: why.to_string() }
     }
 
