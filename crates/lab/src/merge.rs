@@ -12,7 +12,7 @@ use std::{
 
 use crate::{
     claims::judge,
-    experiment::{Experiment, Network},
+    experiment::{Cell, Experiment, Network, Selection},
     format::counted,
     results::{
         Calibration, CellResult, Host, NetworkRecord, Part, ResultsError, RunFolder, RunResult, SCHEMA, Status,
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Settings that must be the same in all parts: they change what is measured.
-const SAME: [&str; 5] = ["server", "tls", "quick", "congestion control", "samples"];
+const SAME: [&str; 6] = ["server", "tls", "quick", "congestion control", "samples", "seed"];
 
 /// A run to merge.
 #[derive(Debug)]
@@ -78,6 +78,16 @@ pub enum MergeError {
         second: PathBuf,
         /// Workload and network.
         block: String,
+    },
+    /// A part without a contender that others have.
+    #[error(
+        "{} lacks the contender of {cell}, a rival in the other parts; run that part again with it", folder.display()
+    )]
+    Rival {
+        /// The run.
+        folder: PathBuf,
+        /// The missing cell.
+        cell: String,
     },
     /// A setting that differs.
     #[error("the setting `{name}` is `{}` in {} and `{}` in {}; runs with different ones cannot be merged",
@@ -163,6 +173,11 @@ pub fn merge(experiment: &Experiment, sources: &[Source], command: String) -> Re
         cells.extend(source.run.cells.iter().map(|cell| CellResult { part: part(cell), ..cell.clone() }));
         parts.extend(source.parts());
     }
+    if let Some(missing) = missing_rival(experiment, &cells) {
+        let folder = blocks.get(&format!("{}/{}", missing.workload.name, missing.network.name));
+        let cell = format!("{}/{}/{}", missing.workload.name, missing.network.name, missing.row.name());
+        return Err(MergeError::Rival { folder: folder.copied().unwrap_or(&first.folder).to_owned(), cell });
+    }
     let place = |cell: &CellResult| {
         let network = experiment.networks.iter().position(|network| network.name == cell.network);
         let workload = experiment.workloads.iter().position(|workload| workload.name == cell.workload);
@@ -198,6 +213,19 @@ pub fn merge(experiment: &Experiment, sources: &[Source], command: String) -> Re
     })
 }
 
+/// A cell that its block lacks although another block has its contender.
+fn missing_rival(experiment: &Experiment, cells: &[CellResult]) -> Option<Cell> {
+    let contenders: BTreeSet<&str> = cells.iter().map(|cell| cell.contender.as_str()).collect();
+    let blocks: BTreeSet<(&str, &str)> =
+        cells.iter().map(|cell| (cell.workload.as_str(), cell.network.as_str())).collect();
+    let planned = experiment.plan(&Selection::default()).ok()?.cells;
+    planned.into_iter().find(|cell| {
+        let (workload, network, row) = (cell.workload.name.as_str(), cell.network.name.as_str(), cell.row.name());
+        let is_there = || cells.iter().any(|other| other.is(workload, network, &row));
+        blocks.contains(&(workload, network)) && contenders.contains(row.as_str()) && !is_there()
+    })
+}
+
 fn same_settings(first: &Source, other: &Source) -> Result<(), MergeError> {
     for name in SAME {
         let value = |source: &Source| source.run.settings.get(name).cloned().unwrap_or_default();
@@ -230,9 +258,10 @@ fn host(parts: &[Part]) -> Host {
     }
 }
 
-fn all<'a>(maps: impl Iterator<Item = &'a BTreeMap<String, String>> + Clone) -> BTreeMap<String, String> {
-    let keys: BTreeSet<&String> = maps.clone().flat_map(BTreeMap::keys).collect();
-    let values = |key: &String| distinct(maps.clone().filter_map(|map| map.get(key)).map(String::as_str));
+fn all<'a>(maps: impl IntoIterator<Item = &'a BTreeMap<String, String>>) -> BTreeMap<String, String> {
+    let maps: Vec<_> = maps.into_iter().collect();
+    let keys: BTreeSet<&String> = maps.iter().flat_map(|map| map.keys()).collect();
+    let values = |key: &String| distinct(maps.iter().filter_map(|map| map.get(key)).map(String::as_str));
     keys.into_iter().map(|key| (key.clone(), values(key))).collect()
 }
 
@@ -253,6 +282,10 @@ fn worst(parts: &[Part]) -> Option<Calibration> {
 pub fn copy_files(sources: &[Source], into: &RunFolder) -> Result<(), ResultsError> {
     for source in sources {
         let captures = source.folder.join("captures");
+        // Some runs are kept without their captures.
+        if !captures.exists() {
+            continue;
+        }
         let failed = |error| ResultsError::read(&captures, error);
         for entry in fs::read_dir(&captures).map_err(failed)? {
             let file = entry.map_err(failed)?;
@@ -276,7 +309,7 @@ fn samples(sources: &[Source]) -> Result<String, ResultsError> {
             None => all = text,
             Some(first) if first == heading => all += rows,
             Some(_) => {
-                let why = "its columns are not those of the other parts; run that part again";
+                let why = "its columns are not those of the other parts; run that part again with this version of haul";
                 return Err(ResultsError::read(&file, why));
             }
         }

@@ -7,6 +7,7 @@ mod common;
 mod faults;
 mod harness;
 mod interrupt;
+mod parts;
 mod usage_errors;
 
 use common::{Room, text};
@@ -27,7 +28,8 @@ fn main() {
     if !simulated {
         eprintln!("SKIPPED: full disks and missing devices: unshare(1) may not mount anything here");
     }
-    let trials = [(all_workloads::TRIALS, ready), (interrupt::TRIALS, ready), (faults::TRIALS, ready)];
+    let trials =
+        [(all_workloads::TRIALS, ready), (interrupt::TRIALS, ready), (faults::TRIALS, ready), (parts::TRIALS, ready)];
     let trials = trials.into_iter().chain([(faults::SIMULATED, ready && simulated), (usage_errors::TRIALS, true)]);
     let trials = trials.flat_map(|(trials, run)| trials.iter().map(move |(name, f)| trial(name, *f, run)));
     libtest_mimic::run(&arguments, trials.collect()).exit();

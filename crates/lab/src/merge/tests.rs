@@ -91,6 +91,11 @@ fn what_would_mislead_is_refused() {
     let network = refused(|parts| parts[0].run.networks[0].link["rtt"] = "99ms".into());
     assert!(network.contains("is not that of the experiment"), "{network}");
 
+    let rival = refused(|parts| {
+        parts[0].run.cells.pop();
+    });
+    assert!(rival.contains("a rival in the other parts; run that part again with it"), "{rival}");
+
     let server = refused(|parts| {
         parts[1].run.settings.insert("server".to_owned(), "nginx".to_owned());
     });
