@@ -219,14 +219,15 @@ def test_interrupt_ends_haul_and_keeps_the_samples(by: str, tmp_path: Path) -> N
     assert len(longhaul.load(folder).samples) > 1
 
 
-def test_kernel_that_is_killed_takes_haul_along(tmp_path: Path) -> None:
+@pytest.mark.parametrize("killed", ["the group", "Python alone"])
+def test_kernel_that_is_killed_takes_haul_along(killed: str, tmp_path: Path) -> None:
     with _endless(tmp_path / "runs") as python:
         assert python.stdout is not None
         assert python.stdout.readline()
         family = _family(python.pid)
         assert family
-        # This is how Jupyter restarts a kernel.
-        os.killpg(python.pid, signal.SIGKILL)
+        # Jupyter kills the group when it restarts a kernel; the kernel's out-of-memory killer, or Ray, one process.
+        (os.killpg if killed == "the group" else os.kill)(python.pid, signal.SIGKILL)
         python.wait(LIMIT)
     _wait(lambda: not any(map(_is_alive, family)), "end of haul")
 

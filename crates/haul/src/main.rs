@@ -8,6 +8,7 @@ mod link;
 mod listening;
 mod manual;
 mod page;
+mod parent;
 mod serve;
 
 use std::{
@@ -67,6 +68,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    parent::end_with_parent();
     let asked = std::env::var("HAUL_LOG").unwrap_or_default();
     let filter = if asked.is_empty() { LOG } else { &asked }.parse().unwrap_or_else(|error| {
         say(format_args!("HAUL_LOG={asked} is not understood ({error}), so it is as if it were {LOG}"));

@@ -118,6 +118,8 @@ def run_haul(arguments: Sequence[Argument], on_wait: Callable[[], None] | None =
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
+            # If this process is killed, haul ends too.
+            env={**os.environ, "HAUL_PARENT": str(os.getpid())},
         )
     except OSError as error:
         raise HaulNotFoundError(f"cannot run {haul}: {error.strerror or error}") from error
