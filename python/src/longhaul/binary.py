@@ -2,7 +2,8 @@
 
 A wheel installs ``haul`` beside the interpreter. Every call runs it once, in Python's process group, so that Jupyter
 ends it too when it restarts a kernel. An interrupted run needs its time to remove its network namespaces and processes.
-So an interrupted call asks ``haul`` to end, and kills it only when its own time limits have passed.
+So an interrupted call asks ``haul`` to end, and kills it only when its own time limits have passed. If Python
+is killed, the kernel tells ``haul``, which then ends by itself.
 """
 
 from __future__ import annotations

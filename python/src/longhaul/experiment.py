@@ -10,7 +10,7 @@ from .binary import Argument, Output, run_haul
 from .progress import Progress, RunFolder, reporter
 from .run_result import Run
 
-__all__ = ["Names", "race", "run"]
+__all__ = ["Names", "options", "race", "run"]
 
 #: One name, or several.
 Names = str | Iterable[str]
@@ -23,7 +23,7 @@ def race(
     workload: Names = (),
     contender: Names = (),
     samples: int | None = None,
-    sweep: Mapping[str, Iterable[int]] | None = None,
+    sweep: Mapping[str, Iterable[int | str]] | None = None,
     server: str | None = None,
     plain: bool = False,
     timeout: str | None = None,
@@ -57,7 +57,7 @@ def run(
     workload: Names = (),
     contender: Names = (),
     samples: int | None = None,
-    sweep: Mapping[str, Iterable[int]] | None = None,
+    sweep: Mapping[str, Iterable[int | str]] | None = None,
     server: str | None = None,
     plain: bool = False,
     timeout: str | None = None,
@@ -76,7 +76,8 @@ def run(
         workload: Run only these workloads.
         contender: Run only these contenders.
         samples: Samples per cell, 1 to 100. Default: the experiment's.
-        sweep: Run a contender once per value of a setting, as in ``{"rclone.transfers": [1, 4, 16]}``.
+        sweep: Run a contender once per value of a setting, as in ``{"rclone.transfers": [1, 4, 16]}``; or over each
+            network once per value, as in ``{"network.rtt": ["10ms", "80ms"]}``.
         server: ``apache``, ``nginx``, ``embedded``, ``pages``, ``nginx-pages`` or ``unbound``. Default: the first of
             the experiment's that is installed.
         plain: Use HTTP instead of HTTPS.
@@ -92,16 +93,13 @@ def run(
         UsageError: An argument, or the experiment's file, is not accepted.
     """
     experiment, runs = os.fspath(experiment), Path(runs)
-    options: list[Argument] = ["lab", "run", "--json=-", f"--runs={runs}"]
-    options += [f"--network={name}" for name in _several(network)]
-    options += [f"--workload={name}" for name in _several(workload)]
-    options += [f"--contender={name}" for name in _several(contender)]
-    for setting, values in (sweep or {}).items():
-        options.append(f"--sweep={setting}={','.join(map(str, values))}")
-    for name, value in (("samples", samples), ("server", server), ("timeout", timeout), ("seed", seed)):
+    part = options(network, workload, contender, sweep, quick, samples)
+    command: list[Argument] = ["lab", "run", "--json=-", f"--runs={runs}", *part]
+    for name, value in (("server", server), ("timeout", timeout), ("seed", seed)):
         if value is not None:
-            options.append(f"--{name}={value}")
-    options += [f"--{name}" for name, is_set in (("quick", quick), ("plain", plain)) if is_set]
+            command.append(f"--{name}={value}")
+    if plain:
+        command.append("--plain")
     folder = RunFolder(runs, Path(experiment).stem)
     show = reporter(progress)
 
@@ -111,10 +109,28 @@ def run(
             show(now)
 
     try:
-        output = run_haul([*options, "--", experiment], on_wait)
+        output = run_haul([*command, "--", experiment], on_wait)
     finally:
         show.close()
     return _result(output, folder)
+
+
+def options(
+    network: Names = (),
+    workload: Names = (),
+    contender: Names = (),
+    sweep: Mapping[str, Iterable[int | str]] | None = None,
+    quick: bool = False,
+    samples: int | None = None,
+) -> list[str]:
+    """The options that select a part of an experiment."""
+    selected = [f"--network={name}" for name in _several(network)]
+    selected += [f"--workload={name}" for name in _several(workload)]
+    selected += [f"--contender={name}" for name in _several(contender)]
+    selected += [f"--sweep={setting}={','.join(map(str, values))}" for setting, values in (sweep or {}).items()]
+    selected += ["--quick"] if quick else []
+    selected += [] if samples is None else [f"--samples={samples}"]
+    return selected
 
 
 def _several(names: Names) -> list[str]:

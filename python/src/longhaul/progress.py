@@ -48,15 +48,17 @@ class Progress:
 
 @dataclass(frozen=True)
 class FleetProgress(Progress):
-    """How far the explanation of many captures is: ``done`` of ``planned`` captures."""
+    """How far a fleet is: ``done`` of ``planned`` captures, or blocks of a sweep."""
 
-    #: The number of captures that could not be explained.
+    #: The number of those that failed.
     failed: int = 0
+    #: What is counted.
+    unit: str = "captures"
 
     def __str__(self) -> str:
         left = "" if self.left_s is None or self.stage == "ended" else f", about {_time(self.left_s)} left"
         failed = f", {self.failed} failed" if self.failed else ""
-        return f"{self.done} of {self.planned} captures{failed}, {_time(self.elapsed_s)} elapsed{left}"
+        return f"{self.done} of {self.planned} {self.unit}{failed}, {_time(self.elapsed_s)} elapsed{left}"
 
 
 def _time(seconds: float) -> str:

@@ -75,6 +75,10 @@ class Cell:
         float | None, Column("The time of a page between ends that compute nothing; only of page loads", "s")
     ]
     why: Annotated[str | None, Column("What the typical sample's time was spent on, as a sentence")]
+    machine: Annotated[str | None, Column("The machine that measured it; none in runs of earlier builds")]
+    late_s: Annotated[
+        float | None, Column("The emulator's delay error on that machine: the 99th percentile, at 1000 packets/s", "s")
+    ]
 
 
 @dataclass(frozen=True)
@@ -181,10 +185,11 @@ def run_tables(document: Node, run: str, samples_file: Path | None) -> dict[str,
 def _rows(document: Node, run: str, logged: Mapping[_Key, list[dict[str, str]]]) -> Iterator[object]:
     rtts = {network.text("name"): network.number("rtt_s") for network in document.nodes("networks")}
     keys: dict[str, _Key] = {}
+    parts = dict(enumerate(document.nodes("parts")))
     for cell in document.nodes("cells"):
         key = (cell.text("workload"), cell.text("network"), cell.text("contender"))
         keys["/".join(key)] = key
-        yield _cell(cell, (run, *key), rtts.get(key[1]))
+        yield _cell(cell, (run, *key), rtts.get(key[1]), parts.get(cell.optional_integer("part") or 0, document))
         yield from _samples(cell, (run, *key), logged.get(key, []))
         yield from _causes(cell, (run, *key))
         for method, requests in cell.numbers_by_name("methods").items():
@@ -195,9 +200,11 @@ def _rows(document: Node, run: str, logged: Mapping[_Key, list[dict[str, str]]])
         yield _claim(claim, run)
 
 
-def _cell(node: Node, key: tuple[str, str, str, str], rtt_s: float | None) -> Cell:
+def _cell(node: Node, key: tuple[str, str, str, str], rtt_s: float | None, part: Node) -> Cell:
+    # A run that was not merged has no parts, but records the same of its machine.
     low, high = node.interval("ci95_s")
-    why = node.node("why")
+    why, host, calibration = node.node("why"), part.node("host"), part.node("calibration")
+    late_us = calibration.optional_number("delay_error_p99_us") if calibration else None
     return Cell(
         *key,
         model=node.boolean("model"),
@@ -219,6 +226,8 @@ def _cell(node: Node, key: tuple[str, str, str, str], rtt_s: float | None) -> Ce
         server_cpu_s=node.optional_number("server_cpu_s"),
         ideal_s=node.optional_number("ideal_s"),
         why=why.text("answer") if why else None,
+        machine=(host.optional_text("name") or None) if host else None,
+        late_s=None if late_us is None else late_us / 1e6,
     )
 
 

@@ -1,8 +1,9 @@
-"""Explaining many captures, on this machine or on a Ray cluster.
+"""Many captures or many measurements, on this machine or on a Ray cluster.
 
 >>> from longhaul import fleet
 >>> fleet.explain("captures/**/*.pcapng", out="dataset/")  # doctest: +SKIP
 >>> fleet.summary("dataset/").servers.to_polars()  # doctest: +SKIP
+>>> fleet.sweep("webdav-race", {"network.rtt": ["10ms", "80ms"]}, out="sweep/")  # doctest: +SKIP
 """
 
 from __future__ import annotations
@@ -11,18 +12,21 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from ..experiment import Names
 from ..progress import FleetProgress, Progress, reporter
+from ..run_result import Run
 from . import local, on_ray
 from . import summary as _summary
+from . import sweep as _sweep
 from .plan import CapturePath, batches, find_captures
 from .store import Store, is_url
 from .summary import Summary
 from .work import Work
 
-__all__ = ["Explained", "Summary", "explain", "summary"]
+__all__ = ["Explained", "Summary", "explain", "summary", "sweep"]
 
 
 @dataclass(frozen=True)
@@ -144,6 +148,81 @@ def summary(out: str | os.PathLike[str] = "dataset/", *, most: int = 100) -> Sum
         most: Maximum number of transfers in ``lost_most``.
     """
     return _summary.summary(os.fspath(out), most)
+
+
+def sweep(
+    experiment: str | os.PathLike[str],
+    grid: Mapping[str, Iterable[int | str]],
+    out: str | os.PathLike[str] = "sweep/",
+    *,
+    quick: bool = False,
+    network: Names = (),
+    workload: Names = (),
+    contender: Names = (),
+    samples: int | None = None,
+    server: str | None = None,
+    plain: bool = False,
+    timeout: str | None = None,
+    seed: int | None = None,
+    ray: bool | None = None,
+    attempts: int = 3,
+    late_limit: float | None = None,
+    retries: int = 3,
+    progress: bool | Callable[[Progress], object] | None = None,
+) -> Run:
+    """Measures an experiment with every combination of some settings, and merges the results into one run.
+
+    A block, which is a network and a workload, is measured on one machine with all its contenders in turn, and a
+    machine measures one block at a time. A block that was measured before is not measured again: the same call resumes
+    an interrupted one. The merged run is in a new folder in ``out/runs``.
+
+    Args:
+        experiment: The name of a built-in experiment, or a TOML file.
+        grid: Settings and their values: those of networks, as in ``{"network.rtt": ["10ms", "80ms"]}``, and those of
+            contenders, as in ``{"rclone.transfers": [1, 4, 16]}``.
+        out: The folder of the sweep.
+        quick: As for :func:`longhaul.run`, like all arguments down to ``seed``.
+        network: Only these networks, or one combination: ``"article rtt=10ms"``.
+        workload: Only these workloads.
+        contender: Only these contenders.
+        samples: Samples per cell.
+        server: The server.
+        plain: Use HTTP instead of HTTPS.
+        timeout: Time limit of one sample.
+        seed: Seed of everything random.
+        ray: Use Ray; by default if it is initialised. True starts it on this machine if it is not.
+        attempts: How often a block is measured, on other nodes if there are any, until its machine is true enough. If
+            none was, the best attempt counts, with a :class:`longhaul.LonghaulWarning`.
+        late_limit: How late the emulator may be to be true enough, in seconds: the 99th percentile of a packet's delay
+            error. By default a twentieth of the network's round-trip time, at least 1 ms.
+        retries: How often a block is measured again if its worker or its node dies.
+        progress: As for :func:`longhaul.run`.
+
+    Raises:
+        HaulError: Some blocks could not be measured. The exception's ``result`` is the :class:`longhaul.Run` of the
+            others.
+        UsageError: An argument, or the experiment's file, is not accepted.
+        LonghaulError: Another program is writing to ``out``, or no node of the cluster may measure.
+    """
+    return _sweep.sweep(
+        experiment,
+        grid,
+        out,
+        on_ray=_uses_ray() if ray is None else ray,
+        attempts=attempts,
+        late_limit_s=late_limit,
+        retries=retries,
+        progress=progress,
+        selection={"network": network, "workload": workload, "contender": contender},
+        arguments={
+            "quick": quick,
+            "samples": samples,
+            "server": server,
+            "plain": plain,
+            "timeout": timeout,
+            "seed": seed,
+        },
+    )
 
 
 def _uses_ray() -> bool:

@@ -10,7 +10,7 @@ from ..export import need
 from .plan import Task
 from .work import Result, Work
 
-__all__ = ["run", "workers"]
+__all__ = ["cancel", "run", "workers"]
 
 
 def workers() -> int:
@@ -46,10 +46,14 @@ def run(work: Work, tasks: Iterator[Task], most: int, retries: int) -> Iterator[
                     result = work.give_up(task, f"the worker died in each of {retries + 1} attempts: {sentence}")
                 yield result
     finally:
-        # An interrupted worker ends its haul first.
-        for reference in in_flight:
-            ray.cancel(reference, force=False)
-        if in_flight:
-            _, left = ray.wait(list(in_flight), num_returns=len(in_flight), timeout=STOP_LIMIT)
-            for reference in left:
-                ray.cancel(reference, force=True)
+        cancel(ray, list(in_flight))
+
+
+def cancel(ray: Any, in_flight: list[Any]) -> None:
+    """Ends tasks. An interrupted worker ends its haul first."""
+    for reference in in_flight:
+        ray.cancel(reference, force=False)
+    if in_flight:
+        _, left = ray.wait(in_flight, num_returns=len(in_flight), timeout=STOP_LIMIT)
+        for reference in left:
+            ray.cancel(reference, force=True)
