@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import ray
+from conftest import LIMIT
 from ray.cluster_utils import Cluster
 
 import longhaul
@@ -47,7 +49,9 @@ def main(out: str, experiment: str) -> None:
 
         def kill(progress: Progress) -> None:
             if progress.done == 1 and len(said) == 1:
-                victims = workers()
+                ends = time.monotonic() + LIMIT
+                while not (victims := workers()) and time.monotonic() < ends:
+                    time.sleep(0.02)
                 os.kill(victims[0], signal.SIGKILL)
                 said.append("killed a worker and")
             elif progress.done == 2 and len(said) == 2:
