@@ -42,7 +42,7 @@ fn json_has_the_names_of_the_schema() {
         [&json, &json["host"], &json["calibration"], &json["cells"][0], &json["comparisons"][0], &json["claims"][0]];
     insta::assert_snapshot!(names.map(keys).join("\n"), @r"
     calibration cells claims command comparisons experiment host networks question schema settings started title workloads
-    cpu kernel sysctls tools
+    cpu kernel name sysctls tools
     delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
     bytes ci95_s connections contender floor_s ideal_s link_round_trips median_s methods model network protocols reason requests round_trips samples_s server_cpu_s server_cpu_samples_s status syns times_floor why workload
     a b ci95 confidence differs ratio
