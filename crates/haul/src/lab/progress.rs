@@ -9,6 +9,8 @@ use lab::{
     run::Event,
 };
 
+use units::rounded;
+
 use crate::say;
 
 /// Shows a run's progress on standard error, until it is dropped.
@@ -48,6 +50,14 @@ impl Progress {
         }
     }
 
+    /// `12 of 48 samples, about 40 s left; `
+    fn left(&self) -> String {
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or_default());
+        let left = self.bar.eta();
+        let about = if left.is_zero() { String::new() } else { format!(", about {} left", rounded::time(left)) };
+        format!("{done} of {all} samples{about}; ")
+    }
+
     pub(crate) fn on_event(&mut self, event: &Event<'_>) {
         match event {
             Event::Started(cell) => {
@@ -58,7 +68,7 @@ impl Progress {
             Event::Finished(cell, time) => {
                 self.bar.inc(1);
                 if !self.is_terminal {
-                    say(format_args!("{}: {:.3} s", name(cell), time.as_secs_f64()));
+                    say(format_args!("{}{}: {:.3} s", self.left(), name(cell), time.as_secs_f64()));
                 }
             }
             Event::Dropped(cell, left, why) => {
