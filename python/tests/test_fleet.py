@@ -65,7 +65,8 @@ def assert_complete(out: Path, paths: list[str]) -> None:
 def slow_haul(haul: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A haul that takes a while, so that something can happen meanwhile."""
     script = tmp_path / "slow-haul"
-    script.write_text(f'#!/bin/sh\nsleep 0.1\nexec "{haul}" "$@"\n')
+    waits = "while IFS= read -r -d '' path; do sleep 0.1; printf '%s\\0' \"$path\"; done"
+    script.write_text(f'#!/bin/bash\n{waits} | "{haul}" "$@"\n')
     script.chmod(0o755)
     monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(script))
     return script
@@ -130,6 +131,23 @@ def test_broken_capture_is_a_row_with_its_error(haul: Path, tmp_path: Path) -> N
     shutil.copy(UPLOAD, paths[2])
     assert fleet.explain(paths, out, workers=2).failed == 0
     assert_complete(out, paths)
+
+
+def test_capture_that_ends_haul_is_a_row_with_its_error(
+    haul: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pyarrow")
+    paths = copies(tmp_path / "in", 5)
+    fragile = tmp_path / "fragile-haul"
+    fatal = f"[ \"$path\" = '{paths[2]}' ] && kill -9 $$ $BASHPID"
+    reads = f"while IFS= read -r -d '' path; do {fatal}; printf '%s\\0' \"$path\"; done"
+    fragile.write_text(f'#!/bin/bash\n{reads} | "{haul}" "$@"\n')
+    fragile.chmod(0o755)
+    monkeypatch.setenv(ENVIRONMENT_VARIABLE, str(fragile))
+    done = fleet.explain(paths, tmp_path / "out", workers=1)
+    assert (done.explained, done.failed) == (5, 1)
+    (failed,) = fleet.summary(tmp_path / "out").failed
+    assert (failed.capture, failed.error) == (paths[2], "haul was killed by SIGKILL")
 
 
 def test_time_limit_and_retry_of_failed_captures(

@@ -15,10 +15,16 @@ use std::{
 use capture::Format;
 use explain::{
     Explanation, KeepPackets, PacketStore, PairedConnection,
-    render::{PredictionRequest, json, page, text},
+    render::{
+        PredictionRequest,
+        json::{self, Incomplete},
+        page, text,
+    },
     replica::WhatIf,
 };
 use units::Size;
+
+mod each;
 
 /// Explain where the time of captured transfers went, and predict the effect of changes
 ///
@@ -29,8 +35,13 @@ use units::Size;
                         initial-window=10, chunk=64KiB, send-buffer=128KiB, receive-window=1MiB, nodelay, no-loss")]
 pub(crate) struct Args {
     /// Captures to explain; `-` is standard input
-    #[arg(required = true, value_name = "FILE")]
+    #[arg(required_unless_present = "each", value_name = "FILE")]
     files: Vec<PathBuf>,
+
+    /// Explain each capture by itself, one after another: one JSON document per line on standard output. Without FILE,
+    /// the paths are read from standard input as they come, each ended by a NUL, as `find -print0` writes them
+    #[arg(long, conflicts_with_all = ["connection", "transfer", "top", "json", "html"])]
+    each: bool,
 
     /// Override format detection: pcap, pcapng, snoop or tcpdump
     #[arg(long, value_name = "FORMAT")]
@@ -72,12 +83,17 @@ fn at_least_one(text: &str) -> Result<usize, String> {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    let request = PredictionRequest { what_if: args.what_if.clone(), bytes: args.bytes.map(Size::as_bytes) };
+    if args.each {
+        return each::run(&args.files, args.format, &request);
+    }
     if args.json.iter().chain(&args.html).filter(|path| is_stdout(path)).count() > 1 {
         return Err("--json and --html cannot both go to standard output; name a file for one of them".into());
     }
     let store = args.html.as_ref().map(|_| PacketStore::default());
     let keep = KeepPackets { for_pairing: args.files.len() > 1, for_page: store.as_ref() };
-    let (explanations, is_unreadable) = read(&args.files, args.format, keep);
+    let (explanations, incomplete) = read(&args.files, args.format, keep);
+    let is_unreadable = incomplete.iter().any(|one| one.packets == 0);
     let status = if is_unreadable { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let packets = explanations.iter().map(|explanation| explanation.packets).sum();
     if is_unreadable && packets == 0 {
@@ -85,12 +101,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     }
     let mut connections = explain::pair_captures(explanations);
     filter(&mut connections, args)?;
-    let request = PredictionRequest { what_if: args.what_if.clone(), bytes: args.bytes.map(Size::as_bytes) };
-    let names: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let names: Vec<String> = args.files.iter().map(|file| name(file)).collect();
     if let Some(path) = &args.html {
         report::save(path, &page::document(&names, &connections, packets, &request))?;
     }
-    let document = json::document(&names, &connections, &request);
+    let document = json::document(&names, &incomplete, &connections, &request);
     if !args.json.iter().chain(&args.html).any(|path| is_stdout(path)) {
         crate::print(text::render(&connections, packets, &request, &layout(args.top)).as_bytes())?;
     }
@@ -104,13 +119,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     Ok(status)
 }
 
+fn name(file: &Path) -> String {
+    file.display().to_string()
+}
+
 fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
 /// Reads the captures, as many at a time as there are processors, and reports errors. A capture that breaks off is
-/// explained up to there. Returns true if nothing in one of them could be read.
-fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Explanation>, bool) {
+/// explained up to there.
+fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Explanation>, Vec<Incomplete>) {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, Explanation, Option<capture::Error>)>> = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
@@ -120,10 +139,7 @@ fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Ex
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(index) else { break };
-                    let (explanation, error) = match capture::open(file, format) {
-                        Ok(mut source) => explain::explain_keeping(&mut *source, keep),
-                        Err(error) => (Explanation::default(), Some(error)),
-                    };
+                    let (explanation, error) = explain(file, format, keep);
                     if let Ok(mut done) = done.lock() {
                         done.push((index, explanation, error));
                     }
@@ -133,15 +149,27 @@ fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Ex
     });
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_by_key(|(index, ..)| *index);
-    let mut is_unreadable = false;
-    let explanations = done.into_iter().map(|(_, explanation, error)| {
+    let mut incomplete = Vec::new();
+    let explanations = done.into_iter().map(|(index, explanation, error)| {
         if let Some(error) = error {
             crate::say(&error);
-            is_unreadable |= explanation.packets == 0;
+            incomplete.push(unread(&files[index], &explanation, &error));
         }
         explanation
     });
-    (explanations.collect(), is_unreadable)
+    (explanations.collect(), incomplete)
+}
+
+/// What could be read of a capture, and why the rest could not.
+fn explain(file: &Path, format: Option<Format>, keep: KeepPackets) -> (Explanation, Option<capture::Error>) {
+    match capture::open(file, format) {
+        Ok(mut source) => explain::explain_keeping(&mut *source, keep),
+        Err(error) => (Explanation::default(), Some(error)),
+    }
+}
+
+fn unread(file: &Path, explanation: &Explanation, error: &capture::Error) -> Incomplete {
+    Incomplete { capture: name(file), packets: explanation.packets, error: error.to_string() }
 }
 
 /// Keeps the connections and transfers that the user selected.

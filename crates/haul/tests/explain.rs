@@ -43,6 +43,37 @@ fn capture_from_a_pipe_gives_json() {
 }
 
 #[test]
+fn each_capture_has_a_line_of_json_whatever_the_others_are() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let broken = folder.path().join("broken");
+    fs::write(&broken, "no capture").expect("written");
+    let broken = broken.to_str().expect("a plain name");
+    let lines = |said: &str| -> Vec<serde_json::Value> {
+        said.lines().map(|line| serde_json::from_str(line).expect("it is JSON")).collect()
+    };
+    let (status, said, _) = explain(&["--each", TRACE, broken, SLOW], b"");
+    let documents = lines(&said);
+    assert_eq!((status, documents.len()), (Some(1), 3));
+    for (document, path) in documents.iter().zip([TRACE, broken, SLOW]) {
+        let (_, alone, _) = explain(&[path, "--json", "-"], b"");
+        match serde_json::from_str::<serde_json::Value>(&alone) {
+            Ok(alone) => assert_eq!(*document, alone),
+            Err(_) => {
+                let incomplete = &document["incomplete"][0];
+                assert_eq!((&incomplete["capture"], &incomplete["packets"]), (&path.into(), &0.into()));
+                assert!(incomplete["error"].as_str().is_some_and(|why| why.contains("is not a pcap")), "{document}");
+            }
+        }
+    }
+    let (status, piped, _) = explain(&["--each"], format!("{TRACE}\0-\0{SLOW}\0").as_bytes());
+    let piped = lines(&piped);
+    assert_eq!((status, piped.len(), &piped[0], &piped[2]), (Some(1), 3, &documents[0], &documents[2]));
+    assert!(piped[1]["incomplete"][0]["error"].as_str().is_some_and(|why| why.contains("./-")), "{}", piped[1]);
+    let (status, _, wrong) = explain(&[], b"");
+    assert!(status == Some(2) && wrong.contains("<FILE>"), "{wrong}");
+}
+
+#[test]
 fn html_report_has_the_result_and_every_packet() {
     let folder = tempfile::tempdir().expect("a folder");
     let file = folder.path().join("page.html");

@@ -18,10 +18,11 @@ import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from .errors import DocumentError, HaulError, HaulNotFoundError, UsageError
 
-__all__ = ["ENVIRONMENT_VARIABLE", "Argument", "Output", "find_haul", "run_haul", "version"]
+__all__ = ["ENVIRONMENT_VARIABLE", "Argument", "Output", "find_haul", "run_haul", "start_haul", "version"]
 
 #: The environment variable that names the program to run instead of the installed one.
 ENVIRONMENT_VARIABLE = "LONGHAUL_HAUL"
@@ -42,6 +43,11 @@ class Output:
     stdout: bytes
     messages: tuple[str, ...]
     status: int
+
+    @classmethod
+    def of(cls, stdout: bytes, stderr: bytes, status: int) -> Output:
+        """With the messages on standard error."""
+        return cls(stdout, tuple(_messages(stderr.decode(errors="replace"))), status)
 
     def document(self) -> dict[str, object]:
         """The JSON document on standard output."""
@@ -112,25 +118,31 @@ def run_haul(arguments: Sequence[Argument], on_wait: Callable[[], None] | None =
 
     If the call is interrupted, by Ctrl-C or by any other exception, ``haul`` and everything it started end first.
     """
-    haul = find_haul()
-    try:
-        process = subprocess.Popen(
-            [haul, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            # If this process is killed, haul ends too.
-            env={**os.environ, "HAUL_PARENT": str(os.getpid())},
-        )
-    except OSError as error:
-        raise HaulNotFoundError(f"cannot run {haul}: {error.strerror or error}") from error
+    process = start_haul(arguments)
     with process:
         try:
             stdout, stderr = _communicate(process, on_wait)
         except BaseException as error:
             _note(error, _stop(process))
             raise
-    return Output(stdout, tuple(_messages(stderr.decode(errors="replace"))), process.returncode)
+    return Output.of(stdout, stderr, process.returncode)
+
+
+def start_haul(
+    arguments: Sequence[Argument], *, stdin: int = subprocess.DEVNULL, stderr: int | IO[bytes] = subprocess.PIPE
+) -> subprocess.Popen[bytes]:
+    """Starts ``haul``. It ends when this process is killed."""
+    haul = find_haul()
+    try:
+        return subprocess.Popen(
+            [haul, *arguments],
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env={**os.environ, "HAUL_PARENT": str(os.getpid())},
+        )
+    except OSError as error:
+        raise HaulNotFoundError(f"cannot run {haul}: {error.strerror or error}") from error
 
 
 def _communicate(process: subprocess.Popen[bytes], on_wait: Callable[[], None] | None) -> tuple[bytes, bytes]:

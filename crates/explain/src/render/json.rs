@@ -21,8 +21,20 @@ pub const SCHEMA: &str = "longhaul.explain/1";
 pub struct Document<'a> {
     schema: &'static str,
     captures: &'a [String],
+    incomplete: &'a [Incomplete],
     connections: Connections<'a>,
     pages: Vec<Page>,
+}
+
+/// A capture that could not be read to its end.
+#[derive(Debug, Serialize)]
+pub struct Incomplete {
+    /// Its name.
+    pub capture: String,
+    /// Packets read before.
+    pub packets: u64,
+    /// Why, in a sentence.
+    pub error: String,
 }
 
 #[derive(Debug)]
@@ -199,11 +211,13 @@ struct Predicted {
 /// The explanation of the captures with these names.
 pub fn document<'a>(
     captures: &'a [String],
+    incomplete: &'a [Incomplete],
     connections: &'a [PairedConnection],
     request: &'a PredictionRequest,
 ) -> Document<'a> {
     let pages = page_loads(connections).iter().map(Page::of).collect();
-    Document { schema: SCHEMA, captures, connections: Connections { captures, all: connections, request }, pages }
+    let connections = Connections { captures, all: connections, request };
+    Document { schema: SCHEMA, captures, incomplete, connections, pages }
 }
 
 impl Serialize for Connections<'_> {

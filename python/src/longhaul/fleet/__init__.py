@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import sys
 import time
@@ -113,7 +114,10 @@ def explain(
     # After the loop, a batch of which nothing is left has no commit record.
     store.remove_incomplete(batch.name for batch in store.batches())
     work = Work(name, token, tuple(f"--{key}={value}" for key, value in options.items() if value is not None), timeout)
-    tasks = batches(todo.values(), batch_captures, batch_bytes)
+    workers = max(1, workers)
+    # Few captures are divided among all workers.
+    most = max(1, min(batch_captures, math.ceil(len(todo) / workers)))
+    tasks = batches(todo.values(), most, batch_bytes)
     done = failed = 0
     show = reporter(progress)
 
@@ -123,7 +127,7 @@ def explain(
     try:
         tell("explaining")
         # Closed at once when interrupted, so that no worker outlives this call.
-        with contextlib.closing(run(work, tasks, max(1, workers), retries)) as results:  # type: ignore[type-var]
+        with contextlib.closing(run(work, tasks, workers, retries)) as results:  # type: ignore[type-var]
             for result in results:
                 done += result.captures
                 failed += result.failed

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from ..binary import run_haul
 from ..capture_tables import capture_tables
-from ..document import check_schema
-from ..errors import DocumentError, HaulError, UsageError
+from ..document import Node, check_schema
+from ..errors import HaulError, UsageError
 from ..explanation import EXPLAIN_SCHEMA
 from ..export import need
+from .explainer import Explainer, TimeLimitError
 from .plan import Capture, Task
 from .store import Store, is_url
 from .tables import CaptureFile
@@ -31,10 +31,6 @@ class Result:
 
     captures: int
     failed: int
-
-
-class _TimeLimit(Exception):  # noqa: N818 - not an error of the worker
-    pass
 
 
 @dataclass(frozen=True)
@@ -52,9 +48,10 @@ class Work:
         """Explains a batch and commits it. ``check`` is called before each capture."""
         files: list[CaptureFile] = []
         tables: dict[str, list[tuple[str, Any]]] = {}
-        for capture in task.captures:
-            check()
-            files.append(self._explain(capture, tables))
+        with Explainer(self.options, self.timeout) as explainer:
+            for capture in task.captures:
+                check()
+                files.append(self._explain(explainer, capture, tables))
         check()
         Store(self.out).commit(task.name, self.token, files, tables)
         return Result(len(files), sum(file.error is not None for file in files))
@@ -64,30 +61,23 @@ class Work:
         Store(self.out).commit(task.name, self.token, [failed_row(one, error) for one in task.captures], {})
         return Result(len(task.captures), len(task.captures))
 
-    def _explain(self, capture: Capture, tables: dict[str, list[tuple[str, Any]]]) -> CaptureFile:
+    def _explain(self, explainer: Explainer, capture: Capture, tables: dict[str, list[tuple[str, Any]]]) -> CaptureFile:
         began = time.monotonic()
 
         def seconds() -> float:
             return time.monotonic() - began
 
-        def on_wait() -> None:
-            if self.timeout is not None and seconds() > self.timeout:
-                raise _TimeLimit
-
         path = capture.path
         try:
             with _local_copy(capture.path) as path:
-                output = run_haul(
-                    ["explain", "--json=-", *self.options, "--", path], None if self.timeout is None else on_wait
-                )
-                if output.status:
-                    raise output.error(None, "\n".join(output.messages) or None)
-                document: dict[str, Any] = output.document()
-                document["captures"] = [capture.path]
-                for connection in document.get("connections") or ():
-                    connection["capture"] = capture.path
-                made = capture_tables(check_schema(document, EXPLAIN_SCHEMA, capture.path))
-        except _TimeLimit:
+                document = explainer.explain(path)
+            document["captures"] = [capture.path]
+            for connection in document.get("connections") or ():
+                connection["capture"] = capture.path
+            node = check_schema(document, EXPLAIN_SCHEMA, capture.path)
+            error, message = _incomplete(node)
+            made = capture_tables(node)
+        except TimeLimitError:
             return failed_row(capture, f"the time limit of {self.timeout:g} s passed", seconds())
         except UsageError:
             # An option is wrong, and so it is for all captures.
@@ -95,8 +85,10 @@ class Work:
         except HaulError as error:
             return failed_row(capture, _named(error.sentence, path, capture.path), seconds())
         # fsspec's file systems raise exceptions of their own for what is one file's matter.
-        except (DocumentError, OSError, ValueError) as error:
+        except (OSError, ValueError) as error:
             return failed_row(capture, f"{capture.path}: {error}", seconds())
+        if error is not None:
+            return failed_row(capture, _named(error, path, capture.path), seconds())
         for name, table in made.items():
             tables.setdefault(name, []).extend((capture.path, row) for row in table)
         return CaptureFile(
@@ -106,13 +98,21 @@ class Work:
             transfers=len(made["transfers"]),
             seconds=seconds(),
             error=None,
-            message=_named("\n".join(output.messages), path, capture.path) or None,
+            message=message and _named(message, path, capture.path),
         )
 
 
 def failed_row(capture: Capture, error: str, seconds: float = 0.0) -> CaptureFile:
     """The row of a capture that could not be explained."""
     return CaptureFile(capture.path, capture.version, capture.size, 0, seconds, error, None)
+
+
+def _incomplete(document: Node) -> tuple[str | None, str | None]:
+    """Why nothing could be read, and why not everything."""
+    for one in document.nodes("incomplete"):
+        error = one.text("error")
+        return (error, None) if one.integer("packets") == 0 else (None, error)
+    return None, None
 
 
 def _named(text: str, path: str, name: str) -> str:
