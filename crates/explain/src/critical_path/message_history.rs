@@ -33,7 +33,7 @@ pub(crate) struct ObservedMessage {
     pub(crate) last: u64,
     /// When all of it was acknowledged, less the time for which the receiver delayed that acknowledgement.
     pub(crate) acked: Option<u64>,
-    /// The number of its bytes that passed.
+    /// The number of its bytes that were delivered.
     pub(crate) bytes: u64,
     pub(crate) history: MessageHistory,
 }

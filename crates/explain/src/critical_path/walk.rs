@@ -10,6 +10,7 @@ use crate::{
     collect::CapturedConnection,
     infer::{
         control_frames::{self, is_control_frame},
+        delivered::Delivered,
         exchange::Exchange,
         send_context::{ReleasingAck, RetransmitTrigger, SendContext},
         sender_properties::{SenderProperties, scale},
@@ -51,6 +52,9 @@ pub(crate) struct Walk<'a> {
 /// The walk's state for one side.
 struct SideState<'a> {
     sender: Option<SenderState<'a>>,
+    delivered: Delivered,
+    /// The end of its stream, if it was captured.
+    stream_end: Option<u64>,
     /// The messages of this side, in order.
     messages: Vec<MessageRange>,
     /// The messages before this index are acknowledged.
@@ -100,6 +104,8 @@ impl<'a> Walk<'a> {
         };
         let state = |side: Side| SideState {
             sender: connection.offsets[side].map(|offsets| SenderState::new(offsets, vantage, side, &properties[side])),
+            delivered: Delivered::default(),
+            stream_end: None,
             messages: messages(side),
             current: 0,
             last_sent: 0,
@@ -151,6 +157,10 @@ impl<'a> Walk<'a> {
         }
         if segment.len > 0 {
             self.data(timeline, segment);
+        }
+        if segment.has(Flags::FIN) {
+            let state = &mut self.sides[side];
+            state.stream_end = state.sender.as_ref().map(|sender| sender.end_of(segment));
         }
         if segment.has_duplicate_sack() {
             self.undo_spurious_retransmission(timeline, !side, segment.number);
@@ -240,6 +250,7 @@ impl<'a> Walk<'a> {
         let (start, busy_until) = (sender.last_start, sender.busy_until);
         self.record_acks(timeline, side);
         let Some(sent) = sent else { return };
+        self.sides[side].delivered.add(start, start + u64::from(segment.len));
         let stats = &mut timeline.stats[side];
         stats.retransmissions += u64::from(matches!(sent, Sent::Retransmission(_)));
         stats.max_in_flight = stats.max_in_flight.max(flight);
@@ -333,7 +344,6 @@ impl<'a> Walk<'a> {
             let from = range.start.max(*start) - start;
             match sent {
                 Sent::New(context) => {
-                    message.bytes += range.end.min(*end) - range.start.max(*start);
                     if message.first.is_none() {
                         begins_message = true;
                         let min_cwnd = state.sender.as_ref().map(SenderState::min_cwnd);
@@ -377,6 +387,18 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn count_bytes(&mut self, timeline: &mut Timeline, side: Side) {
+        let SideState { sender: Some(sender), delivered, stream_end, messages, .. } = &mut self.sides[side] else {
+            return;
+        };
+        // The acknowledgement of a FIN is one beyond the data.
+        delivered.acknowledge(sender.snd_una.min(stream_end.unwrap_or(u64::MAX)));
+        for MessageRange { start, end, exchange } in messages {
+            let message = &mut timeline.messages[*exchange][side];
+            message.bytes = if message.first.is_some() { delivered.within(*start, *end) } else { 0 };
+        }
+    }
+
     /// Ends the walk with the arrival of the last data.
     pub(crate) fn finish(&mut self, timeline: &mut Timeline) {
         for side in [Side::Client, Side::Server] {
@@ -384,6 +406,7 @@ impl<'a> Walk<'a> {
                 sender.advance(u64::MAX);
             }
             self.record_acks(timeline, side);
+            self.count_bytes(timeline, side);
         }
         // Messages that only the end of the stream ends.
         for side in [Side::Client, Side::Server] {

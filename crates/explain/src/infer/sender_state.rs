@@ -209,6 +209,12 @@ impl<'a> SenderState<'a> {
         self.snd_nxt.saturating_sub(self.snd_una)
     }
 
+    /// The offset of the byte after a segment of this sender.
+    pub(crate) fn end_of(&self, segment: &SegmentRecord) -> u64 {
+        let syn = u32::from(segment.has(Flags::SYN));
+        self.offsets.near(segment.seq.wrapping_add(syn)) + u64::from(segment.len)
+    }
+
     /// How soon after an acknowledgement a packet counts as released by it, in nanoseconds.
     pub(crate) fn prompt(&self) -> u64 {
         PROMPT.max(self.rtt / 8)
