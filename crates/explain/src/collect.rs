@@ -82,14 +82,19 @@ pub(crate) struct Syn {
 ///
 /// One timestamp is measured at a time, from its first appearance: a timestamp clock ticks slower than packets pass, so
 /// that a later packet with the same value would seem to be echoed too soon.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Echo {
     latest: Option<u32>,
     /// The value that was sent to this side, and when.
     sent: Option<(u32, u64)>,
     /// The shortest time, in nanoseconds.
     pub(crate) min: Option<u64>,
+    /// The values that were sent to this side and may still be echoed, and when they passed last.
+    passed: VecDeque<(u32, u64)>,
 }
+
+/// The maximum number of timestamps that wait for their echo: more than any path holds at a tick of a millisecond.
+const MAX_ECHOES: usize = 4096;
 
 impl Echo {
     /// A packet to this side carries a timestamp.
@@ -98,6 +103,23 @@ impl Echo {
             self.sent = Some((value, now));
         }
         self.latest = Some(value);
+        match self.passed.back_mut() {
+            Some(last) if last.0 == value => last.1 = now,
+            _ => {
+                if self.passed.len() == MAX_ECHOES {
+                    self.passed.pop_front();
+                }
+                self.passed.push_back((value, now));
+            }
+        }
+    }
+
+    /// How long ago the packet passed whose timestamp is echoed.
+    fn age(&mut self, value: u32, now: u64) -> Option<u64> {
+        while self.passed.front().is_some_and(|(sent, _)| value.wrapping_sub(*sent) as i32 > 0) {
+            self.passed.pop_front();
+        }
+        self.passed.front().filter(|(sent, _)| *sent == value).map(|(_, at)| now - at)
     }
 
     /// A packet from this side echoes one.
@@ -297,7 +319,7 @@ impl CapturedConnection {
                 self.content.begin(from);
             }
         }
-        let record = SegmentRecord::new(segment, now, from);
+        let mut record = SegmentRecord::new(segment, now, from);
         // The same packet, captured twice on its way through a machine.
         let is_copy = |last: &SegmentRecord| segment.data > 0 && last.repeats(&record) && now - last.time < 200_000;
         if self.segments.iter().rev().take(2).any(is_copy) {
@@ -307,6 +329,10 @@ impl CapturedConnection {
             self.timestamps |= segment.data > 0;
             self.echoes[!from].send(value, now);
             self.echoes[from].receive(echo, now);
+            let age = self.echoes[from].age(echo, now);
+            if let Some(age) = age.filter(|_| segment.data > 0) {
+                record.set_echo(age);
+            }
         }
         let syn = u32::from(segment.flags.has(Flags::SYN));
         let offsets = self.offsets[from].get_or_insert_with(|| StreamOffsets::from(segment.sequence));

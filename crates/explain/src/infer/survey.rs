@@ -31,6 +31,9 @@ const HALF_PEAK: i32 = 5;
 /// The smallest number of full segments that a rate is measured by.
 const MIN_SEGMENTS: u64 = 6;
 
+/// The number of full segments in a queue that show that the path is full.
+const MIN_QUEUE: u64 = 4;
+
 /// The share of the delivered bytes that makes a rate common.
 const COMMON_SHARE: f64 = 0.2;
 
@@ -55,7 +58,8 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
     })
 }
 
-/// A delivery: when, the total of bytes delivered so far, and when the last of them was sent.
+/// A delivery: when, the total of bytes delivered so far, and when the last of them was sent, 0 if unknown. At the
+/// receiver's end, that is when the acknowledgement passed which released it: the latest that its sender had received.
 #[derive(Debug, Clone, Copy)]
 struct Delivery {
     time: u64,
@@ -80,6 +84,8 @@ struct Survey {
     rounds: Vec<u64>,
     /// The largest window that the receiver offered.
     max_window: u64,
+    /// Whether it is known at the receiver's end when data was released.
+    has_echo: bool,
     waits: u32,
     waits_ended_by_ack: u32,
     nodelay: bool,
@@ -129,10 +135,12 @@ impl Survey {
             };
             if is_at_receiver {
                 delivered += u64::from(segment.len);
-                let delivery = Delivery { time: segment.time, total: delivered, sent: 0 };
+                let sent = segment.echo().map_or(0, |age| segment.time - age);
+                let delivery = Delivery { time: segment.time, total: delivered, sent };
+                survey.has_echo |= sent > 0;
                 survey.deliver(delivery, segment.len.into(), properties, rtt);
-                if u64::from(segment.len) < properties.mss {
-                    // The sender had no more to send: the path was not full.
+                if u64::from(segment.len) < properties.mss || sent == 0 && context.receive_window.is_limiting {
+                    // The sender had no more to send, or was not allowed to: the path was not full.
                     survey.train.clear();
                 }
             }
@@ -185,7 +193,10 @@ impl Survey {
         let took = time - first.time;
         let rate = payload * (properties.mss + properties.headers) as f64 / properties.mss as f64 * 8e9 / took as f64;
         let bin = (rate.ln() / BIN_WIDTH) as i32;
-        if (sent - first.sent) * 10 <= took * 8 {
+        // A sender that is clocked by acknowledgements sends as evenly as they come, on an empty path too. So the packets
+        // were closer together when they were sent, or they queued.
+        let queued = if self.has_echo { rate / 8e9 * time.saturating_sub(sent + rtt) as f64 } else { 0.0 };
+        if sent.saturating_sub(first.sent) * 10 <= took * 8 || queued >= (MIN_QUEUE * properties.mss) as f64 {
             *self.spread.entry(bin).or_default() += bytes as f64;
         }
         *self.all.entry(bin).or_default() += bytes as f64;
@@ -200,7 +211,7 @@ impl Survey {
         let has_spread = sum(&self.spread) * 20.0 >= sum(&self.all);
         let rates = if has_spread { &self.spread } else { &self.all };
         let total = sum(rates);
-        if total < (MIN_SEGMENTS * properties.mss) as f64 || is_at_sender && !has_spread {
+        if total < (MIN_SEGMENTS * properties.mss) as f64 || (is_at_sender || self.has_echo) && !has_spread {
             return None;
         }
         let peak = |bin: i32| (bin - HALF_PEAK..=bin + HALF_PEAK).filter_map(|bin| rates.get(&bin)).sum::<f64>();
