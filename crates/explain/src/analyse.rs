@@ -81,6 +81,7 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         rate: properties[sender].rate,
         chunk: properties[sender].chunk,
         rtt_to_client: Duration::from_nanos(vantage.rtt_to.client),
+        knows_window: properties[sender].knows_window,
         acks: ack_policies[sender],
         vantage: vantage.position,
         transfers,

@@ -80,6 +80,9 @@ pub struct Connection {
     pub chunk: Option<u64>,
     /// The round-trip time between the capture point and the client.
     pub(crate) rtt_to_client: Duration,
+    /// Whether the window of the receiver of most bytes is known: its scale was captured, or the sender often stopped at
+    /// the window's end.
+    pub knows_window: bool,
     /// When the receiver of most bytes acknowledges, where the packets show it.
     pub acks: Option<AckPolicy>,
     /// Where the capture was taken.

@@ -9,3 +9,4 @@ pub(crate) mod sender_properties;
 pub(crate) mod sender_state;
 pub(crate) mod survey;
 pub(crate) mod vantage;
+pub(crate) mod window_scale;

@@ -26,7 +26,7 @@ use capture::tcp::Flags;
 use crate::{
     collect::CapturedConnection,
     critical_path::timeline::Timeline,
-    infer::sender_properties::scale,
+    infer::window_scale::WindowScale,
     segment::SegmentRecord,
     side::{PerSide, Side},
     stream_offset::{ORIGIN, StreamOffsets},
@@ -111,7 +111,7 @@ impl<'a> Writer<'a> {
             micros: 0,
             sides: PerSide::of(|_| SideState { snd_nxt: ORIGIN, ..SideState::default() }),
             offsets: PerSide::of(|side| connection.offsets[side].map(StreamOffsets::rewound)),
-            scales: PerSide::of(|side| scale(connection, side)),
+            scales: PerSide::of(|side| WindowScale::of(connection, side).shift),
             sacks: &connection.sacks,
         }
     }

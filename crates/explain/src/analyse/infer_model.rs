@@ -151,7 +151,8 @@ impl ModelInput<'_> {
         }
         // Without window scaling, a window that was the same all the time cannot grow.
         let is_fixed = stats.first_window == stats.max_window && stats.max_window < 65_536;
-        if is_fixed || self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05 {
+        let is_limiting = self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05;
+        if self.properties[self.sender].knows_window && (is_fixed || is_limiting) {
             model.receiver.window = Some(Size(stats.first_window.max(1)));
             model.receiver.largest_window = Some(Size(stats.max_window.max(1)));
         }

@@ -13,7 +13,7 @@ use crate::{
         delivered::Delivered,
         exchange::Exchange,
         send_context::{ReleasingAck, RetransmitTrigger, SendContext},
-        sender_properties::{SenderProperties, scale},
+        sender_properties::SenderProperties,
         sender_state::{SenderState, Sent},
         vantage::{Vantage, VantagePoint},
     },
@@ -109,7 +109,7 @@ impl<'a> Walk<'a> {
             messages: messages(side),
             current: 0,
             last_sent: 0,
-            scale: scale(connection, side),
+            scale: properties[!side].window_shift,
             is_http2_limited: properties[side].http2_window.is_some(),
         };
         Self {
@@ -171,6 +171,7 @@ impl<'a> Walk<'a> {
         {
             let window = u64::from(segment.window) << if segment.has(Flags::SYN) { 0 } else { scale };
             let stats = &mut timeline.stats[!side];
+            let window = if sender.knows_window() { window } else { 0 };
             stats.max_window = stats.max_window.max(window);
             if stats.first_window == 0 {
                 stats.first_window = window;

@@ -204,6 +204,11 @@ impl<'a> SenderState<'a> {
         self.recovery.sacks
     }
 
+    /// Whether the receive window is known.
+    pub(crate) fn knows_window(&self) -> bool {
+        self.properties.knows_window
+    }
+
     /// Bytes in flight.
     pub(crate) fn flight(&self) -> u64 {
         self.snd_nxt.saturating_sub(self.snd_una)
@@ -275,7 +280,9 @@ impl<'a> SenderState<'a> {
         // No timer fires this soon after acknowledgements that reported the loss.
         let soon = if self.recovery.sacks > 0 { self.prompt().max(self.rtt / 2) } else { self.prompt() };
         let follows_ack = self.since_send.release.is_some_and(|release| now <= release.time + soon)
-            || self.last_ack > 0 && now <= self.last_ack + soon;
+            || self.last_ack > 0 && now <= self.last_ack + soon
+            // What triggered it was sent before the capture began.
+            || self.last_ack == 0 && !self.properties.from_start;
         let trigger = match self.recovery.current {
             // A recovery goes on as it began.
             Some((_, trigger)) if follows_ack => trigger,

@@ -10,7 +10,7 @@ use capture::tcp::Flags;
 
 use super::{
     control_frames,
-    sender_properties::{SenderProperties, scale},
+    sender_properties::SenderProperties,
     sender_state::{PROGRAM_DELAY, SenderState, Sent},
     vantage::VantagePoint,
 };
@@ -34,6 +34,9 @@ const MIN_SEGMENTS: u64 = 6;
 /// The number of full segments in a queue that show that the path is full.
 const MIN_QUEUE: u64 = 4;
 
+/// The smallest number of acknowledgements that show whether a sender stops at the window's end.
+const MIN_RELEASES: u32 = 8;
+
 /// The share of the delivered bytes that makes a rate common.
 const COMMON_SHARE: f64 = 0.2;
 
@@ -44,11 +47,12 @@ const STEADY_ROUNDS: usize = 6;
 pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint) -> PerSide<SenderProperties> {
     PerSide::of(|side| {
         let mut properties = SenderProperties::from_headers(connection, side);
-        if let Some(survey) = Survey::of(connection, vantage, side, &properties) {
-            let is_at_sender = connection.syn[side].is_some() && vantage.rtt_to[side] * 8 < vantage.rtt();
+        let survey = survey(connection, vantage, side, &mut properties);
+        if let Some(survey) = survey {
+            let is_at_sender = vantage.rtt_to[side] * 8 < vantage.rtt();
             properties.rate = survey.rate(&properties, is_at_sender);
             properties.chunk = survey.chunk(&properties);
-            let is_below_window = |flight: &u64| *flight * 10 < survey.max_window * 9;
+            let is_below_window = |flight: &u64| *flight < survey.max_window / 10 * 9;
             properties.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
             properties.is_ack_clocked = survey.is_ack_clocked();
             properties.nodelay = survey.nodelay;
@@ -56,6 +60,24 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
         properties.http2_window = control_frames::flow_control_window(connection, vantage, side);
         properties
     })
+}
+
+/// The survey; decides whether a window of a guessed scale can be believed.
+fn survey(
+    connection: &CapturedConnection,
+    vantage: &VantagePoint,
+    side: Side,
+    properties: &mut SenderProperties,
+) -> Option<Survey> {
+    if !properties.knows_window {
+        let believing = SenderProperties { knows_window: true, ..properties.clone() };
+        let survey = Survey::of(connection, vantage, side, &believing)?;
+        if survey.stops_at_window() {
+            properties.knows_window = true;
+            return Some(survey);
+        }
+    }
+    Survey::of(connection, vantage, side, properties)
 }
 
 /// A delivery: when, the total of bytes delivered so far, and when the last of them was sent, 0 if unknown. At the
@@ -86,6 +108,9 @@ struct Survey {
     max_window: u64,
     /// Whether it is known at the receiver's end when data was released.
     has_echo: bool,
+    /// How often the sender went on when an acknowledgement arrived, and how often the window was full before.
+    released: u32,
+    released_by_window: u32,
     waits: u32,
     waits_ended_by_ack: u32,
     nodelay: bool,
@@ -101,7 +126,7 @@ impl Survey {
     ) -> Option<Self> {
         let rtt = vantage.rtt();
         let mut sender = SenderState::new(connection.offsets[side]?, vantage, side, properties);
-        let scale = scale(connection, !side);
+        let scale = properties.window_shift;
         // At the receiver's end, the data itself shows the deliveries; elsewhere the acknowledgements do.
         let is_at_receiver = vantage.rtt_to[!side] * 4 < vantage.rtt_to[side];
         let mut survey = Self::default();
@@ -110,7 +135,8 @@ impl Survey {
         for segment in &connection.segments {
             if segment.from() != side {
                 if segment.has(Flags::ACK) {
-                    survey.max_window = survey.max_window.max(u64::from(segment.window) << scale);
+                    let window = if properties.knows_window { u64::from(segment.window) << scale } else { u64::MAX };
+                    survey.max_window = survey.max_window.max(window);
                     sender.expect_ack(segment, scale);
                 }
                 continue;
@@ -120,7 +146,9 @@ impl Survey {
             }
             let sent = sender.send(segment);
             for ack in sender.acks.drain(..) {
-                if ack.acks_all {
+                if ack.is_repair {
+                    survey.train.clear();
+                } else if ack.acks_all {
                     all_acked = ack.time;
                     // The path was empty, and this acknowledgement may be a delayed one: it says nothing of the rate.
                     survey.train.clear();
@@ -147,6 +175,10 @@ impl Survey {
             let start = sender.snd_nxt - u64::from(segment.len);
             if context.writer.sent_small_segment {
                 survey.nodelay |= last_small.replace(sender.snd_nxt).is_some_and(|end| sender.snd_una < end);
+            }
+            if context.released_by.is_some() {
+                survey.released += 1;
+                survey.released_by_window += u32::from(context.receive_window.is_limiting);
             }
             let is_window_limited = context.receive_window.is_limiting;
             if !is_window_limited && context.released_by.is_some_and(|ack| ack.acks_all) {
@@ -195,7 +227,7 @@ impl Survey {
         let bin = (rate.ln() / BIN_WIDTH) as i32;
         // A sender that is clocked by acknowledgements sends as evenly as they come, on an empty path too. So the packets
         // were closer together when they were sent, or they queued.
-        let queued = if self.has_echo { rate / 8e9 * time.saturating_sub(sent + rtt) as f64 } else { 0.0 };
+        let queued = if sent > 0 { rate / 8e9 * time.saturating_sub(sent + rtt) as f64 } else { 0.0 };
         if sent.saturating_sub(first.sent) * 10 <= took * 8 || queued >= (MIN_QUEUE * properties.mss) as f64 {
             *self.spread.entry(bin).or_default() += bytes as f64;
         }
@@ -244,6 +276,12 @@ impl Survey {
         let is_uneven = !size.is_multiple_of(properties.mss);
         let is_repeated = count >= 4 || is_uneven && count >= 2;
         (is_repeated && count as usize * 2 >= sizes().count()).then_some(size)
+    }
+
+    /// Whether the sender mostly stops at the window's end. With a scale that is only guessed, it would do so rarely, by
+    /// chance.
+    fn stops_at_window(&self) -> bool {
+        self.released >= MIN_RELEASES && self.released_by_window * 2 >= self.released
     }
 
     fn is_ack_clocked(&self) -> bool {

@@ -56,6 +56,7 @@ struct Connection {
     rate_bits: Option<f64>,
     chunk: Option<u64>,
     acks: Option<Acks>,
+    knows_window: bool,
     ways: Option<OneWayDelays>,
     vantage: &'static str,
     packets: u64,
@@ -241,6 +242,7 @@ impl Connections<'_> {
             rate_bits: connection.rate,
             chunk: connection.chunk,
             acks: connection.acks.map(Acks::of),
+            knows_window: connection.knows_window,
             ways: paired.one_way.as_ref().map(|ways| OneWayDelays {
                 captures: ways.captures.each_ref().map(name),
                 clock_ahead_ms: ways.clock_ahead as f64 / 1e6,

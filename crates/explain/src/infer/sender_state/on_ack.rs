@@ -42,6 +42,8 @@ pub(crate) struct AckRecord {
     pub(crate) last_packet_sent: u64,
     /// Whether it has no data and no SACK blocks, and nothing was being repaired.
     pub(crate) is_plain: bool,
+    /// Whether a loss was being repaired: then it may acknowledge much that arrived before.
+    pub(crate) is_repair: bool,
     /// For how long the receiver delayed it, in nanoseconds; 0 if it did not.
     pub(crate) held: u64,
     /// Whether everything in flight is acknowledged.
@@ -100,7 +102,7 @@ impl SenderState<'_> {
         let usable = self.right_edge.map(|edge| edge.saturating_sub(self.snd_nxt));
         let right_edge = ack.ack + ack.window;
         if ack.ack >= self.snd_una {
-            self.right_edge = Some(right_edge);
+            self.right_edge = (self.properties.knows_window || ack.window == 0).then_some(right_edge);
         }
         let opens_window = usable.is_some_and(|usable| right_edge.saturating_sub(self.snd_nxt) > usable);
         let acks_new_data = ack.ack > self.snd_una;
@@ -120,8 +122,9 @@ impl SenderState<'_> {
         if ack.has_data {
             self.since_send.peer_data = Some(ack.time);
         }
-        let is_closed =
+        let is_small =
             right_edge.saturating_sub(self.snd_nxt) < self.properties.mss && ack.window < self.properties.mss;
+        let is_closed = is_small && (self.properties.knows_window || ack.window == 0);
         match (is_closed, self.closed_since) {
             (true, None) => self.closed_since = Some(ack.time),
             (false, Some(since)) => {
@@ -180,6 +183,7 @@ impl SenderState<'_> {
             packets: u32::try_from(packets).unwrap_or(u32::MAX),
             last_packet_bytes,
             last_packet_sent: last.time,
+            is_repair: is_repair || ack.has_sack,
             is_plain: !ack.has_data && !ack.has_sack && !is_repair,
             held,
             acks_all,
