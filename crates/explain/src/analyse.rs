@@ -14,6 +14,7 @@ use crate::{
         message_history::ObservedMessage,
         timeline::{Interval, Timeline},
     },
+    ending,
     explanation::{Connection, Direction, Transfer},
     finding::Finding,
     infer::{
@@ -61,7 +62,12 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
     let ack_policies = PerSide::of(|side| AckPolicy::of(&timeline.stats[side].acks, properties[side].mss));
     let analysis =
         Analysis { connection, vantage: &vantage, properties: &properties, timeline: &timeline, ack_policies };
-    let transfers = analysis.transfers(&exchanges);
+    let mut transfers = analysis.transfers(&exchanges);
+    let ending = ending::ending(connection, &vantage, &exchanges, &timeline.messages);
+    if exchanges.is_empty() && ending.is_some() {
+        // There is nothing to speed up.
+        transfers.iter_mut().for_each(|transfer| transfer.findings.clear());
+    }
     let sent = |side| {
         let transfers = transfers.iter().filter(|transfer| transfer.direction.sender() == side);
         transfers.map(|transfer| transfer.bytes).sum::<u64>()
@@ -84,6 +90,7 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         knows_window: properties[sender].knows_window,
         acks: ack_policies[sender],
         vantage: vantage.position,
+        ending,
         transfers,
         packets_kept: None,
         segments: Vec::new(),

@@ -16,6 +16,7 @@ use capture::{
 };
 
 use crate::{
+    ending::{Reset, Undelivered},
     read::{Content, dns},
     segment::SegmentRecord,
     side::{PerSide, Side},
@@ -66,7 +67,8 @@ pub(crate) struct CapturedConnection {
     /// The end at which the capture was taken, if the capture format says so.
     pub(crate) captured_at: Option<Side>,
     closed: PerSide<bool>,
-    reset: bool,
+    pub(crate) reset: Option<Reset>,
+    pub(crate) undelivered: Option<Undelivered>,
 }
 
 /// The announcements of a SYN.
@@ -182,7 +184,10 @@ impl Collector {
         self.latest = self.latest.max(nanos.clamp(begin, begin + MAX_DURATION));
         match Segment::of(packet) {
             Some(segment) => self.add_segment(&segment),
-            None => self.add_lookup(packet),
+            None => {
+                self.add_lookup(packet);
+                self.add_undelivered(packet);
+            }
         }
         while let Some((closed, _)) = self.closing.front()
             && closed + LINGER < self.latest
@@ -233,6 +238,16 @@ impl Collector {
         }
     }
 
+    fn add_undelivered(&mut self, packet: &Packet) {
+        let Some(report) = packet.undelivered() else { return };
+        let ends = (report.from.min(report.to), report.from.max(report.to));
+        if let Some(connection) = self.open.get_mut(&ends) {
+            let number = u32::try_from(packet.number).unwrap_or(u32::MAX);
+            let undelivered = Undelivered { by: report.by, reason: report.reason, time: self.latest, number };
+            connection.undelivered.get_or_insert(undelivered);
+        }
+    }
+
     fn add_lookup(&mut self, packet: &Packet) {
         let Some((from, to, data)) = packet.udp().filter(|(from, to, _)| from.port() == 53 || to.port() == 53) else {
             return;
@@ -280,7 +295,8 @@ impl CapturedConnection {
             echoes: PerSide::default(),
             captured_at,
             closed: PerSide::default(),
-            reset: false,
+            reset: None,
+            undelivered: None,
         }
     }
 
@@ -290,7 +306,7 @@ impl CapturedConnection {
     }
 
     fn is_closed(&self) -> bool {
-        self.reset || self.closed.client && self.closed.server
+        self.reset.is_some() || self.closed.client && self.closed.server
     }
 
     /// Whether a segment opens another connection between the same ends: a SYN that is not the one seen before. In
@@ -342,7 +358,9 @@ impl CapturedConnection {
             self.content.add(from, at, segment.payload, segment.data);
         }
         self.closed[from] |= segment.flags.has(Flags::FIN);
-        self.reset |= segment.flags.has(Flags::RST);
+        if segment.flags.has(Flags::RST) {
+            self.reset.get_or_insert(Reset { from, time: now, number: record.number });
+        }
         self.segments.push(record);
     }
 }

@@ -6,6 +6,7 @@ use units::Size;
 
 use crate::{
     causes::{Cause, CauseTimes},
+    ending::Ending,
     finding::Finding,
     infer::{ack_policy::AckPolicy, vantage::Vantage},
     packet_store::Slot,
@@ -87,6 +88,8 @@ pub struct Connection {
     pub acks: Option<AckPolicy>,
     /// Where the capture was taken.
     pub vantage: Vantage,
+    /// How it failed, if it did.
+    pub ending: Option<Ending>,
     /// The transfers, in order.
     pub transfers: Vec<Transfer>,
     /// The packets, where they are kept for a page.

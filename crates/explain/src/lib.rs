@@ -54,6 +54,7 @@ mod causes;
 mod collect;
 mod combine;
 mod critical_path;
+mod ending;
 mod explanation;
 mod finding;
 mod infer;
@@ -74,6 +75,7 @@ pub use combine::{
     page_load::{PageLoad, PageStep, page_loads},
     pair_captures::{PairedConnection, pair_captures},
 };
+pub use ending::{Ending, Failure};
 pub use explanation::{Connection, Direction, Explanation, Transfer};
 pub use finding::Finding;
 pub use infer::{ack_policy::AckPolicy, vantage::Vantage};

@@ -155,6 +155,9 @@ impl<'a> Walk<'a> {
                 self.at = Some(side);
             }
         }
+        if segment.has(Flags::RST) && !self.handshake.syn_ack && side == Side::Server {
+            self.step(timeline, segment.time, segment.number, WaitEnd::Connect, 0);
+        }
         if segment.len > 0 {
             self.data(timeline, segment);
         }

@@ -7,7 +7,7 @@ use units::Size;
 
 use super::PredictionRequest;
 use crate::{
-    AckPolicy, Cause, CauseTimes, PairedConnection, explanation, page_loads,
+    AckPolicy, Cause, CauseTimes, PairedConnection, Side, explanation, page_loads,
     replica::{AckRule, WhatIf},
 };
 
@@ -57,12 +57,35 @@ struct Connection {
     chunk: Option<u64>,
     acks: Option<Acks>,
     knows_window: bool,
+    ending: Option<Ending>,
     ways: Option<OneWayDelays>,
     vantage: &'static str,
     packets: u64,
     /// Since the epoch.
     start_s: f64,
     transfers: Vec<Transfer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ending {
+    failure: &'static str,
+    by: Option<&'static str>,
+    packet: u32,
+    /// Since the connection's first packet.
+    after_s: f64,
+    why: String,
+}
+
+impl Ending {
+    fn of(ending: &crate::Ending) -> Self {
+        Self {
+            failure: ending.failure.name(),
+            by: ending.by.map(|side| if side == Side::Client { "client" } else { "server" }),
+            packet: ending.packet,
+            after_s: ending.after.as_secs_f64(),
+            why: ending.why.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -243,6 +266,7 @@ impl Connections<'_> {
             chunk: connection.chunk,
             acks: connection.acks.map(Acks::of),
             knows_window: connection.knows_window,
+            ending: connection.ending.as_ref().map(Ending::of),
             ways: paired.one_way.as_ref().map(|ways| OneWayDelays {
                 captures: ways.captures.each_ref().map(name),
                 clock_ahead_ms: ways.clock_ahead as f64 / 1e6,
