@@ -6,7 +6,10 @@ use capture::tcp::Flags;
 
 use super::timeline::Timeline;
 use crate::{
-    causes::wait::{Wait, WaitEnd},
+    causes::{
+        nagle,
+        wait::{Wait, WaitEnd},
+    },
     collect::CapturedConnection,
     infer::{
         control_frames::{self, is_control_frame},
@@ -214,7 +217,7 @@ impl<'a> Walk<'a> {
             (false, true) => WaitEnd::Connect,
             (false, false) if self.is_syn_retry(segment.time) => WaitEnd::SynRetry,
             // Nothing happened before it but a DNS lookup, whose answer had to reach the client.
-            (false, false) => WaitEnd::Turn { side: Side::Client, travel: self.vantage.rtt_to.client },
+            (false, false) => WaitEnd::Turn { side: Side::Client, travel: self.vantage.rtt_to.client, held: None },
         };
         self.step(timeline, segment.time, segment.number, end, 0);
         self.at = Some(segment.from());
@@ -316,7 +319,9 @@ impl<'a> Walk<'a> {
             return WaitEnd::Data(context);
         }
         let travel = if follows_peer { self.vantage.rtt_to[side] } else { 0 };
-        WaitEnd::Turn { side, travel }
+        // Only a pure acknowledgement after the request says that the response was ready.
+        let is_held = follows_peer && context.writer.follows_small_ack && nagle::is_held(&context);
+        WaitEnd::Turn { side, travel, held: is_held.then_some(self.cursor + travel) }
     }
 
     /// Records a packet in the messages that it belongs to; returns whether one begins with it.
@@ -353,7 +358,12 @@ impl<'a> Walk<'a> {
                         let min_cwnd = state.sender.as_ref().map(SenderState::min_cwnd);
                         message.history.initial_cwnd = min_cwnd.filter(|_| *start > ORIGIN + 1);
                     }
-                    message.history.record_data(&context, from, segment.time.saturating_sub(self.cursor));
+                    message.history.record_data(
+                        &context,
+                        from,
+                        range.end.min(*end) - start,
+                        segment.time.saturating_sub(self.cursor),
+                    );
                     if segment.time <= message.first.unwrap_or(segment.time) + self.vantage.rtt() / 2 {
                         message.history.first_flight = range.end - start;
                     }

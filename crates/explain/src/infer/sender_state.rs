@@ -78,6 +78,8 @@ pub(crate) struct SenderState<'a> {
     /// When the bottleneck has transmitted everything sent so far.
     pub(crate) busy_until: u64,
     last_ack: u64,
+    /// The end of the last segment smaller than the MSS, if it is not acknowledged.
+    last_small: Option<u64>,
     since_send: SinceLastSend,
     /// The first byte beyond the receive window.
     right_edge: Option<u64>,
@@ -100,6 +102,8 @@ struct SinceLastSend {
     window_full: Option<u64>,
     /// From when to when the receive window was closed.
     window_closed: Option<(u64, u64)>,
+    /// When the last small segment was acknowledged.
+    small_acked: Option<u64>,
     /// When the other side last sent data.
     peer_data: Option<u64>,
     /// When the other side last opened an HTTP/2 window.
@@ -173,6 +177,7 @@ impl<'a> SenderState<'a> {
             last_sent: 0,
             busy_until: 0,
             last_ack: 0,
+            last_small: None,
             since_send: SinceLastSend::default(),
             right_edge: None,
             closed_since: None,
@@ -260,6 +265,9 @@ impl<'a> SenderState<'a> {
         self.busy_until = self.busy_until.max(now) + self.properties.transmission_time(segment.len.into());
         self.snd_nxt = self.snd_nxt.max(end);
         self.last_sent = now;
+        if u64::from(segment.len) < self.properties.mss {
+            self.last_small = Some(end);
+        }
         if !is_retransmission {
             self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until });
         }
@@ -361,6 +369,9 @@ impl<'a> SenderState<'a> {
                 waits_for_chunks,
                 is_ack_clocked: properties.is_ack_clocked,
                 sent_small_segment: len < properties.mss && !properties.nodelay,
+                follows_small_ack: self.since_send.small_acked.is_some_and(|acked| {
+                    now <= acked + PROMPT && self.since_send.peer_data.is_none_or(|data| data < acked)
+                }),
             },
         }
     }

@@ -139,6 +139,10 @@ impl SenderState<'_> {
 
     /// Processes the acknowledgement of new data; returns for how long the receiver delayed it.
     fn acknowledge(&mut self, ack: ArrivingAck) -> u64 {
+        if self.last_small.is_some_and(|end| end <= ack.ack) {
+            self.last_small = None;
+            self.since_send.small_acked = Some(ack.time).filter(|_| !ack.has_data);
+        }
         let (before, mut last) = (self.snd_una, None);
         self.snd_una = ack.ack;
         let mss = self.properties.mss.max(1);
