@@ -49,6 +49,8 @@ struct SentSegment {
     time: u64,
     /// When the bottleneck had transmitted it.
     transmitted: u64,
+    /// How much later than the acknowledgement that may have released it allows it passed the capture point.
+    late: u64,
 }
 
 /// What was sent.
@@ -269,7 +271,10 @@ impl<'a> SenderState<'a> {
             self.last_small = Some(end);
         }
         if !is_retransmission {
-            self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until });
+            // At the sender's end, it is not late but idle.
+            let is_away = self.rtt_to_sender * 8 >= self.rtt;
+            let late = segment.echo().filter(|_| is_away).map_or(0, |age| age.saturating_sub(self.rtt_to_sender));
+            self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until, late });
         }
         if self.recovery.current.is_none() {
             self.recovery.min_cwnd = self.recovery.min_cwnd.max(self.flight());

@@ -87,6 +87,8 @@ struct Delivery {
     time: u64,
     total: u64,
     sent: u64,
+    /// For how long it waited in a queue before the capture point, in nanoseconds.
+    late: u64,
 }
 
 /// What the first pass over a sender's packets collects.
@@ -153,7 +155,12 @@ impl Survey {
                     // The path was empty, and this acknowledgement may be a delayed one: it says nothing of the rate.
                     survey.train.clear();
                 } else if !is_at_receiver {
-                    let delivery = Delivery { time: ack.time, total: ack.ack, sent: ack.last_packet_sent };
+                    let delivery = Delivery {
+                        time: ack.time,
+                        total: ack.ack,
+                        sent: ack.last_packet_sent,
+                        late: ack.last_packet_late,
+                    };
                     survey.deliver(delivery, ack.bytes, properties, rtt);
                 }
             }
@@ -164,14 +171,14 @@ impl Survey {
             if is_at_receiver {
                 delivered += u64::from(segment.len);
                 let sent = segment.echo().map_or(0, |age| segment.time - age);
-                let delivery = Delivery { time: segment.time, total: delivered, sent };
-                survey.has_echo |= sent > 0;
+                let delivery = Delivery { time: segment.time, total: delivered, sent, late: 0 };
                 survey.deliver(delivery, segment.len.into(), properties, rtt);
                 if u64::from(segment.len) < properties.mss || sent == 0 && context.receive_window.is_limiting {
                     // The sender had no more to send, or was not allowed to: the path was not full.
                     survey.train.clear();
                 }
             }
+            survey.has_echo |= segment.echo().is_some();
             let start = sender.snd_nxt - u64::from(segment.len);
             if context.writer.sent_small_segment {
                 survey.nodelay |= last_small.replace(sender.snd_nxt).is_some_and(|end| sender.snd_una < end);
@@ -203,7 +210,7 @@ impl Survey {
 
     /// Records that `bytes` were delivered.
     fn deliver(&mut self, delivery: Delivery, bytes: u64, properties: &SenderProperties, rtt: u64) {
-        let Delivery { time, total, sent } = delivery;
+        let Delivery { time, total, sent, late } = delivery;
         if let (Some(first), Some(last)) = (self.train.front(), self.train.back()) {
             let spacing = (last.time - first.time) / self.train.len() as u64;
             let silence = time.saturating_sub(last.time);
@@ -227,7 +234,7 @@ impl Survey {
         let bin = (rate.ln() / BIN_WIDTH) as i32;
         // A sender that is clocked by acknowledgements sends as evenly as they come, on an empty path too. So the packets
         // were closer together when they were sent, or they queued.
-        let queued = if sent > 0 { rate / 8e9 * time.saturating_sub(sent + rtt) as f64 } else { 0.0 };
+        let queued = if sent > 0 { rate / 8e9 * (time.saturating_sub(sent + rtt) + late) as f64 } else { 0.0 };
         if sent.saturating_sub(first.sent) * 10 <= took * 8 || queued >= (MIN_QUEUE * properties.mss) as f64 {
             *self.spread.entry(bin).or_default() += bytes as f64;
         }

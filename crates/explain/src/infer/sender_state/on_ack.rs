@@ -40,6 +40,9 @@ pub(crate) struct AckRecord {
     pub(crate) last_packet_bytes: u64,
     /// When that packet was sent.
     pub(crate) last_packet_sent: u64,
+    /// How much later it passed than the acknowledgement that released it allows: the time in a queue before the capture
+    /// point, where timestamps show it.
+    pub(crate) last_packet_late: u64,
     /// Whether it has no data and no SACK blocks, and nothing was being repaired.
     pub(crate) is_plain: bool,
     /// Whether a loss was being repaired: then it may acknowledge much that arrived before.
@@ -187,6 +190,7 @@ impl SenderState<'_> {
             packets: u32::try_from(packets).unwrap_or(u32::MAX),
             last_packet_bytes,
             last_packet_sent: last.time,
+            last_packet_late: last.late,
             is_repair: is_repair || ack.has_sack,
             is_plain: !ack.has_data && !ack.has_sack && !is_repair,
             held,
