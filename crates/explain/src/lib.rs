@@ -67,6 +67,7 @@ pub mod replica;
 mod segment;
 mod side;
 mod stream_offset;
+mod surroundings;
 mod worker_threads;
 
 pub use causes::{Cause, CauseTimes, evidence::Fix};
