@@ -195,6 +195,13 @@ impl CauseTimes {
         self.0.iter().sum()
     }
 
+    /// The same for somebody to whom all connections on the link belong: waiting for one another, they filled it.
+    #[must_use]
+    pub fn of_all_connections(mut self) -> Self {
+        self[Cause::PathRate] += std::mem::take(&mut self[Cause::SharedLink]);
+        self
+    }
+
     /// The causes that took any time, most expensive first.
     pub fn ranked(&self) -> Vec<(Cause, u64)> {
         let mut ranked: Vec<_> = Cause::all().map(|cause| (cause, self[cause])).filter(|(_, time)| *time > 0).collect();
