@@ -1,7 +1,8 @@
 //! `receiver_stalled`: the receive window was closed.
 //!
 //! The receiver offered less than a segment, because its program did not read the data (RFC 9293 §3.8.6; a window smaller
-//! than a segment counts as closed, §3.8.6.2.1), until it offered more.
+//! than a segment counts as closed, §3.8.6.2.1), until it offered more. A program that reads slowly keeps it small: the
+//! window was full, and less than half of what it had been.
 
 use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
 
@@ -10,12 +11,14 @@ pub(super) const RULE: Rule =
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };
-    context.receive_window.closed
+    let window = context.receive_window;
+    window.closed.or_else(|| (window.is_limiting && window.is_shrunk).then_some((wait.from, wait.to)))
 }
 
 fn why(evidence: &Evidence) -> String {
     format!(
-        "The receiver closed its window, because its program did not read for {} in total, at most {} at a time.",
+        "The receiver closed its window or made it small, because its program did not read: {} in total, at most {} at a \
+         time.",
         ms(evidence.total),
         ms(evidence.longest)
     )

@@ -103,7 +103,9 @@ pub(crate) fn prelude_end(connection: &CapturedConnection, vantage: &VantagePoin
     let (mut was_full, mut has_continued) = (false, false);
     for segment in connection.segments.iter().filter(|segment| segment.len > 0).take(PRELUDE_PACKETS) {
         if segment.from() == Side::Client {
-            let is_request = client.of(segment.seq).is_some_and(|start| start >= client_secured);
+            // The request may share a packet with the end of the handshake.
+            let sent = client.of(segment.seq).map(|start| start + u64::from(segment.len));
+            let is_request = sent.is_some_and(|sent| sent > client_secured);
             let follows_prelude = is_request && prelude_bytes > 0 && segment.len > MAX_CONTROL_FRAME;
             if follows_prelude && vantage.has_heard(Side::Client, last, segment.time) {
                 if !was_full && server.near(segment.ack) >= end {

@@ -85,6 +85,9 @@ pub(crate) struct SenderState<'a> {
     since_send: SinceLastSend,
     /// The first byte beyond the receive window.
     right_edge: Option<u64>,
+    /// The receive window, and the largest so far.
+    window: u64,
+    largest_window: u64,
     /// Since when the receive window has been closed.
     closed_since: Option<u64>,
     recovery: Recovery,
@@ -182,6 +185,8 @@ impl<'a> SenderState<'a> {
             last_small: None,
             since_send: SinceLastSend::default(),
             right_edge: None,
+            window: 0,
+            largest_window: 0,
             closed_since: None,
             recovery: Recovery {
                 current: None,
@@ -357,6 +362,7 @@ impl<'a> SenderState<'a> {
             }),
             receive_window: ReceiveWindowState {
                 closed: self.since_send.window_closed.or_else(|| self.closed_since.map(|since| (since, now))),
+                is_shrunk: properties.knows_window && self.window * 2 < self.largest_window,
                 is_limiting: match self.since_send.release {
                     Some(release) => self.since_send.window_full.is_some_and(|at| release.time <= at + self.prompt()),
                     None => self.right_edge.is_some_and(|edge| edge.saturating_sub(self.snd_nxt) < properties.mss),

@@ -193,6 +193,10 @@ impl Survey {
                 survey.released += 1;
                 survey.released_by_window += u32::from(context.receive_window.is_limiting);
             }
+            if context.receive_window.is_limiting || context.receive_window.closed.is_some() {
+                // What was delivered before was spaced by the receiver.
+                survey.train.clear();
+            }
             let is_window_limited = context.receive_window.is_limiting;
             if !is_window_limited && context.released_by.is_some_and(|ack| ack.acks_all) {
                 survey.chunks.push(start - chunk_start);

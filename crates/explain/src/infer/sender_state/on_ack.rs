@@ -107,6 +107,7 @@ impl SenderState<'_> {
         if ack.ack >= self.snd_una {
             self.right_edge = (self.properties.knows_window || ack.window == 0).then_some(right_edge);
         }
+        (self.window, self.largest_window) = (ack.window, self.largest_window.max(ack.window));
         let opens_window = usable.is_some_and(|usable| right_edge.saturating_sub(self.snd_nxt) > usable);
         let acks_new_data = ack.ack > self.snd_una;
         self.recovery.sacks = if acks_new_data { 0 } else { self.recovery.sacks + u32::from(ack.has_sack) };
