@@ -72,8 +72,10 @@ pub struct Segment<'a> {
     pub data: u32,
     /// The captured beginning of the data.
     pub payload: &'a [u8],
-    /// The options, as far as they were captured.
+    /// The options, as far as they were captured; see [`options`].
     pub options: &'a [u8],
+    /// Whether some of the options were not captured.
+    pub lacks_options: bool,
 }
 
 impl<'a> Segment<'a> {
@@ -109,6 +111,7 @@ impl<'a> Segment<'a> {
             data,
             payload,
             options,
+            lacks_options: kept < header_len,
         })
     }
 

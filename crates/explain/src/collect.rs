@@ -90,6 +90,8 @@ pub(crate) struct Syn {
     pub(crate) mss: Option<u16>,
     pub(crate) scale: Option<u8>,
     pub(crate) sack: bool,
+    /// Whether some of its options were not captured.
+    pub(crate) is_cut: bool,
 }
 
 /// Measures how long a timestamp takes to be echoed (RFC 7323 §4.1), seen from the capture point.
@@ -385,7 +387,9 @@ impl CapturedConnection {
                 isn: segment.sequence,
                 mss: segment.mss(),
                 scale: segment.window_scale(),
-                sack: segment.sack_permitted(),
+                // Nearly all do.
+                sack: segment.sack_permitted() || segment.lacks_options,
+                is_cut: segment.lacks_options,
             });
             if self.offsets[from].is_none() {
                 self.offsets[from] = Some(StreamOffsets::from(segment.sequence.wrapping_add(1)));

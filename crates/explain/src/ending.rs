@@ -130,8 +130,8 @@ fn incomplete(
     exchanges: &[Exchange],
     messages: &[PerSide<ObservedMessage>],
 ) -> Option<String> {
-    let (exchange, message) =
-        exchanges.iter().zip(messages).rev().find(|(_, message)| message.client.first.is_some())?;
+    let has_begun = |message: &PerSide<ObservedMessage>| message.client.first.or(message.server.first).is_some();
+    let (exchange, message) = exchanges.iter().zip(messages).rev().find(|(_, message)| has_begun(message))?;
     let what = if exchange.request.is_empty() { "the exchange" } else { &*exchange.request };
     let missing = |side: Side| {
         let (start, end) = exchange.parts[side].filter(|(_, end)| *end != u64::MAX)?;

@@ -131,7 +131,8 @@ impl<'a> Walk<'a> {
                 syn: false,
                 syn_ack: false,
                 established: false,
-                secured: connection.content.protocol != Protocol::Tls,
+                // A capture that began later has none of the handshake, or a part of unknown size.
+                secured: connection.content.protocol != Protocol::Tls || !properties.client.from_start,
             },
             prelude_end: control_frames::prelude_end(connection, vantage),
             cursor: first.time,

@@ -295,10 +295,10 @@ impl Survey {
         (is_repeated && count as usize * 2 >= sizes().count()).then_some(size)
     }
 
-    /// Whether the sender mostly stops at the window's end. With a scale that is only guessed, it would do so rarely, by
+    /// Whether the sender nearly always stops at the window's end. With a scale that is only guessed, it would do so rarely, by
     /// chance.
     fn stops_at_window(&self) -> bool {
-        self.released >= MIN_RELEASES && self.released_by_window * 2 >= self.released
+        self.released >= MIN_RELEASES && self.released_by_window * 3 >= self.released * 2
     }
 
     fn is_ack_clocked(&self) -> bool {

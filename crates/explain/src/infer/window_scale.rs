@@ -27,7 +27,9 @@ impl WindowScale {
     /// The shift of the windows that `side` announces.
     pub(crate) fn of(connection: &CapturedConnection, side: Side) -> Self {
         let known = |shift| Self { shift, is_known: true };
-        match (connection.syn[side], connection.syn[!side]) {
+        // Without the whole header, a missing option may have been there.
+        let says = |syn: &Syn| syn.scale.is_some() || !syn.is_cut;
+        match (connection.syn[side].filter(says), connection.syn[!side].filter(says)) {
             (Some(own), Some(other)) => known(own.scale.filter(|_| other.scale.is_some()).unwrap_or(0)),
             (Some(Syn { scale: Some(shift), .. }), None) => known(shift),
             // Without the option in both SYNs, nothing is scaled.

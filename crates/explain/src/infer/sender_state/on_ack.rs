@@ -22,6 +22,8 @@ pub(super) struct ArrivingAck {
     window: u64,
     has_sack: bool,
     has_data: bool,
+    /// Whether it is a SYN, whose window is not scaled.
+    is_syn: bool,
     /// Whether it stands for a control frame of the protocol above TCP, and acknowledges nothing.
     is_control_frame: bool,
 }
@@ -64,6 +66,7 @@ impl SenderState<'_> {
             window: u64::from(segment.window) << shift,
             has_sack: segment.sacked().is_some(),
             has_data: segment.len > 0,
+            is_syn: segment.has(Flags::SYN),
             is_control_frame: false,
         });
     }
@@ -77,6 +80,7 @@ impl SenderState<'_> {
             window: 0,
             has_sack: false,
             has_data: true,
+            is_syn: false,
             is_control_frame: true,
         });
     }
@@ -107,7 +111,8 @@ impl SenderState<'_> {
         if ack.ack >= self.snd_una {
             self.right_edge = (self.properties.knows_window || ack.window == 0).then_some(right_edge);
         }
-        (self.window, self.largest_window) = (ack.window, self.largest_window.max(ack.window));
+        (self.window, self.largest_window) =
+            (ack.window, self.largest_window.max(if ack.is_syn { 0 } else { ack.window }));
         let opens_window = usable.is_some_and(|usable| right_edge.saturating_sub(self.snd_nxt) > usable);
         let acks_new_data = ack.ack > self.snd_una;
         self.recovery.sacks = if acks_new_data { 0 } else { self.recovery.sacks + u32::from(ack.has_sack) };
