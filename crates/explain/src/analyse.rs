@@ -10,6 +10,7 @@ use crate::{
         evidence::{Chunk, Evidence},
     },
     collect::CapturedConnection,
+    counters::Counters,
     critical_path::{
         message_history::ObservedMessage,
         timeline::{Interval, Timeline},
@@ -24,6 +25,7 @@ use crate::{
         vantage::VantagePoint,
     },
     packet_store::{LossRank, PacketStore},
+    phases::Phases,
     side::{PerSide, Side},
 };
 
@@ -83,6 +85,7 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         rtt_to_client: Duration::from_nanos(vantage.rtt_to.client),
         acks: ack_policies[sender],
         vantage: vantage.position,
+        counters: PerSide::<Counters>::of_connection(connection, &vantage),
         transfers,
         packets_kept: None,
         segments: Vec::new(),
@@ -162,6 +165,7 @@ impl Analysis<'_> {
             duration: Duration::from_nanos(end - start),
             bytes: messages.client.bytes + messages.server.bytes,
             times,
+            phases: Phases::of(self.timeline, messages, start, end),
             cause: avoidable().next().map(|(cause, _)| cause),
             findings,
             recorded: input.recorded().map(Box::new),
