@@ -3,6 +3,8 @@
 mod ack_policy;
 mod connection_script;
 mod control_frames;
+mod counters;
 mod incomplete_captures;
 mod page_load;
 mod pair_captures;
+mod phases;
