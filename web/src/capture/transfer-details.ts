@@ -8,6 +8,7 @@ import { table } from "../table";
 import { counted, rate, share, listInWords, ticks, time } from "../units";
 import { size } from "./byte-sizes";
 import { transferName, type CauseInterval, type Capture } from "./model";
+import { phaseBar, phaseTimes } from "./phases";
 import type { Connection, Finding, Predictions, Transfer } from "./schema";
 import type { Selection } from "./selection";
 
@@ -40,6 +41,10 @@ function details(capture: Capture, transfer: Transfer, toPacket: (number: number
     h("h2", {}, transferName(transfer)),
     h("p", {}, `${time(transfer.duration_s)}${amount(transfer)}.`),
     h("p", { class: "soft" }, facts(capture, connection)),
+    h("h3", {}, "Phases"),
+    phaseBar(transfer),
+    phaseTimes(transfer),
+    h("h3", {}, "Causes of the time"),
     timeline(capture, transfer),
     h("div", { class: "wide" }, timeByCause(transfer)),
     ...whatIf(transfer),
