@@ -28,7 +28,7 @@ export interface Panel {
 }
 
 /** The height of a panel's head, and of its time labels, as multiples of the text size. */
-const [HEAD, FOOT] = [1.7, 1.9];
+const [HEAD, FOOT] = [1.7, 2.2];
 
 /** Draws the axes, and clips what follows to the plot until `restore`. */
 export function drawPanel({ pen, width, height, colours }: Frame, { visible, zero, max, labels, title, hasTimeLabels, plot: [left, right] }: PanelAxes): Panel {
@@ -54,7 +54,7 @@ export function drawPanel({ pen, width, height, colours }: Frame, { visible, zer
   for (const { value } of found) pen.fillRect(Math.round(x(value)), top, 1, bottom - top);
   pen.fillStyle = colours.soft;
   pen.textBaseline = "top";
-  if (hasTimeLabels) drawTimeLabels(pen, found, x, [2, width - 2], bottom + 0.5 * text, 0.5 * text);
+  if (hasTimeLabels) drawTimeLabels(pen, found, x, [2, width - 2], bottom + 0.85 * text, 0.5 * text);
   pen.fillStyle = colours.ink;
   pen.textAlign = "left";
   pen.textBaseline = "middle";
@@ -66,9 +66,8 @@ export function drawPanel({ pen, width, height, colours }: Frame, { visible, zer
   return { left, right, top, bottom, y };
 }
 
-/** A dashed horizontal line with its name at the left. */
-export function drawLimit({ pen, colours }: Frame, { left, right, y, top }: Panel, value: number, name: string): void {
-  const text = textSize();
+/** A dashed horizontal line. */
+export function drawDashed({ pen, colours }: Frame, { left, right, y }: Panel, value: number): void {
   const at = y(value);
   pen.strokeStyle = colours.soft;
   pen.lineWidth = 1.25;
@@ -78,6 +77,14 @@ export function drawLimit({ pen, colours }: Frame, { left, right, y, top }: Pane
   pen.lineTo(right, at);
   pen.stroke();
   pen.setLineDash([]);
+}
+
+/** A dashed horizontal line with its name at the left. */
+export function drawLimit(frame: Frame, panel: Panel, value: number, name: string): void {
+  drawDashed(frame, panel, value);
+  const { pen, colours } = frame;
+  const { left, right, y, top } = panel;
+  const [text, at] = [textSize(), y(value)];
   const label = fit(pen, name, right - left - 16);
   const middle = at - 0.7 * text > top ? at - 0.65 * text : at + 0.75 * text;
   pen.globalAlpha = 0.8;
@@ -96,7 +103,7 @@ export function visibleMax(marks: MarkPyramid, visible: VisibleTime): number {
 }
 
 /** Draws a value that stays until the next mark; each column of pixels from its lowest to its highest. */
-export function drawSteps({ pen }: Frame, { left, right, bottom, y }: Panel, marks: MarkPyramid, visible: VisibleTime, style: "line" | "area"): void {
+export function drawSteps({ pen }: Frame, { left, right, bottom, y }: Panel, marks: MarkPyramid, visible: VisibleTime, style: "line" | "dashes" | "area"): void {
   let index = marks.firstAt(visible.from);
   let value = index > 0 ? marks.high(index - 1) : NaN;
   const begin = Math.max(left, Math.floor(visible.x(marks.time[0] ?? Infinity)));
@@ -106,7 +113,7 @@ export function drawSteps({ pen }: Frame, { left, right, bottom, y }: Panel, mar
     const [low, high] = marks.extent(index, next);
     const top = y(Number.isNaN(value) ? high : Math.max(high, value));
     if (style === "area") pen.fillRect(x, top, 1, bottom - top);
-    else pen.fillRect(x, top - 0.75, 1, Math.max(1.5, y(Number.isNaN(value) ? low : Math.min(low, value)) - top + 1.5));
+    else if (style === "line" || x % 8 < 5) pen.fillRect(x, top - 0.75, 1, Math.max(1.5, y(Number.isNaN(value) ? low : Math.min(low, value)) - top + 1.5));
     if (next > index) value = marks.high(next - 1);
     index = next;
   }

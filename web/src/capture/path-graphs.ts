@@ -2,6 +2,7 @@
 
 import { byteLabels, rateLabels, timeLabels } from "../axis";
 import { h } from "../dom";
+import { trimZeros } from "../scale";
 import { rate, time } from "../units";
 import { size } from "./byte-sizes";
 import { ChartCanvas, plotEnds, type Frame } from "./chart-canvas";
@@ -90,7 +91,7 @@ export class PathGraphs {
     const receiver = this.flow?.side === 0 ? "server" : "client";
     const { vantage, rtt_s: base } = trace.connection;
     const isAtReceiver = vantage === receiver;
-    const title = isAtReceiver ? `RTT: captured at the ${receiver}, so only the delay of its ACKs` : `RTT from the capture point to the ${receiver} and back`;
+    const title = isAtReceiver ? `RTT (at the ${receiver}: only its ACK delays)` : `RTT to the ${receiver} and back`;
     const highest = visibleMax(rtt, this.visible);
     const showsBase = !isAtReceiver && vantage !== "middle" && base > 0 && (rtt.count === 0 || base <= MAX_ROOM * highest);
     const panel = this.panel(frame, 1.12 * Math.max(highest, showsBase ? base : 0), timeLabels, rtt.count === 0 ? `${title}: no samples` : title);
@@ -117,7 +118,7 @@ export class PathGraphs {
     drawSteps(frame, panel, flight, this.visible, "line");
     if (showsWindow) {
       pen.fillStyle = colours.soft;
-      drawSteps(frame, panel, window, this.visible, "line");
+      drawSteps(frame, panel, window, this.visible, "dashes");
     }
     this.end(frame, panel);
   }
@@ -132,13 +133,13 @@ export class PathGraphs {
     const highest = rates.reduce((max, each) => Math.max(max, each), 0);
     const bottleneck = trace.connection.rate_bits ?? 0;
     const showsRate = bottleneck > 0 && bottleneck <= MAX_ROOM * highest;
-    const title = `Throughput in bins of ${time(bin)}, retransmissions included`;
+    const title = `Throughput in bins of ${trimZeros(time(bin))}`;
     const panel = this.panel(frame, 1.12 * Math.max(highest, showsRate ? bottleneck : 0), rateLabels, title, true);
     const { pen, colours } = frame;
     pen.fillStyle = colours.link;
     rates.forEach((each, n) => {
       if (each === 0) return;
-      const [a, b] = [visible.x(from + n * bin), visible.x(from + (n + 1) * bin)];
+      const [a, b] = [Math.round(visible.x(from + n * bin)), Math.round(visible.x(from + (n + 1) * bin))];
       pen.globalAlpha = 0.35;
       pen.fillRect(a, panel.y(each), b - a, panel.bottom - panel.y(each));
       pen.globalAlpha = 1;

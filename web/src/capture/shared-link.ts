@@ -3,13 +3,14 @@
 
 import { rateLabels } from "../axis";
 import { h } from "../dom";
+import { trimZeros } from "../scale";
 import { scrollable, table } from "../table";
 import { counted, rate, time } from "../units";
 import { size } from "./byte-sizes";
 import { ChartCanvas, type Frame } from "./chart-canvas";
 import { SERVER } from "./decode";
 import type { Capture } from "./model";
-import { drawLimit, drawPanel } from "./panel";
+import { drawDashed, drawPanel } from "./panel";
 import { binLength, throughput, type PathSeries } from "./path-series";
 import type { Trace } from "./trace";
 import { zoomByPointer, type VisibleTime } from "./visible-time";
@@ -28,6 +29,8 @@ export interface SharedLink {
   shares: { name: string; bytes: number; sent: PathSeries["sent"] }[];
   /** The highest of their inferred bottleneck rates, in bits per second. */
   bottleneck: number;
+  /** Whether the capture was taken before the bottleneck, where bursts are faster. */
+  isBeforeBottleneck: boolean;
 }
 
 function host(end: string): string {
@@ -84,6 +87,7 @@ function linkOf(traces: Trace[], side: 0 | 1): SharedLink {
     name: side === 0 ? `${client} → ${server}` : `${server} → ${client}`,
     shares: shares.filter((share) => share.bytes > 0).sort((a, b) => b.bytes - a.bytes),
     bottleneck: Math.max(0, ...traces.map((trace) => trace.connection.rate_bits ?? 0)),
+    isBeforeBottleneck: first?.vantage === (side === 0 ? "client" : "server"),
   };
 }
 
@@ -113,10 +117,12 @@ export function sharedLink(capture: Capture, visible: VisibleTime): HTMLElement 
   zoomByPointer(chart.canvas, visible, () => undefined);
   visible.listen(() => chart.requestDraw());
   const legend = h("ul", { class: "legend" });
+  const remark = h("span", {});
   const numbers = h("details", { class: "asked" }, h("summary", {}, "Shared link as a table"));
   const update = () => {
     if (!link) return;
     legend.replaceChildren(...names(link).map((name, n) => h("li", {}, h("span", { class: `swatch series-swatch colour${n}`, "aria-hidden": "true" }), name)));
+    remark.textContent = link.isBeforeBottleneck ? " The sender’s packets were captured before they queued at the bottleneck, so its bursts exceed the rate of the link." : "";
     numbers.querySelector(".wide")?.remove();
     if (numbers.open) numbers.append(tableOf(link));
     chart.requestDraw();
@@ -128,20 +134,20 @@ export function sharedLink(capture: Capture, visible: VisibleTime): HTMLElement 
     update();
   });
   update();
-  return h("figure", { class: "drawing" }, h("div", { class: "tools" }, "Shared link: ", choice), box, legend, h("figcaption", { class: "small soft" }, "The throughput of connections between the same two hosts, stacked, on the time axis of the waterfall. Retransmissions are included."), numbers);
+  return h("figure", { class: "drawing" }, h("div", { class: "tools" }, "Shared link: ", choice), box, legend, h("figcaption", { class: "small soft" }, "The throughput of connections between the same two hosts, stacked, on the time axis of the waterfall. Retransmissions are included.", remark), numbers);
 }
 
 function draw(frame: Frame, link: SharedLink, visible: VisibleTime): void {
   const { pen, colours, width } = frame;
   const [left, right] = visible.plot();
-  const bin = binLength(visible.length, (right - left) / 8);
+  const bin = binLength(visible.length, (right - left) / 12);
   const from = Math.floor(visible.from / bin) * bin;
   const count = Math.ceil((visible.to - from) / bin) + 1;
   const stacked = rates(link, from, bin, count);
   const sums = Float64Array.from({ length: count }, (_, n) => stacked.reduce((sum, each) => sum + (each[n] ?? 0), 0));
   const highest = sums.reduce((max, each) => Math.max(max, each), 0);
   const showsRate = link.bottleneck > 0 && link.bottleneck <= 2.5 * highest;
-  const title = `Throughput in bins of ${time(bin)}`;
+  const title = `Throughput in bins of ${trimZeros(time(bin))}${showsRate ? `; bottleneck (dashed): ${rate(link.bottleneck)}` : ""}`;
   const panel = drawPanel(frame, { visible, zero: 0, max: 1.12 * Math.max(highest, showsRate ? link.bottleneck : 0), labels: rateLabels, title, hasTimeLabels: true, plot: [left, Math.min(right, width - 2)] });
   const base = new Float64Array(count);
   stacked.forEach((each, index) => {
@@ -154,7 +160,7 @@ function draw(frame: Frame, link: SharedLink, visible: VisibleTime): void {
       base[n] = high;
     });
   });
-  if (showsRate) drawLimit(frame, panel, link.bottleneck, `bottleneck ${rate(link.bottleneck)}, headers included`);
+  if (showsRate) drawDashed(frame, panel, link.bottleneck);
   pen.restore();
   pen.strokeStyle = colours.soft;
   pen.strokeRect(panel.left + 0.5, panel.top + 0.5, panel.right - panel.left - 1, panel.bottom - panel.top);

@@ -62,7 +62,7 @@ export class TimeSequence {
       h(
         "figcaption",
         { class: "small soft" },
-        "x: time since the connection’s first packet. y: bytes of the stream. Background: the cause of the time. The graphs below it have the same time axis. ",
+        "x: time since the connection’s first packet. y: bytes of the stream. Background: the cause of the time. The graphs below it have the same time axis: RTT from the capture point to the receiver and back, without retransmitted data; bytes not yet acknowledged; data per time, retransmissions included. ",
         h("span", { class: "screen" }, "Drag to move; Ctrl + wheel, or click and then wheel, to zoom. Keys: ← → packets, ⇧← ⇧→ move, + − 0 zoom, R next retransmission, E next evidence. Click a packet for details."),
       ),
     );

@@ -42,7 +42,7 @@ function details(capture: Capture, transfer: Transfer, toPacket: (number: number
     h("p", {}, `${time(transfer.duration_s)}${amount(transfer)}.`),
     h("p", { class: "soft" }, facts(capture, connection)),
     h("h3", {}, "Phases"),
-    phaseBar(transfer),
+    phaseBar(transfer, capture.intervalsOf(transfer)),
     phaseTimes(transfer),
     h("h3", {}, "Causes of the time"),
     timeline(capture, transfer),

@@ -9,7 +9,7 @@ import { count, counted, time } from "../units";
 import { drawIntervals } from "./draw-intervals";
 import { size } from "./byte-sizes";
 import { transferName, type Capture } from "./model";
-import { phaseLegend, phasesOf } from "./phases";
+import { phaseLegend, phasesOf, type PhaseInterval } from "./phases";
 import type { Transfer } from "./schema";
 import type { Selection } from "./selection";
 import { button, zoomButtons, zoomByPointer, VisibleTime } from "./visible-time";
@@ -33,6 +33,7 @@ export class Waterfall {
   private readonly colouring: HTMLSelectElement;
   private readonly legend = h("ul", { class: "legend" });
   private rows: Row[] = [];
+  private readonly phaseCache = new Map<Transfer, PhaseInterval[]>();
   private plot: [number, number] = [0, 1];
   /** The transfers on a critical path, each with the one before it on the path. */
   private readonly onCriticalPath = new Map<Transfer, Transfer | null>();
@@ -246,7 +247,7 @@ export class Waterfall {
     const [top, barHeight] = [y + 0.2 * rowHeight, 0.6 * rowHeight];
     if (this.colouring.value === "causes") this.drawCauses(frame, transfer, [top, barHeight]);
     else {
-      for (const { phase, from, to } of phasesOf(transfer)) {
+      for (const { phase, from, to } of this.phases(transfer)) {
         pen.fillStyle = colours.phase(phase);
         pen.fillRect(this.visible.x(from), top, this.visible.x(to) - this.visible.x(from), barHeight);
       }
@@ -259,6 +260,12 @@ export class Waterfall {
     if (b + 6 + labelWidth < right) pen.fillText(label, b + 6, y + rowHeight / 2);
     else if (a - 6 - labelWidth > left) pen.fillText(label, a - 6 - labelWidth, y + rowHeight / 2);
     pen.restore();
+  }
+
+  private phases(transfer: Transfer): PhaseInterval[] {
+    let phases = this.phaseCache.get(transfer);
+    if (!phases) this.phaseCache.set(transfer, (phases = phasesOf(transfer, this.capture.intervalsOf(transfer))));
+    return phases;
   }
 
   private drawCauses({ pen, colours }: Frame, transfer: Transfer, [top, height]: [number, number]): void {
