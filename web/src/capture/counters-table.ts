@@ -58,12 +58,12 @@ function countersOf({ client, server, counters }: Connection): HTMLElement {
   const view = table<Row>(
     caption,
     [
-      { head: "of the whole connection", cell: ({ name, hint }) => [name, hint ? h("span", { class: "soft small" }, `, ${hint}`) : null] },
-      { head: `${client} → ${server}`, number: true, cell: ({ value }) => value(counters.up) },
-      { head: `${server} → ${client}`, number: true, cell: ({ value }) => value(counters.down) },
+      { head: "sent by", cell: ({ name, hint }) => [name, hint ? h("span", { class: "soft small extra" }, `, ${hint}`) : null] },
+      { head: "client", number: true, hint: client, cell: ({ value }) => value(counters.up) },
+      { head: "server", number: true, hint: server, cell: ({ value }) => value(counters.down) },
     ],
     ROWS,
   );
   view.classList.add("counters");
-  return scrollable(caption, view);
+  return h("div", {}, h("p", { class: "soft" }, `The whole connection of the client ${client} and the server ${server}.`), scrollable(caption, view));
 }

@@ -31,6 +31,9 @@ const SETUP: Record<string, Phase | undefined> = { name_lookup: "dns", connect: 
 /** Shorter intervals are not drawn, in seconds: the precision of times in a report. */
 const SHORT = 2e-6;
 
+/** The smallest share of a transfer's time that a legend names. */
+const MIN_SHARE = 0.002;
+
 /**
  * The phases of a transfer in order of time. A client may pause between lookup, handshakes and request, so `intervals` says
  * when these were; without it, the phases follow one another as in the list of their titles.
@@ -72,7 +75,8 @@ export function phasesOf({ start_s: start, duration_s: duration, phases_s: secon
 
 /** The phases that any of these transfers has, as the items of a legend. */
 export function phaseLegend(transfers: Transfer[]): HTMLElement[] {
-  const shown = TITLES.filter(([phase]) => transfers.some((transfer) => transfer.phases_s[phase] > 0));
+  const isVisible = (phase: Phase) => transfers.some((transfer) => transfer.phases_s[phase] > MIN_SHARE * transfer.duration_s);
+  const shown = TITLES.filter(([phase]) => isVisible(phase));
   return shown.map(([phase, title]) => h("li", {}, h("span", { class: `swatch phase ${phase}`, "aria-hidden": "true" }), title));
 }
 
