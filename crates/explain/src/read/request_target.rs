@@ -102,15 +102,12 @@ fn percent_decoded(name: &str) -> String {
     let mut parts = name.split('%');
     let mut decoded = parts.next().unwrap_or_default().to_owned();
     for part in parts {
-        match part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                decoded.push(char::from(byte));
-                decoded.push_str(&part[2..]);
-            }
-            None => {
-                decoded.push('%');
-                decoded.push_str(part);
-            }
+        if let Some(byte) = part.get(..2).and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            decoded.push(char::from(byte));
+            decoded.push_str(&part[2..]);
+        } else {
+            decoded.push('%');
+            decoded.push_str(part);
         }
     }
     decoded
