@@ -58,7 +58,9 @@ export function drawPanel({ pen, width, height, colours }: Frame, { visible, zer
   pen.fillStyle = colours.ink;
   pen.textAlign = "left";
   pen.textBaseline = "middle";
-  pen.fillText(fit(pen, title, width - left - 4), left, 0.5 * HEAD * text);
+  // Above a narrow plot, a long title begins at the edge.
+  const from = pen.measureText(title).width > width - left - 4 ? 6 : left;
+  pen.fillText(fit(pen, title, width - from - 4), from, 0.5 * HEAD * text);
   pen.save();
   pen.beginPath();
   pen.rect(left, top - 1, right - left, bottom - top + 2);

@@ -41,7 +41,7 @@ function details(capture: Capture, transfer: Transfer, toPacket: (number: number
     h("h2", {}, transferName(transfer)),
     h("p", {}, `${time(transfer.duration_s)}${amount(transfer)}.`),
     h("p", { class: "soft" }, facts(capture, connection)),
-    h("h3", {}, "Phases"),
+    h("h3", {}, connection.vantage === "client" ? "Phases" : `Phases, ${VANTAGE[connection.vantage]}`),
     phaseBar(transfer, capture.intervalsOf(transfer)),
     phaseTimes(transfer),
     h("h3", {}, "Causes of the time"),
