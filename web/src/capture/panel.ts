@@ -104,19 +104,35 @@ export function visibleMax(marks: MarkPyramid, visible: VisibleTime): number {
   return Math.max(0, marks.extent(Math.max(0, marks.firstAt(visible.from) - 1), marks.firstAt(visible.to + 1e-9))[1]);
 }
 
+/** How a value over time is drawn: as a line, a dashed line, or a line above an area. */
+export type StepStyle = "line" | "dashes" | "area";
+
+/** The opacity of the area below a line. */
+const AREA_OPACITY = 0.35;
+
 /** Draws a value that stays until the next mark; each column of pixels from its lowest to its highest. */
-export function drawSteps({ pen }: Frame, { left, right, bottom, y }: Panel, marks: MarkPyramid, visible: VisibleTime, style: "line" | "dashes" | "area"): void {
+export function drawSteps({ pen }: Frame, { left, right, bottom, y }: Panel, marks: MarkPyramid, visible: VisibleTime, style: StepStyle): void {
   let index = marks.firstAt(visible.from);
+  // Many marks are drawn in wider columns, so that a frame stays fast.
+  const wide = marks.firstAt(visible.to, index) - index > 2 * (right - left) ? 2 : 1;
   let value = index > 0 ? marks.high(index - 1) : NaN;
   const begin = Math.max(left, Math.floor(visible.x(marks.time[0] ?? Infinity)));
   const end = Math.min(right, visible.x(marks.time[marks.count - 1] ?? -Infinity) + 1);
-  for (let x = begin; x < end; x++) {
-    const next = marks.firstAt(visible.timeAt(x + 1), index);
-    const [low, high] = marks.extent(index, next);
-    const top = y(Number.isNaN(value) ? high : Math.max(high, value));
-    if (style === "area") pen.fillRect(x, top, 1, bottom - top);
-    else if (style === "line" || x % 8 < 5) pen.fillRect(x, top - 0.75, 1, Math.max(1.5, y(Number.isNaN(value) ? low : Math.min(low, value)) - top + 1.5));
-    if (next > index) value = marks.high(next - 1);
-    index = next;
+  for (let x = begin; x < end; x += wide) {
+    const next = marks.firstAt(visible.timeAt(x + wide), index);
+    let [low, high] = [value, value];
+    if (next > index) {
+      const [lowest, highest] = marks.extent(index, next);
+      [low, high] = Number.isNaN(value) ? [lowest, highest] : [Math.min(lowest, value), Math.max(highest, value)];
+      value = marks.high(next - 1);
+      index = next;
+    }
+    const top = y(high);
+    if (style === "area") {
+      pen.globalAlpha = AREA_OPACITY;
+      pen.fillRect(x, top, wide, bottom - top);
+      pen.globalAlpha = 1;
+    }
+    if (style !== "dashes" || x % 8 < 5) pen.fillRect(x, top - 0.75, wide, y(low) - top + 1.5);
   }
 }

@@ -112,10 +112,7 @@ export class PathGraphs {
     const panel = this.panel(frame, 1.12 * Math.max(highest, showsWindow ? offered : 0), byteLabels, title);
     const { pen, colours } = frame;
     pen.fillStyle = colours.link;
-    pen.globalAlpha = 0.35;
     drawSteps(frame, panel, flight, this.visible, "area");
-    pen.globalAlpha = 1;
-    drawSteps(frame, panel, flight, this.visible, "line");
     if (showsWindow) {
       pen.fillStyle = colours.soft;
       drawSteps(frame, panel, window, this.visible, "dashes");
