@@ -38,7 +38,7 @@ export class PathGraphs {
     const drawn = graphs.map(([name, draw], index) => {
       const box = h("div", { class: index === graphs.length - 1 ? "plot path last" : "plot path" });
       const label = `${name} over time. The table of the path below has the same data.`;
-      const chart = new ChartCanvas(box, { role: "img", "aria-label": label }, (frame) => {
+      const chart = new ChartCanvas(box, { tabindex: "-1", role: "img", "aria-label": label }, (frame) => {
         const series = this.currentSeries();
         if (this.trace && series) draw(frame, this.trace, series);
       });

@@ -111,7 +111,7 @@ export function sharedLink(capture: Capture, visible: VisibleTime): HTMLElement 
   let [link] = links;
   if (!link) return null;
   const box = h("div", { class: "plot path last" });
-  const chart = new ChartCanvas(box, { role: "img", "aria-label": "Throughput of the connections that share the link, stacked. The table below has the same data." }, (frame) => {
+  const chart = new ChartCanvas(box, { tabindex: "-1", role: "img", "aria-label": "Throughput of the connections that share the link, stacked. The table below has the same data." }, (frame) => {
     if (link) draw(frame, link, visible);
   });
   zoomByPointer(chart.canvas, visible, () => undefined);
