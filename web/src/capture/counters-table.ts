@@ -19,8 +19,8 @@ const rtt = (value: (samples: NonNullable<Counters["rtt_ms"]>) => string) => ({ 
 const ROWS: Row[] = [
   { name: "packets sent", value: ({ packets }) => count(packets) },
   { name: "packets with data", value: ({ data_packets: packets }) => count(packets) },
-  { name: "unique data", hint: "without retransmissions", value: ({ unique_bytes: bytes }) => size(bytes) },
-  { name: "data", hint: "with retransmissions", value: ({ data_bytes: bytes }) => size(bytes) },
+  { name: "data without retransmissions", value: ({ unique_bytes: bytes }) => size(bytes) },
+  { name: "data with retransmissions", value: ({ data_bytes: bytes }) => size(bytes) },
   { name: "retransmitted packets", value: ({ retransmitted_packets: packets }) => count(packets) },
   { name: "retransmitted data", value: ({ retransmitted_bytes: bytes }) => size(bytes) },
   { name: "out-of-order packets", hint: "overtaken before the capture point", value: ({ out_of_order_packets: packets }) => count(packets) },

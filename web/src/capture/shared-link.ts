@@ -147,7 +147,7 @@ function draw(frame: Frame, link: SharedLink, visible: VisibleTime): void {
   const sums = Float64Array.from({ length: count }, (_, n) => stacked.reduce((sum, each) => sum + (each[n] ?? 0), 0));
   const highest = sums.reduce((max, each) => Math.max(max, each), 0);
   const showsRate = link.bottleneck > 0 && link.bottleneck <= 2.5 * highest;
-  const title = `Throughput in bins of ${trimZeros(time(bin))}${showsRate ? `; bottleneck (dashed): ${rate(link.bottleneck)}` : ""}`;
+  const title = `Throughput (bins of ${trimZeros(time(bin))})${showsRate ? `, bottleneck ${rate(link.bottleneck)}` : ""}`;
   const panel = drawPanel(frame, { visible, zero: 0, max: 1.12 * Math.max(highest, showsRate ? link.bottleneck : 0), labels: rateLabels, title, hasTimeLabels: true, plot: [left, Math.min(right, width - 2)] });
   const base = new Float64Array(count);
   stacked.forEach((each, index) => {
