@@ -18,7 +18,8 @@
 //! - Our taps write [`pcapng`]: times in nanoseconds, a direction for each packet. Older tools write [`pcap`] and
 //!   [`snoop`], and [`printed`] reads the text output of tcpdump and snoop.
 //! - [`Packet::network`] finds the IP packet after any link-layer header; [`Fragments`] reassembles IP fragments.
-//! - [`tcp`] parses the segment in a packet, with its options; [`Packet::udp`] the datagram.
+//! - [`tcp`] parses the segment in a packet, with its options; [`Packet::udp`] the datagram, [`Packet::undelivered`] a report
+//!   that a segment was not delivered.
 //! - [`summary`] counts what a race reports: connections, and packets and bytes in each direction.
 //!
 //! Packets are borrowed from the reader, one at a time, so a capture of any size needs only a few blocks of memory. A
@@ -50,6 +51,7 @@ mod byte_order;
 mod decompress;
 mod error;
 pub mod fragments;
+mod icmp;
 mod input;
 mod link_layer;
 mod open;
@@ -65,6 +67,7 @@ mod transport;
 
 pub use error::Error;
 pub use fragments::Fragments;
+pub use icmp::Undelivered;
 pub use open::{FORMATS, Format, UnknownFormat, open, read};
 pub use packet::{Direction, LinkType, Packet, Source};
 pub use summary::Summary;

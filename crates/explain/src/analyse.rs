@@ -15,6 +15,7 @@ use crate::{
         message_history::ObservedMessage,
         timeline::{Interval, Timeline},
     },
+    ending,
     explanation::{Connection, Direction, Transfer},
     finding::Finding,
     infer::{
@@ -63,7 +64,12 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
     let ack_policies = PerSide::of(|side| AckPolicy::of(&timeline.stats[side].acks, properties[side].mss));
     let analysis =
         Analysis { connection, vantage: &vantage, properties: &properties, timeline: &timeline, ack_policies };
-    let transfers = analysis.transfers(&exchanges);
+    let mut transfers = analysis.transfers(&exchanges);
+    let ending = ending::ending(connection, &vantage, &exchanges, &timeline.messages);
+    if exchanges.is_empty() && ending.is_some() {
+        // There is nothing to speed up.
+        transfers.iter_mut().for_each(|transfer| transfer.findings.clear());
+    }
     let sent = |side| {
         let transfers = transfers.iter().filter(|transfer| transfer.direction.sender() == side);
         transfers.map(|transfer| transfer.bytes).sum::<u64>()
@@ -83,9 +89,11 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         rate: properties[sender].rate,
         chunk: properties[sender].chunk,
         rtt_to_client: Duration::from_nanos(vantage.rtt_to.client),
+        knows_window: properties[sender].knows_window,
         acks: ack_policies[sender],
         vantage: vantage.position,
         counters: PerSide::<Counters>::of_connection(connection, &vantage),
+        ending,
         transfers,
         packets_kept: None,
         segments: Vec::new(),

@@ -15,7 +15,7 @@ mod delayed_ack;
 pub(crate) mod evidence;
 mod fast_recovery;
 mod http_flow_control;
-mod nagle;
+pub(crate) mod nagle;
 mod name_lookup;
 mod path_rate;
 mod propagation;

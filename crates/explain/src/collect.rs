@@ -16,6 +16,7 @@ use capture::{
 };
 
 use crate::{
+    ending::{Reset, Undelivered},
     read::{Content, dns},
     segment::SegmentRecord,
     side::{PerSide, Side},
@@ -66,7 +67,8 @@ pub(crate) struct CapturedConnection {
     /// The end at which the capture was taken, if the capture format says so.
     pub(crate) captured_at: Option<Side>,
     closed: PerSide<bool>,
-    reset: bool,
+    pub(crate) reset: Option<Reset>,
+    pub(crate) undelivered: Option<Undelivered>,
 }
 
 /// The announcements of a SYN.
@@ -82,14 +84,19 @@ pub(crate) struct Syn {
 ///
 /// One timestamp is measured at a time, from its first appearance: a timestamp clock ticks slower than packets pass, so
 /// that a later packet with the same value would seem to be echoed too soon.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Echo {
     latest: Option<u32>,
     /// The value that was sent to this side, and when.
     sent: Option<(u32, u64)>,
     /// The shortest time, in nanoseconds.
     pub(crate) min: Option<u64>,
+    /// The values that were sent to this side and may still be echoed, and when they passed last.
+    passed: VecDeque<(u32, u64)>,
 }
+
+/// The maximum number of timestamps that wait for their echo: more than any path holds at a tick of a millisecond.
+const MAX_ECHOES: usize = 4096;
 
 impl Echo {
     /// A packet to this side carries a timestamp.
@@ -98,6 +105,23 @@ impl Echo {
             self.sent = Some((value, now));
         }
         self.latest = Some(value);
+        match self.passed.back_mut() {
+            Some(last) if last.0 == value => last.1 = now,
+            _ => {
+                if self.passed.len() == MAX_ECHOES {
+                    self.passed.pop_front();
+                }
+                self.passed.push_back((value, now));
+            }
+        }
+    }
+
+    /// How long ago the packet passed whose timestamp is echoed.
+    fn age(&mut self, value: u32, now: u64) -> Option<u64> {
+        while self.passed.front().is_some_and(|(sent, _)| value.wrapping_sub(*sent) as i32 > 0) {
+            self.passed.pop_front();
+        }
+        self.passed.front().filter(|(sent, _)| *sent == value).map(|(_, at)| now - at)
     }
 
     /// A packet from this side echoes one.
@@ -160,7 +184,10 @@ impl Collector {
         self.latest = self.latest.max(nanos.clamp(begin, begin + MAX_DURATION));
         match Segment::of(packet) {
             Some(segment) => self.add_segment(&segment),
-            None => self.add_lookup(packet),
+            None => {
+                self.add_lookup(packet);
+                self.add_undelivered(packet);
+            }
         }
         while let Some((closed, _)) = self.closing.front()
             && closed + LINGER < self.latest
@@ -211,6 +238,16 @@ impl Collector {
         }
     }
 
+    fn add_undelivered(&mut self, packet: &Packet) {
+        let Some(report) = packet.undelivered() else { return };
+        let ends = (report.from.min(report.to), report.from.max(report.to));
+        if let Some(connection) = self.open.get_mut(&ends) {
+            let number = u32::try_from(packet.number).unwrap_or(u32::MAX);
+            let undelivered = Undelivered { by: report.by, reason: report.reason, time: self.latest, number };
+            connection.undelivered.get_or_insert(undelivered);
+        }
+    }
+
     fn add_lookup(&mut self, packet: &Packet) {
         let Some((from, to, data)) = packet.udp().filter(|(from, to, _)| from.port() == 53 || to.port() == 53) else {
             return;
@@ -258,7 +295,8 @@ impl CapturedConnection {
             echoes: PerSide::default(),
             captured_at,
             closed: PerSide::default(),
-            reset: false,
+            reset: None,
+            undelivered: None,
         }
     }
 
@@ -268,7 +306,7 @@ impl CapturedConnection {
     }
 
     fn is_closed(&self) -> bool {
-        self.reset || self.closed.client && self.closed.server
+        self.reset.is_some() || self.closed.client && self.closed.server
     }
 
     /// Whether a segment opens another connection between the same ends: a SYN that is not the one seen before. In
@@ -297,7 +335,7 @@ impl CapturedConnection {
                 self.content.begin(from);
             }
         }
-        let record = SegmentRecord::new(segment, now, from);
+        let mut record = SegmentRecord::new(segment, now, from);
         // The same packet, captured twice on its way through a machine.
         let is_copy = |last: &SegmentRecord| segment.data > 0 && last.repeats(&record) && now - last.time < 200_000;
         if self.segments.iter().rev().take(2).any(is_copy) {
@@ -307,6 +345,10 @@ impl CapturedConnection {
             self.timestamps |= segment.data > 0;
             self.echoes[!from].send(value, now);
             self.echoes[from].receive(echo, now);
+            let age = self.echoes[from].age(echo, now);
+            if let Some(age) = age.filter(|_| segment.data > 0) {
+                record.set_echo(age);
+            }
         }
         let syn = u32::from(segment.flags.has(Flags::SYN));
         let offsets = self.offsets[from].get_or_insert_with(|| StreamOffsets::from(segment.sequence));
@@ -316,7 +358,9 @@ impl CapturedConnection {
             self.content.add(from, at, segment.payload, segment.data);
         }
         self.closed[from] |= segment.flags.has(Flags::FIN);
-        self.reset |= segment.flags.has(Flags::RST);
+        if segment.flags.has(Flags::RST) {
+            self.reset.get_or_insert(Reset { from, time: now, number: record.number });
+        }
         self.segments.push(record);
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::{
     collect::CapturedConnection,
-    infer::{sender_properties::scale, vantage::VantagePoint},
+    infer::{vantage::VantagePoint, window_scale::WindowScale},
     segment::SegmentRecord,
     sent_ranges::{Passage, SentRanges},
     side::{PerSide, Side},
@@ -125,7 +125,7 @@ impl Direction {
             counters: Counters { mss: connection.syn[side].and_then(|syn| syn.mss), ..Counters::default() },
             offsets: connection.offsets[side].map(StreamOffsets::rewound),
             ranges: SentRanges::new(vantage),
-            scale: scale(connection, side),
+            scale: WindowScale::of(connection, side).shift,
             first: None,
             last: 0,
             window: None,

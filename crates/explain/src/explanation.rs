@@ -7,6 +7,7 @@ use units::Size;
 use crate::{
     causes::{Cause, CauseTimes},
     counters::Counters,
+    ending::Ending,
     finding::Finding,
     infer::{ack_policy::AckPolicy, vantage::Vantage},
     packet_store::Slot,
@@ -82,12 +83,17 @@ pub struct Connection {
     pub chunk: Option<u64>,
     /// The round-trip time between the capture point and the client.
     pub(crate) rtt_to_client: Duration,
+    /// Whether the window of the receiver of most bytes is known: its scale was captured, or the sender often stopped at
+    /// the window's end.
+    pub knows_window: bool,
     /// When the receiver of most bytes acknowledges, where the packets show it.
     pub acks: Option<AckPolicy>,
     /// Where the capture was taken.
     pub vantage: Vantage,
     /// Counters of the packets of each side.
     pub(crate) counters: PerSide<Counters>,
+    /// How it failed, if it did.
+    pub ending: Option<Ending>,
     /// The transfers, in order.
     pub transfers: Vec<Transfer>,
     /// The packets, where they are kept for a page.

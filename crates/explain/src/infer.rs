@@ -2,9 +2,11 @@
 
 pub(crate) mod ack_policy;
 pub(crate) mod control_frames;
+pub(crate) mod delivered;
 pub(crate) mod exchange;
 pub(crate) mod send_context;
 pub(crate) mod sender_properties;
 pub(crate) mod sender_state;
 pub(crate) mod survey;
 pub(crate) mod vantage;
+pub(crate) mod window_scale;

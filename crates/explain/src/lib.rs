@@ -55,6 +55,7 @@ mod collect;
 mod combine;
 mod counters;
 mod critical_path;
+mod ending;
 mod explanation;
 mod finding;
 mod infer;
@@ -77,6 +78,7 @@ pub use combine::{
     page_load::{PageLoad, PageStep, page_loads},
     pair_captures::{PairedConnection, pair_captures},
 };
+pub use ending::{Ending, Failure};
 pub use explanation::{Connection, Direction, Explanation, Transfer};
 pub use finding::Finding;
 pub use infer::{ack_policy::AckPolicy, vantage::Vantage};

@@ -26,7 +26,7 @@ use capture::tcp::Flags;
 use crate::{
     collect::CapturedConnection,
     critical_path::timeline::Timeline,
-    infer::{sender_properties::scale, vantage::VantagePoint},
+    infer::{vantage::VantagePoint, window_scale::WindowScale},
     segment::SegmentRecord,
     sent_ranges::{Passage, SentRanges},
     side::{PerSide, Side},
@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
             micros: 0,
             sides: PerSide::of(state),
             offsets: PerSide::of(|side| connection.offsets[side].map(StreamOffsets::rewound)),
-            scales: PerSide::of(|side| scale(connection, side)),
+            scales: PerSide::of(|side| WindowScale::of(connection, side).shift),
             sacks: &connection.sacks,
         }
     }

@@ -11,6 +11,8 @@ mod http2;
 mod request_target;
 mod tls;
 
+pub(crate) use tls::alert_name;
+
 use std::collections::VecDeque;
 
 use crate::{
@@ -206,6 +208,14 @@ impl Content {
         };
         self.protocol = protocol;
         reader
+    }
+
+    /// The fatal TLS alert that could be read, and who sent it.
+    pub(crate) fn alert(&self) -> Option<(Side, u8)> {
+        [Side::Client, Side::Server].into_iter().find_map(|side| match &self.streams[side].reader {
+            Reader::Tls(tls) => Some((side, tls.alert?)),
+            _ => None,
+        })
     }
 
     /// Whether all messages could be read.

@@ -1,5 +1,6 @@
 //! The explanation as text, as JSON, and as a page.
 
+mod failures;
 pub mod json;
 pub mod page;
 mod summary;

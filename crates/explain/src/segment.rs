@@ -15,8 +15,9 @@ pub(crate) struct SegmentRecord {
     pub(crate) ack: u32,
     /// Bytes of data.
     pub(crate) len: u32,
-    /// The end of the highest SACK block, if [`SegmentRecord::SACKED`].
-    pub(crate) sacked: u32,
+    /// The end of the highest SACK block, if [`SegmentRecord::SACKED`]; the time since the packet that it echoes, in
+    /// microseconds, if [`SegmentRecord::ECHO`].
+    extra: u32,
     /// The header field, not scaled.
     pub(crate) window: u16,
     flags: u8,
@@ -27,6 +28,7 @@ impl SegmentRecord {
     const SERVER: u8 = 1;
     const SACKED: u8 = 2;
     const DUPLICATE_SACK: u8 = 4;
+    const ECHO: u8 = 8;
 
     pub(crate) fn new(segment: &Segment, time: u64, from: Side) -> Self {
         let newer = |a: u32, b: u32| if (b.wrapping_sub(a) as i32) > 0 { b } else { a };
@@ -43,7 +45,7 @@ impl SegmentRecord {
             seq: segment.sequence,
             ack: segment.acknowledgement,
             len: segment.data,
-            sacked: sacked.unwrap_or(0),
+            extra: sacked.unwrap_or(0),
             window: segment.window,
             flags: segment.flags.0,
             bits: server | duplicate | if sacked.is_some() { Self::SACKED } else { 0 },
@@ -55,7 +57,22 @@ impl SegmentRecord {
     }
 
     pub(crate) fn sacked(&self) -> Option<u32> {
-        (self.bits & Self::SACKED != 0).then_some(self.sacked)
+        (self.bits & Self::SACKED != 0).then_some(self.extra)
+    }
+
+    /// Notes that it echoes the timestamp of a packet that passed this long before, in nanoseconds. A segment with SACK
+    /// blocks has no room for it.
+    pub(crate) fn set_echo(&mut self, ago: u64) {
+        if self.bits & Self::SACKED == 0 {
+            self.bits |= Self::ECHO;
+            self.extra = u32::try_from(ago / 1000).unwrap_or(u32::MAX);
+        }
+    }
+
+    /// How long before it the packet passed whose timestamp it echoes, in nanoseconds: the latest that its sender had
+    /// received (RFC 7323 §4.3).
+    pub(crate) fn echo(&self) -> Option<u64> {
+        (self.bits & Self::ECHO != 0).then(|| u64::from(self.extra) * 1000)
     }
 
     /// Whether it reports that data arrived twice: a retransmission was spurious (RFC 2883).
@@ -74,7 +91,9 @@ impl SegmentRecord {
 
     /// Whether its headers equal those of `other`: the same packet captured twice, or sent twice.
     pub(crate) fn repeats(&self, other: &Self) -> bool {
-        let headers = |record: &Self| (record.seq, record.ack, record.len, record.window, record.flags, record.bits);
+        let headers = |record: &Self| {
+            (record.seq, record.ack, record.len, record.window, record.flags, record.bits & !Self::ECHO)
+        };
         headers(self) == headers(other)
     }
 }

@@ -68,7 +68,8 @@ impl ModelInput<'_> {
         self.set_receiver(&mut model);
         let observed = Duration::from_nanos(ended.saturating_sub(began));
         let syn_retry = Duration::from_nanos(self.lead[Cause::ConnectRetry]);
-        Some(RecordedTransfer { model, observed, syn_retry })
+        let first_held = Duration::from_nanos(self.lead[Cause::Nagle]);
+        Some(RecordedTransfer { model, observed, syn_retry, first_held })
     }
 
     fn share(&self, cause: Cause) -> f64 {
@@ -100,7 +101,11 @@ impl ModelInput<'_> {
             model.writes.pauses.clear();
             model.writes.in_flight = Some(1);
             model.sender.nagle = Nagle::Off;
-        } else if self.share(Cause::Nagle) > 0.05 {
+        } else if message.history.nagle_holds > 0 && message.history.minshall_holds == message.history.nagle_holds {
+            model.sender.nagle = Nagle::Small;
+            let ends = message.history.write_ends.iter().filter(|end| **end < message.bytes);
+            model.writes.pauses.extend(ends.map(|at| Pause { at: *at, time: Duration::ZERO, since: Since::Sent }));
+        } else if message.history.nagle_holds > 0 && self.share(Cause::Nagle) > 0.05 {
             // As many writes as it takes to be held this often.
             let writes = message.history.nagle_holds + 1;
             model.writes.chunk = Some(Size(message.bytes.div_ceil(writes).max(1)));
@@ -121,7 +126,8 @@ impl ModelInput<'_> {
         let not_lost = message.bytes.saturating_sub(lost);
         let min_cwnd = match history.initial_cwnd {
             Some(cwnd) => cwnd.max(10 * properties.mss),
-            None if history.first_flight < not_lost => properties.mss,
+            // Nagle's algorithm may have ended the first flight before the window did.
+            None if history.first_flight < not_lost && history.nagle_holds == 0 => properties.mss,
             None => 10 * properties.mss,
         };
         let cwnd = history.first_flight.max(min_cwnd);
@@ -151,7 +157,8 @@ impl ModelInput<'_> {
         }
         // Without window scaling, a window that was the same all the time cannot grow.
         let is_fixed = stats.first_window == stats.max_window && stats.max_window < 65_536;
-        if is_fixed || self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05 {
+        let is_limiting = self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05;
+        if self.properties[self.sender].knows_window && (is_fixed || is_limiting) {
             model.receiver.window = Some(Size(stats.first_window.max(1)));
             model.receiver.largest_window = Some(Size(stats.max_window.max(1)));
         }

@@ -43,6 +43,8 @@ pub(crate) enum WaitEnd {
         side: Side,
         /// The part of the wait that packets spent on the path, in nanoseconds.
         travel: u64,
+        /// Since when Nagle's algorithm held it, if it did: since it could have been written.
+        held: Option<u64>,
     },
     /// New data within a message.
     Data(SendContext),

@@ -1,6 +1,9 @@
 //! What happened to a message: the part of it that a replica needs to know.
 
-use crate::infer::{send_context::SendContext, sender_state::AckRecord};
+use crate::{
+    causes::nagle,
+    infer::{send_context::SendContext, sender_state::AckRecord},
+};
 
 /// The maximum number of losses, pauses and stalls that are kept of a message.
 const MAX_INCIDENTS: usize = 1000;
@@ -20,8 +23,11 @@ pub(crate) struct MessageHistory {
     pub(crate) stalls: Vec<(u64, u64)>,
     /// The number of bytes sent before the first acknowledgement of the message can have arrived.
     pub(crate) first_flight: u64,
-    /// The number of small segments that Nagle's algorithm held.
+    /// The number of small segments that Nagle's algorithm held, and how many of them waited for another small segment.
     pub(crate) nagle_holds: u64,
+    pub(crate) minshall_holds: u64,
+    /// The ends of small segments: a write ended there.
+    pub(crate) write_ends: Vec<u64>,
 }
 
 /// A message as it was captured. Times are in nanoseconds since the epoch.
@@ -33,7 +39,7 @@ pub(crate) struct ObservedMessage {
     pub(crate) last: u64,
     /// When all of it was acknowledged, less the time for which the receiver delayed that acknowledgement.
     pub(crate) acked: Option<u64>,
-    /// The number of its bytes that passed.
+    /// The number of its bytes that were delivered.
     pub(crate) bytes: u64,
     pub(crate) history: MessageHistory,
 }
@@ -51,14 +57,18 @@ pub(crate) struct DirectionStats {
 }
 
 impl MessageHistory {
-    /// Records new data at this offset, sent after a wait.
-    pub(crate) fn record_data(&mut self, context: &SendContext, at: u64, waited: u64) {
+    /// Records new data at this offset, up to that one, sent after a wait.
+    pub(crate) fn record_data(&mut self, context: &SendContext, at: u64, to: u64, waited: u64) {
         if context.writer.is_unprompted && at > 0 && self.pauses.len() < MAX_INCIDENTS {
             self.pauses.push((at, waited));
         }
-        let held =
-            context.writer.sent_small_segment && context.room_since.is_some() && !context.receive_window.is_limiting;
-        self.nagle_holds += u64::from(held && context.released_by.is_some_and(|ack| ack.acks_all));
+        if at > 0 && nagle::is_held(context) {
+            self.nagle_holds += 1;
+            self.minshall_holds += u64::from(context.writer.follows_small_ack);
+        }
+        if context.writer.sent_small_segment && self.write_ends.len() < MAX_INCIDENTS {
+            self.write_ends.push(to);
+        }
         if let Some((from, to)) = context.receive_window.closed
             && self.stalls.len() < MAX_INCIDENTS
         {

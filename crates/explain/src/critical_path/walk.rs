@@ -6,13 +6,17 @@ use capture::tcp::Flags;
 
 use super::timeline::Timeline;
 use crate::{
-    causes::wait::{Wait, WaitEnd},
+    causes::{
+        nagle,
+        wait::{Wait, WaitEnd},
+    },
     collect::CapturedConnection,
     infer::{
         control_frames::{self, is_control_frame},
+        delivered::Delivered,
         exchange::Exchange,
         send_context::{ReleasingAck, RetransmitTrigger, SendContext},
-        sender_properties::{SenderProperties, scale},
+        sender_properties::SenderProperties,
         sender_state::{SenderState, Sent},
         vantage::{Vantage, VantagePoint},
     },
@@ -51,6 +55,9 @@ pub(crate) struct Walk<'a> {
 /// The walk's state for one side.
 struct SideState<'a> {
     sender: Option<SenderState<'a>>,
+    delivered: Delivered,
+    /// The end of its stream, if it was captured.
+    stream_end: Option<u64>,
     /// The messages of this side, in order.
     messages: Vec<MessageRange>,
     /// The messages before this index are acknowledged.
@@ -100,10 +107,12 @@ impl<'a> Walk<'a> {
         };
         let state = |side: Side| SideState {
             sender: connection.offsets[side].map(|offsets| SenderState::new(offsets, vantage, side, &properties[side])),
+            delivered: Delivered::default(),
+            stream_end: None,
             messages: messages(side),
             current: 0,
             last_sent: 0,
-            scale: scale(connection, side),
+            scale: properties[!side].window_shift,
             is_http2_limited: properties[side].http2_window.is_some(),
         };
         Self {
@@ -149,8 +158,15 @@ impl<'a> Walk<'a> {
                 self.at = Some(side);
             }
         }
+        if segment.has(Flags::RST) && !self.handshake.syn_ack && side == Side::Server {
+            self.step(timeline, segment.time, segment.number, WaitEnd::Connect, 0);
+        }
         if segment.len > 0 {
             self.data(timeline, segment);
+        }
+        if segment.has(Flags::FIN) {
+            let state = &mut self.sides[side];
+            state.stream_end = state.sender.as_ref().map(|sender| sender.end_of(segment));
         }
         if segment.has_duplicate_sack() {
             self.undo_spurious_retransmission(timeline, !side, segment.number);
@@ -161,6 +177,7 @@ impl<'a> Walk<'a> {
         {
             let window = u64::from(segment.window) << if segment.has(Flags::SYN) { 0 } else { scale };
             let stats = &mut timeline.stats[!side];
+            let window = if sender.knows_window() { window } else { 0 };
             stats.max_window = stats.max_window.max(window);
             if stats.first_window == 0 {
                 stats.first_window = window;
@@ -200,7 +217,7 @@ impl<'a> Walk<'a> {
             (false, true) => WaitEnd::Connect,
             (false, false) if self.is_syn_retry(segment.time) => WaitEnd::SynRetry,
             // Nothing happened before it but a DNS lookup, whose answer had to reach the client.
-            (false, false) => WaitEnd::Turn { side: Side::Client, travel: self.vantage.rtt_to.client },
+            (false, false) => WaitEnd::Turn { side: Side::Client, travel: self.vantage.rtt_to.client, held: None },
         };
         self.step(timeline, segment.time, segment.number, end, 0);
         self.at = Some(segment.from());
@@ -240,6 +257,7 @@ impl<'a> Walk<'a> {
         let (start, busy_until) = (sender.last_start, sender.busy_until);
         self.record_acks(timeline, side);
         let Some(sent) = sent else { return };
+        self.sides[side].delivered.add(start, start + u64::from(segment.len));
         let stats = &mut timeline.stats[side];
         stats.retransmissions += u64::from(matches!(sent, Sent::Retransmission(_)));
         stats.max_in_flight = stats.max_in_flight.max(flight);
@@ -301,7 +319,9 @@ impl<'a> Walk<'a> {
             return WaitEnd::Data(context);
         }
         let travel = if follows_peer { self.vantage.rtt_to[side] } else { 0 };
-        WaitEnd::Turn { side, travel }
+        // Only a pure acknowledgement after the request says that the response was ready.
+        let is_held = follows_peer && context.writer.follows_small_ack && nagle::is_held(&context);
+        WaitEnd::Turn { side, travel, held: is_held.then_some(self.cursor + travel) }
     }
 
     /// Records a packet in the messages that it belongs to; returns whether one begins with it.
@@ -333,13 +353,17 @@ impl<'a> Walk<'a> {
             let from = range.start.max(*start) - start;
             match sent {
                 Sent::New(context) => {
-                    message.bytes += range.end.min(*end) - range.start.max(*start);
                     if message.first.is_none() {
                         begins_message = true;
                         let min_cwnd = state.sender.as_ref().map(SenderState::min_cwnd);
                         message.history.initial_cwnd = min_cwnd.filter(|_| *start > ORIGIN + 1);
                     }
-                    message.history.record_data(&context, from, segment.time.saturating_sub(self.cursor));
+                    message.history.record_data(
+                        &context,
+                        from,
+                        range.end.min(*end) - start,
+                        segment.time.saturating_sub(self.cursor),
+                    );
                     if segment.time <= message.first.unwrap_or(segment.time) + self.vantage.rtt() / 2 {
                         message.history.first_flight = range.end - start;
                     }
@@ -377,6 +401,18 @@ impl<'a> Walk<'a> {
         }
     }
 
+    fn count_bytes(&mut self, timeline: &mut Timeline, side: Side) {
+        let SideState { sender: Some(sender), delivered, stream_end, messages, .. } = &mut self.sides[side] else {
+            return;
+        };
+        // The acknowledgement of a FIN is one beyond the data.
+        delivered.acknowledge(sender.snd_una.min(stream_end.unwrap_or(u64::MAX)));
+        for MessageRange { start, end, exchange } in messages {
+            let message = &mut timeline.messages[*exchange][side];
+            message.bytes = if message.first.is_some() { delivered.within(*start, *end) } else { 0 };
+        }
+    }
+
     /// Ends the walk with the arrival of the last data.
     pub(crate) fn finish(&mut self, timeline: &mut Timeline) {
         for side in [Side::Client, Side::Server] {
@@ -384,6 +420,7 @@ impl<'a> Walk<'a> {
                 sender.advance(u64::MAX);
             }
             self.record_acks(timeline, side);
+            self.count_bytes(timeline, side);
         }
         // Messages that only the end of the stream ends.
         for side in [Side::Client, Side::Server] {

@@ -63,6 +63,9 @@ pub(crate) struct WriterState {
     pub(crate) is_ack_clocked: bool,
     /// Whether the segment is smaller than the MSS, from a sender that may use Nagle's algorithm.
     pub(crate) sent_small_segment: bool,
+    /// Whether an acknowledgement without data released it, and acknowledged the small segment before: until then,
+    /// Nagle's algorithm holds another (RFC 896, and Minshall's variant in Linux and others).
+    pub(crate) follows_small_ack: bool,
 }
 
 /// An acknowledgement upon which a sender sent.

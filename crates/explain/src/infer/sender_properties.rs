@@ -2,10 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::{
-    collect::{CapturedConnection, Syn},
-    side::Side,
-};
+use super::window_scale::WindowScale;
+use crate::{collect::CapturedConnection, side::Side};
 
 /// Properties of one side as a sender.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,6 +25,10 @@ pub(crate) struct SenderProperties {
     pub(crate) nodelay: bool,
     /// The HTTP/2 flow-control window inside TLS that stopped the sender repeatedly, in bytes.
     pub(crate) http2_window: Option<u64>,
+    /// The shift of the window field of the receiver's packets.
+    pub(crate) window_shift: u8,
+    /// Whether the receive window is known. If its scale was not captured, only a window of zero bytes is.
+    pub(crate) knows_window: bool,
     /// Whether the capture contains the start of the connection.
     pub(crate) from_start: bool,
 }
@@ -48,6 +50,7 @@ impl SenderProperties {
     pub(super) fn from_headers(connection: &CapturedConnection, side: Side) -> Self {
         let headers = headers(connection);
         let mss = mss(connection, side);
+        let scale = WindowScale::of(connection, !side);
         Self {
             mss,
             headers,
@@ -57,6 +60,8 @@ impl SenderProperties {
             is_ack_clocked: true,
             nodelay: false,
             http2_window: None,
+            window_shift: scale.shift,
+            knows_window: scale.is_known,
             from_start: connection.syn.client.is_some() || connection.syn.server.is_some(),
         }
     }
@@ -96,14 +101,5 @@ fn mss_by_segments(connection: &CapturedConnection, side: Side, headers: u64) ->
         (None, Some(len)) if fits(*len) => (*len).into(),
         (None, Some(_)) => 1500 - headers,
         (None, None) => 1460,
-    }
-}
-
-/// By how many bits a side's window field is shifted: as its SYN announced, if both SYNs did (RFC 7323 §2.2).
-pub(crate) fn scale(connection: &CapturedConnection, side: Side) -> u8 {
-    match (connection.syn[side], connection.syn[!side]) {
-        (Some(own), Some(other)) => own.scale.filter(|_| other.scale.is_some()).unwrap_or(0),
-        (Some(Syn { scale: Some(scale), .. }), None) => scale,
-        _ => 0,
     }
 }

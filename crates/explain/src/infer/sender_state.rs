@@ -49,6 +49,8 @@ struct SentSegment {
     time: u64,
     /// When the bottleneck had transmitted it.
     transmitted: u64,
+    /// How much later than the acknowledgement that may have released it allows it passed the capture point.
+    late: u64,
 }
 
 /// What was sent.
@@ -78,6 +80,8 @@ pub(crate) struct SenderState<'a> {
     /// When the bottleneck has transmitted everything sent so far.
     pub(crate) busy_until: u64,
     last_ack: u64,
+    /// The end of the last segment smaller than the MSS, if it is not acknowledged.
+    last_small: Option<u64>,
     since_send: SinceLastSend,
     /// The first byte beyond the receive window.
     right_edge: Option<u64>,
@@ -100,6 +104,8 @@ struct SinceLastSend {
     window_full: Option<u64>,
     /// From when to when the receive window was closed.
     window_closed: Option<(u64, u64)>,
+    /// When the last small segment was acknowledged.
+    small_acked: Option<u64>,
     /// When the other side last sent data.
     peer_data: Option<u64>,
     /// When the other side last opened an HTTP/2 window.
@@ -173,6 +179,7 @@ impl<'a> SenderState<'a> {
             last_sent: 0,
             busy_until: 0,
             last_ack: 0,
+            last_small: None,
             since_send: SinceLastSend::default(),
             right_edge: None,
             closed_since: None,
@@ -204,9 +211,20 @@ impl<'a> SenderState<'a> {
         self.recovery.sacks
     }
 
+    /// Whether the receive window is known.
+    pub(crate) fn knows_window(&self) -> bool {
+        self.properties.knows_window
+    }
+
     /// Bytes in flight.
     pub(crate) fn flight(&self) -> u64 {
         self.snd_nxt.saturating_sub(self.snd_una)
+    }
+
+    /// The offset of the byte after a segment of this sender.
+    pub(crate) fn end_of(&self, segment: &SegmentRecord) -> u64 {
+        let syn = u32::from(segment.has(Flags::SYN));
+        self.offsets.near(segment.seq.wrapping_add(syn)) + u64::from(segment.len)
     }
 
     /// How soon after an acknowledgement a packet counts as released by it, in nanoseconds.
@@ -249,8 +267,14 @@ impl<'a> SenderState<'a> {
         self.busy_until = self.busy_until.max(now) + self.properties.transmission_time(segment.len.into());
         self.snd_nxt = self.snd_nxt.max(end);
         self.last_sent = now;
+        if u64::from(segment.len) < self.properties.mss {
+            self.last_small = Some(end);
+        }
         if !is_retransmission {
-            self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until });
+            // At the sender's end, it is not late but idle.
+            let is_away = self.rtt_to_sender * 8 >= self.rtt;
+            let late = segment.echo().filter(|_| is_away).map_or(0, |age| age.saturating_sub(self.rtt_to_sender));
+            self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until, late });
         }
         if self.recovery.current.is_none() {
             self.recovery.min_cwnd = self.recovery.min_cwnd.max(self.flight());
@@ -269,7 +293,9 @@ impl<'a> SenderState<'a> {
         // No timer fires this soon after acknowledgements that reported the loss.
         let soon = if self.recovery.sacks > 0 { self.prompt().max(self.rtt / 2) } else { self.prompt() };
         let follows_ack = self.since_send.release.is_some_and(|release| now <= release.time + soon)
-            || self.last_ack > 0 && now <= self.last_ack + soon;
+            || self.last_ack > 0 && now <= self.last_ack + soon
+            // What triggered it was sent before the capture began.
+            || self.last_ack == 0 && !self.properties.from_start;
         let trigger = match self.recovery.current {
             // A recovery goes on as it began.
             Some((_, trigger)) if follows_ack => trigger,
@@ -348,6 +374,9 @@ impl<'a> SenderState<'a> {
                 waits_for_chunks,
                 is_ack_clocked: properties.is_ack_clocked,
                 sent_small_segment: len < properties.mss && !properties.nodelay,
+                follows_small_ack: self.since_send.small_acked.is_some_and(|acked| {
+                    now <= acked + PROMPT && self.since_send.peer_data.is_none_or(|data| data < acked)
+                }),
             },
         }
     }

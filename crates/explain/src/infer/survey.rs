@@ -10,7 +10,7 @@ use capture::tcp::Flags;
 
 use super::{
     control_frames,
-    sender_properties::{SenderProperties, scale},
+    sender_properties::SenderProperties,
     sender_state::{PROGRAM_DELAY, SenderState, Sent},
     vantage::VantagePoint,
 };
@@ -31,6 +31,12 @@ const HALF_PEAK: i32 = 5;
 /// The smallest number of full segments that a rate is measured by.
 const MIN_SEGMENTS: u64 = 6;
 
+/// The number of full segments in a queue that show that the path is full.
+const MIN_QUEUE: u64 = 4;
+
+/// The smallest number of acknowledgements that show whether a sender stops at the window's end.
+const MIN_RELEASES: u32 = 8;
+
 /// The share of the delivered bytes that makes a rate common.
 const COMMON_SHARE: f64 = 0.2;
 
@@ -41,11 +47,12 @@ const STEADY_ROUNDS: usize = 6;
 pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint) -> PerSide<SenderProperties> {
     PerSide::of(|side| {
         let mut properties = SenderProperties::from_headers(connection, side);
-        if let Some(survey) = Survey::of(connection, vantage, side, &properties) {
-            let is_at_sender = connection.syn[side].is_some() && vantage.rtt_to[side] * 8 < vantage.rtt();
+        let survey = survey(connection, vantage, side, &mut properties);
+        if let Some(survey) = survey {
+            let is_at_sender = vantage.rtt_to[side] * 8 < vantage.rtt();
             properties.rate = survey.rate(&properties, is_at_sender);
             properties.chunk = survey.chunk(&properties);
-            let is_below_window = |flight: &u64| *flight * 10 < survey.max_window * 9;
+            let is_below_window = |flight: &u64| *flight < survey.max_window / 10 * 9;
             properties.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
             properties.is_ack_clocked = survey.is_ack_clocked();
             properties.nodelay = survey.nodelay;
@@ -55,12 +62,33 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
     })
 }
 
-/// A delivery: when, the total of bytes delivered so far, and when the last of them was sent.
+/// The survey; decides whether a window of a guessed scale can be believed.
+fn survey(
+    connection: &CapturedConnection,
+    vantage: &VantagePoint,
+    side: Side,
+    properties: &mut SenderProperties,
+) -> Option<Survey> {
+    if !properties.knows_window {
+        let believing = SenderProperties { knows_window: true, ..properties.clone() };
+        let survey = Survey::of(connection, vantage, side, &believing)?;
+        if survey.stops_at_window() {
+            properties.knows_window = true;
+            return Some(survey);
+        }
+    }
+    Survey::of(connection, vantage, side, properties)
+}
+
+/// A delivery: when, the total of bytes delivered so far, and when the last of them was sent, 0 if unknown. At the
+/// receiver's end, that is when the acknowledgement passed which released it: the latest that its sender had received.
 #[derive(Debug, Clone, Copy)]
 struct Delivery {
     time: u64,
     total: u64,
     sent: u64,
+    /// For how long it waited in a queue before the capture point, in nanoseconds.
+    late: u64,
 }
 
 /// What the first pass over a sender's packets collects.
@@ -80,6 +108,11 @@ struct Survey {
     rounds: Vec<u64>,
     /// The largest window that the receiver offered.
     max_window: u64,
+    /// Whether it is known at the receiver's end when data was released.
+    has_echo: bool,
+    /// How often the sender went on when an acknowledgement arrived, and how often the window was full before.
+    released: u32,
+    released_by_window: u32,
     waits: u32,
     waits_ended_by_ack: u32,
     nodelay: bool,
@@ -95,7 +128,7 @@ impl Survey {
     ) -> Option<Self> {
         let rtt = vantage.rtt();
         let mut sender = SenderState::new(connection.offsets[side]?, vantage, side, properties);
-        let scale = scale(connection, !side);
+        let scale = properties.window_shift;
         // At the receiver's end, the data itself shows the deliveries; elsewhere the acknowledgements do.
         let is_at_receiver = vantage.rtt_to[!side] * 4 < vantage.rtt_to[side];
         let mut survey = Self::default();
@@ -104,7 +137,8 @@ impl Survey {
         for segment in &connection.segments {
             if segment.from() != side {
                 if segment.has(Flags::ACK) {
-                    survey.max_window = survey.max_window.max(u64::from(segment.window) << scale);
+                    let window = if properties.knows_window { u64::from(segment.window) << scale } else { u64::MAX };
+                    survey.max_window = survey.max_window.max(window);
                     sender.expect_ack(segment, scale);
                 }
                 continue;
@@ -114,12 +148,19 @@ impl Survey {
             }
             let sent = sender.send(segment);
             for ack in sender.acks.drain(..) {
-                if ack.acks_all {
+                if ack.is_repair {
+                    survey.train.clear();
+                } else if ack.acks_all {
                     all_acked = ack.time;
                     // The path was empty, and this acknowledgement may be a delayed one: it says nothing of the rate.
                     survey.train.clear();
                 } else if !is_at_receiver {
-                    let delivery = Delivery { time: ack.time, total: ack.ack, sent: ack.last_packet_sent };
+                    let delivery = Delivery {
+                        time: ack.time,
+                        total: ack.ack,
+                        sent: ack.last_packet_sent,
+                        late: ack.last_packet_late,
+                    };
                     survey.deliver(delivery, ack.bytes, properties, rtt);
                 }
             }
@@ -129,16 +170,22 @@ impl Survey {
             };
             if is_at_receiver {
                 delivered += u64::from(segment.len);
-                let delivery = Delivery { time: segment.time, total: delivered, sent: 0 };
+                let sent = segment.echo().map_or(0, |age| segment.time - age);
+                let delivery = Delivery { time: segment.time, total: delivered, sent, late: 0 };
                 survey.deliver(delivery, segment.len.into(), properties, rtt);
-                if u64::from(segment.len) < properties.mss {
-                    // The sender had no more to send: the path was not full.
+                if u64::from(segment.len) < properties.mss || sent == 0 && context.receive_window.is_limiting {
+                    // The sender had no more to send, or was not allowed to: the path was not full.
                     survey.train.clear();
                 }
             }
+            survey.has_echo |= segment.echo().is_some();
             let start = sender.snd_nxt - u64::from(segment.len);
             if context.writer.sent_small_segment {
                 survey.nodelay |= last_small.replace(sender.snd_nxt).is_some_and(|end| sender.snd_una < end);
+            }
+            if context.released_by.is_some() {
+                survey.released += 1;
+                survey.released_by_window += u32::from(context.receive_window.is_limiting);
             }
             let is_window_limited = context.receive_window.is_limiting;
             if !is_window_limited && context.released_by.is_some_and(|ack| ack.acks_all) {
@@ -163,7 +210,7 @@ impl Survey {
 
     /// Records that `bytes` were delivered.
     fn deliver(&mut self, delivery: Delivery, bytes: u64, properties: &SenderProperties, rtt: u64) {
-        let Delivery { time, total, sent } = delivery;
+        let Delivery { time, total, sent, late } = delivery;
         if let (Some(first), Some(last)) = (self.train.front(), self.train.back()) {
             let spacing = (last.time - first.time) / self.train.len() as u64;
             let silence = time.saturating_sub(last.time);
@@ -185,7 +232,10 @@ impl Survey {
         let took = time - first.time;
         let rate = payload * (properties.mss + properties.headers) as f64 / properties.mss as f64 * 8e9 / took as f64;
         let bin = (rate.ln() / BIN_WIDTH) as i32;
-        if (sent - first.sent) * 10 <= took * 8 {
+        // A sender that is clocked by acknowledgements sends as evenly as they come, on an empty path too. So the packets
+        // were closer together when they were sent, or they queued.
+        let queued = if sent > 0 { rate / 8e9 * (time.saturating_sub(sent + rtt) + late) as f64 } else { 0.0 };
+        if sent.saturating_sub(first.sent) * 10 <= took * 8 || queued >= (MIN_QUEUE * properties.mss) as f64 {
             *self.spread.entry(bin).or_default() += bytes as f64;
         }
         *self.all.entry(bin).or_default() += bytes as f64;
@@ -200,7 +250,7 @@ impl Survey {
         let has_spread = sum(&self.spread) * 20.0 >= sum(&self.all);
         let rates = if has_spread { &self.spread } else { &self.all };
         let total = sum(rates);
-        if total < (MIN_SEGMENTS * properties.mss) as f64 || is_at_sender && !has_spread {
+        if total < (MIN_SEGMENTS * properties.mss) as f64 || (is_at_sender || self.has_echo) && !has_spread {
             return None;
         }
         let peak = |bin: i32| (bin - HALF_PEAK..=bin + HALF_PEAK).filter_map(|bin| rates.get(&bin)).sum::<f64>();
@@ -233,6 +283,12 @@ impl Survey {
         let is_uneven = !size.is_multiple_of(properties.mss);
         let is_repeated = count >= 4 || is_uneven && count >= 2;
         (is_repeated && count as usize * 2 >= sizes().count()).then_some(size)
+    }
+
+    /// Whether the sender mostly stops at the window's end. With a scale that is only guessed, it would do so rarely, by
+    /// chance.
+    fn stops_at_window(&self) -> bool {
+        self.released >= MIN_RELEASES && self.released_by_window * 2 >= self.released
     }
 
     fn is_ack_clocked(&self) -> bool {

@@ -23,11 +23,48 @@ pub(super) struct Reader {
     at: u64,
     /// Whether the next record of application data is the client's Finished.
     finished: bool,
+    /// The description of a fatal alert that was not encrypted.
+    pub(super) alert: Option<u8>,
+}
+
+/// The record type of alerts, and the alert that only says that no more will follow (RFC 8446 §6).
+const ALERT: u8 = 21;
+const CLOSE_NOTIFY: u8 = 0;
+
+/// What an alert says (RFC 8446 §6, RFC 5246 §7.2).
+pub(crate) fn alert_name(description: u8) -> String {
+    let known = match description {
+        10 => "unexpected message",
+        20 => "bad record MAC",
+        22 => "record overflow",
+        40 => "handshake failure: no common version, cipher or curve",
+        42 => "bad certificate",
+        43 => "unsupported certificate",
+        44 => "certificate revoked",
+        45 => "certificate expired",
+        46 => "certificate unknown",
+        47 => "illegal parameter",
+        48 => "unknown CA: the certificate's issuer is not trusted",
+        49 => "access denied",
+        50 => "decode error",
+        51 => "decrypt error",
+        70 => "protocol version not supported",
+        71 => "insufficient security",
+        80 => "internal error",
+        86 => "inappropriate fallback",
+        90 => "user cancelled",
+        109 => "missing extension",
+        112 => "unrecognized name: the server has no such host",
+        116 => "certificate required",
+        120 => "no application protocol in common",
+        _ => return format!("number {description}"),
+    };
+    known.to_owned()
 }
 
 impl Reader {
     pub(super) fn new(at: u64) -> Self {
-        Self { header: Vec::with_capacity(5), at, finished: false }
+        Self { header: Vec::with_capacity(5), at, finished: false, alert: None }
     }
 
     /// In TLS 1.3, the server sends records of application data before the client; the client's first is its Finished.
@@ -49,6 +86,12 @@ impl Reader {
                 return Some(u64::MAX);
             }
             let body = usize::from(u16::from_be_bytes([high, low]));
+            // An encrypted alert is longer.
+            if let (ALERT, 2, [_, description, ..]) = (kind, body, rest)
+                && *description != CLOSE_NOTIFY
+            {
+                self.alert.get_or_insert(*description);
+            }
             self.at += 5 + body as u64;
             self.header.clear();
             match rest.get(body..) {

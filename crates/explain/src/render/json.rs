@@ -7,7 +7,7 @@ use units::Size;
 
 use super::PredictionRequest;
 use crate::{
-    AckPolicy, Cause, CauseTimes, PairedConnection,
+    AckPolicy, Cause, CauseTimes, PairedConnection, Side,
     counters::BothDirections,
     explanation, page_loads,
     phases::PhaseSeconds,
@@ -59,6 +59,8 @@ struct Connection {
     rate_bits: Option<f64>,
     chunk: Option<u64>,
     acks: Option<Acks>,
+    knows_window: bool,
+    ending: Option<Ending>,
     ways: Option<OneWayDelays>,
     vantage: &'static str,
     packets: u64,
@@ -66,6 +68,28 @@ struct Connection {
     /// Since the epoch.
     start_s: f64,
     transfers: Vec<Transfer>,
+}
+
+#[derive(Debug, Serialize)]
+struct Ending {
+    failure: &'static str,
+    by: Option<&'static str>,
+    packet: u32,
+    /// Since the connection's first packet.
+    after_s: f64,
+    why: String,
+}
+
+impl Ending {
+    fn of(ending: &crate::Ending) -> Self {
+        Self {
+            failure: ending.failure.name(),
+            by: ending.by.map(|side| if side == Side::Client { "client" } else { "server" }),
+            packet: ending.packet,
+            after_s: ending.after.as_secs_f64(),
+            why: ending.why.clone(),
+        }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -246,6 +270,8 @@ impl Connections<'_> {
             rate_bits: connection.rate,
             chunk: connection.chunk,
             acks: connection.acks.map(Acks::of),
+            knows_window: connection.knows_window,
+            ending: connection.ending.as_ref().map(Ending::of),
             ways: paired.one_way.as_ref().map(|ways| OneWayDelays {
                 captures: ways.captures.each_ref().map(name),
                 clock_ahead_ms: ways.clock_ahead as f64 / 1e6,

@@ -2,6 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
+use super::failures::failures;
 use crate::{Cause, PairedConnection, Transfer, number_format::plural, time_text};
 
 /// All transfers with the index of their connection, those that lost most first.
@@ -17,6 +18,15 @@ pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)
 
 /// The answer for ranked transfers, in a sentence or two.
 pub(super) fn answer(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64) -> String {
+    let mut sentences = failures(connections);
+    if sentences.is_empty() || transfers.iter().any(|(_, transfer)| transfer.bytes > 0) {
+        sentences.push(cost(connections, transfers, packets));
+    }
+    sentences.join(" ")
+}
+
+/// What cost most.
+fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64) -> String {
     let Some((index, worst)) = transfers.first() else {
         let why = match packets {
             0 => "the capture contains no packets; check its filter and its interface".to_owned(),

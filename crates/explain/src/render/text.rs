@@ -299,6 +299,9 @@ fn describe(connection: &Connection) -> String {
         }
         text.push(')');
     }
+    if !connection.knows_window {
+        text += ", receive window unknown, because its scale is announced in the handshake, which was not captured";
+    }
     if let Some(acks) = connection.acks {
         let _ = write!(text, "; the receiver acknowledges {acks}");
     }

@@ -19,6 +19,8 @@ pub(crate) struct RecordedTransfer {
     pub(crate) observed: Duration,
     /// The part of the time before the first byte that a lost SYN took. The model's handshake is free of loss.
     pub(crate) syn_retry: Duration,
+    /// The part of it for which Nagle's algorithm held the first segment.
+    pub(crate) first_held: Duration,
 }
 
 /// How long a transfer would take.
@@ -40,7 +42,8 @@ impl RecordedTransfer {
         let prediction = self.prediction()?;
         let model_error = prediction.model_error();
         let prediction = bytes.map_or_else(|| prediction.clone(), |bytes| prediction.of_bytes(bytes));
-        let saved = if what_if.removes_loss() { self.syn_retry } else { Duration::ZERO };
+        let when = |is_removed: bool, time| if is_removed { time } else { Duration::ZERO };
+        let saved = when(what_if.removes_loss(), self.syn_retry) + when(what_if.removes_nagle(), self.first_held);
         let duration = prediction.with(what_if)?.saturating_sub(saved);
         Ok(Predicted { duration, model_error })
     }

@@ -169,6 +169,11 @@ impl WhatIf {
         self.0.contains(&Change::NoLoss)
     }
 
+    /// Whether it turns Nagle's algorithm off.
+    pub fn removes_nagle(&self) -> bool {
+        self.0.contains(&Change::NoDelay)
+    }
+
     /// The transfer with these changes.
     ///
     /// A change includes its consequences: a program that waits for each write gets as many in flight as its send buffer

@@ -54,6 +54,21 @@ impl ScriptedConnection {
         syn_ack + 0.15
     }
 
+    /// A SYN alone.
+    pub(crate) fn syn(&mut self, at: f64) -> f64 {
+        self.packet(Client, at, Kind::Syn, false)
+    }
+
+    /// A SYN that is lost.
+    pub(crate) fn lost_syn(&mut self, at: f64) {
+        self.packet(Client, at, Kind::Syn, true);
+    }
+
+    /// The end of a connection at once.
+    pub(crate) fn reset(&mut self, from: End, at: f64) -> f64 {
+        self.packet(from, at, Kind::Reset, false)
+    }
+
     /// One packet of data.
     pub(crate) fn data(&mut self, from: End, at: f64, payload: &[u8]) -> f64 {
         self.packet(from, at, Kind::Data(payload), false)
@@ -116,6 +131,7 @@ impl ScriptedConnection {
                 (if matches!(kind, Kind::Syn) { tcp } else { tcp.ack(isn(other) + 1) }, &[][..])
             }
             Kind::Ack => (tcp(1).ack(ack), &[][..]),
+            Kind::Reset => (tcp(1).rst().ack(ack), &[][..]),
             Kind::Data(payload) => (tcp(1).ack(ack).psh(), payload),
         };
         let mut bytes = Vec::new();
@@ -145,6 +161,7 @@ enum Kind<'a> {
     Syn,
     SynAck,
     Ack,
+    Reset,
     Data(&'a [u8]),
 }
 

@@ -109,3 +109,36 @@ fn fragments_are_explained_like_whole_packets() {
     };
     assert_eq!(result(cut), result(whole));
 }
+
+/// Four segments per round trip. The window field is shifted by 7, as the SYN announced.
+fn four_segments_per_round_trip(window: u16) -> ScriptedConnection {
+    let mut connection = ScriptedConnection::new(40_000, 50.0);
+    connection.window = window;
+    let mut now = connection.open(0.0);
+    for _ in 0..40 {
+        let arrived = connection.bulk(Client, now, 4 * MSS);
+        now = connection.ack(Server, arrived) + 0.05;
+    }
+    connection
+}
+
+#[test]
+fn window_is_blamed_without_a_handshake_only_if_the_sender_stops_at_its_end() {
+    let share = |window: u16, end, from: usize| {
+        let mut captured = Captured::at(&[four_segments_per_round_trip(window)], end, 0.0);
+        captured.packets.drain(..from);
+        let connection = &captured.explained().connections[0];
+        let transfer = &connection.transfers[0];
+        (connection.knows_window, transfer.times[Cause::ReceiveWindow] as f64 / transfer.times.sum() as f64)
+    };
+    for end in [Client, Server] {
+        for from in [0, 30] {
+            // 4736 bytes: four segments, and no fifth.
+            let (is_known, full) = share(37, end, from);
+            assert!(is_known && full > 0.9, "{end:?}, from packet {from}: {full}");
+            // Half a megabyte; unscaled it would be less than was in flight.
+            let (is_known, full) = share(4000, end, from);
+            assert!(is_known == (from == 0) && full == 0.0, "{end:?}, from packet {from}: {full}");
+        }
+    }
+}

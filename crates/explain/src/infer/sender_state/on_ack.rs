@@ -40,8 +40,13 @@ pub(crate) struct AckRecord {
     pub(crate) last_packet_bytes: u64,
     /// When that packet was sent.
     pub(crate) last_packet_sent: u64,
+    /// How much later it passed than the acknowledgement that released it allows: the time in a queue before the capture
+    /// point, where timestamps show it.
+    pub(crate) last_packet_late: u64,
     /// Whether it has no data and no SACK blocks, and nothing was being repaired.
     pub(crate) is_plain: bool,
+    /// Whether a loss was being repaired: then it may acknowledge much that arrived before.
+    pub(crate) is_repair: bool,
     /// For how long the receiver delayed it, in nanoseconds; 0 if it did not.
     pub(crate) held: u64,
     /// Whether everything in flight is acknowledged.
@@ -100,7 +105,7 @@ impl SenderState<'_> {
         let usable = self.right_edge.map(|edge| edge.saturating_sub(self.snd_nxt));
         let right_edge = ack.ack + ack.window;
         if ack.ack >= self.snd_una {
-            self.right_edge = Some(right_edge);
+            self.right_edge = (self.properties.knows_window || ack.window == 0).then_some(right_edge);
         }
         let opens_window = usable.is_some_and(|usable| right_edge.saturating_sub(self.snd_nxt) > usable);
         let acks_new_data = ack.ack > self.snd_una;
@@ -120,8 +125,9 @@ impl SenderState<'_> {
         if ack.has_data {
             self.since_send.peer_data = Some(ack.time);
         }
-        let is_closed =
+        let is_small =
             right_edge.saturating_sub(self.snd_nxt) < self.properties.mss && ack.window < self.properties.mss;
+        let is_closed = is_small && (self.properties.knows_window || ack.window == 0);
         match (is_closed, self.closed_since) {
             (true, None) => self.closed_since = Some(ack.time),
             (false, Some(since)) => {
@@ -136,6 +142,10 @@ impl SenderState<'_> {
 
     /// Processes the acknowledgement of new data; returns for how long the receiver delayed it.
     fn acknowledge(&mut self, ack: ArrivingAck) -> u64 {
+        if self.last_small.is_some_and(|end| end <= ack.ack) {
+            self.last_small = None;
+            self.since_send.small_acked = Some(ack.time).filter(|_| !ack.has_data);
+        }
         let (before, mut last) = (self.snd_una, None);
         self.snd_una = ack.ack;
         let mss = self.properties.mss.max(1);
@@ -180,6 +190,8 @@ impl SenderState<'_> {
             packets: u32::try_from(packets).unwrap_or(u32::MAX),
             last_packet_bytes,
             last_packet_sent: last.time,
+            last_packet_late: last.late,
+            is_repair: is_repair || ack.has_sack,
             is_plain: !ack.has_data && !ack.has_sack && !is_repair,
             held,
             acks_all,
