@@ -72,7 +72,7 @@ pub struct Segment<'a> {
     pub data: u32,
     /// The captured beginning of the data.
     pub payload: &'a [u8],
-    /// The options, as bytes; see [`options`].
+    /// The options, as far as they were captured.
     pub options: &'a [u8],
 }
 
@@ -85,13 +85,15 @@ impl<'a> Segment<'a> {
         let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
         let word = |at: usize| u32::from(half(at)) << 16 | u32::from(half(at + 2));
         let header_len = usize::from(header[12] >> 4) * 4;
-        let (options, payload) = (bytes.get(20..header_len)?, &bytes[header_len..]);
+        // A capture of headers may end within the options.
+        let kept = bytes.len().min(header_len);
+        let (options, payload) = (bytes.get(20..kept)?, &bytes[kept..]);
         // The IP header has the length of the data, even if the capture truncated it. Its length is 0 if the packet is
         // too long for the field.
         let truncated = packet.original_len.saturating_sub(packet.bytes.len() as u32);
-        let headers = (ip.len() - payload.len()) as u32;
+        let headers = (ip.len() - bytes.len() + header_len) as u32;
         let data = match ip_length(ip) {
-            0 => truncated.saturating_add(payload.len() as u32),
+            0 => truncated.saturating_add(payload.len() as u32).saturating_sub((header_len - kept) as u32),
             length => length.saturating_sub(headers),
         };
         Some(Self {

@@ -19,12 +19,14 @@ pub(crate) mod nagle;
 mod name_lookup;
 mod path_rate;
 mod propagation;
+mod queueing;
 mod receive_window;
 mod receiver_stalled;
 mod retransmission_timeout;
 mod send_buffer;
 mod sender_idle;
 mod server_think;
+mod shared_link;
 mod slow_start;
 mod tls;
 pub(crate) mod wait;
@@ -46,6 +48,8 @@ pub enum Cause {
     NameLookup,
     /// A SYN was lost or ignored, and its sender waited before it tried again.
     ConnectRetry,
+    /// Packets waited in a queue that others had filled.
+    Queueing,
     /// The TCP handshake.
     Connect,
     /// The TLS handshake.
@@ -54,6 +58,8 @@ pub enum Cause {
     RetransmissionTimeout,
     /// The bottleneck was busy with the transfer's own bytes.
     PathRate,
+    /// The link was full with the packets of other connections.
+    SharedLink,
     /// The sender repaired losses that acknowledgements reported.
     FastRecovery,
     /// The receive window was closed, because the program did not read.
@@ -102,10 +108,12 @@ pub(crate) struct Rule {
 pub(crate) const RULES: [Rule; COUNT] = [
     name_lookup::RULE,
     connect_retry::RULE,
+    queueing::RULE,
     connect::RULE,
     tls::RULE,
     retransmission_timeout::RULE,
     path_rate::RULE,
+    shared_link::RULE,
     fast_recovery::RULE,
     receiver_stalled::RULE,
     delayed_ack::RULE,
@@ -122,7 +130,7 @@ pub(crate) const RULES: [Rule; COUNT] = [
 ];
 
 /// The number of causes.
-const COUNT: usize = 19;
+const COUNT: usize = 21;
 
 impl Cause {
     /// All causes.
@@ -154,10 +162,12 @@ impl Cause {
         match self {
             Self::NameLookup => "name_lookup",
             Self::ConnectRetry => "connect_retry",
+            Self::Queueing => "queueing",
             Self::Connect => "connect",
             Self::Tls => "tls",
             Self::RetransmissionTimeout => "retransmission_timeout",
             Self::PathRate => "path_rate",
+            Self::SharedLink => "shared_link",
             Self::FastRecovery => "fast_recovery",
             Self::ReceiverStalled => "receiver_stalled",
             Self::DelayedAck => "delayed_ack",
@@ -183,6 +193,13 @@ impl CauseTimes {
     /// The sum of all.
     pub fn sum(&self) -> u64 {
         self.0.iter().sum()
+    }
+
+    /// The same for somebody to whom all connections on the link belong: waiting for one another, they filled it.
+    #[must_use]
+    pub fn of_all_connections(mut self) -> Self {
+        self[Cause::PathRate] += std::mem::take(&mut self[Cause::SharedLink]);
+        self
     }
 
     /// The causes that took any time, most expensive first.

@@ -21,7 +21,13 @@ use crate::{
     segment::SegmentRecord,
     side::{PerSide, Side},
     stream_offset::StreamOffsets,
+    surroundings::{self, Answer, Place, Surroundings},
 };
+
+/// The bytes of a segment with this payload on the wire: IP, TCP and the usual timestamps.
+pub(crate) fn wire_bytes(payload: u32) -> u64 {
+    u64::from(payload) + 52
+}
 
 /// How long a closed connection is kept for late packets, in nanoseconds: those of TIME-WAIT arrive within a few round
 /// trips.
@@ -66,6 +72,12 @@ pub(crate) struct CapturedConnection {
     pub(crate) echoes: PerSide<Echo>,
     /// The end at which the capture was taken, if the capture format says so.
     pub(crate) captured_at: Option<Side>,
+    /// What the rest of the capture says about its path, once it is finished.
+    pub(crate) surroundings: Surroundings,
+    /// Where its packets are counted.
+    place: Option<Place>,
+    /// When a SYN, and a SYN-ACK, was sent that waits for its answer.
+    handshake: PerSide<Option<u64>>,
     closed: PerSide<bool>,
     pub(crate) reset: Option<Reset>,
     pub(crate) undelivered: Option<Undelivered>,
@@ -89,6 +101,10 @@ pub(crate) struct Echo {
     latest: Option<u32>,
     /// The value that was sent to this side, and when.
     sent: Option<(u32, u64)>,
+    /// How many packets with data were sent to this side since then, with the first.
+    more: u32,
+    /// When this side last sent data.
+    last_data: u64,
     /// The shortest time, in nanoseconds.
     pub(crate) min: Option<u64>,
     /// The values that were sent to this side and may still be echoed, and when they passed last.
@@ -98,12 +114,16 @@ pub(crate) struct Echo {
 /// The maximum number of timestamps that wait for their echo: more than any path holds at a tick of a millisecond.
 const MAX_ECHOES: usize = 4096;
 
+/// The number of segments whose acknowledgement no receiver delays: most wait for a second segment, of any size or full.
+const UNDELAYED: u32 = 4;
+
 impl Echo {
     /// A packet to this side carries a timestamp.
-    fn send(&mut self, value: u32, now: u64) {
+    fn send(&mut self, value: u32, now: u64, has_data: bool) {
         if self.sent.is_none() && self.latest != Some(value) {
-            self.sent = Some((value, now));
+            (self.sent, self.more) = (Some((value, now)), 0);
         }
+        self.more += u32::from(has_data);
         self.latest = Some(value);
         match self.passed.back_mut() {
             Some(last) if last.0 == value => last.1 = now,
@@ -124,17 +144,22 @@ impl Echo {
         self.passed.front().filter(|(sent, _)| *sent == value).map(|(_, at)| now - at)
     }
 
-    /// A packet from this side echoes one.
-    fn receive(&mut self, value: u32, now: u64) {
-        let Some((sent, at)) = self.sent else { return };
+    /// A packet from this side echoes one: how long it took, and whether its TCP answered without delay. The first data
+    /// after a pause may have waited for a program, and the acknowledgement of a single segment for another.
+    fn receive(&mut self, value: u32, now: u64, has_data: bool) -> Option<(u64, bool)> {
+        let last_data = if has_data { std::mem::replace(&mut self.last_data, now) } else { 0 };
+        let (sent, at) = self.sent?;
         let ahead = value.wrapping_sub(sent) as i32;
-        if ahead == 0 {
-            let took = now - at;
-            self.min = Some(self.min.map_or(took, |min| min.min(took)));
+        if ahead < 0 {
+            return None;
         }
-        if ahead >= 0 {
-            self.sent = None;
+        self.sent = None;
+        let took = now - at;
+        if ahead > 0 {
+            return None;
         }
+        self.min = Some(self.min.map_or(took, |min| min.min(took)));
+        Some((took, if has_data { last_data > at } else { self.more >= UNDELAYED }))
     }
 }
 
@@ -157,13 +182,15 @@ pub(crate) struct Collector {
     open: foldhash::HashMap<Ends, Box<CapturedConnection>>,
     /// Connections that were closed, with the time and the number of segments they had then.
     closing: VecDeque<(u64, Ends)>,
-    /// Finished connections, for the caller to drain.
+    /// Finished connections, for the caller to take.
     #[allow(clippy::vec_box, reason = "they are moved here from the table, all of them at the end")]
-    pub(crate) finished: Vec<Box<CapturedConnection>>,
+    finished: Vec<Box<CapturedConnection>>,
     /// The queries, by client, server and identifier.
     asked: HashMap<(SocketAddr, SocketAddr, u16), Query>,
     /// The latest answer, by client and resolved address.
     found: HashMap<(IpAddr, IpAddr), Lookup>,
+    /// What connections say about each other's path.
+    surroundings: surroundings::Collected,
     /// Whether to keep SACK blocks.
     keep_sacks: bool,
     begin: Option<u64>,
@@ -203,6 +230,19 @@ impl Collector {
         }
     }
 
+    /// The connections that have finished since the last call.
+    pub(crate) fn take_finished(&mut self) -> impl Iterator<Item = Box<CapturedConnection>> {
+        let Self { finished, surroundings, .. } = self;
+        finished.drain(..).map(|mut connection| {
+            if let (Some(place), Some(first), Some(last)) =
+                (connection.place, connection.segments.first(), connection.segments.last())
+            {
+                connection.surroundings = surroundings.within(place, &(first.time..last.time));
+            }
+            connection
+        })
+    }
+
     /// Finishes the connections that were still open at the capture's end.
     pub(crate) fn finish(&mut self) {
         let mut rest: Vec<_> = self.open.drain().map(|(_, connection)| connection).collect();
@@ -228,7 +268,19 @@ impl Collector {
             connection.lookup = lookup.filter(|lookup| lookup.answered + MAX_LOOKUP_AGE > self.latest).copied();
         }
         let was_closed = connection.is_closed();
-        connection.add(segment, self.latest);
+        if connection.segments.is_empty() {
+            connection.place = self.surroundings.place(connection.ends.client.ip(), connection.ends.server.ip());
+        }
+        let answer = connection.add(segment, self.latest);
+        if let Some(place) = connection.place {
+            let from = connection.side(segment.from);
+            if segment.data > 0 {
+                self.surroundings.add(place, from, self.latest, wire_bytes(segment.data));
+            }
+            if let Some(answer) = answer {
+                self.surroundings.answered(place, self.latest, answer);
+            }
+        }
         if self.keep_sacks {
             let number = u32::try_from(segment.number).unwrap_or(u32::MAX);
             connection.sacks.extend(segment.sack().map(|(from, to)| (number, from, to)));
@@ -294,6 +346,9 @@ impl CapturedConnection {
             timestamps: false,
             echoes: PerSide::default(),
             captured_at,
+            surroundings: Surroundings::default(),
+            place: None,
+            handshake: PerSide::default(),
             closed: PerSide::default(),
             reset: None,
             undelivered: None,
@@ -321,8 +376,10 @@ impl CapturedConnection {
         }
     }
 
-    fn add(&mut self, segment: &Segment, now: u64) {
+    /// Adds a segment; returns how long its sender took to answer.
+    fn add(&mut self, segment: &Segment, now: u64) -> Option<Answer> {
         let from = self.side(segment.from);
+        let answered = self.shake_hands(segment, from, now);
         if segment.flags.has(Flags::SYN) {
             self.syn[from].get_or_insert_with(|| Syn {
                 isn: segment.sequence,
@@ -339,12 +396,14 @@ impl CapturedConnection {
         // The same packet, captured twice on its way through a machine.
         let is_copy = |last: &SegmentRecord| segment.data > 0 && last.repeats(&record) && now - last.time < 200_000;
         if self.segments.iter().rev().take(2).any(is_copy) {
-            return;
+            return None;
         }
+        let mut echoed = None;
         if let Some((value, echo)) = segment.timestamps() {
             self.timestamps |= segment.data > 0;
-            self.echoes[!from].send(value, now);
-            self.echoes[from].receive(echo, now);
+            let has_data = segment.data > 0;
+            self.echoes[!from].send(value, now, has_data);
+            echoed = self.echoes[from].receive(echo, now, has_data);
             let age = self.echoes[from].age(echo, now);
             if let Some(age) = age.filter(|_| segment.data > 0) {
                 record.set_echo(age);
@@ -362,5 +421,18 @@ impl CapturedConnection {
             self.reset.get_or_insert(Reset { from, time: now, number: record.number });
         }
         self.segments.push(record);
+        let (took, is_prompt) = answered.map(|took| (took, true)).or(echoed)?;
+        Some(Answer { side: from, took, is_prompt })
+    }
+
+    /// A step of the handshake: how long it took, if it is not repeated.
+    fn shake_hands(&mut self, segment: &Segment, from: Side, now: u64) -> Option<u64> {
+        let asked = self.handshake[!from].take().filter(|_| segment.flags.has(Flags::ACK));
+        if segment.flags.has(Flags::SYN) {
+            // Which of two the answer is for is unknown.
+            let is_first = self.syn[from].is_none();
+            self.handshake[from] = is_first.then_some(now);
+        }
+        asked.map(|at| now - at)
     }
 }

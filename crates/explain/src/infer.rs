@@ -7,6 +7,7 @@ pub(crate) mod exchange;
 pub(crate) mod send_context;
 pub(crate) mod sender_properties;
 pub(crate) mod sender_state;
+pub(crate) mod shared_link;
 pub(crate) mod survey;
 pub(crate) mod vantage;
 pub(crate) mod window_scale;

@@ -70,6 +70,7 @@ mod segment;
 mod sent_ranges;
 mod side;
 mod stream_offset;
+mod surroundings;
 mod worker_threads;
 
 pub use causes::{Cause, CauseTimes, evidence::Fix};

@@ -91,7 +91,7 @@ fn read(
     let mut fragments = Fragments::default();
     // Sending fails only if all workers have panicked; joining them resumes the panic.
     let hand_over = |collector: &mut Collector| {
-        collector.finished.drain(..).for_each(|connection| drop(to_workers.send(connection)));
+        collector.take_finished().for_each(|connection| drop(to_workers.send(connection)));
     };
     let error = loop {
         match source.next() {

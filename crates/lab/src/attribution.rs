@@ -64,7 +64,7 @@ impl Transfer {
         let since =
             |time: Duration| time.saturating_sub(began).as_secs_f64() - began.saturating_sub(time).as_secs_f64();
         let (start, end) = (since(transfer.start), since(transfer.start + transfer.duration));
-        let mut times = transfer.times;
+        let mut times = transfer.times.of_all_connections();
         let mut off = 0;
         if !first || transfer.bytes == 0 {
             std::mem::swap(&mut off, &mut times[Cause::ClientThink]);

@@ -21,7 +21,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let is_full = matches!(
         wait.end,
         WaitEnd::Data(context)
-            if context.flight.fills_path && context.recovery.is_none() && context.receive_window.closed.is_none()
+            if !wait.is_shared && context.flight.fills_path && context.recovery.is_none() && context.receive_window.closed.is_none()
     );
     Some((wait.from, if is_full { wait.to } else { wait.busy_until }))
 }

@@ -17,6 +17,10 @@ pub(crate) struct Wait {
     pub(crate) to: u64,
     /// Until when the bottleneck was busy with what had been sent before.
     pub(crate) busy_until: u64,
+    /// For how long packets were in queues at that time, beyond the shortest round trip.
+    pub(crate) queued: u64,
+    /// Whether the link was full with the packets of several connections.
+    pub(crate) is_shared: bool,
     pub(crate) end: WaitEnd,
 }
 

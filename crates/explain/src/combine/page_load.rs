@@ -127,7 +127,7 @@ fn timed_transfers(connection: usize, paired: &PairedConnection) -> impl Iterato
             end: start + nanos(transfer.duration),
             rtt_to_client,
             bytes: transfer.bytes,
-            times: transfer.times,
+            times: transfer.times.of_all_connections(),
         }
     })
 }

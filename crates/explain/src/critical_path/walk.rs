@@ -18,6 +18,7 @@ use crate::{
         send_context::{ReleasingAck, RetransmitTrigger, SendContext},
         sender_properties::SenderProperties,
         sender_state::{SenderState, Sent},
+        shared_link::SharedLink,
         vantage::{Vantage, VantagePoint},
     },
     read::Protocol,
@@ -28,6 +29,9 @@ use crate::{
 
 /// The minimum retransmission timeout, in nanoseconds (Linux: 200 ms).
 const MIN_RTO: u64 = 200_000_000;
+
+/// The shortest time in queues that counts, in nanoseconds.
+const MIN_QUEUE: u64 = 5_000_000;
 
 /// The maximum number of acknowledgements that are kept to infer a receiver's policy.
 const MAX_ACKS: usize = 4096;
@@ -48,6 +52,10 @@ pub(crate) struct Walk<'a> {
     at: Option<Side>,
     /// The number of that packet.
     number: u32,
+    /// Who sends the data of the current step.
+    sending: Side,
+    /// The links on which they send, if they are shared.
+    shared: PerSide<Option<&'a SharedLink>>,
     /// The last retransmission by a timer: the wait before it, and the index of the wait's first interval.
     timer_retransmission: Option<(Wait, usize)>,
 }
@@ -130,13 +138,18 @@ impl<'a> Walk<'a> {
             busy_until: 0,
             at: None,
             number: first.number,
+            sending: first.from(),
+            shared: PerSide::of(|side| properties[side].shared_link.as_ref()),
             timer_retransmission: None,
         }
     }
 
     /// Moves the cursor to a time, over a wait that ended like this.
     pub(crate) fn step(&mut self, timeline: &mut Timeline, to: u64, number: u32, end: WaitEnd, busy_until: u64) {
-        let wait = Wait { from: self.cursor, to, busy_until: busy_until.clamp(self.cursor, to.max(self.cursor)), end };
+        let from = self.cursor;
+        let busy_until = busy_until.clamp(from, to.max(from));
+        let wait =
+            Wait { from, to, busy_until, queued: self.queued(from, to), is_shared: self.is_shared(from, to, end), end };
         let begin = timeline.intervals.len();
         timeline.account(&wait, number);
         if matches!(end, WaitEnd::Retransmission(RetransmitTrigger::Timer)) {
@@ -144,6 +157,26 @@ impl<'a> Walk<'a> {
         }
         self.cursor = self.cursor.max(to);
         self.number = number;
+    }
+
+    /// For how long packets were in queues at this time; shorter times are jitter.
+    fn queued(&self, from: u64, to: u64) -> u64 {
+        let rtt = self.vantage.rtt();
+        if to - from.min(to) <= rtt / 2 {
+            return 0;
+        }
+        let surroundings = &self.connection.surroundings;
+        let queued: u64 =
+            [Side::Client, Side::Server].map(|side| surroundings.extra_delay(side, from, to)).iter().sum();
+        if queued > MIN_QUEUE.max(rtt / 4) { queued } else { 0 }
+    }
+
+    fn is_shared(&self, from: u64, to: u64, end: WaitEnd) -> bool {
+        let side = match end {
+            WaitEnd::Data(_) | WaitEnd::Retransmission(_) => self.sending,
+            _ => return false,
+        };
+        self.shared[side].is_some_and(|link| link.is_full(from, to))
     }
 
     /// Processes the next packet.
@@ -282,6 +315,7 @@ impl<'a> Walk<'a> {
             }
             return;
         }
+        self.sending = side;
         let end = self.wait_end(segment, sent, begins_message, was_quiet, snd_nxt);
         self.step(timeline, segment.time, segment.number, end, self.busy_until);
         self.busy_until = busy_until;

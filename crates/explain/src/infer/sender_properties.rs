@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::window_scale::WindowScale;
+use super::{shared_link::SharedLink, window_scale::WindowScale};
 use crate::{collect::CapturedConnection, side::Side};
 
 /// Properties of one side as a sender.
@@ -29,6 +29,8 @@ pub(crate) struct SenderProperties {
     pub(crate) window_shift: u8,
     /// Whether the receive window is known. If its scale was not captured, only a window of zero bytes is.
     pub(crate) knows_window: bool,
+    /// The link that it filled together with other connections.
+    pub(crate) shared_link: Option<SharedLink>,
     /// Whether the capture contains the start of the connection.
     pub(crate) from_start: bool,
 }
@@ -60,6 +62,7 @@ impl SenderProperties {
             is_ack_clocked: true,
             nodelay: false,
             http2_window: None,
+            shared_link: None,
             window_shift: scale.shift,
             knows_window: scale.is_known,
             from_start: connection.syn.client.is_some() || connection.syn.server.is_some(),

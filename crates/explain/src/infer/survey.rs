@@ -12,6 +12,7 @@ use super::{
     control_frames,
     sender_properties::SenderProperties,
     sender_state::{PROGRAM_DELAY, SenderState, Sent},
+    shared_link::SharedLink,
     vantage::VantagePoint,
 };
 use crate::{
@@ -56,6 +57,11 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
             properties.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
             properties.is_ack_clocked = survey.is_ack_clocked();
             properties.nodelay = survey.nodelay;
+        }
+        properties.shared_link = SharedLink::of(connection, vantage, side);
+        if let Some(link) = &properties.shared_link {
+            // Between the packets of others, its own show only a part of the rate.
+            properties.rate = Some(link.rate);
         }
         properties.http2_window = control_frames::flow_control_window(connection, vantage, side);
         properties

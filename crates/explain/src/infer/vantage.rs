@@ -76,7 +76,8 @@ impl VantagePoint {
         let answers = PerSide::of(|sender| answers(connection, sender));
         // The fastest answer of a side to a SYN, a timestamp or data.
         let fastest = |side: Side| {
-            let answers = [shake[side], connection.echoes[side].min, answers[!side].receiver];
+            let others = connection.surroundings.least[side];
+            let answers = [shake[side], connection.echoes[side].min, answers[!side].receiver, others];
             answers.into_iter().flatten().min()
         };
         let rtt_to = PerSide::of(|side| fastest(side).or(answers[side].sender).unwrap_or(0));

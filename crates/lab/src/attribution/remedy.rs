@@ -21,6 +21,8 @@ pub(crate) fn remedy(cause: &str) -> Option<&'static str> {
         "propagation" => {
             "fewer round trips, or several at once: no locks, pipelining or HTTP/2, more requests in flight"
         }
+        "queueing" => "short queues at the bottleneck (CAKE, FQ-CoDel), or less in flight",
+        "shared_link" => "fewer transfers at the same time, or a faster link",
         "path_rate" => "fewer bytes or a faster link: this one is saturated",
         "retransmission_timeout" | "fast_recovery" => "less loss on the path; SACK and RACK-TLP loss recovery",
         "slow_start" => "a larger initial window; connections that stay open and warm",
@@ -47,6 +49,6 @@ mod tests {
         assert_eq!(of(&seconds), remedy("propagation"));
         assert_eq!(remedy("unheard_of"), None);
         let known = explain::Cause::all().filter(|cause| remedy(cause.name()).is_some());
-        assert!(known.count() >= 19, "a cause goes by another name than explain's");
+        assert!(known.count() >= 21, "a cause goes by another name than explain's");
     }
 }
