@@ -87,10 +87,15 @@ export class PathGraphs {
     return drawPanel(frame, { visible: this.visible, zero: this.trace?.begin ?? 0, max, labels, title, hasTimeLabels, plot: plotEnds(frame.width) });
   }
 
-  private drawRtt(frame: Frame, trace: Trace, { rtt }: PathSeries): void {
+  /** Who receives the data, and whether the capture was taken there. */
+  private receiver(trace: Trace): { receiver: string; isAtReceiver: boolean } {
     const receiver = this.flow?.side === 0 ? "server" : "client";
+    return { receiver, isAtReceiver: trace.connection.vantage === receiver };
+  }
+
+  private drawRtt(frame: Frame, trace: Trace, { rtt }: PathSeries): void {
+    const { receiver, isAtReceiver } = this.receiver(trace);
     const { vantage, rtt_s: base } = trace.connection;
-    const isAtReceiver = vantage === receiver;
     const title = isAtReceiver ? `RTT (at the ${receiver}: only its ACK delays)` : `RTT to the ${receiver} and back`;
     const highest = visibleMax(rtt, this.visible);
     const showsBase = !isAtReceiver && vantage !== "middle" && base > 0 && (rtt.count === 0 || base <= MAX_ROOM * highest);
@@ -104,11 +109,12 @@ export class PathGraphs {
     this.end(frame, panel);
   }
 
-  private drawFlight(frame: Frame, _trace: Trace, { flight, window }: PathSeries): void {
+  private drawFlight(frame: Frame, trace: Trace, { flight, window }: PathSeries): void {
     const highest = visibleMax(flight, this.visible);
     const offered = visibleMax(window, this.visible);
     const showsWindow = offered > 0 && offered <= MAX_ROOM * highest;
-    const title = `Bytes in flight${offered === 0 ? "" : showsWindow ? ", and the receive window (dashed)" : `; receive window up to ${size(offered)}`}`;
+    const { receiver, isAtReceiver } = this.receiver(trace);
+    const title = `${isAtReceiver ? `Arrived at the ${receiver}, not acknowledged` : "Bytes in flight"}${offered === 0 ? "" : showsWindow ? ", and the receive window (dashed)" : `; receive window up to ${size(offered)}`}`;
     const panel = this.panel(frame, 1.12 * Math.max(highest, showsWindow ? offered : 0), byteLabels, title);
     const { pen, colours } = frame;
     pen.fillStyle = colours.link;
