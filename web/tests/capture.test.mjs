@@ -133,6 +133,49 @@ describe("report of a capture", { skip, timeout: 240_000 }, () => {
     await page.close();
   });
 
+  test("several requests: phases, shared link, counters and masked queries", async (context) => {
+    const captures = join(folder, "several");
+    for (const name of ["one", "two", "three"]) writeFileSync(join(folder, `${name}.bin`), Buffer.alloc(400_000, 7));
+    const server = `python3 -m http.server 8080 -d ${folder} 2>/dev/null`;
+    const client = "curl -sZ --parallel-immediate $(for name in one two three; do echo -o /dev/null http://$HAUL_SERVER_IP:8080/$name.bin?page=2\\&token=s3cret; done)";
+    const ran = spawnSync(haul, ["link", "--rtt", "20ms", "--rate", "20mbit", "--capture", captures, "-q", "--server", server, "--", "sh", "-c", client], { encoding: "utf8", timeout: 60_000 });
+    if (ran.status !== 0) {
+      context.skip(`no emulated link here: ${ran.stderr}`);
+      return;
+    }
+    const { page: file, json } = explain("several", join(captures, "client.pcapng"));
+    assert.equal(json.connections.length, 3);
+    assert.ok(!readFileSync(file, "utf8").includes("s3cret") && !JSON.stringify(json).includes("s3cret"), "the token is masked");
+    const opened = await browser.open(file, { width: 1400 });
+    const { page } = opened;
+    await page.getByRole("button", { name: "GET /one.bin?page=2&token=… → 200" }).waitFor();
+    const legend = page.locator("figure:has(.waterfall) > .legend");
+    assert.match((await legend.textContent()) ?? "", /connect.*wait for first byte.*receive/);
+    await page.getByRole("combobox", { name: "Colours" }).selectOption("causes");
+    assert.match((await legend.textContent()) ?? "", /round trips|link saturated/);
+    const link = page.locator("figure", { has: page.getByRole("combobox", { name: "Shared link" }) });
+    assert.equal(await link.locator(".legend li").count(), 3);
+    await link.getByText("Shared link as a table").click();
+    assert.ok((await link.locator("tbody").count()) > 5);
+    await page.getByText("The path over time as a table").click();
+    const facts = (await page.locator(".account").textContent()) ?? "";
+    const { counters, transfers } = json.connections.find((/** @type {any} */ each) => facts.includes(`${each.client} → `));
+    const row = page.locator("table.counters tbody").first();
+    assert.deepEqual(await row.locator("td").allTextContents(), [counters.up.packets, counters.down.packets].map(String));
+    const phases = Object.values(transfers[0].phases_s).reduce((sum, seconds) => Number(sum) + Number(seconds), 0);
+    assert.ok(Math.abs(Number(phases) - transfers[0].duration_s) < 1e-9);
+    await assertAccessible(page, "several requests");
+    for (const width of [1400, 800, 400]) {
+      await page.setViewportSize({ width, height: 900 });
+      await assertFits(page, `several requests, ${width} px wide`);
+      for (const canvas of [".waterfall canvas", ".sequence canvas", ".path.last canvas"]) {
+        for (let attempts = 50; (await drawnShare(page, canvas)) <= 0.005; attempts--) assert.ok(attempts > 0, `${canvas} stays empty at ${width} px`);
+      }
+    }
+    assertQuiet(opened, "several requests");
+    await page.close();
+  });
+
   test("200,000 packets are drawn and can be selected", async () => {
     const capture = join(folder, "large.pcap");
     writeFileSync(capture, large(200_000));

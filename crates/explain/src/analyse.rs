@@ -10,6 +10,7 @@ use crate::{
         evidence::{Chunk, Evidence},
     },
     collect::CapturedConnection,
+    counters::Counters,
     critical_path::{
         message_history::ObservedMessage,
         timeline::{Interval, Timeline},
@@ -25,6 +26,7 @@ use crate::{
         vantage::VantagePoint,
     },
     packet_store::{LossRank, PacketStore},
+    phases::Phases,
     side::{PerSide, Side},
 };
 
@@ -90,6 +92,7 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         knows_window: properties[sender].knows_window,
         acks: ack_policies[sender],
         vantage: vantage.position,
+        counters: PerSide::<Counters>::of_connection(connection, &vantage),
         ending,
         transfers,
         packets_kept: None,
@@ -170,6 +173,7 @@ impl Analysis<'_> {
             duration: Duration::from_nanos(end - start),
             bytes: messages.client.bytes + messages.server.bytes,
             times,
+            phases: Phases::of(self.timeline, messages, start, end),
             cause: avoidable().next().map(|(cause, _)| cause),
             findings,
             recorded: input.recorded().map(Box::new),

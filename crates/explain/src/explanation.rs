@@ -6,13 +6,15 @@ use units::Size;
 
 use crate::{
     causes::{Cause, CauseTimes},
+    counters::Counters,
     ending::Ending,
     finding::Finding,
     infer::{ack_policy::AckPolicy, vantage::Vantage},
     packet_store::Slot,
+    phases::Phases,
     replica::{Predicted, Prediction, PredictionError, RecordedTransfer, WhatIf},
     segment::SegmentRecord,
-    side::Side,
+    side::{PerSide, Side},
 };
 
 /// A capture explained.
@@ -88,6 +90,8 @@ pub struct Connection {
     pub acks: Option<AckPolicy>,
     /// Where the capture was taken.
     pub vantage: Vantage,
+    /// Counters of the packets of each side.
+    pub(crate) counters: PerSide<Counters>,
     /// How it failed, if it did.
     pub ending: Option<Ending>,
     /// The transfers, in order.
@@ -101,7 +105,7 @@ pub struct Connection {
 /// One HTTP message or byte stream, from its trigger to its last byte.
 #[derive(Debug, Clone)]
 pub struct Transfer {
-    /// The request line's method and path, `PUT /file`, where it can be read.
+    /// The request line's method and target, `PUT /file?page=2`, where it can be read. Secrets in the query are masked.
     pub request: Box<str>,
     /// The response's status, where it can be read.
     pub status: Box<str>,
@@ -115,6 +119,8 @@ pub struct Transfer {
     pub bytes: u64,
     /// The time by cause; adds up to `duration`.
     pub times: CauseTimes,
+    /// The time by phase; adds up to `duration`.
+    pub(crate) phases: Phases,
     /// The avoidable cause that took the most time.
     pub cause: Option<Cause>,
     /// What is worth a change, most expensive first.

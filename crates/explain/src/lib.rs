@@ -16,7 +16,7 @@
 //!         critical_path     walk, timeline: which event released this packet?
 //!               │           causes: which cause claims which part of the wait?
 //!               ▼
-//!         analyse           transfers, their times and findings (explanation, finding)
+//!         analyse           transfers, their times and findings (explanation, finding); phases, and counters of packets
 //!               │
 //!               ├─> replica  runs a transfer again, with a change
 //!               ├─> combine  captures of both ends; page loads over several connections
@@ -53,6 +53,7 @@ mod analyse;
 mod causes;
 mod collect;
 mod combine;
+mod counters;
 mod critical_path;
 mod ending;
 mod explanation;
@@ -61,10 +62,12 @@ mod infer;
 mod number_format;
 mod packet_store;
 mod packet_trace;
+mod phases;
 mod read;
 pub mod render;
 pub mod replica;
 mod segment;
+mod sent_ranges;
 mod side;
 mod stream_offset;
 mod surroundings;

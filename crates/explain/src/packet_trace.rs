@@ -26,8 +26,9 @@ use capture::tcp::Flags;
 use crate::{
     collect::CapturedConnection,
     critical_path::timeline::Timeline,
-    infer::window_scale::WindowScale,
+    infer::{vantage::VantagePoint, window_scale::WindowScale},
     segment::SegmentRecord,
+    sent_ranges::{Passage, SentRanges},
     side::{PerSide, Side},
     stream_offset::{ORIGIN, StreamOffsets},
 };
@@ -80,14 +81,14 @@ fn intervals(timeline: &Timeline, begin: u64, end: u64) -> Vec<u8> {
 }
 
 /// The state of a side after its last packet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct SideState {
     /// Where its last packet ended, relative to its first byte of data.
     end: i64,
     ack: i64,
     window: i64,
-    /// The end of all it has sent.
-    snd_nxt: u64,
+    /// What it has sent.
+    ranges: SentRanges,
     syn: bool,
 }
 
@@ -104,12 +105,14 @@ struct Writer<'a> {
 
 impl<'a> Writer<'a> {
     fn new(connection: &'a CapturedConnection, begin: u64) -> Self {
+        let vantage = VantagePoint::of(connection);
+        let state = |_| SideState { end: 0, ack: 0, window: 0, ranges: SentRanges::new(&vantage), syn: false };
         Self {
             bytes: Vec::new(),
             begin,
             number: 0,
             micros: 0,
-            sides: PerSide::of(|_| SideState { snd_nxt: ORIGIN, ..SideState::default() }),
+            sides: PerSide::of(state),
             offsets: PerSide::of(|side| connection.offsets[side].map(StreamOffsets::rewound)),
             scales: PerSide::of(|side| WindowScale::of(connection, side).shift),
             sacks: &connection.sacks,
@@ -121,12 +124,16 @@ impl<'a> Writer<'a> {
         let side = segment.from();
         let (syn, fin) = (segment.has(Flags::SYN), segment.has(Flags::FIN));
         let offset = self.offsets[side].get_or_insert_with(|| StreamOffsets::from(segment.seq)).of(segment.seq);
-        let last = &self.sides[side];
+        let last = &mut self.sides[side];
         let seq = offset.map_or(last.end, |offset| offset as i64 - ORIGIN as i64);
         let start = (seq + i64::from(syn)).saturating_add_unsigned(ORIGIN) as u64;
-        let is_old = start < last.snd_nxt;
+        let is_old = start < last.ranges.snd_nxt();
         let is_probe = is_old && segment.len <= 1 && !syn && !fin && !segment.has(Flags::RST);
-        let is_retransmission = is_old && segment.len > 0 && !is_probe || syn && last.syn;
+        let is_sent_again = offset.is_some() && segment.len > 0 && !is_probe && {
+            let end = start.saturating_add(segment.len.into());
+            last.ranges.pass(start, end, segment.time).0 == Passage::Retransmission
+        };
+        let is_retransmission = is_sent_again || syn && last.syn;
         let mut kind = u64::from(segment.flags());
         for (set, bit) in [
             (side == Side::Server, SERVER),
@@ -172,7 +179,6 @@ impl<'a> Writer<'a> {
         if is_wanted {
             (last.end, last.ack, last.window) = (end, ack, window);
         }
-        last.snd_nxt = last.snd_nxt.max(start.saturating_add(segment.len.into()));
         last.syn |= syn;
     }
 }

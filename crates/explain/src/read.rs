@@ -8,6 +8,7 @@
 pub(crate) mod dns;
 mod http1;
 mod http2;
+mod request_target;
 mod tls;
 
 pub(crate) use tls::alert_name;
@@ -35,7 +36,7 @@ pub(crate) struct Message {
     pub(crate) start: u64,
     /// The byte after it; [`u64::MAX`] if the stream's end ends it, or its end was not found.
     pub(crate) end: u64,
-    /// `GET /index.html`, `200`.
+    /// `GET /index.html?page=2`, with secrets of the query masked; `200`.
     pub(crate) label: Box<str>,
 }
 
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     fn pipelined_requests_are_separated_when_packets_arrive_out_of_order() {
-        let text = "PUT /a?secret=1 HTTP/1.1\r\nContent-Length: 5\r\n\r\nhelloHEAD /b HTTP/1.1\r\n\r\n";
+        let text = "PUT /a?token=1&b=2 HTTP/1.1\r\nContent-Length: 5\r\n\r\nhelloHEAD /b HTTP/1.1\r\n\r\n";
         for cut in 1..text.len() {
             let mut content = Content::default();
             content.begin(Side::Client);
@@ -255,7 +256,7 @@ mod tests {
             let whole = text.len() as u64;
             assert_eq!(
                 found(&content, Side::Client),
-                [(0, second, "PUT /a"), (second, whole, "HEAD /b")],
+                [(0, second, "PUT /a?token=…&b=2"), (second, whole, "HEAD /b")],
                 "cut at {cut}"
             );
         }

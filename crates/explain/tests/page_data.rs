@@ -137,6 +137,32 @@ fn intervals_add_up_to_their_transfer() {
 }
 
 #[test]
+fn phases_add_up_to_their_transfer() {
+    let document = document(UPLOAD);
+    let transfer = &document["transfers"][0];
+    let phases = transfer["phases_s"].as_object().expect("phases");
+    let sum: f64 = phases.values().map(|seconds| seconds.as_f64().unwrap()).sum();
+    assert!((sum - transfer["duration_s"].as_f64().unwrap()).abs() < 1e-9, "{phases:?}");
+    // An upload over an open connection is sent, and then answered.
+    assert!(phases["send"].as_f64().unwrap() > 0.9 * sum, "{phases:?}");
+}
+
+#[test]
+fn counters_are_those_of_the_trace() {
+    let document = document(UPLOAD);
+    let connection = &document["connections"][0];
+    let rows = packets(&connection["trace"]);
+    for (direction, server) in [("up", false), ("down", true)] {
+        let counters = &connection["counters"][direction];
+        let sent: Vec<&Row> = rows.iter().filter(|row| (row.2 & 64 != 0) == server).collect();
+        assert_eq!(counters["packets"], sent.len());
+        assert_eq!(counters["data_bytes"], sent.iter().map(|row| row.4).sum::<u64>());
+        assert_eq!(counters["max_window"].as_i64(), sent.iter().map(|row| row.6).max());
+        assert_eq!(counters["retransmitted_packets"], 0);
+    }
+}
+
+#[test]
 fn predictions_have_before_and_after() {
     let document = document(UPLOAD);
     let predictions = &document["transfers"][0]["predictions"];

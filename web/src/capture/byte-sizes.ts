@@ -15,11 +15,3 @@ export function size(bytes: number): string {
   }
   return `${value < 99.95 && value !== Math.round(value) ? value.toFixed(1) : value.toFixed(0)}\u00a0${units[unit]}`;
 }
-
-/** A label of an axis that ends at `max`; all its labels have the same unit. */
-export function axisLabel(bytes: number, max: number): string {
-  if (max < 10_000 || bytes === 0) return size(bytes);
-  const power = Math.min(4, Math.floor(Math.log10(max / 10 + 1) / 3) || 1);
-  const value = bytes / 1000 ** power;
-  return `${Number.isInteger(value) ? count(value) : value.toFixed(value < 10 ? 2 : 1)}\u00a0${["", "KB", "MB", "GB", "TB"][power] ?? ""}`;
-}

@@ -17,6 +17,9 @@ export interface Colours {
   focus: string;
   font: string;
   cause: (name: string) => string;
+  phase: (name: string) => string;
+  /** The colour of one of several lines or areas. */
+  series: (number: number) => string;
 }
 
 export interface Frame {
@@ -54,6 +57,8 @@ class ColourResolver {
       focus: variable("focus"),
       font: style.fontFamily,
       cause: (name) => this.resolve(classes(name), "var(--cause)"),
+      phase: (name) => this.resolve(`phase ${name}`, "var(--cause)"),
+      series: (number) => this.resolve(`colour${number}`, "var(--series)"),
     };
   }
 
@@ -132,6 +137,12 @@ export class ChartCanvas {
 /** The size of a chart's text, from the page's. */
 export function textSize(): number {
   return 0.75 * parseFloat(getComputedStyle(document.documentElement).fontSize);
+}
+
+/** The left and right ends of the plot in charts of a connection, in pixels: all of them have the same time axis. */
+export function plotEnds(width: number): [number, number] {
+  const text = textSize();
+  return [6.4 * text, width - 0.8 * text];
 }
 
 /** Truncates a text to a width. */

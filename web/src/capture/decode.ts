@@ -148,8 +148,16 @@ export function decodeIntervals(trace: TraceText): Intervals {
 
 /** The first index from `first` on in an ascending column with at least `value`; `end` if there is none. */
 export function lowerBound(column: Float64Array | Uint32Array, value: number, end = column.length, first = 0): number {
-  let low = first;
-  let high = end;
+  let [low, high] = [first, end];
+  if (first > 0) {
+    // From a given index on, the value is mostly near: ever longer steps find the range.
+    let step = 1;
+    while (low + step < end && (column[low + step - 1] ?? 0) < value) {
+      low += step;
+      step *= 2;
+    }
+    high = Math.min(end, low + step);
+  }
   while (low < high) {
     const middle = (low + high) >>> 1;
     if ((column[middle] ?? 0) < value) low = middle + 1;

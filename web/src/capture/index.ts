@@ -7,10 +7,13 @@ import { count, counted } from "../units";
 import { transferDetails, fixes } from "./transfer-details";
 import { packetDetails } from "./packet-details";
 import { Ladder } from "./ladder";
+import { countersTable } from "./counters-table";
 import { Capture } from "./model";
 import { omittedPackets, traceRange, tables } from "./packet-tables";
+import { pathTable } from "./path-table";
 import type { CaptureView } from "./schema";
 import { Selection } from "./selection";
+import { sharedLink } from "./shared-link";
 import { TimeSequence } from "./time-sequence";
 import { transferList } from "./transfer-list";
 import { Waterfall } from "./waterfall";
@@ -30,18 +33,21 @@ export function render(root: HTMLElement, data: CaptureView): void {
   root.append(main);
   if (data.transfers.length === 0) return;
   const selection = new Selection(capture);
-  const several = data.transfers.length > 1;
+  const waterfall = data.transfers.length > 1 ? new Waterfall(capture, selection) : null;
   let packets: PacketViews | null = null;
   let requested: number | null = null;
   main.append(
-    ...(several ? [h("h2", {}, "Transfers"), transferList(capture, selection)] : []),
-    ...(several ? [h("h2", {}, "Waterfall"), new Waterfall(capture, selection).element] : []),
+    ...(waterfall ? [h("h2", {}, "Transfers"), transferList(capture, selection), h("h2", {}, "Waterfall"), waterfall.element] : []),
     transferDetails(capture, selection, (number) => {
       if (packets) packets.show(number);
       else requested = number;
     }),
   );
   inTimeSlices([
+    () => {
+      const link = waterfall && sharedLink(capture, waterfall.visible);
+      if (link) waterfall.element.after(link);
+    },
     () => {
       packets = new PacketViews(capture, selection);
       main.append(packets.element);
@@ -87,6 +93,7 @@ class PacketViews {
       h("h2", {}, "Time–sequence graph"),
       this.sequence.element,
       packetDetails(capture, selection),
+      pathTable(selection),
       h("h2", {}, "Packets between client and server"),
       new Ladder(capture, selection).element,
       tables(capture, selection),
@@ -102,7 +109,7 @@ class PacketViews {
     };
     selection.listen(update);
     update();
-    this.element = h("section", { "aria-label": "Packets" }, omitted ? h("p", { class: "note" }, omitted) : null, partNote, views, noPackets);
+    this.element = h("section", { "aria-label": "Packets" }, omitted ? h("p", { class: "note" }, omitted) : null, partNote, views, noPackets, h("h2", {}, "Counters"), countersTable(selection, () => selection.transfer && capture.connection(selection.transfer)));
   }
 
   /** Shows the packet with this number in the capture. */

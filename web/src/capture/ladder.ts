@@ -6,7 +6,7 @@ import { title } from "../causes";
 import { h } from "../dom";
 import { count, counted, time } from "../units";
 import { RETRANSMISSION, lowerBound, SERVER } from "./decode";
-import { packetType } from "./packet-details";
+import { exactTime, packetType } from "./packet-details";
 import { size } from "./byte-sizes";
 import type { Capture } from "./model";
 import type { Selection } from "./selection";
@@ -270,7 +270,9 @@ export class Ladder {
     pen.fillText(label, mx, my + 0.5);
     pen.fillStyle = colours.soft;
     pen.textAlign = "right";
-    pen.fillText(fit(pen, time((packets.time[packet] ?? 0) - trace.begin), left - 8), left - 8, y);
+    const elapsed = (packets.time[packet] ?? 0) - trace.begin;
+    const exact = exactTime(elapsed);
+    pen.fillText(pen.measureText(exact).width < left - 8 ? exact : fit(pen, time(elapsed), left - 8), left - 8, y);
   }
 
   /** Folds: the time between two packets, by cause. */
@@ -337,9 +339,9 @@ export class Ladder {
     pen.textBaseline = "middle";
     const text = textSize();
     for (let at = head + text; at < height - text; at += 4 * text) {
-      const packet = Math.min(trace.count - 1, lowerBound(this.rungsOf(trace).position, (at + this.scroller.scrollTop - head) / this.rung));
+      const packet = Math.min(trace.count - 1, lowerBound(position, (at + top - head) / this.rung));
       if (y(packet) > height || y(packet) < at - 2 * text) continue;
-      pen.fillText(time((trace.packets.time[packet] ?? 0) - trace.begin), left - 11, at);
+      pen.fillText(exactTime((times[packet] ?? 0) - trace.begin), left - 11, at, left - 13);
     }
   }
 }

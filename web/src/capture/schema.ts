@@ -48,8 +48,34 @@ export interface Connection {
   chunk: number | null;
   vantage: "client" | "server" | "middle" | "unknown";
   packets: number;
+  /** Of the packets that the client sent, and the server. */
+  counters: { up: Counters; down: Counters };
   trace: TraceText | null;
 }
+
+/** Counters of the packets that one end sent, with the meanings of tcptrace. */
+export interface Counters {
+  packets: number;
+  data_packets: number;
+  data_bytes: number;
+  unique_bytes: number;
+  retransmitted_packets: number;
+  retransmitted_bytes: number;
+  out_of_order_packets: number;
+  duplicate_acks: number;
+  sack_packets: number;
+  zero_windows: number;
+  max_window: number;
+  mss: number | null;
+  max_segment: number;
+  rtt_ms: { min: number; median: number; max: number; samples: number } | null;
+  max_in_flight: number;
+  median_in_flight: number;
+  throughput_bits: number | null;
+}
+
+/** The phases of a transfer; they add up to its duration. */
+export type Phase = "blocked" | "dns" | "connect" | "tls" | "send" | "wait" | "receive";
 
 /** Packets and intervals of time, in the encoding of the Rust module `explain::packet_trace`. */
 export interface TraceText {
@@ -68,6 +94,7 @@ export interface Transfer {
   duration_s: number;
   bytes: number;
   time_s: Record<string, number>;
+  phases_s: Record<Phase, number>;
   cause: string | null;
   findings: Finding[];
   predictions: Predictions | null;

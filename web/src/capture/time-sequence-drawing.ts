@@ -3,15 +3,16 @@
 
 import { classes, title } from "../causes";
 import { h, s } from "../dom";
+import { byteLabels, drawTimeLabels, timeTicks } from "../axis";
 import { ticks, time } from "../units";
 import { drawIntervals, drawColumns } from "./draw-intervals";
 import { FIN, SERVER, SYN } from "./decode";
 import type { MarkPyramid } from "./mark-pyramid";
 import type { Capture } from "./model";
-import { axisLabel, size } from "./byte-sizes";
+import { size } from "./byte-sizes";
 import type { Transfer } from "./schema";
 import type { VisibleTime } from "./visible-time";
-import { textSize, type Colours, type Frame } from "./chart-canvas";
+import { plotEnds, textSize, type Colours, type Frame } from "./chart-canvas";
 import type { Flow, Trace } from "./trace";
 
 /** Maximum number of marks of a kind that are drawn individually. */
@@ -64,8 +65,9 @@ export class TimeSequenceDrawing {
   draw({ pen, width, height, colours }: Frame, drawn: Drawn): void {
     const { capture, trace, flow, transfer, visible, showsWindowEdge } = drawn;
     const text = textSize();
-    const box: Box = [5.6 * text, width - 0.8 * text, 1.9 * text, height - 3.6 * text];
-    const [left, right, top, bottom] = box;
+    const [left, right] = plotEnds(width);
+    const box: Box = [left, right, 1.9 * text, height - 3.6 * text];
+    const [, , top, bottom] = box;
     this.plot = [left, right];
     const bytes = byteRange(drawn);
     const extent = Math.max(1, bytes.high - bytes.low);
@@ -76,7 +78,7 @@ export class TimeSequenceDrawing {
     const end = transfer.start_s + transfer.duration_s;
     drawIntervals(pen, capture, trace, visible, [top, bottom - top], colours, [transfer.start_s, end], [0.28, 0.1]);
     drawIntervals(pen, capture, trace, visible, [bottom + 2, 0.6 * text], colours);
-    axes(pen, colours, trace, visible, bytes, box, y, text);
+    axes(pen, colours, trace, visible, bytes, box, width, y, text);
 
     pen.save();
     pen.beginPath();
@@ -124,13 +126,16 @@ function byteRange({ trace, flow, visible, showsWindowEdge }: Drawn): ByteRange 
   return { low, high: Math.max(high, low + 1), edge };
 }
 
-function axes(pen: CanvasRenderingContext2D, colours: Colours, trace: Trace, visible: VisibleTime, bytes: ByteRange, [left, right, top, bottom]: Box, y: (value: number) => number, text: number): void {
+function axes(pen: CanvasRenderingContext2D, colours: Colours, trace: Trace, visible: VisibleTime, bytes: ByteRange, [left, right, top, bottom]: Box, width: number, y: (value: number) => number, text: number): void {
   pen.strokeStyle = colours.line;
   pen.fillStyle = colours.soft;
   pen.lineWidth = 1;
   pen.textBaseline = "middle";
   pen.textAlign = "right";
-  for (const value of ticks(bytes.low, bytes.high, (bottom - top) / (4 * text))) {
+  // Bytes are whole numbers.
+  const values = ticks(bytes.low, bytes.high, Math.min(bytes.high - bytes.low, (bottom - top) / (4 * text)));
+  const labels = byteLabels(values);
+  for (const [index, value] of values.entries()) {
     const at = Math.round(y(value)) + 0.5;
     if (at < top || at > bottom) continue;
     pen.globalAlpha = 0.6;
@@ -139,18 +144,15 @@ function axes(pen: CanvasRenderingContext2D, colours: Colours, trace: Trace, vis
     pen.lineTo(right, at);
     pen.stroke();
     pen.globalAlpha = 1;
-    pen.fillText(axisLabel(value, bytes.high), left - 6, at);
+    // Labels with many digits are condensed.
+    pen.fillText(labels[index] ?? "", left - 6, at, left - 8);
   }
   pen.textBaseline = "top";
-  pen.textAlign = "center";
   const zero = trace.begin;
-  for (const value of ticks(visible.from - zero, visible.to - zero, (right - left) / (7 * text))) {
-    const x = visible.x(value + zero);
-    pen.fillRect(x, bottom + 2 + 0.6 * text, 1, 5);
-    const label = time(Math.abs(value) < 1e-12 ? 0 : value);
-    const half = pen.measureText(label).width / 2;
-    pen.fillText(label, Math.max(left + half - 4, Math.min(right - half, x)), bottom + 0.6 * text + 10);
-  }
+  const x = (value: number) => visible.x(value + zero);
+  const found = timeTicks(visible.from - zero, visible.to - zero, right - left, (label) => pen.measureText(label).width, 1.5 * text);
+  for (const { value } of found) pen.fillRect(x(value), bottom + 2 + 0.6 * text, 1, 5);
+  drawTimeLabels(pen, found, x, [2, width - 2], bottom + 0.6 * text + 10, 0.5 * text);
   pen.strokeStyle = colours.soft;
   pen.strokeRect(left + 0.5, top + 0.5, right - left - 1, bottom - top);
 }

@@ -5,6 +5,7 @@ import { h } from "../dom";
 import { counted, time } from "../units";
 import { RETRANSMISSION } from "./decode";
 import { TimeSequenceDrawing, legend } from "./time-sequence-drawing";
+import { PathGraphs } from "./path-graphs";
 import type { Capture } from "./model";
 import { size } from "./byte-sizes";
 import type { Selection } from "./selection";
@@ -24,6 +25,8 @@ export class TimeSequence {
   private readonly legend = h("ul", { class: "legend" });
   private flow: Flow | null = null;
   private readonly drawing = new TimeSequenceDrawing();
+  /** What the path did meanwhile. */
+  private readonly graphs: PathGraphs;
 
   constructor(
     private readonly capture: Capture,
@@ -34,6 +37,7 @@ export class TimeSequence {
     this.chart = new ChartCanvas(box, { tabindex: "0", role: "application", "aria-roledescription": "chart" }, (frame) => this.draw(frame));
     zoomByPointer(this.chart.canvas, this.visible, (x, y) => this.click(x, y));
     this.chart.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.graphs = new PathGraphs(this.visible, selection);
     this.directions = h("select", { "aria-label": "Direction", onchange: () => this.showDirection() });
     this.windowEdgeBox = h("input", { type: "checkbox", checked: true, onchange: () => this.chart.requestDraw() });
     this.element = h(
@@ -54,10 +58,11 @@ export class TimeSequence {
       ),
       box,
       this.legend,
+      this.graphs.elements,
       h(
         "figcaption",
         { class: "small soft" },
-        "x: time since the connection’s first packet. y: bytes of the stream. Background: the cause of the time. ",
+        "x: time since the connection’s first packet. y: bytes of the stream. Background: the cause of the time. The graphs below it have the same time axis: RTT from the capture point to the receiver and back, without retransmitted data; bytes not yet acknowledged; data per time, retransmissions included. ",
         h("span", { class: "screen" }, "Drag to move; Ctrl + wheel, or click and then wheel, to zoom. Keys: ← → packets, ⇧← ⇧→ move, + − 0 zoom, R next retransmission, E next evidence. Click a packet for details."),
       ),
     );
@@ -87,6 +92,7 @@ export class TimeSequence {
     const summary = `${this.directions.selectedOptions[0]?.textContent ?? ""} in ${time(trace.end - trace.begin)}, ${counted(flow.sent.marks.count + flow.retransmitted.marks.count, "segment")}, ${flow.retransmitted.marks.count} retransmitted`;
     this.chart.canvas.setAttribute("aria-label", `Time and sequence, ${summary}. The table of packets below has the same data.`);
     this.legend.replaceChildren(...legend(flow));
+    this.graphs.show(trace, flow);
     this.chart.requestDraw();
   }
 

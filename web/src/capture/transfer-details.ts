@@ -1,13 +1,14 @@
 // The details of the selected transfer: its time in order and by cause, the findings with their fixes, and predictions.
 
+import { timeLabels } from "../axis";
 import { causeTable, causesInWords } from "../cause-bar";
 import { classes, title } from "../causes";
 import { h, type Child } from "../dom";
-import { trimZeros } from "../scale";
 import { table } from "../table";
 import { counted, rate, share, listInWords, ticks, time } from "../units";
 import { size } from "./byte-sizes";
 import { transferName, type CauseInterval, type Capture } from "./model";
+import { phaseBar, phaseTimes } from "./phases";
 import type { Connection, Finding, Predictions, Transfer } from "./schema";
 import type { Selection } from "./selection";
 
@@ -40,6 +41,10 @@ function details(capture: Capture, transfer: Transfer, toPacket: (number: number
     h("h2", {}, transferName(transfer)),
     h("p", {}, `${time(transfer.duration_s)}${amount(transfer)}.`),
     h("p", { class: "soft" }, facts(capture, connection)),
+    h("h3", {}, connection.vantage === "client" ? "Phases" : `Phases, ${VANTAGE[connection.vantage]}`),
+    phaseBar(transfer, capture.intervalsOf(transfer)),
+    phaseTimes(transfer),
+    h("h3", {}, "Causes of the time"),
     timeline(capture, transfer),
     h("div", { class: "wide" }, timeByCause(transfer)),
     ...whatIf(transfer),
@@ -81,8 +86,11 @@ function timeline(capture: Capture, transfer: Transfer): HTMLElement {
     segment.style.width = `${(100 * length) / duration}%`;
     return segment;
   });
-  const marks = ticks(0, duration, 6).map((value) => {
-    const mark = h("span", {}, trimZeros(time(value)));
+  // Few enough for a phone.
+  const values = ticks(0, duration, 4);
+  const marks = timeLabels(values).map((label, index) => {
+    const value = values[index] ?? 0;
+    const mark = h("span", {}, label);
     mark.style.left = `${(100 * value) / duration}%`;
     if (value / duration > 0.82) mark.className = "last";
     return mark;

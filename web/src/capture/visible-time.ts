@@ -6,20 +6,27 @@ import { h } from "../dom";
 export class VisibleTime {
   from: number;
   to: number;
+  private readonly listeners: (() => void)[] = [];
 
   constructor(
     private low: number,
     private high: number,
     /** The left and right ends of the plot, in pixels. */
-    private readonly plot: () => [number, number],
-    private readonly onChange: () => void,
+    readonly plot: () => [number, number],
+    onChange: () => void,
   ) {
+    this.listeners.push(onChange);
     this.from = low;
     this.to = high;
   }
 
   get length(): number {
     return this.to - this.from;
+  }
+
+  /** Calls `onChange` whenever another part becomes visible. */
+  listen(onChange: () => void): void {
+    this.listeners.push(onChange);
   }
 
   /** Sets new limits and shows all of them. */
@@ -35,7 +42,7 @@ export class VisibleTime {
     const middle = (from + to) / 2;
     this.from = Math.max(this.low, Math.min(this.high - length, middle - length / 2));
     this.to = this.from + length;
-    this.onChange();
+    for (const onChange of this.listeners) onChange();
   }
 
   showAll(): void {

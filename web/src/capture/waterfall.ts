@@ -1,13 +1,15 @@
-// A waterfall of all transfers, each from its trigger to its last byte, in the colours of its causes. Those on the critical
-// path are marked.
+// A waterfall of all transfers, each from its trigger to its last byte, in the colours of its phases or of its causes. Those
+// on the critical path are marked.
 
+import { drawTimeLabels, timeTicks } from "../axis";
 import { causeBar, causesInWords } from "../cause-bar";
-import { classes, title } from "../causes";
+import { classes, ordered, title } from "../causes";
 import { h } from "../dom";
-import { count, counted, ticks, time } from "../units";
+import { count, counted, time } from "../units";
 import { drawIntervals } from "./draw-intervals";
 import { size } from "./byte-sizes";
 import { transferName, type Capture } from "./model";
+import { phaseLegend, phasesOf, type PhaseInterval } from "./phases";
 import type { Transfer } from "./schema";
 import type { Selection } from "./selection";
 import { button, zoomButtons, zoomByPointer, VisibleTime } from "./visible-time";
@@ -26,9 +28,12 @@ export class Waterfall {
   private readonly scroller: HTMLElement;
   private readonly inner: HTMLElement;
   private readonly chart: ChartCanvas;
-  private readonly visible: VisibleTime;
+  readonly visible: VisibleTime;
   private readonly order: HTMLSelectElement;
+  private readonly colouring: HTMLSelectElement;
+  private readonly legend = h("ul", { class: "legend" });
   private rows: Row[] = [];
+  private readonly phaseCache = new Map<Transfer, PhaseInterval[]>();
   private plot: [number, number] = [0, 1];
   /** The transfers on a critical path, each with the one before it on the path. */
   private readonly onCriticalPath = new Map<Transfer, Transfer | null>();
@@ -53,19 +58,20 @@ export class Waterfall {
     zoomByPointer(this.chart.canvas, this.visible, (_, y) => this.click(y));
     this.scroller.addEventListener("keydown", (event) => this.key(event));
     this.order = h("select", { "aria-label": "Order", onchange: () => this.arrange() }, h("option", { value: "start" }, "by start"), h("option", { value: "connection" }, "by connection"));
-    const causes = new Set(transfers.flatMap((transfer) => Object.keys(transfer.time_s)));
+    this.colouring = h("select", { "aria-label": "Colours", onchange: () => this.colour() }, h("option", { value: "phases" }, "phases"), h("option", { value: "causes" }, "causes of the time"));
     this.element = h(
       "figure",
       { class: "drawing" },
-      h("div", { class: "tools screen" }, this.order, zoomButtons(this.visible), button("All", null, () => this.visible.showAll())),
+      h("div", { class: "tools screen" }, this.order, this.colouring, zoomButtons(this.visible), button("All", null, () => this.visible.showAll())),
       this.scroller,
-      h("ul", { class: "legend" }, [...causes].map((cause) => h("li", {}, h("span", { class: `swatch ${classes(cause)}`, "aria-hidden": "true" }), title(cause)))),
+      this.legend,
       ...(pages.length > 0 ? this.paths() : []),
       h("figcaption", { class: "small soft" }, "Each bar is a transfer, from its trigger to its last byte. ", h("span", { class: "screen" }, "Click a row to show the transfer below. Keys: ↑ ↓ rows, + − 0 zoom.")),
     );
     const end = Math.max(1e-6, ...transfers.map((each) => each.start_s + each.duration_s));
     const begin = Math.min(end, ...transfers.map((each) => each.start_s));
     this.visible.reset(begin, end);
+    this.colour();
     this.arrange();
     selection.listen(({ transfer }) => {
       if (transfer) this.reveal();
@@ -87,6 +93,15 @@ export class Waterfall {
     );
     if (pages.length > shown.length) each.push(h("li", { class: "soft" }, `and ${count(pages.length - shown.length)} shorter ones`));
     return [h("p", {}, h("strong", {}, "◆ The critical path"), ", from the first request to the last byte; what is not on it cost nothing:"), h("ul", { class: "plain" }, each)];
+  }
+
+  /** Shows the legend of the chosen colours. */
+  private colour(): void {
+    const { transfers } = this.capture.data;
+    const causes = ordered(new Set(transfers.flatMap((transfer) => Object.keys(transfer.time_s))));
+    const item = (cause: string) => h("li", {}, h("span", { class: `swatch ${classes(cause)}`, "aria-hidden": "true" }), title(cause));
+    this.legend.replaceChildren(...(this.colouring.value === "causes" ? causes.map(item) : phaseLegend(transfers)));
+    this.chart.requestDraw();
   }
 
   private rowHeight(): number {
@@ -158,8 +173,8 @@ export class Waterfall {
     const first = Math.max(0, Math.floor((top - head) / rowHeight));
     const last = Math.min(this.rows.length, Math.ceil((top + height) / rowHeight));
     pen.fillStyle = colours.line;
-    const axis = ticks(this.visible.from, this.visible.to, (right - left) / (8 * text));
-    for (const value of axis) pen.fillRect(Math.round(this.visible.x(value)), head, 1, Math.min(height, head + this.rows.length * rowHeight - top) - head);
+    const axis = timeTicks(this.visible.from, this.visible.to, right - left, (label) => pen.measureText(label).width, 1.5 * text);
+    for (const { value } of axis) pen.fillRect(Math.round(this.visible.x(value)), head, 1, Math.min(height, head + this.rows.length * rowHeight - top) - head);
     for (let at = first; at < last; at++) {
       const row = this.rows[at];
       if (row) this.drawRow(frame, row, head + at * rowHeight - top, [left, right], text);
@@ -168,12 +183,7 @@ export class Waterfall {
     pen.fillStyle = colours.paper;
     pen.fillRect(0, 0, width, head);
     pen.fillStyle = colours.soft;
-    pen.textAlign = "center";
-    for (const value of axis) {
-      const label = time(value);
-      const half = pen.measureText(label).width / 2;
-      pen.fillText(label, Math.max(left + half, Math.min(right - half, this.visible.x(value))), head / 2);
-    }
+    drawTimeLabels(pen, axis, (value) => this.visible.x(value), [2, width - 2], head / 2, 0.5 * text);
     pen.fillRect(left, head - 1, right - left, 1);
   }
 
@@ -235,14 +245,12 @@ export class Waterfall {
     pen.rect(left, y, right - left, rowHeight);
     pen.clip();
     const [top, barHeight] = [y + 0.2 * rowHeight, 0.6 * rowHeight];
-    const trace = this.capture.completeTrace(transfer);
-    if (trace) {
-      drawIntervals(pen, this.capture, trace, this.visible, [top, barHeight], colours, [transfer.start_s, end]);
-    } else {
-      // Only the sums are known: the whole bar gets the colour of the largest cause.
-      const largest = Object.entries(transfer.time_s).sort(([, x], [, z]) => z - x)[0]?.[0] ?? "";
-      pen.fillStyle = colours.cause(largest);
-      pen.fillRect(a, top, Math.max(1, b - a), barHeight);
+    if (this.colouring.value === "causes") this.drawCauses(frame, transfer, [top, barHeight]);
+    else {
+      for (const { phase, from, to } of this.phases(transfer)) {
+        pen.fillStyle = colours.phase(phase);
+        pen.fillRect(this.visible.x(from), top, this.visible.x(to) - this.visible.x(from), barHeight);
+      }
     }
     pen.fillStyle = colours.cause(transfer.cause ?? "propagation");
     if (b - a < 1) pen.fillRect(a, top, 1, barHeight);
@@ -252,5 +260,24 @@ export class Waterfall {
     if (b + 6 + labelWidth < right) pen.fillText(label, b + 6, y + rowHeight / 2);
     else if (a - 6 - labelWidth > left) pen.fillText(label, a - 6 - labelWidth, y + rowHeight / 2);
     pen.restore();
+  }
+
+  private phases(transfer: Transfer): PhaseInterval[] {
+    let phases = this.phaseCache.get(transfer);
+    if (!phases) this.phaseCache.set(transfer, (phases = phasesOf(transfer, this.capture.intervalsOf(transfer))));
+    return phases;
+  }
+
+  private drawCauses({ pen, colours }: Frame, transfer: Transfer, [top, height]: [number, number]): void {
+    const trace = this.capture.completeTrace(transfer);
+    const [from, to] = [transfer.start_s, transfer.start_s + transfer.duration_s];
+    if (trace) {
+      drawIntervals(pen, this.capture, trace, this.visible, [top, height], colours, [from, to]);
+      return;
+    }
+    // Only the sums are known: the whole bar gets the colour of the largest cause.
+    const largest = Object.entries(transfer.time_s).sort(([, x], [, z]) => z - x)[0]?.[0] ?? "";
+    pen.fillStyle = colours.cause(largest);
+    pen.fillRect(this.visible.x(from), top, Math.max(1, this.visible.x(to) - this.visible.x(from)), height);
   }
 }

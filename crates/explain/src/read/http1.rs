@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{MAX_HEAD, Message};
+use super::{MAX_HEAD, Message, request_target};
 use crate::side::Side;
 
 /// Of a request's method: what it does to the length of the response (RFC 9112 §6.3).
@@ -120,9 +120,7 @@ impl Reader {
                     "CONNECT" => Method::Connect,
                     _ => Method::Other,
                 });
-                // The query is omitted: it may contain secrets.
-                let path = target.split(['?', '#']).next().unwrap_or_default();
-                (len, format!("{method} {path}"), body(request.headers, Body::Length(0)))
+                (len, format!("{method} {}", request_target::masked(target)), body(request.headers, Body::Length(0)))
             }
             Side::Server => {
                 let mut response = httparse::Response::new(&mut headers);

@@ -7,7 +7,10 @@ use units::Size;
 
 use super::PredictionRequest;
 use crate::{
-    AckPolicy, Cause, CauseTimes, PairedConnection, Side, explanation, page_loads,
+    AckPolicy, Cause, CauseTimes, PairedConnection, Side,
+    counters::BothDirections,
+    explanation, page_loads,
+    phases::PhaseSeconds,
     replica::{AckRule, WhatIf},
 };
 
@@ -61,6 +64,7 @@ struct Connection {
     ways: Option<OneWayDelays>,
     vantage: &'static str,
     packets: u64,
+    counters: BothDirections,
     /// Since the epoch.
     start_s: f64,
     transfers: Vec<Transfer>,
@@ -200,6 +204,7 @@ struct Transfer {
     duration_s: f64,
     bytes: u64,
     time_s: BTreeMap<&'static str, f64>,
+    phases_s: PhaseSeconds,
     cause: Option<&'static str>,
     findings: Vec<Finding>,
     what_if: Option<Predicted>,
@@ -275,6 +280,7 @@ impl Connections<'_> {
             }),
             vantage: connection.vantage.name(),
             packets: connection.packets,
+            counters: BothDirections::from(&connection.counters),
             start_s: connection.start.as_secs_f64(),
             transfers: connection
                 .transfers
@@ -321,6 +327,7 @@ impl Transfer {
             duration_s: transfer.duration.as_secs_f64(),
             bytes: transfer.bytes,
             time_s: seconds(&transfer.times),
+            phases_s: transfer.phases.seconds(),
             cause: transfer.cause.map(Cause::name),
             findings: findings.collect(),
             what_if,

@@ -17,7 +17,8 @@ use serde::Serialize;
 
 use super::{PredictionRequest, summary};
 use crate::{
-    Cause, CauseTimes, Finding, PageLoad, PageStep, PairedConnection, Transfer, packet_trace::PacketTrace, page_loads,
+    Cause, CauseTimes, Finding, PageLoad, PageStep, PairedConnection, Transfer, counters::BothDirections,
+    packet_trace::PacketTrace, page_loads, phases::PhaseSeconds,
 };
 
 use predictions::Predictions;
@@ -82,6 +83,7 @@ struct Connection {
     chunk: Option<u64>,
     vantage: &'static str,
     packets: u64,
+    counters: BothDirections,
     trace: Option<TraceView>,
 }
 
@@ -105,6 +107,8 @@ struct TransferView {
     duration_s: f64,
     bytes: u64,
     time_s: BTreeMap<&'static str, f64>,
+    /// Adds up to `duration_s` as well.
+    phases_s: PhaseSeconds,
     cause: Option<&'static str>,
     findings: Vec<FindingView>,
     predictions: Option<Predictions>,
@@ -197,6 +201,7 @@ fn connection(paired: &PairedConnection, begin: Duration) -> Connection {
         chunk: connection.chunk,
         vantage: connection.vantage.name(),
         packets: connection.packets,
+        counters: BothDirections::from(&connection.counters),
         trace: slot.and_then(|slot| trace(&slot, begin)),
     }
 }
@@ -226,6 +231,7 @@ fn transfer_view(
         duration_s: transfer.duration.as_secs_f64(),
         bytes: transfer.bytes,
         time_s: seconds(&transfer.times),
+        phases_s: transfer.phases.seconds(),
         cause: transfer.cause.map(Cause::name),
         findings: transfer.findings.iter().map(finding).collect(),
         predictions: request.and_then(|request| Predictions::of(transfer, request)),

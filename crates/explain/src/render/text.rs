@@ -91,7 +91,7 @@ impl Writer<'_> {
             "transfer", "time", "bytes", "rate"
         );
         for (index, ((_, transfer), name)) in shown.iter().zip(&names).enumerate() {
-            let name: String = name.chars().take(width).collect();
+            let name = shortened(name, width);
             let (bar, legend) = (self.bar(transfer), shares(&transfer.times));
             let _ = writeln!(
                 self.text,
@@ -261,6 +261,14 @@ fn name(transfer: &Transfer) -> String {
         (request, _) if transfer.status.is_empty() => request.to_owned(),
         (request, _) => format!("{request} → {}", transfer.status),
     }
+}
+
+/// A name in at most `width` characters.
+fn shortened(name: &str, width: usize) -> String {
+    if name.chars().count() <= width {
+        return name.to_owned();
+    }
+    name.chars().take(width - 1).chain(['…']).collect()
 }
 
 /// The three most expensive causes with their shares.

@@ -3,7 +3,9 @@
 mod ack_policy;
 mod connection_script;
 mod control_frames;
+mod counters;
 mod endings;
 mod incomplete_captures;
 mod page_load;
 mod pair_captures;
+mod phases;

@@ -1,0 +1,128 @@
+//! Which bytes of a stream have passed the capture point, and so whether a segment is new, reordered or a retransmission.
+//!
+//! A segment below the highest byte so far is one of three things. If its bytes have passed before, it is a
+//! retransmission. If they have not, it fills a gap: either it was reordered, or it repeats a segment that was lost before
+//! the capture point. No sender can know of a loss earlier than a round trip after it, so what fills a gap sooner was
+//! reordered (as in Wireshark, whose limit is the RTT of the handshake, or 3 ms without one).
+
+use crate::{infer::vantage::VantagePoint, stream_offset::ORIGIN};
+
+/// The longest delay of a reordered segment where the RTT is unknown, in nanoseconds.
+const DEFAULT_REORDERING: u64 = 3_000_000;
+
+/// The maximum number of gaps that are remembered; the oldest are forgotten first.
+const MAX_GAPS: usize = 4096;
+
+/// How a segment passed the capture point.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Passage {
+    /// Its first byte follows all bytes that have passed.
+    New,
+    /// It was overtaken by later bytes, and passes for the first time.
+    OutOfOrder,
+    /// Some of its bytes have passed before, or were lost before the capture point.
+    Retransmission,
+}
+
+/// Bytes of the stream that have not passed although later ones have.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    start: u64,
+    end: u64,
+    /// When a later byte passed, in nanoseconds since the epoch.
+    since: u64,
+}
+
+/// The bytes of one direction that have passed.
+#[derive(Debug)]
+pub(crate) struct SentRanges {
+    snd_nxt: u64,
+    /// In order, below `snd_nxt`.
+    gaps: Vec<Gap>,
+    max_reordering: u64,
+}
+
+impl SentRanges {
+    /// For one direction of a connection that was captured here.
+    pub(crate) fn new(vantage: &VantagePoint) -> Self {
+        let max_reordering = Some(vantage.rtt() * 4 / 5).filter(|limit| *limit > 0).unwrap_or(DEFAULT_REORDERING);
+        Self { snd_nxt: ORIGIN, gaps: Vec::new(), max_reordering }
+    }
+
+    /// The offset after the highest byte that has passed.
+    pub(crate) fn snd_nxt(&self) -> u64 {
+        self.snd_nxt
+    }
+
+    /// A segment with these offsets passes; how, and how many of its bytes for the first time.
+    pub(crate) fn pass(&mut self, start: u64, end: u64, now: u64) -> (Passage, u64) {
+        let is_new = start >= self.snd_nxt;
+        if start > self.snd_nxt {
+            if self.gaps.len() == MAX_GAPS {
+                self.gaps.remove(0);
+            }
+            self.gaps.push(Gap { start: self.snd_nxt, end: start, since: now });
+        }
+        let mut first_time = end.saturating_sub(start.max(self.snd_nxt));
+        self.snd_nxt = self.snd_nxt.max(end);
+        if is_new || start >= end {
+            return (Passage::New, first_time);
+        }
+        let (filled, is_late) = self.fill(start, end, now);
+        first_time += filled;
+        let passage = if first_time == end - start && !is_late { Passage::OutOfOrder } else { Passage::Retransmission };
+        (passage, first_time)
+    }
+
+    /// Fills gaps between two offsets: how many bytes, and whether one was open for longer than reordering takes.
+    fn fill(&mut self, start: u64, end: u64, now: u64) -> (u64, bool) {
+        let first = self.gaps.partition_point(|gap| gap.end <= start);
+        let last = first + self.gaps[first..].partition_point(|gap| gap.start < end);
+        let (mut filled, mut is_late, mut rest) = (0, false, Vec::new());
+        for gap in &self.gaps[first..last] {
+            filled += gap.end.min(end) - gap.start.max(start);
+            is_late |= now.saturating_sub(gap.since) >= self.max_reordering;
+            let parts = [(gap.start, start), (end, gap.end)].into_iter().filter(|(start, end)| start < end);
+            rest.extend(parts.map(|(start, end)| Gap { start, end, ..*gap }));
+        }
+        self.gaps.splice(first..last, rest);
+        (filled, is_late)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{infer::vantage::Vantage, side::PerSide};
+
+    const MS: u64 = 1_000_000;
+
+    fn ranges() -> SentRanges {
+        let rtt_to = PerSide { client: 0, server: 20 * MS };
+        SentRanges::new(&VantagePoint { position: Vantage::Client, rtt_to })
+    }
+
+    fn pass(ranges: &mut SentRanges, start: u64, end: u64, ms: u64) -> (Passage, u64) {
+        ranges.pass(ORIGIN + start, ORIGIN + end, ms * MS)
+    }
+
+    #[test]
+    fn segment_is_retransmission_when_its_bytes_have_passed() {
+        let mut ranges = ranges();
+        assert_eq!(pass(&mut ranges, 0, 100, 0), (Passage::New, 100));
+        assert_eq!(pass(&mut ranges, 0, 100, 1), (Passage::Retransmission, 0));
+        assert_eq!(pass(&mut ranges, 50, 150, 2), (Passage::Retransmission, 50));
+        assert_eq!(pass(&mut ranges, 150, 200, 3), (Passage::New, 50));
+    }
+
+    #[test]
+    fn segment_is_out_of_order_when_gap_is_younger_than_a_round_trip() {
+        let mut ranges = ranges();
+        pass(&mut ranges, 0, 100, 0);
+        assert_eq!(pass(&mut ranges, 300, 400, 1), (Passage::New, 100));
+        assert_eq!(pass(&mut ranges, 200, 300, 2), (Passage::OutOfOrder, 100));
+        // Longer than any reordering: its original was lost before the capture point.
+        assert_eq!(pass(&mut ranges, 100, 200, 22), (Passage::Retransmission, 100));
+        assert_eq!(pass(&mut ranges, 100, 400, 23), (Passage::Retransmission, 0));
+    }
+}
