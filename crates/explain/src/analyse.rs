@@ -68,7 +68,9 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
     let ending = ending::ending(connection, &vantage, &exchanges, &timeline.messages);
     if exchanges.is_empty() && ending.is_some() {
         // There is nothing to speed up.
-        transfers.iter_mut().for_each(|transfer| transfer.findings.clear());
+        for transfer in &mut transfers {
+            transfer.findings.clear();
+        }
     }
     let sent = |side| {
         let transfers = transfers.iter().filter(|transfer| transfer.direction.sender() == side);

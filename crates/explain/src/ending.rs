@@ -86,8 +86,9 @@ pub(crate) fn ending(
         return Some(ending(Failure::Undelivered, None, report.number, report.time, why));
     }
     if !is_open {
-        let syns = connection.segments.iter().filter(|segment| segment.has(Flags::SYN));
-        let last = syns.clone().last()?;
+        let mut syns = connection.segments.iter().filter(|segment| segment.has(Flags::SYN));
+        let count = syns.clone().count() as u64;
+        let last = syns.next_back()?;
         if let Some(reset) = connection.reset.filter(|reset| reset.from == Side::Server) {
             let took = time_text(Duration::from_nanos(reset.time.saturating_sub(last.time)));
             let why = format!(
@@ -95,7 +96,7 @@ pub(crate) fn ending(
             );
             return Some(ending(Failure::Refused, Some(Side::Server), reset.number, reset.time, why));
         }
-        let tries = plural(syns.count() as u64, "SYN");
+        let tries = plural(count, "SYN");
         let lasted = time_text(Duration::from_nanos(last.time - first.time));
         let why = format!("was never answered: {tries} in {lasted}. The server is down, or a firewall drops them");
         return Some(ending(Failure::Unanswered, None, last.number, last.time, why));
@@ -106,9 +107,9 @@ pub(crate) fn ending(
         return Some(ending(Failure::Alert, Some(side), end.number, end.time, why));
     }
     let reset = connection.reset?;
-    let rest = incomplete(connection, exchanges, messages)?;
+    let missing = incomplete(connection, exchanges, messages)?;
     let before = before(connection, vantage, reset);
-    let why = format!("was reset by {} {rest}{before}", name(reset.from));
+    let why = format!("was reset by {} {missing}{before}", name(reset.from));
     Some(ending(Failure::Reset, Some(reset.from), reset.number, reset.time, why))
 }
 

@@ -55,6 +55,7 @@ mod collect;
 mod combine;
 mod counters;
 mod critical_path;
+mod echo;
 mod ending;
 mod explanation;
 mod finding;

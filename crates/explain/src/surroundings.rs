@@ -42,8 +42,8 @@ impl Surroundings {
         if let Some(extra) = under_way.map(extra).min() {
             return extra;
         }
-        let last = begin.checked_sub(1).map(|index| &delays[index]);
-        last.filter(|(end, _)| end + NEAR >= from).map_or(0, extra)
+        let before = begin.checked_sub(1).map(|index| &delays[index]);
+        before.filter(|(end, _)| end + NEAR >= from).map_or(0, extra)
     }
 }
 

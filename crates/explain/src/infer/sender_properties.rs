@@ -7,6 +7,7 @@ use crate::{collect::CapturedConnection, side::Side};
 
 /// Properties of one side as a sender.
 #[derive(Debug, Clone, PartialEq)]
+#[allow(clippy::struct_excessive_bools, reason = "independent observations")]
 pub(crate) struct SenderProperties {
     /// Payload of a full segment, in bytes.
     pub(crate) mss: u64,

@@ -14,6 +14,7 @@ const MAX_DELAYED_ACK: u64 = 600_000_000;
 
 /// An acknowledgement on the path to the sender.
 #[derive(Debug, Clone, Copy)]
+#[allow(clippy::struct_excessive_bools, reason = "independent observations")]
 pub(super) struct ArrivingAck {
     /// When the sender acts on it, as seen from the capture point.
     time: u64,
