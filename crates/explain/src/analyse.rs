@@ -241,7 +241,7 @@ impl Analysis<'_> {
             packets,
             why: (cause.rule().why)(&evidence),
             chunk: evidence.properties.chunk.map(|bytes| Chunk { bytes, segment: evidence.properties.mss }),
-            what_if: infer_model::remedy(cause),
+            what_if: infer_model::remedy(cause, self.timeline.times(start, end)[Cause::Nagle] > 0),
         })
     }
 }

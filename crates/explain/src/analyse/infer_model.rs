@@ -67,9 +67,7 @@ impl ModelInput<'_> {
         self.set_sender(&mut model);
         self.set_receiver(&mut model);
         let observed = Duration::from_nanos(ended.saturating_sub(began));
-        let syn_retry = Duration::from_nanos(self.lead[Cause::ConnectRetry]);
-        let first_held = Duration::from_nanos(self.lead[Cause::Nagle]);
-        Some(RecordedTransfer { model, observed, syn_retry, first_held })
+        Some(RecordedTransfer { model, observed, lead: self.lead })
     }
 
     fn share(&self, cause: Cause) -> f64 {
@@ -151,7 +149,8 @@ impl ModelInput<'_> {
         }
         if let Some(policy) = self.ack_policy {
             model.receiver.acks.rule = policy.rule;
-            if self.properties[self.sender].from_start {
+            // Only the first packets of a connection are acknowledged individually.
+            if self.properties[self.sender].from_start && message.history.initial_cwnd.is_none() {
                 model.receiver.acks.quick = policy.quick;
             }
         }
@@ -175,11 +174,19 @@ impl ModelInput<'_> {
     }
 }
 
-/// The what-if change that removes a cause, if the replica has one.
-pub(crate) fn remedy(cause: Cause) -> Option<WhatIf> {
+/// The what-if change that removes a cause, if the replica has one. `is_held_by_nagle`: Nagle's algorithm held a part of the
+/// transfer's data.
+pub(crate) fn remedy(cause: Cause, is_held_by_nagle: bool) -> Option<WhatIf> {
     let text = match cause {
+        // The sender need not wait for the acknowledgement at all.
+        Cause::DelayedAck if is_held_by_nagle => "nodelay",
         Cause::DelayedAck => "deferred-ack=1ms",
         Cause::Nagle => "nodelay",
+        Cause::ServerThink => "no-server-think",
+        Cause::ClientThink => "no-client-think",
+        Cause::SenderIdle => "no-idle",
+        Cause::ReceiverStalled => "no-stalls",
+        Cause::Queueing => "no-queue",
         Cause::SendBuffer => "send-buffer=16MiB",
         Cause::ReceiveWindow => "receive-window=16MiB",
         Cause::SlowStart => "initial-window=40",

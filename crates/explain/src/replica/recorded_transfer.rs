@@ -5,6 +5,7 @@ use std::time::Duration;
 use units::Size;
 
 use super::{Model, Pause, Prediction, PredictionError, Since, WhatIf, replay};
+use crate::causes::CauseTimes;
 
 /// The largest number of chunks for which pauses are added.
 const MAX_CHUNKS: u32 = 10_000;
@@ -17,10 +18,8 @@ const MAX_CHUNK_TIME: Duration = Duration::from_millis(50);
 pub(crate) struct RecordedTransfer {
     pub(crate) model: Model,
     pub(crate) observed: Duration,
-    /// The part of the time before the first byte that a lost SYN took. The model's handshake is free of loss.
-    pub(crate) syn_retry: Duration,
-    /// The part of it for which Nagle's algorithm held the first segment.
-    pub(crate) first_held: Duration,
+    /// The time before the first byte by cause. The model knows only its sum.
+    pub(crate) lead: CauseTimes,
 }
 
 /// How long a transfer would take.
@@ -42,9 +41,8 @@ impl RecordedTransfer {
         let prediction = self.prediction()?;
         let model_error = prediction.model_error();
         let prediction = bytes.map_or_else(|| prediction.clone(), |bytes| prediction.of_bytes(bytes));
-        let when = |is_removed: bool, time| if is_removed { time } else { Duration::ZERO };
-        let saved = when(what_if.removes_loss(), self.syn_retry) + when(what_if.removes_nagle(), self.first_held);
-        let duration = prediction.with(what_if)?.saturating_sub(saved);
+        let saved = what_if.removed().map(|cause| self.lead[cause]).sum();
+        let duration = prediction.with(what_if)?.saturating_sub(Duration::from_nanos(saved));
         Ok(Predicted { duration, model_error })
     }
 

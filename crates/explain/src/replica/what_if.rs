@@ -4,7 +4,8 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use units::{ParseError, Rate, Size, Span};
 
-use super::{Model, Nagle, Pause, Since};
+use super::{Model, Nagle, Pause, Since, Until};
+use crate::causes::Cause;
 
 /// Changes to a transfer, in the order given.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -23,10 +24,26 @@ enum Change {
     ReceiveWindow(Size),
     NoDelay,
     NoLoss,
+    NoServerThink,
+    NoClientThink,
+    NoIdle,
+    NoStalls,
+    NoQueue,
 }
 
+/// The changes without a value.
+const PLAIN: [(&str, Change); 7] = [
+    ("nodelay", Change::NoDelay),
+    ("no-loss", Change::NoLoss),
+    ("no-server-think", Change::NoServerThink),
+    ("no-client-think", Change::NoClientThink),
+    ("no-idle", Change::NoIdle),
+    ("no-stalls", Change::NoStalls),
+    ("no-queue", Change::NoQueue),
+];
+
 /// The names of the changes, with an example of each value.
-const NAMES: [(&str, &str); 10] = [
+const NAMES: [(&str, &str); 15] = [
     ("rtt", "20ms"),
     ("rate", "100mbit"),
     ("mss", "1460"),
@@ -37,6 +54,11 @@ const NAMES: [(&str, &str); 10] = [
     ("receive-window", "1MiB"),
     ("nodelay", ""),
     ("no-loss", ""),
+    ("no-server-think", ""),
+    ("no-client-think", ""),
+    ("no-idle", ""),
+    ("no-stalls", ""),
+    ("no-queue", ""),
 ];
 
 /// The maximum number of chunks that get a pause.
@@ -83,11 +105,7 @@ impl Change {
             _ => WhatIfError::Form(part.to_owned(), format!("{name}={example}")),
         };
         let Some(value) = value else {
-            return match name {
-                "nodelay" => Ok(Self::NoDelay),
-                "no-loss" => Ok(Self::NoLoss),
-                _ => Err(form()),
-            };
+            return PLAIN.iter().find(|(plain, _)| *plain == name).map(|(_, change)| *change).ok_or_else(form);
         };
         let wrong = |error| WhatIfError::Value(name, error);
         let time = || value.parse().map(|Span(time)| time).map_err(wrong);
@@ -138,6 +156,19 @@ impl Change {
                 model.path.losses.clear();
                 model.path.queue = None;
             }
+            Self::NoServerThink => {
+                if let Until::Answered(think_time) = &mut model.until {
+                    *think_time = Duration::ZERO;
+                }
+            }
+            // Pauses without a length only end a segment.
+            Self::NoIdle => model.writes.pauses.retain(|pause| pause.since != Since::Sent || pause.time.is_zero()),
+            Self::NoStalls => {
+                model.receiver.stalls.clear();
+                model.receiver.window = model.receiver.largest_window;
+            }
+            // They change only what happens before the first byte.
+            Self::NoClientThink | Self::NoQueue => {}
         }
     }
 }
@@ -164,14 +195,17 @@ impl WhatIf {
         self.0.is_empty()
     }
 
-    /// Whether it removes all losses.
-    pub fn removes_loss(&self) -> bool {
-        self.0.contains(&Change::NoLoss)
-    }
-
-    /// Whether it turns Nagle's algorithm off.
-    pub fn removes_nagle(&self) -> bool {
-        self.0.contains(&Change::NoDelay)
+    /// The causes whose time before the first byte it removes, which the model only knows as a sum.
+    pub(crate) fn removed(&self) -> impl Iterator<Item = Cause> {
+        self.0.iter().filter_map(|change| match change {
+            Change::NoDelay => Some(Cause::Nagle),
+            Change::NoLoss => Some(Cause::ConnectRetry),
+            Change::NoServerThink => Some(Cause::ServerThink),
+            Change::NoClientThink => Some(Cause::ClientThink),
+            Change::NoIdle => Some(Cause::SenderIdle),
+            Change::NoQueue => Some(Cause::Queueing),
+            _ => None,
+        })
     }
 
     /// The transfer with these changes.
@@ -203,8 +237,7 @@ impl fmt::Display for WhatIf {
                 Change::Chunk(bytes) => write!(f, "chunk={bytes}"),
                 Change::SendBuffer(bytes) => write!(f, "send-buffer={bytes}"),
                 Change::ReceiveWindow(bytes) => write!(f, "receive-window={bytes}"),
-                Change::NoDelay => f.write_str("nodelay"),
-                Change::NoLoss => f.write_str("no-loss"),
+                plain => f.write_str(PLAIN.iter().find(|(_, change)| change == plain).map_or("", |(name, _)| name)),
             }?;
         }
         Ok(())
@@ -218,7 +251,8 @@ mod tests {
     use super::*;
 
     const ALL: &str = "rtt=20ms,rate=100mbit,mss=1460,deferred-ack=1ms,initial-window=30,chunk=64KiB,\
-                       send-buffer=128KiB,receive-window=1MiB,nodelay,no-loss";
+                       send-buffer=128KiB,receive-window=1MiB,nodelay,no-loss,no-server-think,no-client-think,no-idle,\
+                       no-stalls,no-queue";
 
     #[test]
     fn every_change_is_parsed_printed_and_applied() {
