@@ -144,6 +144,16 @@ impl Transfer {
         Some(self.recorded.as_deref()?.prediction())
     }
 
+    /// How long this transfer would take without a finding's cause; none if nothing can be said.
+    pub fn without(&self, finding: &Finding) -> Option<Predicted> {
+        let recorded = self.recorded.as_deref()?;
+        let what_if = finding.what_if.as_ref()?;
+        // Without a smaller cause, the others' cost remains, and must be right.
+        let alike = self.findings.iter().filter(|other| other.what_if.as_ref() == Some(what_if));
+        let is_main = alike.map(|other| other.cost).sum::<Duration>() * 3 >= self.duration;
+        if is_main { recorded.without(what_if).ok() } else { recorded.what_if(what_if, None).ok() }
+    }
+
     /// How long this transfer would take with these changes and, if given, with another number of bytes; none where
     /// it carried no data.
     pub fn what_if(&self, what_if: &WhatIf, bytes: Option<Size>) -> Option<Result<Predicted, PredictionError>> {

@@ -22,6 +22,7 @@
 
 mod clock;
 mod congestion;
+mod interval;
 mod model;
 mod path;
 mod prediction;

@@ -154,10 +154,11 @@ impl ModelInput<'_> {
                 model.receiver.acks.quick = policy.quick;
             }
         }
-        // Without window scaling, a window that was the same all the time cannot grow.
+        // Without window scaling, a window that was the same all the time cannot grow. If the scale is unknown, this is the
+        // least that is possible, and nothing is predicted to be faster than it allows.
         let is_fixed = stats.first_window == stats.max_window && stats.max_window < 65_536;
         let is_limiting = self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05;
-        if self.properties[self.sender].knows_window && (is_fixed || is_limiting) {
+        if is_fixed || is_limiting {
             model.receiver.window = Some(Size(stats.first_window.max(1)));
             model.receiver.largest_window = Some(Size(stats.max_window.max(1)));
         }

@@ -211,7 +211,6 @@ impl<'a> Walk<'a> {
         {
             let window = u64::from(segment.window) << if segment.has(Flags::SYN) { 0 } else { scale };
             let stats = &mut timeline.stats[!side];
-            let window = if sender.knows_window() { window } else { 0 };
             stats.max_window = stats.max_window.max(window);
             if stats.first_window == 0 {
                 stats.first_window = window;

@@ -216,11 +216,6 @@ impl<'a> SenderState<'a> {
         self.recovery.sacks
     }
 
-    /// Whether the receive window is known.
-    pub(crate) fn knows_window(&self) -> bool {
-        self.properties.knows_window
-    }
-
     /// Bytes in flight.
     pub(crate) fn flight(&self) -> u64 {
         self.snd_nxt.saturating_sub(self.snd_una)

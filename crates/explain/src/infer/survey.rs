@@ -50,7 +50,7 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
         let mut properties = SenderProperties::from_headers(connection, side);
         let survey = survey(connection, vantage, side, &mut properties);
         if let Some(survey) = survey {
-            let is_at_sender = vantage.rtt_to[side] * 8 < vantage.rtt();
+            let is_at_sender = connection.syn[side].is_some() && vantage.rtt_to[side] * 8 < vantage.rtt();
             properties.rate = survey.rate(&properties, is_at_sender);
             properties.chunk = survey.chunk(&properties);
             let is_below_window = |flight: &u64| *flight < survey.max_window / 10 * 9;

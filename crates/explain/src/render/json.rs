@@ -218,6 +218,7 @@ struct Finding {
     why: String,
     fix: Vec<Fix>,
     predicted_s: Option<f64>,
+    range_s: Option<[f64; 2]>,
     model_error: Option<f64>,
 }
 
@@ -295,7 +296,7 @@ impl Transfer {
     fn of(transfer: &explanation::Transfer, start: Duration, request: &PredictionRequest) -> Self {
         let predict = |what_if: &WhatIf, bytes| transfer.what_if(what_if, bytes)?.ok();
         let findings = transfer.findings.iter().map(|finding| {
-            let predicted = finding.what_if.as_ref().and_then(|what_if| predict(what_if, None));
+            let predicted = transfer.without(finding);
             Finding {
                 cause: finding.cause.name(),
                 cost_s: finding.cost.as_secs_f64(),
@@ -307,6 +308,9 @@ impl Transfer {
                     .map(|fix| Fix { system: fix.system, how: fix.how, but: fix.but })
                     .collect(),
                 predicted_s: predicted.map(|predicted| predicted.duration.as_secs_f64()),
+                range_s: predicted
+                    .and_then(|predicted| predicted.range)
+                    .map(|range| range.map(|end| end.as_secs_f64())),
                 model_error: predicted.map(|predicted| predicted.model_error),
             }
         });

@@ -60,7 +60,7 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         finding.cause.title()
     );
     if let Some(what_if) = &finding.what_if
-        && let Some(Ok(predicted)) = worst.what_if(what_if, None)
+        && let Some(predicted) = worst.without(finding)
     {
         let _ = write!(text, " With {what_if}, it would take {}.", time_text(predicted.duration));
     }

@@ -194,7 +194,7 @@ impl Writer<'_> {
         let _ = writeln!(self.text, "\n   {head}, packet{plural} {}", packets.join(", "));
         self.paragraph("     ", &finding.why);
         if let Some(what_if) = &finding.what_if
-            && let Some(text) = effect(transfer, what_if, request.bytes)
+            && let Some(text) = effect(transfer, finding, what_if, request.bytes)
         {
             self.paragraph("     ", &text);
         }
@@ -223,7 +223,18 @@ impl Writer<'_> {
 }
 
 /// The predicted effect of a finding's change.
-fn effect(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option<String> {
+fn effect(transfer: &Transfer, finding: &Finding, what_if: &WhatIf, size: Option<u64>) -> Option<String> {
+    if size.is_none() {
+        let after = transfer.without(finding)?;
+        let measured = match after.range {
+            Some([from, to]) => {
+                format!("; 9 in 10 measured cases were between {} and {}", time_text(from), time_text(to))
+            }
+            None => format!("; {}", accuracy(after.model_error)),
+        };
+        let (after, before) = (time_text(after.duration), time_text(transfer.duration));
+        return Some(format!("Prediction with {what_if}: {after} instead of {before}{measured}."));
+    }
     let after = transfer.what_if(what_if, size.map(Size))?;
     let before = transfer.what_if(&WhatIf::default(), size.map(Size))?;
     let (Ok(before), Ok(after)) = (before, after) else { return None };
@@ -240,9 +251,9 @@ fn effect(transfer: &Transfer, what_if: &WhatIf, size: Option<u64>) -> Option<St
 fn accuracy(model_error: f64) -> String {
     let percent = (model_error.abs() * 100.0).round();
     match (percent > 0.0, model_error > 0.0) {
-        (false, _) => "model error below 1 %".to_owned(),
-        (true, true) => format!("the model is {percent} % too slow"),
-        (true, false) => format!("the model is {percent} % too fast"),
+        (false, _) => "its replica of the captured transfer differs by less than 1 %".to_owned(),
+        (true, true) => format!("its replica of the captured transfer is {percent} % too slow"),
+        (true, false) => format!("its replica of the captured transfer is {percent} % too fast"),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr, time::Duration};
 
 use units::{ParseError, Rate, Size, Span};
 
-use super::{Model, Nagle, Pause, Since, Until};
+use super::{Model, Nagle, Pause, Since, Until, interval};
 use crate::causes::Cause;
 
 /// Changes to a transfer, in the order given.
@@ -13,7 +13,7 @@ pub struct WhatIf(Vec<Change>);
 
 /// One change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+pub(super) enum Change {
     Rtt(Duration),
     Rate(Rate),
     Mss(Size),
@@ -193,6 +193,11 @@ impl WhatIf {
     /// Whether it contains no change.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Where nine in ten measured times are if this one is predicted.
+    pub(super) fn interval(&self, predicted: Duration) -> Option<[Duration; 2]> {
+        interval::interval(&self.0, predicted)
     }
 
     /// The causes whose time before the first byte it removes, which the model only knows as a sum.

@@ -1,0 +1,32 @@
+//! How far predictions were from what was then measured.
+//!
+//! Learned from pairs: a transfer with a cause that was put there, and the same without it, between real programs over
+//! emulated links (`haul lab run truth`, even seeds). The intervals hold the middle nine tenths of the ratios of measured and
+//! predicted time.
+
+use std::time::Duration;
+
+use super::what_if::Change;
+
+/// The 5th and the 95th percentile of measured time over predicted time, rounded outwards; none where no pairs were
+/// measured.
+fn ratios(change: Change) -> Option<[f64; 2]> {
+    Some(match change {
+        Change::NoDelay => [0.7, 1.15],
+        Change::NoLoss => [0.8, 1.3],
+        Change::NoIdle => [0.7, 1.15],
+        Change::SendBuffer(_) => [0.65, 1.3],
+        Change::NoServerThink => [0.7, 1.8],
+        Change::NoClientThink => [0.7, 1.6],
+        Change::NoStalls => [0.4, 1.3],
+        // Links that the small window had hidden.
+        Change::ReceiveWindow(_) => [0.3, 1.3],
+        _ => return None,
+    })
+}
+
+/// The interval that holds nine in ten measured times, if these are the changes.
+pub(super) fn interval(changes: &[Change], predicted: Duration) -> Option<[Duration; 2]> {
+    let [change] = changes else { return None };
+    Some(ratios(*change)?.map(|ratio| predicted.mul_f64(ratio)))
+}
