@@ -105,7 +105,13 @@ fn read(
                 hand_over(&mut collector);
             }
             Ok(None) => break None,
-            Err(error) => break Some(error),
+            Err(error) => {
+                if matches!(error, Error::LinkType { .. } | Error::Encrypted { .. }) {
+                    // Nothing of them could be read.
+                    explanation.packets = 0;
+                }
+                break Some(error);
+            }
         }
     };
     collector.finish();

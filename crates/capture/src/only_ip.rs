@@ -1,0 +1,68 @@
+//! Refuses a capture in which no packet can contain IP.
+//!
+//! Read as a capture of IP, one of USB or Bluetooth would look like an empty network. Which link types a pcapng capture has
+//! is known at its end only, and so is whether all frames of a wireless network are encrypted.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use crate::{Error, LinkType, Packet, Source, link_layer};
+
+/// A capture that ends with an error if none of its packets can contain IP.
+pub(crate) struct OnlyIp<S> {
+    source: S,
+    file: PathBuf,
+    seen: Seen,
+}
+
+/// What the packets were so far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seen {
+    Nothing,
+    Unreadable(LinkType),
+    Encrypted,
+    /// At least one may contain IP.
+    Readable,
+}
+
+impl<S: Source> OnlyIp<S> {
+    pub(crate) fn new(source: S, file: PathBuf) -> Self {
+        Self { source, file, seen: Seen::Nothing }
+    }
+}
+
+impl Seen {
+    #[cold]
+    fn with(self, packet: &Packet) -> Self {
+        match self {
+            Self::Nothing if !packet.link.is_readable() => Self::Unreadable(packet.link),
+            _ if !packet.link.is_readable() => self,
+            _ if link_layer::is_encrypted(packet) => Self::Encrypted,
+            // Beacons and acknowledgements say nothing of the data.
+            _ if packet.link.is_wireless() && packet.network().is_none() => self,
+            _ => Self::Readable,
+        }
+    }
+}
+
+impl<S: Source> Source for OnlyIp<S> {
+    fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
+        let packet = self.source.next()?;
+        match (&packet, self.seen) {
+            (Some(_), Seen::Readable) | (None, Seen::Readable | Seen::Nothing) => {}
+            (Some(packet), seen) => self.seen = seen.with(packet),
+            (None, Seen::Unreadable(link)) => {
+                self.seen = Seen::Nothing;
+                return Err(Error::LinkType { file: self.file.clone(), link });
+            }
+            (None, Seen::Encrypted) => {
+                self.seen = Seen::Nothing;
+                return Err(Error::Encrypted { file: self.file.clone() });
+            }
+        }
+        Ok(packet)
+    }
+
+    fn name(&self, address: IpAddr) -> Option<&str> {
+        self.source.name(address)
+    }
+}
