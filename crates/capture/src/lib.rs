@@ -71,5 +71,5 @@ mod wifi;
 pub use error::Error;
 pub use fragments::Fragments;
 pub use open::{FORMATS, Format, UnknownFormat, open, read};
-pub use packet::{Direction, LinkType, Packet, Source};
+pub use packet::{Direction, Drops, LinkType, Packet, Source};
 pub use summary::Summary;

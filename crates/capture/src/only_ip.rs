@@ -5,7 +5,7 @@
 
 use std::{net::IpAddr, path::PathBuf};
 
-use crate::{Error, LinkType, Packet, Source, link_layer};
+use crate::{Drops, Error, LinkType, Packet, Source, link_layer};
 
 /// A capture that ends with an error if none of its packets can contain IP.
 pub(crate) struct OnlyIp<S> {
@@ -64,5 +64,9 @@ impl<S: Source> Source for OnlyIp<S> {
 
     fn name(&self, address: IpAddr) -> Option<&str> {
         self.source.name(address)
+    }
+
+    fn drops(&self) -> Drops {
+        self.source.drops()
     }
 }
