@@ -16,6 +16,7 @@ use capture::{
 };
 
 use crate::{
+    duplicate_filter::{DuplicateFilter, MAX_COMPARED, Mark},
     read::{Content, dns},
     segment::SegmentRecord,
     side::{PerSide, Side},
@@ -65,6 +66,7 @@ pub(crate) struct CapturedConnection {
     pub(crate) echoes: PerSide<Echo>,
     /// The end at which the capture was taken, if the capture format says so.
     pub(crate) captured_at: Option<Side>,
+    pub(crate) duplicates: DuplicateFilter,
     closed: PerSide<bool>,
     reset: bool,
 }
@@ -159,7 +161,7 @@ impl Collector {
         // Time never runs backwards here, although clocks may be set.
         self.latest = self.latest.max(nanos.clamp(begin, begin + MAX_DURATION));
         match Segment::of(packet) {
-            Some(segment) => self.add_segment(&segment),
+            Some(segment) => self.add_segment(&segment, Mark::of(packet, &segment)),
             None => self.add_lookup(packet),
         }
         while let Some((closed, _)) = self.closing.front()
@@ -183,7 +185,7 @@ impl Collector {
         self.finished.extend(rest);
     }
 
-    fn add_segment(&mut self, segment: &Segment) {
+    fn add_segment(&mut self, segment: &Segment, mark: Mark) {
         let ends = (segment.from.min(segment.to), segment.from.max(segment.to));
         let connection = match self.open.entry(ends) {
             Entry::Occupied(known) => {
@@ -201,8 +203,8 @@ impl Collector {
             connection.lookup = lookup.filter(|lookup| lookup.answered + MAX_LOOKUP_AGE > self.latest).copied();
         }
         let was_closed = connection.is_closed();
-        connection.add(segment, self.latest);
-        if self.keep_sacks {
+        let is_new = connection.add(segment, mark, self.latest);
+        if self.keep_sacks && is_new {
             let number = u32::try_from(segment.number).unwrap_or(u32::MAX);
             connection.sacks.extend(segment.sack().map(|(from, to)| (number, from, to)));
         }
@@ -257,6 +259,7 @@ impl CapturedConnection {
             timestamps: false,
             echoes: PerSide::default(),
             captured_at,
+            duplicates: DuplicateFilter::default(),
             closed: PerSide::default(),
             reset: false,
         }
@@ -265,6 +268,13 @@ impl CapturedConnection {
     /// Which side sent a segment of this connection.
     fn side(&self, from: SocketAddr) -> Side {
         if from == self.ends.client { Side::Client } else { Side::Server }
+    }
+
+    /// The side that sent all captured packets, if it received some that were not captured: it acknowledges.
+    pub(crate) fn only_from(&self) -> Option<Side> {
+        let side = self.segments.first()?.from();
+        let is_alone = self.segments.iter().all(|segment| segment.from() == side);
+        (is_alone && self.segments.iter().any(|segment| segment.has(Flags::ACK))).then_some(side)
     }
 
     fn is_closed(&self) -> bool {
@@ -283,8 +293,17 @@ impl CapturedConnection {
         }
     }
 
-    fn add(&mut self, segment: &Segment, now: u64) {
+    /// Adds a segment; returns whether it is new, not a packet that was captured again.
+    fn add(&mut self, segment: &Segment, mark: Mark, now: u64) -> bool {
         let from = self.side(segment.from);
+        let record = SegmentRecord::new(segment, now, from);
+        let latest = self.segments.len().saturating_sub(MAX_COMPARED);
+        if self.duplicates.is_duplicate(&self.segments[latest..], &record, mark) {
+            if self.duplicates.is_forwarded {
+                self.captured_at = None;
+            }
+            return false;
+        }
         if segment.flags.has(Flags::SYN) {
             self.syn[from].get_or_insert_with(|| Syn {
                 isn: segment.sequence,
@@ -296,12 +315,6 @@ impl CapturedConnection {
                 self.offsets[from] = Some(StreamOffsets::from(segment.sequence.wrapping_add(1)));
                 self.content.begin(from);
             }
-        }
-        let record = SegmentRecord::new(segment, now, from);
-        // The same packet, captured twice on its way through a machine.
-        let is_copy = |last: &SegmentRecord| segment.data > 0 && last.repeats(&record) && now - last.time < 200_000;
-        if self.segments.iter().rev().take(2).any(is_copy) {
-            return;
         }
         if let Some((value, echo)) = segment.timestamps() {
             self.timestamps |= segment.data > 0;
@@ -318,5 +331,6 @@ impl CapturedConnection {
         self.closed[from] |= segment.flags.has(Flags::FIN);
         self.reset |= segment.flags.has(Flags::RST);
         self.segments.push(record);
+        true
     }
 }

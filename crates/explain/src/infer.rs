@@ -7,4 +7,5 @@ pub(crate) mod send_context;
 pub(crate) mod sender_properties;
 pub(crate) mod sender_state;
 pub(crate) mod survey;
+pub(crate) mod uncaptured;
 pub(crate) mod vantage;

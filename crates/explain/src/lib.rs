@@ -54,6 +54,7 @@ mod causes;
 mod collect;
 mod combine;
 mod critical_path;
+mod duplicate_filter;
 mod explanation;
 mod finding;
 mod infer;
@@ -74,7 +75,7 @@ pub use combine::{
     page_load::{PageLoad, PageStep, page_loads},
     pair_captures::{PairedConnection, pair_captures},
 };
-pub use explanation::{Connection, Direction, Explanation, Transfer};
+pub use explanation::{Connection, Coverage, Direction, Explanation, Transfer};
 pub use finding::Finding;
 pub use infer::{ack_policy::AckPolicy, vantage::Vantage};
 pub use number_format::{bytes, rate_text, time_text};

@@ -1,9 +1,12 @@
 //! The explanation as text, as JSON, and as a page.
 
 pub mod json;
+mod notes;
 pub mod page;
 mod summary;
 pub mod text;
+
+pub use notes::notes;
 
 use crate::replica::WhatIf;
 

@@ -6,7 +6,7 @@ use std::{
     panic,
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
         mpsc::{self, SyncSender},
     },
     thread,
@@ -17,7 +17,7 @@ use capture::{Error, Fragments, Source};
 use crate::{
     analyse,
     collect::{CapturedConnection, Collector},
-    explanation::Explanation,
+    explanation::{Coverage, Explanation},
     packet_store::PacketStore,
 };
 
@@ -47,7 +47,9 @@ pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Erro
 /// Explains a capture like [`explain()`], and keeps packets.
 pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: KeepPackets) -> (Explanation, Option<Error>) {
     let kept = AtomicUsize::new(0);
+    let duplicates = AtomicU64::new(0);
     let explain_one = |connection: Box<CapturedConnection>| {
+        duplicates.fetch_add(connection.duplicates.found, Ordering::Relaxed);
         let mut explained = analyse::explain(&connection, keep.for_page)?;
         let segments = connection.segments;
         if keep.for_pairing && kept.fetch_add(segments.len(), Ordering::Relaxed) + segments.len() <= MAX_PAIRING_PACKETS
@@ -72,6 +74,7 @@ pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: KeepPackets) -
         }
         error
     });
+    explanation.coverage = Coverage { drops: source.drops(), duplicates: duplicates.into_inner() };
     explanation.connections.sort_by_key(|connection| (connection.packet, connection.start));
     for connection in &mut explanation.connections {
         let name = |end: SocketAddr| source.name(end.ip()).map(str::to_owned);

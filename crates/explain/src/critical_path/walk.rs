@@ -282,7 +282,7 @@ impl<'a> Walk<'a> {
         let side = segment.from();
         let context = match sent {
             Sent::Retransmission(trigger) => return WaitEnd::Retransmission(trigger),
-            Sent::New(context) => context,
+            Sent::New(context) | Sent::Late(context) => context,
         };
         if !self.handshake.secured {
             let secured = self.connection.content.secured.client;
@@ -332,7 +332,7 @@ impl<'a> Walk<'a> {
             message.last = segment.time;
             let from = range.start.max(*start) - start;
             match sent {
-                Sent::New(context) => {
+                Sent::New(context) | Sent::Late(context) => {
                     message.bytes += range.end.min(*end) - range.start.max(*start);
                     if message.first.is_none() {
                         begins_message = true;
