@@ -1,8 +1,10 @@
 //! Explanations of scripted packets, whose times are known exactly.
 
 mod ack_policy;
+mod capture_gaps;
 mod connection_script;
 mod control_frames;
+mod duplicate_packets;
 mod incomplete_captures;
 mod page_load;
 mod pair_captures;
