@@ -65,15 +65,17 @@ fn packets_that_the_capture_dropped_are_no_losses() {
 }
 
 #[test]
-fn data_that_was_captured_after_its_acknowledgement_is_no_retransmission() {
-    let mut captured = Captured::at(&[download()], Client, 0.0);
-    // Another processor recorded it.
-    let late = full_segments(&captured)[5];
-    captured.packets[late].0 += 200_000;
-    captured.packets.sort_by_key(|(time, _)| *time);
-    let explanation = captured.explained();
-    assert_eq!(explanation.connections[0].uncaptured, 0);
-    assert_nothing_was_lost(&explanation, "a late packet");
+fn data_that_was_captured_late_is_no_retransmission() {
+    // Another processor recorded it: after later data, and after its acknowledgement.
+    for (end, late) in [(Client, 700_000), (Server, 700_000), (Server, 41_000_000)] {
+        let mut captured = Captured::at(&[download()], end, 0.0);
+        let moved = full_segments(&captured)[5];
+        captured.packets[moved].0 += late;
+        captured.packets.sort_by_key(|(time, _)| *time);
+        let explanation = captured.explained();
+        assert_eq!(explanation.connections[0].uncaptured, 0);
+        assert_nothing_was_lost(&explanation, &format!("{end:?}, {late} ns"));
+    }
 }
 
 #[test]
