@@ -148,7 +148,7 @@ impl Transfer {
 
     /// The basis of predictions, if a replica reproduces this transfer; none where it carried no data.
     pub fn prediction(&self) -> Option<Result<Prediction, PredictionError>> {
-        Some(self.recorded.as_deref()?.prediction())
+        Some(self.recorded.as_deref()?.prediction().cloned().map_err(Clone::clone))
     }
 
     /// How long this transfer would take with these changes and, if given, with another number of bytes; none where

@@ -1,4 +1,5 @@
-//! One thread reads the capture, and as many as there are processors explain its connections.
+//! One thread reads the capture, and as many as there are processors explain its connections. To start them takes longer
+//! than to explain a small capture, so they start when it turns out to be large.
 
 use std::{
     iter,
@@ -7,7 +8,7 @@ use std::{
     sync::{
         Mutex,
         atomic::{AtomicU64, AtomicUsize, Ordering},
-        mpsc::{self, SyncSender},
+        mpsc,
     },
     thread,
 };
@@ -26,6 +27,9 @@ const MAX_PAIRING_PACKETS: usize = 4_000_000;
 
 /// The maximum number of finished connections that wait for a thread to explain them.
 const QUEUE: usize = 64;
+
+/// The number of packets of which the reading thread explains the connections itself, if there are no more.
+const SMALL_CAPTURE: u64 = 10_000;
 
 /// Which packets to keep after they are explained; by default none.
 #[derive(Debug, Clone, Copy, Default)]
@@ -64,10 +68,21 @@ pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: KeepPackets) -
     let next = || queue.lock().ok()?.recv().ok();
     let work = || iter::from_fn(next).filter_map(&explain_one).collect::<Vec<_>>();
     let error = thread::scope(|scope| {
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let error = read(source, &mut explanation, keep.for_page.is_some(), &to_workers);
+        let (mut workers, mut waiting) = (Vec::new(), Vec::new());
+        let error = read(source, &mut explanation, keep.for_page.is_some(), |connection, packets| {
+            if packets <= SMALL_CAPTURE {
+                waiting.push(connection);
+                return;
+            }
+            if workers.is_empty() {
+                let count = thread::available_parallelism().map_or(1, usize::from);
+                workers.extend((0..count).map(|_| scope.spawn(work)));
+            }
+            // Sending fails only if all workers have panicked; joining them resumes the panic.
+            waiting.drain(..).chain([connection]).for_each(|connection| drop(to_workers.send(connection)));
+        });
         drop(to_workers);
+        explanation.connections.extend(waiting.into_iter().filter_map(&explain_one));
         for worker in workers {
             let explained = worker.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
             explanation.connections.extend(explained);
@@ -83,19 +98,15 @@ pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: KeepPackets) -
     (explanation, error)
 }
 
-/// Reads a capture and hands over its connections as they finish.
+/// Reads a capture and hands over its connections as they finish, with the number of packets read so far.
 fn read(
     source: &mut (impl Source + ?Sized),
     explanation: &mut Explanation,
     keep_sacks: bool,
-    to_workers: &SyncSender<Box<CapturedConnection>>,
+    mut hand_over: impl FnMut(Box<CapturedConnection>, u64),
 ) -> Option<Error> {
     let mut collector = Collector::new(keep_sacks);
     let mut fragments = Fragments::default();
-    // Sending fails only if all workers have panicked; joining them resumes the panic.
-    let hand_over = |collector: &mut Collector| {
-        collector.finished.drain(..).for_each(|connection| drop(to_workers.send(connection)));
-    };
     let error = loop {
         match source.next() {
             Ok(Some(packet)) => {
@@ -105,7 +116,7 @@ fn read(
                 explanation.packets += 1;
                 let Some(packet) = fragments.reassemble(packet) else { continue };
                 collector.add(&packet);
-                hand_over(&mut collector);
+                collector.finished.drain(..).for_each(|connection| hand_over(connection, explanation.packets));
             }
             Ok(None) => break None,
             Err(error) => {
@@ -118,6 +129,6 @@ fn read(
         }
     };
     collector.finish();
-    hand_over(&mut collector);
+    collector.finished.drain(..).for_each(|connection| hand_over(connection, explanation.packets));
     error
 }

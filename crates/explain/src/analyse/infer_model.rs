@@ -68,7 +68,7 @@ impl ModelInput<'_> {
         self.set_receiver(&mut model);
         let observed = Duration::from_nanos(ended.saturating_sub(began));
         let syn_retry = Duration::from_nanos(self.lead[Cause::ConnectRetry]);
-        Some(RecordedTransfer { model, observed, syn_retry })
+        Some(RecordedTransfer::new(model, observed, syn_retry))
     }
 
     fn share(&self, cause: Cause) -> f64 {
@@ -151,9 +151,14 @@ impl ModelInput<'_> {
         }
         // Without window scaling, a window that was the same all the time cannot grow.
         let is_fixed = stats.first_window == stats.max_window && stats.max_window < 65_536;
-        if is_fixed || self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05 {
-            model.receiver.window = Some(Size(stats.first_window.max(1)));
-            model.receiver.largest_window = Some(Size(stats.max_window.max(1)));
+        // No receiver offers less than a segment for long; what seems to is a window whose scale was not captured, or none
+        // that was captured at all.
+        if stats.max_window > 0
+            && (is_fixed || self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05)
+        {
+            let mss = self.properties[self.sender].mss;
+            model.receiver.window = Some(Size(stats.first_window.max(mss)));
+            model.receiver.largest_window = Some(Size(stats.max_window.max(mss)));
         }
         if self.share(Cause::HttpFlowControl) > 0.05 {
             // An HTTP/2 window limits the sender as a receive window does.

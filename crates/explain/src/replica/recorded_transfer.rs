@@ -1,6 +1,6 @@
 //! A captured transfer as the replica sees it: the inferred model, and the time that the model must reproduce.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use units::Size;
 
@@ -19,6 +19,8 @@ pub(crate) struct RecordedTransfer {
     pub(crate) observed: Duration,
     /// The part of the time before the first byte that a lost SYN took. The model's handshake is free of loss.
     pub(crate) syn_retry: Duration,
+    /// The checked replica: each finding and each form of output asks for it.
+    prediction: OnceLock<Box<Result<Prediction, PredictionError>>>,
 }
 
 /// How long a transfer would take.
@@ -31,17 +33,25 @@ pub struct Predicted {
 }
 
 impl RecordedTransfer {
+    pub(crate) fn new(model: Model, observed: Duration, syn_retry: Duration) -> Self {
+        Self { model, observed, syn_retry, prediction: OnceLock::new() }
+    }
+
     /// The basis of predictions, if the replica reproduces the transfer.
-    pub(crate) fn prediction(&self) -> Result<Prediction, PredictionError> {
-        Prediction::new(self.model_with_chunk_pauses(), self.observed)
+    pub(crate) fn prediction(&self) -> Result<&Prediction, &PredictionError> {
+        let check = || Box::new(Prediction::new(self.model_with_chunk_pauses(), self.observed));
+        Result::as_ref(self.prediction.get_or_init(check))
     }
 
     pub(crate) fn what_if(&self, what_if: &WhatIf, bytes: Option<Size>) -> Result<Predicted, PredictionError> {
-        let prediction = self.prediction()?;
+        let prediction = self.prediction().map_err(Clone::clone)?;
         let model_error = prediction.model_error();
-        let prediction = bytes.map_or_else(|| prediction.clone(), |bytes| prediction.of_bytes(bytes));
         let saved = if what_if.removes_loss() { self.syn_retry } else { Duration::ZERO };
-        let duration = prediction.with(what_if)?.saturating_sub(saved);
+        let replayed = match bytes {
+            Some(bytes) => prediction.of_bytes(bytes).with(what_if),
+            None => prediction.with(what_if),
+        };
+        let duration = replayed?.saturating_sub(saved);
         Ok(Predicted { duration, model_error })
     }
 
