@@ -46,20 +46,19 @@ impl Seen {
 
 impl<S: Source> Source for OnlyIp<S> {
     fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
-        let packet = self.source.next()?;
-        match (&packet, self.seen) {
-            (Some(_), Seen::Readable) | (None, Seen::Readable | Seen::Nothing) => {}
-            (Some(packet), seen) => self.seen = seen.with(packet),
-            (None, Seen::Unreadable(link)) => {
-                self.seen = Seen::Nothing;
-                return Err(Error::LinkType { file: self.file.clone(), link });
+        let next = self.source.next();
+        if let Ok(Some(packet)) = &next {
+            if self.seen != Seen::Readable {
+                self.seen = self.seen.with(packet);
             }
-            (None, Seen::Encrypted) => {
-                self.seen = Seen::Nothing;
-                return Err(Error::Encrypted { file: self.file.clone() });
-            }
+            return next;
         }
-        Ok(packet)
+        // The end, or the reason why it is not reached: without IP it does not matter.
+        match std::mem::replace(&mut self.seen, Seen::Nothing) {
+            Seen::Nothing | Seen::Readable => next,
+            Seen::Unreadable(link) => Err(Error::LinkType { file: self.file.clone(), link }),
+            Seen::Encrypted => Err(Error::Encrypted { file: self.file.clone() }),
+        }
     }
 
     fn name(&self, address: IpAddr) -> Option<&str> {
