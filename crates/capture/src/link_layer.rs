@@ -20,8 +20,13 @@ impl<'a> Packet<'a> {
     /// Ethernet's padding and check sequence are removed. The packet ends early if the capture truncated it. Its length is
     /// in its header, except for a length of 0, as in offloaded packets longer than 65,535 bytes (RFC 2675, Linux's BIG
     /// TCP): there it is `original_len` without the link-layer header.
+    #[inline]
     pub fn network(&self) -> Option<&'a [u8]> {
-        let mut ip = whole(encapsulation::ip(payload(self.link, self.bytes)?)?)?;
+        let mut ip = match self.bytes {
+            // By far the most packets.
+            [_, _, _, _, _, _, _, _, _, _, _, _, 0x08, 0x00, ip @ ..] if self.link == LinkType::ETHERNET => whole(ip)?,
+            _ => whole(encapsulation::ip(payload(self.link, self.bytes)?)?)?,
+        };
         for _ in 0..MAX_TUNNELS {
             let Some(inner) = tunnel::inner(ip) else { break };
             ip = inner;
@@ -31,6 +36,7 @@ impl<'a> Packet<'a> {
 }
 
 /// The IP packet at the beginning of `ip`, up to the end that its header names.
+#[inline]
 pub(crate) fn whole(ip: &[u8]) -> Option<&[u8]> {
     let len = match (ip.first()? >> 4, ip) {
         (4, [_, _, high, low, ..]) if ip.len() >= 20 => usize::from(u16::from_be_bytes([*high, *low])),

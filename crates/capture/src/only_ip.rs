@@ -31,7 +31,6 @@ impl<S: Source> OnlyIp<S> {
 }
 
 impl Seen {
-    #[cold]
     fn with(self, packet: &Packet) -> Self {
         match self {
             Self::Nothing if !packet.link.is_readable() => Self::Unreadable(packet.link),
@@ -46,11 +45,12 @@ impl Seen {
 
 impl<S: Source> Source for OnlyIp<S> {
     fn next(&mut self) -> Result<Option<Packet<'_>>, Error> {
+        if self.seen == Seen::Readable {
+            return self.source.next();
+        }
         let next = self.source.next();
         if let Ok(Some(packet)) = &next {
-            if self.seen != Seen::Readable {
-                self.seen = self.seen.with(packet);
-            }
+            self.seen = self.seen.with(packet);
             return next;
         }
         // The end, or the reason why it is not reached: without IP it does not matter.

@@ -28,12 +28,14 @@ const ERSPAN: u16 = 0x88BE;
 const ERSPAN_3: u16 = 0x22EB;
 
 /// The IP packet inside of `ip`, if it is a tunnel's. A fragment is none before it is reassembled.
+#[inline]
 pub(crate) fn inner(ip: &[u8]) -> Option<&[u8]> {
     // By far the most packets.
     let protocol = if ip[0] >> 4 == 4 { ip[9] } else { ip[6] };
-    if protocol == TCP {
-        return None;
-    }
+    if protocol == TCP { None } else { inner_of(ip) }
+}
+
+fn inner_of(ip: &[u8]) -> Option<&[u8]> {
     let Transport { protocol, bytes, .. } = Transport::of(ip)?;
     let inner = match protocol {
         IPV4 | IPV6 => (Layer::Ip, bytes),
