@@ -71,9 +71,10 @@ fn gre(bytes: &[u8]) -> Option<Layered<'_>> {
 fn udp(bytes: &[u8]) -> Option<Layered<'_>> {
     let [_, _, high, low, _, _, _, _, data @ ..] = bytes else { return None };
     match u16::from_be_bytes([*high, *low]) {
-        // The network identifier is valid, and no other flag is set (RFC 7348 §5).
+        // The network identifier is valid, and no other flag is set (RFC 7348 §5) but that of a group policy
+        // (draft-smith-vxlan-group-policy).
         VXLAN | VXLAN_LINUX => {
-            let ([0x08, ..], frame) = data.split_first_chunk::<8>()? else { return None };
+            let ([0x08 | 0x88, ..], frame) = data.split_first_chunk::<8>()? else { return None };
             Some((Layer::Ethernet, frame))
         }
         // Version 0, with options of a multiple of four bytes (RFC 8926 §3.4).
@@ -154,6 +155,7 @@ mod tests {
             v4(137, &[&[0, 1, 1, 64], &tcp[..]].concat()),
             udp(4789, &vxlan(&frame)),
             udp(8472, &vxlan(&tagged)),
+            udp(4789, &[&[0x88, 0, 0, 7, 0, 0, 9, 0], &frame[..]].concat()),
             geneve([0x65, 0x58], &[], &frame),
             geneve([8, 0], &[1, 2, 3, 1, 0, 0, 0, 0], &tcp),
             // A container's network in a VPN.

@@ -9,7 +9,8 @@
 //! - **The path into the capture**, for senders that leave the identification 0 (RFC 6864), and for IPv6: another
 //!   interface, link-layer header, hop limit or tunnel. A packet passes one interface only once.
 //! - **Time.** Without either, data that is repeated within a millisecond, with no report of a loss in between, is no
-//!   retransmission: the sender cannot have missed anything so soon. Acknowledgements stay then.
+//!   retransmission: the sender cannot have missed anything so soon. Acknowledgements stay then, and resets: a host sends
+//!   one for each packet that it no longer wants.
 
 use std::collections::VecDeque;
 
@@ -158,7 +159,7 @@ impl DuplicateFilter {
     }
 }
 
-/// Whether it is anything but an acknowledgement, which may well be repeated.
+/// Whether it is repeated only if it is retransmitted, unlike an acknowledgement or a reset.
 fn takes_sequence_number(record: &SegmentRecord) -> bool {
-    record.len > 0 || record.has(Flags::SYN) || record.has(Flags::FIN) || record.has(Flags::RST)
+    (record.len > 0 || record.has(Flags::SYN) || record.has(Flags::FIN)) && !record.has(Flags::RST)
 }

@@ -44,9 +44,11 @@ pub(crate) fn uncaptured_bytes(connection: &CapturedConnection, side: Side) -> u
 /// The data of one side.
 struct Stream {
     offsets: StreamOffsets,
-    /// Everything before this byte was captured or acknowledged; none before the first acknowledgement of a connection
-    /// that had begun before the capture.
+    /// Everything before this byte was captured or acknowledged. None at the start of a capture that began in the middle
+    /// of the connection, until captured data is acknowledged: before that, acknowledgements are of earlier data.
     edge: Option<u64>,
+    /// The latest first byte of a captured segment.
+    highest_start: u64,
     /// What was captured after that: start and end.
     ahead: BTreeMap<u64, u64>,
     /// What was acknowledged and not captured: start and end.
@@ -57,10 +59,11 @@ struct Stream {
 impl Stream {
     fn new(offsets: StreamOffsets, is_from_start: bool) -> Self {
         let edge = is_from_start.then_some(ORIGIN);
-        Self { offsets, edge, ahead: BTreeMap::new(), missing: BTreeMap::new(), uncaptured: 0 }
+        Self { offsets, edge, highest_start: 0, ahead: BTreeMap::new(), missing: BTreeMap::new(), uncaptured: 0 }
     }
 
     fn capture(&mut self, start: u64, end: u64) {
+        self.highest_start = self.highest_start.max(start);
         self.fill(start, end);
         let is_next = self.edge.is_some_and(|edge| start <= edge);
         if is_next {
@@ -97,8 +100,12 @@ impl Stream {
 
     fn acknowledge(&mut self, ack: u64) {
         let Some(edge) = self.edge else {
-            self.edge = Some(ack);
-            return self.join();
+            if self.ahead.first_key_value().is_some_and(|(start, _)| *start < ack) {
+                // A sender's capture begins with a flight that follows earlier data.
+                self.edge = Some(ack.max(self.highest_start));
+                self.join();
+            }
+            return;
         };
         if ack > edge + MAX_WINDOW {
             return;
@@ -164,7 +171,11 @@ mod tests {
     #[test]
     fn data_before_the_capture_began_is_not_missing() {
         assert_eq!(uncaptured(false, &[Data(0, 100), Ack(5000), Data(5000, 6000), Ack(6000)]), 0);
-        assert_eq!(uncaptured(false, &[Ack(0), Ack(100), Data(100, 200), Ack(200)]), 100);
+        let flight = [Data(900, 1000), Ack(300), Data(1000, 1100), Ack(500), Ack(900), Ack(1000), Ack(1100)];
+        assert_eq!(uncaptured(false, &flight), 0);
+        let repaired = [Data(0, 100), Data(900, 1000), Data(1000, 1100), Ack(0), Ack(900), Ack(1100), Ack(1200)];
+        assert_eq!(uncaptured(false, &repaired), 100);
+        assert_eq!(uncaptured(false, &[Ack(0), Data(100, 200), Ack(200), Data(300, 400), Ack(400)]), 100);
     }
 
     #[test]

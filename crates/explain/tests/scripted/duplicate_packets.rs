@@ -100,6 +100,17 @@ fn real_duplicate_acks_and_retransmissions_stay() {
 }
 
 #[test]
+fn resets_without_identification_stay() {
+    let mut captured = Captured::at(&[lossy()], Client, 0.0);
+    let (time, mut reset) = captured.packets[3].clone();
+    reset[33] = 4;
+    for count in 0..5 {
+        captured.packets.push((time + 200_000_000 + count * 10_000, reset.clone()));
+    }
+    assert_eq!(captured.explained().coverage.duplicates, 0);
+}
+
+#[test]
 fn identification_that_never_changes_says_nothing() {
     let mut captured = Captured::at(&[lossy()], Server, 0.0);
     for (_, bytes) in &mut captured.packets {
