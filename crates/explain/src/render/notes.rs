@@ -37,7 +37,8 @@ pub fn notes(names: &[String], coverage: &[Coverage], connections: &[PairedConne
             ));
         }
         let one_sided = all().filter(|connection| connection.only_from.is_some()).count() as u64;
-        if one_sided > 0 {
+        // If there is nothing else, the answer says it.
+        if one_sided > 0 && connections.iter().any(|paired| paired.connection.only_from.is_none()) {
             notes.push(format!("{place}{}", one_direction(one_sided)));
         }
     }

@@ -89,15 +89,37 @@ fn one_direction_alone_has_no_causes_and_says_so() {
             let transfer = transfer(&explanation);
             assert!(transfer.findings.is_empty() && transfer.cause.is_none());
             assert_eq!(transfer.times[Cause::Propagation], transfer.times.sum());
-            let (coverage, names) = ([explanation.coverage], ["capture".to_owned()]);
             let connections = explain::pair_captures([explanation]);
-            let notes = render::notes(&names, &coverage, &connections);
-            assert!(notes.len() == 1 && notes[0].starts_with("1 connection was captured in one direction only"));
             let layout = render::text::Layout { width: 200, colour: false, top: 5 };
             let text = render::text::render(&connections, 9, &render::PredictionRequest::default(), &layout);
             assert!(text.starts_with("Nothing to explain: 1 connection was captured in one direction only"), "{text}");
         }
     }
+}
+
+#[test]
+fn notes_say_what_a_capture_lacks() {
+    let mut captured = Captured::at(&[download()], Client, 0.0);
+    let gap = full_segments(&captured)[4];
+    captured.packets.remove(gap);
+    let (time, mut copy) = captured.packets[0].clone();
+    copy[8] -= 1;
+    captured.packets.insert(1, (time + 1000, copy));
+    let mut other = Captured::at(&[download()], Client, 0.0);
+    other.packets.retain(|(_, bytes)| is_from(Server, bytes));
+    for (_, bytes) in &mut other.packets {
+        // Another client port.
+        bytes[22] = 200;
+    }
+    captured.packets.extend(other.packets);
+    captured.packets.sort_by_key(|(time, _)| *time);
+    let explanation = captured.explained();
+    let (coverage, names) = ([explanation.coverage], ["capture".to_owned()]);
+    let notes = render::notes(&names, &coverage, &explain::pair_captures([explanation]));
+    let begins =
+        ["1160 bytes of 1 connection were acknowledged", "1 packet was captured more", "1 connection was captured in"];
+    assert_eq!(notes.len(), begins.len(), "{notes:?}");
+    assert!(notes.iter().zip(begins).all(|(note, begin)| note.starts_with(begin)), "{notes:?}");
 }
 
 #[test]
