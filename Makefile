@@ -6,9 +6,12 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/target/tools/bin:$(PATH):$(HOME)/.cargo/bin
 # The quick part of the race, about three minutes; `make race ARGS=` runs the whole, several hours.
 ARGS ?= --quick
+# How long `make fuzz` runs each target, and which of them; all if empty.
+SECONDS ?= 30
+TARGETS ?=
 HAUL := $(or $(CARGO_TARGET_DIR),target)/release/haul
 
-.PHONY: help race build web test lint bench dist commands docs setup clean
+.PHONY: help race build web test lint fuzz bench dist commands docs setup clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -38,6 +41,9 @@ lint: ## Check formatting, lints, documentation, dependencies and shell scripts
 	@scripts/python.sh check
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
+
+fuzz: ## Run the fuzz targets for 30 seconds each (SECONDS=90; TARGETS="explain flows": only these)
+	@scripts/fuzz.sh $(SECONDS) $(TARGETS)
 
 bench: ## Measure emulator, capture analysis, reports, client, replay server and gateway against their targets
 	@scripts/setup.sh bench

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use crate::LinkType;
+
 /// Why the next packet of a capture cannot be read. Packets are numbered from 1, as in Wireshark.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -36,6 +38,24 @@ pub enum Error {
         file: PathBuf,
         /// The expected format.
         format: &'static str,
+    },
+    /// All packets of the file are of link types without IP, or without IP that can be found.
+    #[error("{} contains only {}, not IP; {}", file.display(), link.description(), link.advice())]
+    LinkType {
+        /// The capture.
+        file: PathBuf,
+        /// The first packet's.
+        link: LinkType,
+    },
+    /// The file contains IEEE 802.11 frames, and all data in them is encrypted.
+    #[error(
+        "{} contains only encrypted 802.11 frames; decrypt them with `airdecap-ng -e NETWORK -p PASSWORD {0}` \
+         (needs each client's handshake), or capture at the client, not in monitor mode",
+        file.display()
+    )]
+    Encrypted {
+        /// The capture.
+        file: PathBuf,
     },
     /// The file ends in the middle of a packet.
     #[error(

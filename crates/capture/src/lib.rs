@@ -17,7 +17,8 @@
 //! - [`open()`] opens a file or standard input, and detects the format.
 //! - Our taps write [`pcapng`]: times in nanoseconds, a direction for each packet. Older tools write [`pcap`] and
 //!   [`snoop`], and [`printed`] reads the text output of tcpdump and snoop.
-//! - [`Packet::network`] finds the IP packet after any link-layer header; [`Fragments`] reassembles IP fragments.
+//! - [`Packet::network`] finds the IP packet after any link-layer header and inside of tunnels; [`Fragments`] reassembles IP
+//!   fragments.
 //! - [`tcp`] parses the segment in a packet, with its options; [`Packet::udp`] the datagram, [`Packet::undelivered`] a report
 //!   that a segment was not delivered.
 //! - [`summary`] counts what a race reports: connections, and packets and bytes in each direction.
@@ -49,11 +50,14 @@ struct Readme;
 
 mod byte_order;
 mod decompress;
+mod encapsulation;
 mod error;
 pub mod fragments;
 mod icmp;
 mod input;
 mod link_layer;
+mod link_types;
+mod only_ip;
 mod open;
 mod packet;
 pub mod pcap;
@@ -64,10 +68,12 @@ pub mod snoop;
 pub mod summary;
 pub mod tcp;
 mod transport;
+mod tunnel;
+mod wifi;
 
 pub use error::Error;
 pub use fragments::Fragments;
 pub use icmp::Undelivered;
 pub use open::{FORMATS, Format, UnknownFormat, open, read};
-pub use packet::{Direction, LinkType, Packet, Source};
+pub use packet::{Direction, Drops, LinkType, Packet, Source};
 pub use summary::Summary;

@@ -15,6 +15,7 @@ use crate::{
     Error, Source,
     decompress::Compression,
     input::{BLOCK, Input},
+    only_ip::OnlyIp,
     pcap, pcapng, printed,
     read_ahead::ReadAhead,
     snoop,
@@ -79,7 +80,8 @@ impl FromStr for Format {
 }
 
 /// Opens the capture at `path`, or standard input for `-`; gzip and zstd are decompressed. Without a `format` it is
-/// detected. A thread reads ahead.
+/// detected. A thread reads ahead. A capture without a packet that can contain IP ends with [`Error::LinkType`] or
+/// [`Error::Encrypted`].
 pub fn open(path: &Path, format: Option<Format>) -> Result<Box<dyn Source + Send>, Error> {
     let (source, file): (Box<dyn Read + Send>, _) = if path == Path::new("-") {
         (Box::new(io::stdin()), PathBuf::from("standard input"))
@@ -124,9 +126,10 @@ fn packets(mut input: Anything<'_>, format: Option<Format>) -> Result<Box<dyn So
         Some(format) => format,
         None => detect(&mut input)?,
     };
+    let file = input.file().to_owned();
     Ok(match format {
-        Format::Pcap => Box::new(pcap::Reader::from_input(input)),
-        Format::Pcapng => Box::new(pcapng::Reader::from_input(input)),
+        Format::Pcap => Box::new(OnlyIp::new(pcap::Reader::from_input(input), file)),
+        Format::Pcapng => Box::new(OnlyIp::new(pcapng::Reader::from_input(input), file)),
         Format::Snoop if input.ready(snoop::MAGIC.len())?.starts_with(snoop::MAGIC) => {
             Box::new(snoop::Reader::from_input(input))
         }

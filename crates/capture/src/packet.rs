@@ -55,6 +55,25 @@ impl LinkType {
     pub const IPV6: Self = Self(229);
 }
 
+/// Packets that the capture itself lost: they passed the network, and the capturing machine was too busy to record them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Drops {
+    /// Dropped by the interface, because it lacked room (pcapng's `isb_ifdrop`; dumpcap counts all drops there).
+    pub by_interface: u64,
+    /// Dropped by the operating system, because the capturing program read too slowly (pcapng's `isb_osdrop`; snoop).
+    pub by_system: u64,
+    /// Counted at the packets after the gaps (pcapng's `epb_dropcount`).
+    pub at_packets: u64,
+}
+
+impl Drops {
+    /// The number of lost packets. Both kinds of counters count the same packets.
+    pub fn total(self) -> u64 {
+        self.by_interface.saturating_add(self.by_system).max(self.at_packets)
+    }
+}
+
 /// A stream of packets in the order of their capture.
 ///
 /// A packet is borrowed until the next call, so this cannot be an [`Iterator`].
@@ -66,6 +85,12 @@ pub trait Source {
     fn name(&self, _address: IpAddr) -> Option<&str> {
         None
     }
+
+    /// The packets that the capture lost, as far as the part that was read so far says it. Most captures say it at their
+    /// end; pcap never does.
+    fn drops(&self) -> Drops {
+        Drops::default()
+    }
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -75,5 +100,9 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn name(&self, address: IpAddr) -> Option<&str> {
         (**self).name(address)
+    }
+
+    fn drops(&self) -> Drops {
+        (**self).drops()
     }
 }

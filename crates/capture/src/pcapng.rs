@@ -13,6 +13,7 @@
 //! [draft-ietf-opsawg-pcapng]: https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcapng/
 
 mod block;
+mod drop_counters;
 mod interface;
 mod reader;
 mod writer;

@@ -4,7 +4,7 @@
 
 use std::{io::Read, path::PathBuf, time::Duration};
 
-use crate::{Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input};
+use crate::{Drops, Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input};
 
 /// The first bytes of a file.
 pub(crate) const MAGIC: &[u8] = b"snoop\0\0\0";
@@ -24,6 +24,7 @@ const MAX_LENGTH: u32 = 16 << 20;
 pub struct Reader<R> {
     input: Input<R>,
     state: State,
+    dropped: u32,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +51,7 @@ impl<R: Read> Reader<R> {
     }
 
     pub(crate) fn from_input(input: Input<R>) -> Self {
-        Self { input, state: State::Beginning }
+        Self { input, state: State::Beginning, dropped: 0 }
     }
 
     fn advance(&mut self) -> Result<Option<Record>, Error> {
@@ -64,7 +65,7 @@ impl<R: Read> Reader<R> {
         }
         let words = ByteOrder::Big.words(self.input.record(RECORD)?);
         // The fourth counts packets that the machine has dropped so far.
-        let [original_len, kept, len, _, seconds, micros] = words.ok_or_else(|| self.input.truncated())?;
+        let [original_len, kept, len, dropped, seconds, micros] = words.ok_or_else(|| self.input.truncated())?;
         if len > MAX_LENGTH || len < RECORD as u32 || len - (RECORD as u32) < kept {
             return Err(self.input.damaged("its lengths are invalid"));
         }
@@ -75,6 +76,7 @@ impl<R: Read> Reader<R> {
         self.input.record(len)?;
         self.input.pass(len);
         self.input.packet += 1;
+        self.dropped = dropped;
         Ok(Some(Record { time, original_len: original_len.max(kept as u32), kept, len: len - RECORD, link }))
     }
 
@@ -115,5 +117,9 @@ impl<R: Read> Source for Reader<R> {
         let bytes = &self.input.passed(len)[..kept];
         let number = self.input.packet - 1;
         Ok(Some(Packet { number, time, interface: 0, link, direction: None, original_len, bytes }))
+    }
+
+    fn drops(&self) -> Drops {
+        Drops { by_system: self.dropped.into(), ..Drops::default() }
     }
 }

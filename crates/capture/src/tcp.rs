@@ -60,6 +60,11 @@ pub struct Segment<'a> {
     pub from: SocketAddr,
     /// Its receiver.
     pub to: SocketAddr,
+    /// The identification of its IPv4 packet, which tells a retransmission from the same packet captured again; `None` in
+    /// IPv6. Some senders always use 0 (RFC 6864 §4.1).
+    pub identification: Option<u16>,
+    /// How many more hops its IP packet may take.
+    pub hop_limit: u8,
     /// Its control bits.
     pub flags: Flags,
     /// The sequence number of its first byte of data, or of its SYN or FIN.
@@ -98,12 +103,16 @@ impl<'a> Segment<'a> {
             0 => truncated.saturating_add(payload.len() as u32).saturating_sub((header_len - kept) as u32),
             length => length.saturating_sub(headers),
         };
+        let (identification, hop_limit) =
+            if ip[0] >> 4 == 4 { (Some(u16::from_be_bytes([ip[4], ip[5]])), ip[8]) } else { (None, ip[7]) };
         Some(Self {
             number: packet.number,
             time: packet.time,
             direction: packet.direction,
             from: SocketAddr::new(from, half(0)),
             to: SocketAddr::new(to, half(2)),
+            identification,
+            hop_limit,
             flags: Flags(header[13] & 0x3f),
             sequence: word(4),
             acknowledgement: word(8),
@@ -244,5 +253,6 @@ mod tests {
         assert!(data.sack().eq([(100, 200), (300, 400)]) && data.flags.has(Flags::PSH) && data.flags.has(Flags::ACK));
         assert_eq!((data.payload, data.data), (&[7; 7][..], 900));
         assert_eq!((data.acknowledgement, data.window, data.sequence), (99, 500, 8));
+        assert_eq!((data.identification, data.hop_limit), (Some(0), 64));
     }
 }

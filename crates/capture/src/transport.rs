@@ -10,7 +10,7 @@ use crate::Packet;
 /// RFC 5533 §5).
 const HOP_BY_HOP: u8 = 0;
 pub(crate) const TCP: u8 = 6;
-const UDP: u8 = 17;
+pub(crate) const UDP: u8 = 17;
 const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
 const AUTHENTICATION: u8 = 51;

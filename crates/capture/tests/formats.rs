@@ -296,6 +296,32 @@ fn invalid_packet_header_is_an_error_with_the_packet_number() {
 }
 
 #[test]
+fn capture_without_ip_ends_with_the_link_types_name_and_advice() {
+    let sent = [Sent { seconds: 0, micros: 0, cut: 0, bytes: vec![8, 0x41, 3, 4] }];
+    let said = |link: u16, is_truncated: bool| {
+        let (mut file, _) = write(Kind::Pcap { big: false, nanos: false }, &sent);
+        file[20..24].copy_from_slice(&u32::from(link).to_le_bytes());
+        file.extend(is_truncated.then_some(7));
+        let mut source = capture::read(&file[..], "odd.pcap", None).expect("it opens");
+        assert!(source.next().is_ok_and(|packet| packet.is_some_and(|packet| packet.link == LinkType(link))));
+        let end = source.next().map(drop);
+        assert!(source.next().is_ok_and(|packet| packet.is_none()));
+        end.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(
+        said(220, false),
+        "odd.pcap contains only USB transfers (link type USB_LINUX_MMAPPED), not IP; capture the network interface: \
+         `tcpdump -i any -s 200 -w NEW.pcap`"
+    );
+    assert_eq!(said(220, true), said(220, false));
+    assert!(said(10, false).contains("FDDI frames (link type FDDI)"));
+    assert!(said(10, false).contains("`editcap -C N -T rawip OLD.pcap NEW.pcap`"));
+    assert!(said(105, false).contains("only encrypted 802.11 frames"));
+    assert!(said(105, true).contains("-p PASSWORD odd.pcap`"));
+    assert_eq!(said(1, false), "");
+}
+
+#[test]
 fn snoop_link_types_are_recognised() {
     for (datalink, link) in [(0u32, LinkType::ETHERNET), (4, LinkType::ETHERNET), (0x8000_0001, LinkType::IPV4)] {
         let (mut file, _) = write(Kind::Snoop, &[Sent { seconds: 0, micros: 0, cut: 0, bytes: vec![1] }]);

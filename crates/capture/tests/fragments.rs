@@ -178,3 +178,31 @@ fn truncated_fragments_give_a_truncated_packet() {
     let made = holder.reassemble(packet(2, &pieces[1])).expect("all fragments were seen");
     assert_eq!((made.original_len, plain(made.bytes)), (2040, plain(&sent)[..60].to_vec()));
 }
+
+#[test]
+fn tunnel_in_fragments_is_reassembled_before_it_is_opened() {
+    let data = vec![7; 1400];
+    let inner = segment(false, &data);
+    let mut outer = Vec::new();
+    let builder = PacketBuilder::ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64).udp(50_000, 4789);
+    let frame = [&[8, 0, 0, 0, 0, 0, 9, 0][..], &[2; 12], &[8, 0], &inner].concat();
+    builder.write(&mut outer, &frame).expect("memory takes all");
+    let mut reassembly = Fragments::default();
+    let pieces = fragments(&outer, &[100], 9);
+    assert_eq!(pieces.len(), 2);
+    assert!(reassembly.reassemble(packet(1, &pieces[0])).is_none());
+    let whole = reassembly.reassemble(packet(2, &pieces[1])).expect("the last fragment");
+    let found = capture::tcp::Segment::of(&whole).expect("the segment inside");
+    assert_eq!((found.data as usize, found.payload), (data.len(), &data[..]));
+    // And the other way round: a tunnel that carries fragments.
+    for piece in fragments(&inner, &[100], 9) {
+        let mut outer = Vec::new();
+        let frame = [&[8, 0, 0, 0, 0, 0, 9, 0][..], &[2; 12], &[8, 0], &piece].concat();
+        let builder = PacketBuilder::ipv4([192, 0, 2, 1], [192, 0, 2, 2], 64).udp(50_000, 4789);
+        builder.write(&mut outer, &frame).expect("memory takes all");
+        if let Some(whole) = reassembly.reassemble(packet(3, &outer)) {
+            assert!(whole.network().is_some_and(|ip| ip[20..] == inner[20..]));
+        }
+    }
+    assert_eq!(reassembly.lost(), 0);
+}

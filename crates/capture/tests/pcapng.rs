@@ -298,3 +298,52 @@ fn false_length_allocates_no_memory() {
     let error = Reader::new(&file[..], "false.pcapng").next().expect_err("an incomplete block");
     assert!(matches!(error, Error::Truncated { packet: 1, .. }), "{error}");
 }
+
+/// A block of this kind with these words, then options.
+fn block(kind: u32, words: &[u32], options: &[(u16, &[u8])]) -> Vec<u8> {
+    let mut body: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    for (code, value) in options {
+        body.extend([*code, value.len() as u16].into_iter().flat_map(u16::to_le_bytes));
+        body.extend_from_slice(value);
+        body.resize(body.len().next_multiple_of(4), 0);
+    }
+    let len = (body.len() as u32 + 12).to_le_bytes();
+    [&kind.to_le_bytes()[..], &len, &body, &len].concat()
+}
+
+#[test]
+fn lost_packets_are_counted_as_the_capture_says() {
+    let section = || block(0x0A0D_0D0A, &[0x1A2B_3C4D, 1, u32::MAX, u32::MAX], &[]);
+    let interface = || block(1, &[101, 0], &[]);
+    let statistics = |number: u32, drops: &[(u16, &[u8])]| block(5, &[number, 0, 0], drops);
+    let packet = |dropped: &[(u16, &[u8])]| block(6, &[0, 0, 0, 0, 0], dropped);
+    let file = [
+        section(),
+        interface(),
+        interface(),
+        packet(&[(2, &[1, 0, 0, 0]), (4, &3u64.to_le_bytes())]),
+        // Counters count from the start: only the last ones matter.
+        statistics(0, &[(5, &4u64.to_le_bytes()), (7, &1u64.to_le_bytes())]),
+        statistics(0, &[(4, &99u64.to_le_bytes()), (5, &6u64.to_le_bytes())]),
+        statistics(1, &[(7, &2u64.to_le_bytes())]),
+        // Of no interface, too short, and unknown.
+        statistics(7, &[(5, &1000u64.to_le_bytes())]),
+        block(5, &[], &[]),
+        statistics(1, &[(5, &[1, 2]), (5, &u64::MAX.to_le_bytes())]),
+        section(),
+        interface(),
+        packet(&[(4, &4u64.to_le_bytes())]),
+        block(2, &[0x0005_0000, 0, 0, 0, 0], &[]),
+        statistics(0, &[(5, &10u64.to_le_bytes())]),
+    ];
+    let file = file.concat();
+    let mut reader = Reader::new(&file[..], "drops.pcapng");
+    let mut packets = 0;
+    while let Some(packet) = reader.next().expect("it is whole") {
+        packets += 1;
+        assert_eq!(packet.direction, (packets == 1).then_some(Direction::Inbound));
+    }
+    let drops = reader.drops();
+    assert_eq!((packets, drops.by_interface, drops.by_system, drops.at_packets), (3, 16, 3, 12));
+    assert_eq!(drops.total(), 19);
+}

@@ -23,6 +23,7 @@ use crate::{
         exchange::{self, Exchange},
         sender_properties::SenderProperties,
         survey,
+        uncaptured::uncaptured_bytes,
         vantage::VantagePoint,
     },
     packet_store::{LossRank, PacketStore},
@@ -60,7 +61,11 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
     let vantage = VantagePoint::of(connection);
     let properties = survey::properties(connection, &vantage);
     let exchanges = exchange::exchanges(connection, &vantage);
-    let timeline = Timeline::of(connection, &vantage, &properties, &exchanges);
+    let mut timeline = Timeline::of(connection, &vantage, &properties, &exchanges);
+    let only_from = connection.only_from();
+    if only_from.is_some() {
+        timeline.leave_unexplained();
+    }
     let ack_policies = PerSide::of(|side| AckPolicy::of(&timeline.stats[side].acks, properties[side].mss));
     let analysis =
         Analysis { connection, vantage: &vantage, properties: &properties, timeline: &timeline, ack_policies };
@@ -70,6 +75,11 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         // There is nothing to speed up.
         for transfer in &mut transfers {
             transfer.findings.clear();
+        }
+    }
+    if only_from.is_some() {
+        for transfer in &mut transfers {
+            transfer.recorded = None;
         }
     }
     let sent = |side| {
@@ -86,6 +96,9 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         start: Duration::from_nanos(first.map_or(0, |segment| segment.time)),
         packet: first.map_or(0, |segment| segment.number),
         packets: connection.segments.len() as u64,
+        duplicates: connection.duplicates.found,
+        uncaptured: uncaptured_bytes(connection, Side::Client) + uncaptured_bytes(connection, Side::Server),
+        only_from,
         rtt: Duration::from_nanos(vantage.rtt()),
         mss: properties[sender].mss,
         rate: properties[sender].rate,

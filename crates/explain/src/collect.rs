@@ -16,6 +16,7 @@ use capture::{
 };
 
 use crate::{
+    duplicate_filter::{DuplicateFilter, MAX_COMPARED, Mark},
     echo::Echo,
     ending::{Reset, Undelivered},
     read::{Content, dns},
@@ -79,6 +80,7 @@ pub(crate) struct CapturedConnection {
     place: Option<Place>,
     /// When a SYN, and a SYN-ACK, was sent that waits for its answer.
     handshake: PerSide<Option<u64>>,
+    pub(crate) duplicates: DuplicateFilter,
     closed: PerSide<bool>,
     pub(crate) reset: Option<Reset>,
     pub(crate) undelivered: Option<Undelivered>,
@@ -142,7 +144,7 @@ impl Collector {
         // Time never runs backwards here, although clocks may be set.
         self.latest = self.latest.max(nanos.clamp(begin, begin + MAX_DURATION));
         if let Some(segment) = Segment::of(packet) {
-            self.add_segment(&segment);
+            self.add_segment(&segment, Mark::of(packet, &segment));
         } else {
             self.add_lookup(packet);
             self.add_undelivered(packet);
@@ -181,7 +183,7 @@ impl Collector {
         self.finished.extend(rest);
     }
 
-    fn add_segment(&mut self, segment: &Segment) {
+    fn add_segment(&mut self, segment: &Segment, mark: Mark) {
         let ends = (segment.from.min(segment.to), segment.from.max(segment.to));
         let connection = match self.open.entry(ends) {
             Entry::Occupied(known) => {
@@ -202,8 +204,8 @@ impl Collector {
         if connection.segments.is_empty() {
             connection.place = self.surroundings.place(connection.ends.client.ip(), connection.ends.server.ip());
         }
-        let answer = connection.add(segment, self.latest);
-        if let Some(place) = connection.place {
+        let (is_new, answer) = connection.add(segment, mark, self.latest);
+        if let Some(place) = connection.place.filter(|_| is_new) {
             let from = connection.side(segment.from);
             if segment.data > 0 {
                 self.surroundings.add(place, from, self.latest, wire_bytes(segment.data));
@@ -212,7 +214,7 @@ impl Collector {
                 self.surroundings.answered(place, self.latest, answer);
             }
         }
-        if self.keep_sacks {
+        if self.keep_sacks && is_new {
             let number = u32::try_from(segment.number).unwrap_or(u32::MAX);
             connection.sacks.extend(segment.sack().map(|(from, to)| (number, from, to)));
         }
@@ -280,6 +282,7 @@ impl CapturedConnection {
             surroundings: Surroundings::default(),
             place: None,
             handshake: PerSide::default(),
+            duplicates: DuplicateFilter::default(),
             closed: PerSide::default(),
             reset: None,
             undelivered: None,
@@ -289,6 +292,13 @@ impl CapturedConnection {
     /// Which side sent a segment of this connection.
     fn side(&self, from: SocketAddr) -> Side {
         if from == self.ends.client { Side::Client } else { Side::Server }
+    }
+
+    /// The side that sent all captured packets, if it received some that were not captured: it acknowledges.
+    pub(crate) fn only_from(&self) -> Option<Side> {
+        let side = self.segments.first()?.from();
+        let is_alone = self.segments.iter().all(|segment| segment.from() == side);
+        (is_alone && self.segments.iter().any(|segment| segment.has(Flags::ACK))).then_some(side)
     }
 
     fn is_closed(&self) -> bool {
@@ -307,10 +317,20 @@ impl CapturedConnection {
         }
     }
 
-    /// Adds a segment; returns how long its sender took to answer.
-    fn add(&mut self, segment: &Segment, now: u64) -> Option<Answer> {
+    /// Adds a segment; returns whether it is new, not a packet that was captured again, and how long its sender took to
+    /// answer.
+    fn add(&mut self, segment: &Segment, mark: Mark, now: u64) -> (bool, Option<Answer>) {
         let from = self.side(segment.from);
+        let mut record = SegmentRecord::new(segment, now, from);
+        let latest = self.segments.len().saturating_sub(MAX_COMPARED);
+        if self.duplicates.is_duplicate(&self.segments[latest..], &record, mark) {
+            if self.duplicates.is_forwarded {
+                self.captured_at = None;
+            }
+            return (false, None);
+        }
         let answered = self.shake_hands(segment, from, now);
+        let mut echoed = None;
         if segment.flags.has(Flags::SYN) {
             self.syn[from].get_or_insert_with(|| Syn {
                 isn: segment.sequence,
@@ -325,13 +345,6 @@ impl CapturedConnection {
                 self.content.begin(from);
             }
         }
-        let mut record = SegmentRecord::new(segment, now, from);
-        // The same packet, captured twice on its way through a machine.
-        let is_copy = |last: &SegmentRecord| segment.data > 0 && last.repeats(&record) && now - last.time < 200_000;
-        if self.segments.iter().rev().take(2).any(is_copy) {
-            return None;
-        }
-        let mut echoed = None;
         if let Some((value, echo)) = segment.timestamps() {
             self.timestamps |= segment.data > 0;
             let has_data = segment.data > 0;
@@ -354,8 +367,8 @@ impl CapturedConnection {
             self.reset.get_or_insert(Reset { from, time: now, number: record.number });
         }
         self.segments.push(record);
-        let (took, is_prompt) = answered.map(|took| (took, true)).or(echoed)?;
-        Some(Answer { side: from, took, is_prompt })
+        let took = answered.map(|took| (took, true)).or(echoed);
+        (true, took.map(|(took, is_prompt)| Answer { side: from, took, is_prompt }))
     }
 
     /// A step of the handshake: how long it took, if it is not repeated.

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use capture::Drops;
 use units::Size;
 
 use crate::{
@@ -26,6 +27,18 @@ pub struct Explanation {
     pub start: Duration,
     /// The connections, in the order of their first packets.
     pub connections: Vec<Connection>,
+    /// What the capture lacks, and what it has twice.
+    pub coverage: Coverage,
+}
+
+/// How well a capture represents what passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Coverage {
+    /// The packets that the capturing machine lost, as far as the capture says it.
+    pub drops: Drops,
+    /// The number of packets of TCP connections that were captured again and removed.
+    pub duplicates: u64,
 }
 
 /// The direction in which most of a transfer's bytes went.
@@ -70,8 +83,14 @@ pub struct Connection {
     pub start: Duration,
     /// The number of the first packet in the capture.
     pub packet: u32,
-    /// The number of packets.
+    /// The number of packets, without duplicates.
     pub packets: u64,
+    /// The number of packets that were captured again.
+    pub duplicates: u64,
+    /// The number of bytes that were acknowledged and not captured: the capture lost them, or they took another path.
+    pub uncaptured: u64,
+    /// The end that sent all captured packets, although it had received some. Little can be said of such a connection.
+    pub only_from: Option<Side>,
     /// The base round-trip time, without queues and delayed acknowledgements.
     pub rtt: Duration,
     /// The payload of a full segment in bytes, in the direction of most bytes.
@@ -141,7 +160,7 @@ impl Transfer {
 
     /// The basis of predictions, if a replica reproduces this transfer; none where it carried no data.
     pub fn prediction(&self) -> Option<Result<Prediction, PredictionError>> {
-        Some(self.recorded.as_deref()?.prediction())
+        Some(self.recorded.as_deref()?.prediction().cloned().map_err(Clone::clone))
     }
 
     /// How long this transfer would take without a finding's cause; none if nothing can be said.

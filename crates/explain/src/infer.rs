@@ -9,5 +9,6 @@ pub(crate) mod sender_properties;
 pub(crate) mod sender_state;
 pub(crate) mod shared_link;
 pub(crate) mod survey;
+pub(crate) mod uncaptured;
 pub(crate) mod vantage;
 pub(crate) mod window_scale;

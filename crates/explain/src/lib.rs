@@ -55,6 +55,7 @@ mod collect;
 mod combine;
 mod counters;
 mod critical_path;
+mod duplicate_filter;
 mod echo;
 mod ending;
 mod explanation;
@@ -81,7 +82,7 @@ pub use combine::{
     pair_captures::{PairedConnection, pair_captures},
 };
 pub use ending::{Ending, Failure};
-pub use explanation::{Connection, Direction, Explanation, Transfer};
+pub use explanation::{Connection, Coverage, Direction, Explanation, Transfer};
 pub use finding::Finding;
 pub use infer::{ack_policy::AckPolicy, vantage::Vantage};
 pub use number_format::{bytes, rate_text, time_text};

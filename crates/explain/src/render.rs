@@ -2,9 +2,12 @@
 
 mod failures;
 pub mod json;
+mod notes;
 pub mod page;
 mod summary;
 pub mod text;
+
+pub use notes::notes;
 
 use crate::replica::WhatIf;
 

@@ -11,6 +11,16 @@ pub enum Side {
     Server,
 }
 
+impl Side {
+    /// Its name in the JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Server => "server",
+        }
+    }
+}
+
 impl Not for Side {
     type Output = Self;
     fn not(self) -> Self {

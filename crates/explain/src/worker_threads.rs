@@ -1,4 +1,5 @@
-//! One thread reads the capture, and as many as there are processors explain its connections.
+//! One thread reads the capture, and as many as there are processors explain its connections. To start them takes longer
+//! than to explain a small capture, so they start when it turns out to be large.
 
 use std::{
     iter,
@@ -6,8 +7,8 @@ use std::{
     panic,
     sync::{
         Mutex,
-        atomic::{AtomicUsize, Ordering},
-        mpsc::{self, SyncSender},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+        mpsc,
     },
     thread,
 };
@@ -17,7 +18,7 @@ use capture::{Error, Fragments, Source};
 use crate::{
     analyse,
     collect::{CapturedConnection, Collector},
-    explanation::Explanation,
+    explanation::{Coverage, Explanation},
     packet_store::PacketStore,
 };
 
@@ -26,6 +27,9 @@ const MAX_PAIRING_PACKETS: usize = 4_000_000;
 
 /// The maximum number of finished connections that wait for a thread to explain them.
 const QUEUE: usize = 64;
+
+/// The number of packets of which the reading thread explains the connections itself, if there are no more.
+const SMALL_CAPTURE: u64 = 10_000;
 
 /// Which packets to keep after they are explained; by default none.
 #[derive(Debug, Clone, Copy, Default)]
@@ -47,7 +51,9 @@ pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Erro
 /// Explains a capture like [`explain()`], and keeps packets.
 pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: KeepPackets) -> (Explanation, Option<Error>) {
     let kept = AtomicUsize::new(0);
+    let duplicates = AtomicU64::new(0);
     let explain_one = |connection: Box<CapturedConnection>| {
+        duplicates.fetch_add(connection.duplicates.found, Ordering::Relaxed);
         let mut explained = analyse::explain(&connection, keep.for_page)?;
         let segments = connection.segments;
         if keep.for_pairing && kept.fetch_add(segments.len(), Ordering::Relaxed) + segments.len() <= MAX_PAIRING_PACKETS
@@ -62,16 +68,28 @@ pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: KeepPackets) -
     let next = || queue.lock().ok()?.recv().ok();
     let work = || iter::from_fn(next).filter_map(&explain_one).collect::<Vec<_>>();
     let error = thread::scope(|scope| {
-        let workers = thread::available_parallelism().map_or(1, usize::from);
-        let workers: Vec<_> = (0..workers).map(|_| scope.spawn(work)).collect();
-        let error = read(source, &mut explanation, keep.for_page.is_some(), &to_workers);
+        let (mut workers, mut waiting) = (Vec::new(), Vec::new());
+        let error = read(source, &mut explanation, keep.for_page.is_some(), |connection, packets| {
+            if packets <= SMALL_CAPTURE {
+                waiting.push(connection);
+                return;
+            }
+            if workers.is_empty() {
+                let count = thread::available_parallelism().map_or(1, usize::from);
+                workers.extend((0..count).map(|_| scope.spawn(work)));
+            }
+            // Sending fails only if all workers have panicked; joining them resumes the panic.
+            waiting.drain(..).chain([connection]).for_each(|connection| drop(to_workers.send(connection)));
+        });
         drop(to_workers);
+        explanation.connections.extend(waiting.into_iter().filter_map(&explain_one));
         for worker in workers {
             let explained = worker.join().unwrap_or_else(|panic| panic::resume_unwind(panic));
             explanation.connections.extend(explained);
         }
         error
     });
+    explanation.coverage = Coverage { drops: source.drops(), duplicates: duplicates.into_inner() };
     explanation.connections.sort_by_key(|connection| (connection.packet, connection.start));
     for connection in &mut explanation.connections {
         let name = |end: SocketAddr| source.name(end.ip()).map(str::to_owned);
@@ -80,19 +98,15 @@ pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: KeepPackets) -
     (explanation, error)
 }
 
-/// Reads a capture and hands over its connections as they finish.
+/// Reads a capture and hands over its connections as they finish, with the number of packets read so far.
 fn read(
     source: &mut (impl Source + ?Sized),
     explanation: &mut Explanation,
     keep_sacks: bool,
-    to_workers: &SyncSender<Box<CapturedConnection>>,
+    mut hand_over: impl FnMut(Box<CapturedConnection>, u64),
 ) -> Option<Error> {
     let mut collector = Collector::new(keep_sacks);
     let mut fragments = Fragments::default();
-    // Sending fails only if all workers have panicked; joining them resumes the panic.
-    let hand_over = |collector: &mut Collector| {
-        collector.take_finished().for_each(|connection| drop(to_workers.send(connection)));
-    };
     let error = loop {
         match source.next() {
             Ok(Some(packet)) => {
@@ -102,13 +116,19 @@ fn read(
                 explanation.packets += 1;
                 let Some(packet) = fragments.reassemble(packet) else { continue };
                 collector.add(&packet);
-                hand_over(&mut collector);
+                collector.take_finished().for_each(|connection| hand_over(connection, explanation.packets));
             }
             Ok(None) => break None,
-            Err(error) => break Some(error),
+            Err(error) => {
+                if matches!(error, Error::LinkType { .. } | Error::Encrypted { .. }) {
+                    // Nothing of them could be read.
+                    explanation.packets = 0;
+                }
+                break Some(error);
+            }
         }
     };
     collector.finish();
-    hand_over(&mut collector);
+    collector.take_finished().for_each(|connection| hand_over(connection, explanation.packets));
     error
 }

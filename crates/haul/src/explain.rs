@@ -14,11 +14,11 @@ use std::{
 
 use capture::Format;
 use explain::{
-    Explanation, KeepPackets, PacketStore, PairedConnection,
+    Coverage, Explanation, KeepPackets, PacketStore, PairedConnection,
     render::{
         PredictionRequest,
         json::{self, Incomplete},
-        page, text,
+        notes, page, text,
     },
     replica::WhatIf,
 };
@@ -100,15 +100,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if is_unreadable && packets == 0 {
         return Ok(status);
     }
+    let coverage: Vec<Coverage> = explanations.iter().map(|explanation| explanation.coverage).collect();
     let mut connections = explain::pair_captures(explanations);
     filter(&mut connections, args)?;
     let names: Vec<String> = args.files.iter().map(|file| name(file)).collect();
+    let notes = notes(&names, &coverage, &connections);
     if let Some(path) = &args.html {
-        report::save(path, &page::document(&names, &connections, packets, &request))?;
+        report::save(path, &page::document(&names, &connections, packets, &request).with_notes(&notes))?;
     }
-    let document = json::document(&names, &incomplete, &connections, &request);
+    let document = json::document(&names, &incomplete, &connections, &request).with_coverage(&coverage);
     if !args.json.iter().chain(&args.html).any(|path| is_stdout(path)) {
-        crate::print(text::render(&connections, packets, &request, &layout(args.top)).as_bytes())?;
+        let layout = layout(args.top);
+        let text = text::render(&connections, packets, &request, &layout) + &text::notes(&notes, &layout);
+        crate::print(text.as_bytes())?;
     }
     if let Some(path) = &args.json {
         let written = output::write(path, |to| {

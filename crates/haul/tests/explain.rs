@@ -42,6 +42,35 @@ fn capture_from_a_pipe_gives_json() {
     assert!((sum - transfer["duration_s"].as_f64().expect("a time")).abs() < 1e-6, "{transfer}");
 }
 
+/// A pcap file of this link type with one packet.
+fn pcap(link: u32, packet: &[u8]) -> Vec<u8> {
+    let len = packet.len() as u32;
+    let words = [0xA1B2_C3D4, 0x0004_0002, 0, 0, 65_535, link, 1, 0, len, len];
+    let mut file: Vec<u8> = words.into_iter().flat_map(u32::to_le_bytes).collect();
+    file.extend_from_slice(packet);
+    file
+}
+
+#[test]
+fn capture_without_ip_is_refused_by_its_link_type() {
+    let (status, said, error) = explain(&["-"], &pcap(220, &[0; 64]));
+    assert_eq!((status, &*said), (Some(1), ""));
+    assert!(
+        error.contains("standard input contains only USB transfers (link type USB_LINUX_MMAPPED), not IP"),
+        "{error}"
+    );
+}
+
+#[test]
+fn json_has_the_coverage_of_each_capture() {
+    let (_, said, _) = explain(&[SLOW, HEALTHY, "--json", "-"], b"");
+    let document: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
+    let coverage = |capture: &str| serde_json::json!({ "capture": capture, "dropped": 0, "duplicates": 0 });
+    assert_eq!(document["coverage"], serde_json::json!([coverage(SLOW), coverage(HEALTHY)]));
+    let connection = &document["connections"][0];
+    assert_eq!((&connection["uncaptured_bytes"], &connection["only_from"]), (&0.into(), &serde_json::Value::Null));
+}
+
 #[test]
 fn each_capture_has_a_line_of_json_whatever_the_others_are() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -9,11 +9,13 @@ use std::{
 
 use super::{
     block::{
-        BlockHeader, ENHANCED_PACKET, HEADER_LEN, INTERFACE_DESCRIPTION, OBSOLETE_PACKET, SECTION_HEADER, SIMPLE_PACKET,
+        BlockHeader, ENHANCED_PACKET, HEADER_LEN, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, OBSOLETE_PACKET,
+        SECTION_HEADER, SIMPLE_PACKET,
     },
+    drop_counters::{self, DropCounters},
     interface::{Interface, options},
 };
-use crate::{Direction, Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input, link_layer};
+use crate::{Direction, Drops, Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input, link_layer};
 
 /// Maximum number of interfaces in a section: it bounds memory for any input.
 const MAX_INTERFACES: usize = 1 << 16;
@@ -25,19 +27,22 @@ const SIMPLE_DATA: usize = 12;
 /// The size of the length at a block's end.
 const TRAILER_LEN: usize = 4;
 
-/// The option with a packet's flags (`epb_flags`), and the direction in them (§4.3.1).
+/// Options of a packet (§4.3.1): its flags (`epb_flags`) with the direction in them, and how many packets were lost before
+/// it (`epb_dropcount`).
 const FLAGS: u16 = 2;
 const DIRECTION: u32 = 0b11;
+const DROP_COUNT: u16 = 4;
 
 /// The packets of a pcapng capture; one block of the file is in memory.
 ///
-/// Blocks without a packet (statistics, names, secrets) are skipped. A simple packet block has no time: its packet gets that
+/// Of blocks without a packet, only statistics are read; names and secrets are skipped. A simple packet block has no time: its packet gets that
 /// of the packet before.
 #[derive(Debug)]
 pub struct Reader<R> {
     input: Input<R>,
     order: ByteOrder,
     interfaces: Vec<Interface>,
+    drops: DropCounters,
     /// The time of the last packet.
     time: Duration,
     state: State,
@@ -56,6 +61,8 @@ struct Record {
     interface: u32,
     link: LinkType,
     direction: Option<Direction>,
+    /// Packets that were lost before it.
+    dropped: u64,
     original_len: u32,
     /// The length of the block, and the position of the packet's bytes in it.
     block: usize,
@@ -80,7 +87,14 @@ impl<R: Read> Reader<R> {
     }
 
     pub(crate) fn from_input(input: Input<R>) -> Self {
-        Self { input, order: ByteOrder::Little, interfaces: Vec::new(), time: Duration::ZERO, state: State::Beginning }
+        Self {
+            input,
+            order: ByteOrder::Little,
+            interfaces: Vec::new(),
+            drops: DropCounters::default(),
+            time: Duration::ZERO,
+            state: State::Beginning,
+        }
     }
 
     /// The interfaces described so far in the current section.
@@ -110,7 +124,12 @@ impl<R: Read> Reader<R> {
                     self.interfaces.push(new);
                     None
                 }),
+                INTERFACE_STATISTICS => {
+                    self.drops.read(block, order, interfaces.len());
+                    Ok(None)
+                }
                 SECTION_HEADER => {
+                    self.drops.end_section();
                     self.interfaces.clear();
                     Ok(None)
                 }
@@ -121,6 +140,7 @@ impl<R: Read> Reader<R> {
             if let Some(record) = record {
                 self.input.packet += 1;
                 self.time = record.time;
+                self.drops.add_at_packet(record.dropped);
                 return Ok(Some(record));
             }
         }
@@ -159,10 +179,14 @@ impl<R: Read> Source for Reader<R> {
             self.state = State::Ended;
         }
         let Some(record) = record? else { return Ok(None) };
-        let Record { time, interface, link, direction, original_len, block, begin, kept } = record;
+        let Record { time, interface, link, direction, original_len, block, begin, kept, dropped: _ } = record;
         let bytes = &self.input.passed(block)[begin..begin + kept];
         let direction = direction.or_else(|| link_layer::direction(link, bytes));
         Ok(Some(Packet { number: self.input.packet - 1, time, interface, link, direction, original_len, bytes }))
+    }
+
+    fn drops(&self) -> Drops {
+        self.drops.total()
     }
 }
 
@@ -172,10 +196,13 @@ fn record(block: &[u8], order: ByteOrder, interfaces: &[Interface]) -> Result<Re
     packet(block, order, number, interfaces)
 }
 
-/// The packet of an obsolete packet block (§B.1): its interface's number has 16 bits; the other 16 count dropped packets.
+/// The packet of an obsolete packet block (§B.1): its interface's number has 16 bits; the other 16 count the packets that
+/// were lost before it, all bits set if that is unknown.
 fn obsolete(block: &[u8], order: ByteOrder, interfaces: &[Interface]) -> Result<Record, &'static str> {
-    let number = block.get(8..10).and_then(|half| half.try_into().ok()).ok_or("its block is too short")?;
-    packet(block, order, u32::from(order.u16(number)), interfaces)
+    let half = |at: usize| block.get(at..at + 2).and_then(|half| half.try_into().ok()).map(|half| order.u16(half));
+    let (Some(number), Some(dropped)) = (half(8), half(10)) else { return Err("its block is too short") };
+    let dropped = if dropped == u16::MAX { 0 } else { dropped.into() };
+    Ok(Record { dropped, ..packet(block, order, number.into(), interfaces)? })
 }
 
 /// The fields that are the same in enhanced and obsolete packet blocks.
@@ -187,11 +214,20 @@ fn packet(block: &[u8], order: ByteOrder, number: u32, interfaces: &[Interface])
         return Err("its length is larger than its block");
     }
     let end = end.next_multiple_of(4).min(block.len() - TRAILER_LEN);
+    let (mut direction, mut dropped) = (None, 0);
+    for (code, value) in options(&block[end..block.len() - TRAILER_LEN], order) {
+        match code {
+            FLAGS => direction = direction.or_else(|| self::direction(value, order)),
+            DROP_COUNT => dropped = drop_counters::count(value, order),
+            _ => {}
+        }
+    }
     Ok(Record {
         time: interface.time(high, low).ok_or("its time is out of range")?,
         interface: number,
         link: interface.link,
-        direction: direction(&block[end..block.len() - TRAILER_LEN], order),
+        direction,
+        dropped,
         original_len: original_len.max(kept),
         block: block.len(),
         begin: DATA,
@@ -210,11 +246,12 @@ fn simple(block: &[u8], order: ByteOrder, interfaces: &[Interface], time: Durati
     }
     let link = interface.link;
     let begin = SIMPLE_DATA;
-    Ok(Record { time, interface: 0, link, direction: None, original_len, block: block.len(), begin, kept })
+    let block = block.len();
+    Ok(Record { time, interface: 0, link, direction: None, dropped: 0, original_len, block, begin, kept })
 }
 
-fn direction(area: &[u8], order: ByteOrder) -> Option<Direction> {
-    let (_, flags) = options(area, order).find(|(code, _)| *code == FLAGS)?;
+/// The direction in a packet's flags.
+fn direction(flags: &[u8], order: ByteOrder) -> Option<Direction> {
     match order.u32(flags.try_into().ok()?) & DIRECTION {
         0b01 => Some(Direction::Inbound),
         0b10 => Some(Direction::Outbound),

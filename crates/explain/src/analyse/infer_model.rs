@@ -67,7 +67,7 @@ impl ModelInput<'_> {
         self.set_sender(&mut model);
         self.set_receiver(&mut model);
         let observed = Duration::from_nanos(ended.saturating_sub(began));
-        Some(RecordedTransfer { model, observed, lead: self.lead })
+        Some(RecordedTransfer::new(model, observed, self.lead))
     }
 
     fn share(&self, cause: Cause) -> f64 {
@@ -158,9 +158,12 @@ impl ModelInput<'_> {
         // least that is possible, and nothing is predicted to be faster than it allows.
         let is_fixed = stats.first_window == stats.max_window && stats.max_window < 65_536;
         let is_limiting = self.share(Cause::ReceiveWindow) + self.share(Cause::ReceiverStalled) > 0.05;
-        if is_fixed || is_limiting {
-            model.receiver.window = Some(Size(stats.first_window.max(1)));
-            model.receiver.largest_window = Some(Size(stats.max_window.max(1)));
+        // No receiver offers less than a segment for long; what seems to is a window whose scale was not captured, or none
+        // that was captured at all.
+        if stats.max_window > 0 && (is_fixed || is_limiting) {
+            let mss = self.properties[self.sender].mss;
+            model.receiver.window = Some(Size(stats.first_window.max(mss)));
+            model.receiver.largest_window = Some(Size(stats.max_window.max(mss)));
         }
         if self.share(Cause::HttpFlowControl) > 0.05 {
             // An HTTP/2 window limits the sender as a receive window does.

@@ -8,9 +8,12 @@
 //!
 //! The same packet has the same header fields at both ends. A retransmission repeats them; what arrived is the latest
 //! that could have. Where network cards merge or split segments, a segment counts as arrived if it overlaps one that
-//! did.
+//! did. Data also counts as arrived if it was acknowledged and never sent again: then the other capture lacks it, because
+//! that machine was too busy to record it.
 
 use std::{collections::HashMap, fmt, time::Duration};
+
+use capture::tcp::Flags;
 
 use crate::{
     causes::Cause,
@@ -163,7 +166,10 @@ impl OneWay {
                 // It arrived after this copy was sent, and before the next one.
                 if let Some(arrived) = arrived.next_if(|arrived| arrived.time >= due.saturating_sub(TOLERANCE)) {
                     delays.push(arrived.time.saturating_sub(offset).saturating_sub(packet.time).max(0));
-                } else if (index > 0 || arrived.peek().is_none()) && !overlaps_any(packet, side, segments[!side], due) {
+                } else if (index > 0 || arrived.peek().is_none())
+                    && !overlaps_any(packet, side, segments[!side], due)
+                    && !is_acknowledged(packet, side, segments[side])
+                {
                     lost.push(packet.number);
                 }
             }
@@ -192,6 +198,25 @@ fn overlaps_any(packet: &CapturedPacket, side: Side, arrived: &[SegmentRecord], 
         segment.seq.wrapping_sub(packet.seq) < packet.len || packet.seq.wrapping_sub(segment.seq) < segment.len
     };
     { data }.any(|segment| overlaps(segment) && (segment.seq, segment.len) != (packet.seq, packet.len))
+}
+
+/// Whether the packet's data was acknowledged, and not sent again before: the first copy arrived.
+fn is_acknowledged(packet: &CapturedPacket, side: Side, sent: &[SegmentRecord]) -> bool {
+    let from = sent.partition_point(|segment| time(segment) < packet.time);
+    let end = packet.seq.wrapping_add(packet.len);
+    for segment in sent[from..].iter().take(MAX_SEARCHED).filter(|segment| segment.number > packet.number) {
+        let is_repeated = segment.from() == side
+            && segment.len > 0
+            && (segment.seq.wrapping_sub(packet.seq) < packet.len
+                || packet.seq.wrapping_sub(segment.seq) < segment.len);
+        if is_repeated {
+            return false;
+        }
+        if segment.from() != side && segment.has(Flags::ACK) && segment.ack.wrapping_sub(end) as i32 >= 0 {
+            return packet.len > 0;
+        }
+    }
+    false
 }
 
 impl fmt::Display for OneWay {

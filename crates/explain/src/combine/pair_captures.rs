@@ -42,7 +42,9 @@ pub fn pair_captures(captures: impl IntoIterator<Item = Explanation>) -> Vec<Pai
                 continue;
             };
             let one_way = one_way_delay::between((twin.capture, &twin.connection), (capture, &paired.connection));
-            let is_better = distance_to_sender(&paired.connection) < distance_to_sender(&twin.connection);
+            // A capture of one direction says little, wherever it was taken.
+            let rank = |connection: &Connection| (connection.only_from.is_some(), distance_to_sender(connection));
+            let is_better = rank(&paired.connection) < rank(&twin.connection);
             let other = if is_better {
                 let (also_in, one_way) = (std::mem::take(&mut twin.also_in), twin.one_way.take());
                 std::mem::replace(twin, PairedConnection { also_in, one_way, ..paired })

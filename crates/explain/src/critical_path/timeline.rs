@@ -70,6 +70,14 @@ impl Timeline {
         timeline
     }
 
+    /// Gives all time to propagation: too little was captured to tell what was waited for.
+    pub(crate) fn leave_unexplained(&mut self) {
+        if let (Some(first), Some(last)) = (self.intervals.first(), self.intervals.last()) {
+            let all = Interval { from: first.from, to: last.to, cause: Cause::Propagation, number: last.number };
+            self.intervals = vec![all];
+        }
+    }
+
     /// Divides a wait among the causes.
     pub(crate) fn account(&mut self, wait: &Wait, number: u32) {
         if wait.to <= wait.from {

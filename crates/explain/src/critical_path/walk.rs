@@ -334,7 +334,7 @@ impl<'a> Walk<'a> {
         let side = segment.from();
         let context = match sent {
             Sent::Retransmission(trigger) => return WaitEnd::Retransmission(trigger),
-            Sent::New(context) => context,
+            Sent::New(context) | Sent::Late(context) => context,
         };
         if !self.handshake.secured {
             let secured = self.connection.content.secured.client;
@@ -386,7 +386,7 @@ impl<'a> Walk<'a> {
             message.last = segment.time;
             let from = range.start.max(*start) - start;
             match sent {
-                Sent::New(context) => {
+                Sent::New(context) | Sent::Late(context) => {
                     if message.first.is_none() {
                         begins_message = true;
                         let min_cwnd = state.sender.as_ref().map(SenderState::min_cwnd);

@@ -82,11 +82,16 @@ fn options(connection: &CapturedConnection) -> u64 {
     if connection.timestamps { 12 } else { 0 }
 }
 
+/// The least payload of a full segment. No sender takes a smaller maximum seriously (Linux: `tcp_min_snd_mss` is 48 with
+/// options), and where all segments are smaller, none is full.
+const MIN_MSS: u64 = 36;
+
 /// The payload of a full segment: as the SYNs announced, or by the sizes of the segments.
 pub(crate) fn mss(connection: &CapturedConnection, side: Side) -> u64 {
     let announced = [side, !side].map(|side| connection.syn[side].and_then(|syn| syn.mss));
     let announced = announced.into_iter().flatten().min().map(|mss| u64::from(mss).saturating_sub(options(connection)));
-    announced.filter(|mss| *mss > 0).unwrap_or_else(|| mss_by_segments(connection, side, headers(connection)))
+    let announced = announced.filter(|mss| *mss > 0);
+    announced.unwrap_or_else(|| mss_by_segments(connection, side, headers(connection))).max(MIN_MSS)
 }
 
 /// The payload of a full segment by the sizes of the segments: the largest that occurs twice and fits a packet. Larger

@@ -42,6 +42,9 @@ const RECENT_ROUNDS: usize = 4;
 /// The maximum number of round trips that are kept for the survey.
 const MAX_ROUNDS: usize = 4096;
 
+/// The number of gaps in the data that are remembered.
+const MAX_GAPS: usize = 16;
+
 /// A packet on the path to the receiver.
 #[derive(Debug, Clone, Copy)]
 struct SentSegment {
@@ -53,10 +56,21 @@ struct SentSegment {
     late: u64,
 }
 
+/// Data that was not captured when later data was, or its acknowledgement.
+#[derive(Debug, Clone, Copy)]
+struct Gap {
+    start: u64,
+    end: u64,
+    /// When it was noticed.
+    since: u64,
+}
+
 /// What was sent.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Sent {
     New(SendContext),
+    /// Data that was captured after later data, or after its own acknowledgement, for the first time. It was not lost.
+    Late(SendContext),
     Retransmission(RetransmitTrigger),
 }
 
@@ -70,6 +84,8 @@ pub(crate) struct SenderState<'a> {
     offsets: StreamOffsets,
     arriving: VecDeque<ArrivingAck>,
     in_flight: VecDeque<SentSegment>,
+    /// The latest gaps.
+    gaps: VecDeque<Gap>,
     /// The first unacknowledged byte (RFC 9293 §3.3.1: SND.UNA), and the byte after the last sent (SND.NXT).
     pub(crate) snd_una: u64,
     pub(crate) snd_nxt: u64,
@@ -176,6 +192,7 @@ impl<'a> SenderState<'a> {
             offsets: offsets.rewound(),
             arriving: VecDeque::new(),
             in_flight: VecDeque::new(),
+            gaps: VecDeque::new(),
             snd_una: ORIGIN,
             snd_nxt: ORIGIN,
             last_start: ORIGIN,
@@ -257,12 +274,15 @@ impl<'a> SenderState<'a> {
         if segment.len <= 1 && (end <= self.snd_nxt || self.closed_since.is_some()) {
             return None;
         }
-        let is_retransmission = start < self.snd_nxt;
+        let is_new = start >= self.snd_nxt;
         self.last_start = start;
-        let sent = if is_retransmission {
-            Sent::Retransmission(self.retransmit(now))
-        } else {
+        let sent = if is_new {
+            self.expect_gap(start, now);
             Sent::New(self.context(now, segment.len.into()))
+        } else if self.fills_gap(start, end, now) {
+            Sent::Late(self.context(now, segment.len.into()))
+        } else {
+            Sent::Retransmission(self.retransmit(now))
         };
         self.busy_until = self.busy_until.max(now) + self.properties.transmission_time(segment.len.into());
         self.snd_nxt = self.snd_nxt.max(end);
@@ -270,7 +290,7 @@ impl<'a> SenderState<'a> {
         if u64::from(segment.len) < self.properties.mss {
             self.last_small = Some(end);
         }
-        if !is_retransmission {
+        if is_new {
             // At the sender's end, it is not late but idle.
             let is_away = self.rtt_to_sender * 8 >= self.rtt;
             let late = segment.echo().filter(|_| is_away).map_or(0, |age| age.saturating_sub(self.rtt_to_sender));
@@ -286,6 +306,30 @@ impl<'a> SenderState<'a> {
         }
         self.check_room(now);
         Some(sent)
+    }
+
+    /// The data up to `end` has not been captured, and should have been.
+    fn expect_gap(&mut self, end: u64, now: u64) {
+        if end > self.snd_nxt {
+            if self.gaps.len() == MAX_GAPS {
+                self.gaps.pop_front();
+            }
+            self.gaps.push_back(Gap { start: self.snd_nxt, end, since: now });
+        }
+    }
+
+    /// Whether this data was missing in the capture without having been lost: it was acknowledged already, or it comes too
+    /// soon after the gap was noticed for the sender to know of it.
+    fn fills_gap(&mut self, start: u64, end: u64, now: u64) -> bool {
+        let is_within = |gap: &&mut Gap| gap.start <= start && end <= gap.end;
+        let (snd_una, rtt) = (self.snd_una, self.rtt);
+        let Some(gap) = self.gaps.iter_mut().rev().find(is_within) else { return false };
+        let is_late = end <= snd_una || now < gap.since + rtt / 2;
+        if is_late {
+            // In order from either end; the larger rest stays.
+            if start - gap.start > gap.end - end { gap.end = start } else { gap.start = end }
+        }
+        is_late
     }
 
     /// Processes a retransmission; returns what triggered it.

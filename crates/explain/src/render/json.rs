@@ -7,7 +7,7 @@ use units::Size;
 
 use super::PredictionRequest;
 use crate::{
-    AckPolicy, Cause, CauseTimes, PairedConnection, Side,
+    AckPolicy, Cause, CauseTimes, Coverage, PairedConnection, Side,
     counters::BothDirections,
     explanation, page_loads,
     phases::PhaseSeconds,
@@ -25,8 +25,17 @@ pub struct Document<'a> {
     schema: &'static str,
     captures: &'a [String],
     incomplete: &'a [Incomplete],
+    coverage: Vec<CaptureCoverage<'a>>,
     connections: Connections<'a>,
     pages: Vec<Page>,
+}
+
+/// What a capture lacks, and what it has twice.
+#[derive(Debug, Serialize)]
+struct CaptureCoverage<'a> {
+    capture: &'a str,
+    dropped: u64,
+    duplicates: u64,
 }
 
 /// A capture that could not be read to its end.
@@ -64,6 +73,9 @@ struct Connection {
     ways: Option<OneWayDelays>,
     vantage: &'static str,
     packets: u64,
+    duplicates: u64,
+    uncaptured_bytes: u64,
+    only_from: Option<&'static str>,
     counters: BothDirections,
     /// Since the epoch.
     start_s: f64,
@@ -247,7 +259,21 @@ pub fn document<'a>(
 ) -> Document<'a> {
     let pages = page_loads(connections).iter().map(Page::of).collect();
     let connections = Connections { captures, all: connections, request };
-    Document { schema: SCHEMA, captures, incomplete, connections, pages }
+    Document { schema: SCHEMA, captures, incomplete, coverage: Vec::new(), connections, pages }
+}
+
+impl Document<'_> {
+    /// Adds what each capture lacks, in their order.
+    #[must_use]
+    pub fn with_coverage(mut self, coverage: &[Coverage]) -> Self {
+        let each = self.captures.iter().zip(coverage).map(|(capture, coverage)| CaptureCoverage {
+            capture,
+            dropped: coverage.drops.total(),
+            duplicates: coverage.duplicates,
+        });
+        self.coverage = each.collect();
+        self
+    }
 }
 
 impl Serialize for Connections<'_> {
@@ -281,6 +307,9 @@ impl Connections<'_> {
             }),
             vantage: connection.vantage.name(),
             packets: connection.packets,
+            duplicates: connection.duplicates,
+            uncaptured_bytes: connection.uncaptured,
+            only_from: connection.only_from.map(Side::name),
             counters: BothDirections::from(&connection.counters),
             start_s: connection.start.as_secs_f64(),
             transfers: connection

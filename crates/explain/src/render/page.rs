@@ -166,6 +166,18 @@ pub fn document<'a>(
     }
 }
 
+impl Document<'_> {
+    /// Adds sentences about the captures to the answer.
+    #[must_use]
+    pub fn with_notes(mut self, notes: &[String]) -> Self {
+        for note in notes {
+            self.answer.push(' ');
+            self.answer.push_str(note);
+        }
+        self
+    }
+}
+
 fn page_view(page: &PageLoad, connections: &[PairedConnection], ranked: &[(usize, &Transfer)]) -> PageView {
     let index = |step: &PageStep| {
         let wanted = &connections[step.connection].connection.transfers[step.transfer];

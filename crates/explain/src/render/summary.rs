@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, time::Duration};
 
-use super::failures::failures;
+use super::{failures::failures, notes};
 use crate::{Cause, PairedConnection, Transfer, number_format::plural, time_text};
 
 /// All transfers with the index of their connection, those that lost most first.
@@ -37,6 +37,13 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         };
         return format!("Nothing to explain: {why}.");
     };
+    let is_one_sided = |index: usize| connections[index].connection.only_from.is_some();
+    if is_one_sided(*index) && worst.findings.is_empty() {
+        let Some(other) = transfers.iter().position(|(index, _)| !is_one_sided(*index)) else {
+            return format!("Nothing to explain: {}", notes::one_direction(connections.len() as u64));
+        };
+        return answer(connections, &transfers[other..=other], packets);
+    }
     let Some(finding) = worst.findings.first() else {
         let (cause, time) = worst.times.ranked().first().copied().unwrap_or((Cause::Propagation, 0));
         return format!(

@@ -60,6 +60,16 @@ pub fn render(connections: &[PairedConnection], packets: u64, request: &Predicti
     writer.text
 }
 
+/// Renders sentences about the captures, each a paragraph.
+pub fn notes(notes: &[String], layout: &Layout) -> String {
+    let mut writer = Writer { text: String::new(), layout };
+    for note in notes {
+        writer.text.push('\n');
+        writer.paragraph("", note);
+    }
+    writer.text
+}
+
 struct Writer<'a> {
     text: String,
     layout: &'a Layout,
@@ -298,6 +308,9 @@ fn describe(connection: &Connection) -> String {
         Vantage::Middle => "captured between client and server",
         Vantage::Unknown => "captured at an unknown point",
     };
+    if let Some(side) = connection.only_from {
+        return format!("only the {}'s packets were captured", side.name());
+    }
     let mut text = format!("RTT {}, MSS {}, {vantage}", time_text(connection.rtt), connection.mss);
     if let Some(rate) = connection.rate {
         let _ = write!(text, ", bottleneck {}", rate_text(rate));
@@ -315,6 +328,9 @@ fn describe(connection: &Connection) -> String {
     }
     if let Some(acks) = connection.acks {
         let _ = write!(text, "; the receiver acknowledges {acks}");
+    }
+    if connection.uncaptured > 0 {
+        let _ = write!(text, "; {} acknowledged, but not captured", bytes(connection.uncaptured));
     }
     text
 }

@@ -15,6 +15,8 @@ const MAX_ERROR: f64 = 0.10;
 pub struct Prediction {
     model: Model,
     error: f64,
+    /// The replica's duration, for the captured number of bytes.
+    replayed: Option<Duration>,
 }
 
 /// Why nothing is predicted.
@@ -47,7 +49,8 @@ impl Prediction {
         let error = (replayed.as_secs_f64() - observed.as_secs_f64()) / observed.as_secs_f64();
         // The error is not a number if both durations are zero.
         if error.abs() <= MAX_ERROR || replayed == observed {
-            Ok(Self { model, error: if replayed == observed { 0.0 } else { error } })
+            let error = if replayed == observed { 0.0 } else { error };
+            Ok(Self { model, error, replayed: Some(replayed) })
         } else {
             Err(PredictionError::Declined { observed, replayed })
         }
@@ -61,11 +64,14 @@ impl Prediction {
     /// The same transfer with another number of bytes; losses, pauses and stalls occur equally often per byte.
     #[must_use]
     pub fn of_bytes(&self, bytes: Size) -> Self {
-        Self { model: self.model.scaled(bytes), error: self.error }
+        Self { model: self.model.scaled(bytes), error: self.error, replayed: None }
     }
 
     /// The duration of the transfer with these changes; without changes, that of its replica.
     pub fn with(&self, what_if: &WhatIf) -> Result<Duration, ReplayError> {
-        replay(&what_if.apply(&self.model)).map(|replay| replay.duration)
+        match self.replayed {
+            Some(replayed) if what_if.is_empty() => Ok(replayed),
+            _ => replay(&what_if.apply(&self.model)).map(|replay| replay.duration),
+        }
     }
 }

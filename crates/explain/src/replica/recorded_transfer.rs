@@ -1,6 +1,6 @@
 //! A captured transfer as the replica sees it: the inferred model, and the time that the model must reproduce.
 
-use std::time::Duration;
+use std::{sync::OnceLock, time::Duration};
 
 use units::Size;
 
@@ -22,7 +22,9 @@ pub(crate) struct RecordedTransfer {
     pub(crate) model: Model,
     pub(crate) observed: Duration,
     /// The time before the first byte by cause. The model knows only its sum.
-    pub(crate) lead: CauseTimes,
+    lead: CauseTimes,
+    /// The checked replica: each finding and each form of output asks for it.
+    prediction: OnceLock<Box<Result<Prediction, PredictionError>>>,
 }
 
 /// How long a transfer would take.
@@ -37,17 +39,24 @@ pub struct Predicted {
 }
 
 impl RecordedTransfer {
+    pub(crate) fn new(model: Model, observed: Duration, lead: CauseTimes) -> Self {
+        Self { model, observed, lead, prediction: OnceLock::new() }
+    }
+
     /// The basis of predictions, if the replica reproduces the transfer.
-    pub(crate) fn prediction(&self) -> Result<Prediction, PredictionError> {
-        Prediction::new(self.model_with_chunk_pauses(), self.observed)
+    pub(crate) fn prediction(&self) -> Result<&Prediction, &PredictionError> {
+        let check = || Box::new(Prediction::new(self.model_with_chunk_pauses(), self.observed));
+        Result::as_ref(self.prediction.get_or_init(check))
     }
 
     pub(crate) fn what_if(&self, what_if: &WhatIf, bytes: Option<Size>) -> Result<Predicted, PredictionError> {
-        let prediction = self.prediction()?;
+        let prediction = self.prediction().map_err(Clone::clone)?;
         let model_error = prediction.model_error();
-        let prediction = bytes.map_or_else(|| prediction.clone(), |bytes| prediction.of_bytes(bytes));
-        let saved = what_if.removed().map(|cause| self.lead[cause]).sum();
-        let duration = prediction.with(what_if)?.saturating_sub(Duration::from_nanos(saved));
+        let replayed = match bytes {
+            Some(bytes) => prediction.of_bytes(bytes).with(what_if),
+            None => prediction.with(what_if),
+        };
+        let duration = replayed?.saturating_sub(self.saved(what_if));
         let range = if bytes.is_none() { what_if.interval(duration) } else { None };
         Ok(Predicted { duration, range, model_error })
     }
@@ -58,18 +67,24 @@ impl RecordedTransfer {
     /// which of the packets behind a loss the sender held back. But without the cause nothing of that remains. So here the
     /// replica may take another time than the captured transfer, within limits.
     pub(crate) fn without(&self, what_if: &WhatIf) -> Result<Predicted, PredictionError> {
-        if let Ok(predicted) = self.what_if(what_if, None) {
-            return Ok(predicted);
-        }
-        let model = self.model_with_chunk_pauses();
-        let (replayed, observed) = (replay(&model)?.duration, self.observed);
-        if replayed > observed * MAX_RATIO || observed > replayed * MAX_RATIO {
-            return Err(PredictionError::Declined { observed, replayed });
-        }
-        let saved = what_if.removed().map(|cause| self.lead[cause]).sum();
-        let duration = replay(&what_if.apply(&model))?.duration.saturating_sub(Duration::from_nanos(saved));
+        let (observed, replayed) = match self.prediction() {
+            Ok(_) => return self.what_if(what_if, None),
+            Err(PredictionError::Declined { observed, replayed })
+                if *replayed <= *observed * MAX_RATIO && *observed <= *replayed * MAX_RATIO =>
+            {
+                (*observed, *replayed)
+            }
+            Err(error) => return Err(error.clone()),
+        };
+        let after = replay(&what_if.apply(&self.model_with_chunk_pauses()))?.duration;
+        let duration = after.saturating_sub(self.saved(what_if));
         let model_error = replayed.as_secs_f64() / observed.as_secs_f64().max(1e-9) - 1.0;
         Ok(Predicted { duration, range: what_if.interval(duration), model_error })
+    }
+
+    /// The time before the first byte that a change saves.
+    fn saved(&self, what_if: &WhatIf) -> Duration {
+        Duration::from_nanos(what_if.removed().map(|cause| self.lead[cause]).sum())
     }
 
     /// The model with a pause before each chunk: the time of the ends themselves, which the model does not explain.

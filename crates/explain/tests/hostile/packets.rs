@@ -146,7 +146,7 @@ pub(crate) fn check(explanation: Explanation) {
     let packets = explanation.packets;
     let connections = pair_captures([explanation]);
     let change = "rtt=20ms,rate=10mbit,deferred-ack=1ms,no-loss".parse().expect("changes");
-    let request = PredictionRequest { what_if: Some(change), bytes: Some(50_000) };
+    let request = PredictionRequest { what_if: Some(change), bytes: Some(20_000) };
     let names = ["capture".to_owned()];
     serde_json::to_writer(io::sink(), &json::document(&names, &[], &connections, &request)).expect("a document");
     let text = text::render(&connections, packets, &request, &text::Layout { width: 100, colour: true, top: 5 });

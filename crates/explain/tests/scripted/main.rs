@@ -1,9 +1,11 @@
 //! Explanations of scripted packets, whose times are known exactly.
 
 mod ack_policy;
+mod capture_gaps;
 mod connection_script;
 mod control_frames;
 mod counters;
+mod duplicate_packets;
 mod endings;
 mod incomplete_captures;
 mod page_load;

@@ -82,3 +82,26 @@ fn delayed_acks_are_attributed_to_receiver_or_path() {
     let by_path = why(&delayed_acks(0.1, 100.0));
     assert!(by_path.contains("a device on the path delayed them by 100 ms each"), "{by_path}");
 }
+
+#[test]
+fn packet_that_a_capture_lacks_is_not_lost_if_it_was_acknowledged() {
+    let mut script = ScriptedConnection::new(40_000, 40.0);
+    let now = script.open(0.0) + 1.0;
+    let arrived = script.bulk(Client, now, 10 * MSS);
+    script.ack(Server, arrived);
+    let mut lost = script.clone();
+    lost.lose(Client, now + 60.0, b"lost");
+    let arrived = lost.retransmit(Client, now + 400.0);
+    lost.ack(Server, arrived);
+    for (script, count) in [(script, 0), (lost, 1)] {
+        let ends = [Client, Server].map(|end| {
+            let mut captured = Captured::at(std::slice::from_ref(&script), end, 0.0);
+            if end == Server {
+                captured.packets.remove(6);
+            }
+            explain_keeping(&mut captured, KeepPackets { for_pairing: true, ..KeepPackets::default() }).0
+        });
+        let one_way = pair_captures(ends).remove(0).one_way.expect("captures of both ends");
+        assert_eq!((one_way.up.lost, one_way.down.lost), (count, 0));
+    }
+}

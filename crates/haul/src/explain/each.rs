@@ -57,9 +57,11 @@ fn document(
     let (explanation, error) = explain(file, format, keep);
     let incomplete: Vec<_> = error.iter().map(|error| unread(file, &explanation, error)).collect();
     *all_readable &= incomplete.iter().all(|one| one.packets > 0);
+    let coverage = [explanation.coverage];
     let connections = explain::pair_captures(vec![explanation]);
     let names = [name(file)];
-    let mut line = serde_json::to_vec(&json::document(&names, &incomplete, &connections, request))
+    let document = json::document(&names, &incomplete, &connections, request).with_coverage(&coverage);
+    let mut line = serde_json::to_vec(&document)
         .map_err(|error| format!("cannot write the explanation of {}: {error}", file.display()))?;
     line.push(b'\n');
     Ok(line)

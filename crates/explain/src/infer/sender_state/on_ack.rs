@@ -106,6 +106,7 @@ impl SenderState<'_> {
             return;
         }
         // What is acknowledged was sent, whether it was captured or not.
+        self.expect_gap(ack.ack, ack.time);
         self.snd_nxt = self.snd_nxt.max(ack.ack);
         let usable = self.right_edge.map(|edge| edge.saturating_sub(self.snd_nxt));
         let right_edge = ack.ack + ack.window;
