@@ -11,7 +11,7 @@ use crate::{
     critical_path::message_history::ObservedMessage,
     infer::{exchange::Exchange, vantage::VantagePoint},
     number_format::{bytes, plural, time_text},
-    read::alert_name,
+    read::{Protocol, alert_name},
     segment::SegmentRecord,
     side::{PerSide, Side},
 };
@@ -142,7 +142,11 @@ fn incomplete(
     if let Some((arrived, all)) = missing(Side::Client) {
         return Some(format!("after {} of {} of the request {what}", bytes(arrived), bytes(all)));
     }
-    if message.server.first.is_none() {
+    let is_finished = connection.segments.iter().any(|segment| segment.has(Flags::FIN));
+    // What no protocol tells apart may have needed no response.
+    let is_asked = connection.content.protocol != Protocol::Unknown
+        || connection.segments.iter().all(|segment| segment.from() == Side::Client || segment.len == 0);
+    if message.server.first.is_none() && is_asked {
         return Some(format!("before the response to {what} began"));
     }
     if let Some((arrived, all)) = missing(Side::Server) {
@@ -151,7 +155,6 @@ fn incomplete(
     // The end is unknown: something was still in flight, or neither side had said that it has no more to send.
     let has_end = |side: Side| exchange.parts[side].is_none_or(|(_, end)| end != u64::MAX);
     let is_whole = has_end(Side::Client) && has_end(Side::Server) && connection.content.is_read();
-    let is_finished = connection.segments.iter().any(|segment| segment.has(Flags::FIN));
     let moved = message.client.bytes + message.server.bytes;
     (!is_whole && !is_finished).then(|| format!("after {} of {what}, before either end had finished", bytes(moved)))
 }

@@ -150,6 +150,7 @@ impl PageLoad {
             let predecessor = predecessor(&transfers[..index], transfer);
             let from = predecessor.map_or(begin, |predecessor| transfers[predecessor].end);
             add_times_since(from, transfer, &mut times);
+            spend_think_time(from, transfer, &transfers, &mut times);
             path.push(PageStep {
                 connection: transfer.connection,
                 transfer: transfer.transfer,
@@ -187,6 +188,31 @@ fn predecessor(ended: &[TimedTransfer], transfer: &TimedTransfer) -> Option<usiz
         Some({ same_end }.find(|index| ended[*index].connection == transfer.connection).unwrap_or(last))
     };
     late.or_else(early)
+}
+
+/// A client that seems to think on one connection while it is busy on another does not think: a control connection is
+/// silent during the transfer that it controls. That part of the think time is spent as the other transfer spent it.
+fn spend_think_time(from: u64, transfer: &TimedTransfer, all: &[TimedTransfer], times: &mut CauseTimes) {
+    let thinks_from = transfer.ready.max(from);
+    let overlap = |other: &TimedTransfer| {
+        transfer.requested.min(other.end).saturating_sub(thinks_from.max(other.requested.max(other.start)))
+    };
+    let others =
+        all.iter().filter(|other| (other.connection, other.transfer) != (transfer.connection, transfer.transfer));
+    let Some(other) = others.max_by_key(|other| overlap(other)) else { return };
+    let mut left = overlap(other).min(times[Cause::ClientThink]);
+    times[Cause::ClientThink] -= left;
+    let spent =
+        other.times.ranked().into_iter().filter(|(cause, _)| !LEAD.contains(cause) && *cause != Cause::ClientThink);
+    let spent: Vec<_> = spent.collect();
+    let (all, overlapped) = (spent.iter().map(|(_, time)| time).sum::<u64>().max(1), left);
+    for (cause, time) in &spent {
+        let part = (u128::from(overlapped) * u128::from(*time) / u128::from(all)) as u64;
+        times[*cause] += part;
+        left -= part;
+    }
+    // What division left over.
+    times[spent.first().map_or(Cause::ClientThink, |(cause, _)| *cause)] += left;
 }
 
 /// Adds the times of a transfer since `from`.

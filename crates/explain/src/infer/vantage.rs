@@ -84,8 +84,12 @@ impl VantagePoint {
         let rtt = rtt_to.client + rtt_to.server;
         let is_known = fastest(Side::Client).is_some() || fastest(Side::Server).is_some();
         let position = match connection.captured_at {
-            Some(Side::Client) => Vantage::Client,
-            Some(Side::Server) => Vantage::Server,
+            // A router's interface has directions too, but an end answers at once.
+            Some(side) if fastest(side).is_none_or(|took| took < NEAR.max(rtt / 8)) => match side {
+                Side::Client => Vantage::Client,
+                Side::Server => Vantage::Server,
+            },
+            Some(_) => Vantage::Middle,
             None if !is_known => Vantage::Unknown,
             // An end that answers at once is here; where the end is that only asks is unknown.
             None if fastest(Side::Client).is_none() && answers.client.sender.is_none() => {

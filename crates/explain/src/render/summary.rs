@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use super::{failures::failures, notes};
-use crate::{Cause, PairedConnection, Transfer, number_format::plural, time_text};
+use crate::{Cause, CauseTimes, PairedConnection, Transfer, number_format::plural, page_loads, time_text};
 
 /// All transfers with the index of their connection, those that lost most first.
 pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)> {
@@ -25,9 +25,9 @@ pub(super) fn answer(connections: &[PairedConnection], transfers: &[(usize, &Tra
     sentences.join(" ")
 }
 
-/// What cost most.
+/// What cost the user most: over all page loads, along their critical paths, and all other transfers, one after another.
 fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64) -> String {
-    let Some((index, worst)) = transfers.first() else {
+    let Some((index, _)) = transfers.first() else {
         let why = match packets {
             0 => "the capture contains no packets; check its filter and its interface".to_owned(),
             _ => format!(
@@ -37,39 +37,81 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         };
         return format!("Nothing to explain: {why}.");
     };
-    let is_one_sided = |index: usize| connections[index].connection.only_from.is_some();
-    if is_one_sided(*index) && worst.findings.is_empty() {
-        let Some(other) = transfers.iter().position(|(index, _)| !is_one_sided(*index)) else {
-            return format!("Nothing to explain: {}", notes::one_direction(connections.len() as u64));
-        };
-        return answer(connections, &transfers[other..=other], packets);
+    if transfers.iter().all(|(index, _)| connections[*index].connection.only_from.is_some()) {
+        return format!("Nothing to explain: {}", notes::one_direction(connections.len() as u64));
     }
-    let Some(finding) = worst.findings.first() else {
-        let (cause, time) = worst.times.ranked().first().copied().unwrap_or((Cause::Propagation, 0));
+    let whole = whole(connections, transfers);
+    let total: u64 = whole.sum();
+    let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();
+    let is_worth = |(cause, time): &(Cause, u64)| {
+        let found =
+            |(_, transfer): &(usize, &Transfer)| transfer.findings.iter().any(|finding| finding.cause == *cause);
+        *time as f64 >= MIN_SHARE * total as f64 && transfers.iter().any(found)
+    };
+    let Some((cause, time)) = whole.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable()).find(is_worth)
+    else {
+        let (cause, time) = whole.ranked().first().copied().unwrap_or((Cause::Propagation, 0));
+        let what = match transfers.len() {
+            1 => "The transfer took".to_owned(),
+            all => format!("The {all} transfers took"),
+        };
         return format!(
-            "Healthy: nothing is worth a change. The longest transfer took {}, of which {} were {}. The RTT is {}.",
-            time_text(worst.duration),
+            "Healthy: nothing is worth a change. {what} {}, of which {} were {}. The RTT is {}.",
+            time_text(Duration::from_nanos(total)),
             time_text(Duration::from_nanos(time)),
             cause.title(),
             time_text(connections[*index].connection.rtt)
         );
     };
-    let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();
     let scope = match transfers.len() {
         1 => String::new(),
-        all => format!(" in the worst of {all} transfers ({healthy} healthy)"),
+        all => format!(" in {all} transfers ({healthy} healthy)"),
     };
-    let share = 100.0 * finding.cost.as_secs_f64() / worst.duration.as_secs_f64().max(1e-9);
     let mut text = format!(
-        "{} of {} ({share:.0} %) were lost to {}{scope}.",
-        time_text(finding.cost),
-        time_text(worst.duration),
-        finding.cause.title()
+        "{} of {} ({:.0} %) were lost to {}{scope}.",
+        time_text(Duration::from_nanos(time)),
+        time_text(Duration::from_nanos(total)),
+        100.0 * time as f64 / total.max(1) as f64,
+        cause.title()
     );
-    if let Some(what_if) = &finding.what_if
-        && let Some(predicted) = worst.without(finding)
+    let of_cause = |(_, transfer): &&(usize, &Transfer)| transfer.findings.iter().any(|finding| finding.cause == cause);
+    let Some((_, example)) = transfers.iter().filter(of_cause).max_by_key(|(_, transfer)| transfer.times[cause]) else {
+        return text;
+    };
+    let finding = example.findings.iter().find(|finding| finding.cause == cause);
+    if let Some(finding) = finding
+        && let (Some(what_if), Some(predicted)) = (&finding.what_if, example.without(finding))
+        && predicted.duration < example.duration.mul_f64(0.95)
     {
-        let _ = write!(text, " With {what_if}, it would take {}.", time_text(predicted.duration));
+        let (after, before) = (time_text(predicted.duration), time_text(example.duration));
+        let _ = match transfers.len() {
+            1 => write!(text, " With {what_if}, it would take {after}."),
+            _ => write!(text, " With {what_if}, the one that lost most to it would take {after} instead of {before}."),
+        };
     }
     text
+}
+
+/// The smallest share of the whole time that makes a headline.
+const MIN_SHARE: f64 = 0.1;
+
+/// The time by cause that users waited: what ran at the same time as something else on a page counts once.
+fn whole(connections: &[PairedConnection], transfers: &[(usize, &Transfer)]) -> CauseTimes {
+    let pages = page_loads(connections);
+    let is_in_page = |(index, transfer): &(usize, &Transfer)| {
+        let paired = &connections[*index];
+        pages.iter().any(|page| {
+            page.client == paired.connection.client.ip()
+                && transfer.start + transfer.duration > page.start
+                && transfer.start < page.start + page.duration
+        })
+    };
+    let alone = transfers.iter().filter(|one| !is_in_page(one)).map(|(_, transfer)| &transfer.times);
+    let mut whole = CauseTimes::default();
+    for times in pages.iter().map(|page| &page.times).chain(alone) {
+        for (cause, time) in times.ranked() {
+            whole[cause] += time;
+        }
+    }
+    whole
 }

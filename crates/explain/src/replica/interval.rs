@@ -12,9 +12,8 @@ use super::what_if::Change;
 /// measured.
 fn ratios(change: Change) -> Option<[f64; 2]> {
     Some(match change {
-        Change::NoDelay => [0.7, 1.15],
+        Change::NoDelay | Change::NoIdle => [0.7, 1.15],
         Change::NoLoss => [0.8, 1.3],
-        Change::NoIdle => [0.7, 1.15],
         Change::SendBuffer(_) => [0.65, 1.3],
         Change::NoServerThink => [0.7, 1.8],
         Change::NoClientThink => [0.7, 1.6],
