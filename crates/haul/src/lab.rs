@@ -7,6 +7,7 @@ mod live;
 mod merge;
 mod part;
 mod progress;
+mod truth;
 
 use std::{
     error::Error,
@@ -60,6 +61,8 @@ pub(crate) enum Command {
         experiment: String,
         #[command(flatten)]
         options: RunOptions,
+        #[command(flatten)]
+        truth: truth::TruthOptions,
     },
     /// Show what a run would measure
     Plan(PlanArgs),
@@ -150,7 +153,11 @@ pub(crate) fn race(options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
-        Command::Run { experiment, options } => execute::run(&experiment, &options),
+        Command::Run { experiment, options, truth } if experiment == truth::NAME => truth::run(&options, &truth),
+        Command::Run { experiment, options, truth } => {
+            truth.refuse()?;
+            execute::run(&experiment, &options)
+        }
         Command::Plan(args) => part::show(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Watch { run, folder } => live::watch(&folder, run.as_deref()),

@@ -64,4 +64,5 @@ pub mod table;
 #[cfg(test)]
 mod test_data;
 pub mod testbed;
+pub mod truth;
 pub mod work;

@@ -1,0 +1,113 @@
+//! The judge: is the cause that an explanation says the knob that was turned?
+//!
+//! The truth is what was turned, and its size is the difference of two measured durations. Nothing here knows how
+//! `explain` finds a cause.
+//!
+//! A case in which the knob cost less than [`MIN_SHARE`] of the time is not judged: BBR hardly notices a loss, and a
+//! small buffer hardly matters to a few packets. Another cause is then rightly the largest.
+
+use serde::Serialize;
+
+use super::{
+    account::Account,
+    case::MeasuredCase,
+    knobs::{Party, party},
+    measure::Facts,
+};
+
+/// The smallest share of the knob's cost in the duration for which the knob must be the dominant cause.
+pub const MIN_SHARE: f64 = 0.4;
+
+/// The smallest share of a transfer's time at which a headline counts as confident.
+const CONFIDENT: f64 = 0.3;
+
+/// The smallest share of the time that makes a cause dominant, beside round trips and handshakes.
+const DOMINANT: f64 = 0.1;
+
+/// The causes of a transfer in which nothing is wrong.
+const BASELINE: [&str; 3] = ["propagation", "connect", "tls"];
+
+/// What is said where an explanation has no transfer.
+pub const NOTHING: &str = "nothing";
+
+/// The judgement of one capture.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Judgement {
+    /// Where the capture was taken: `client`, `middle` or `server`.
+    pub vantage: &'static str,
+    /// How it was derived: `full`, or the name of a variant.
+    pub variant: &'static str,
+    /// The capture, relative to the folder of the run.
+    pub capture: String,
+    /// The cause that took most of the time, apart from round trips and handshakes.
+    pub said: String,
+    /// Its share of the time.
+    pub share: f64,
+    /// The cause of the first line, if it names one.
+    pub headline: Option<String>,
+    /// Whether `said` is the knob.
+    pub is_right: bool,
+    /// Whether the headline confidently blames somebody who did not do it.
+    pub blames_wrong_party: bool,
+    /// The time of the expected causes, in seconds.
+    pub cost_s: f64,
+    /// The predicted time without them.
+    pub predicted_s: Option<f64>,
+    /// Whether the causes of each transfer add up to its duration.
+    pub is_conserved: bool,
+    /// Whether the bytes are those on the wire; none for captures that lack some.
+    pub is_byte_exact: Option<bool>,
+}
+
+/// Whether the knob cost enough to be the dominant cause.
+pub fn is_judged(case: &MeasuredCase) -> bool {
+    let Some(knob) = case.case.kind() else { return false };
+    let share = case.cost_s() / case.turned.duration_s.max(1e-9);
+    case.turned.emulator_drops + case.back.emulator_drops == 0 && (!knob.has_cost || share >= MIN_SHARE)
+}
+
+/// The dominant cause of an account, and its share.
+pub fn dominant(account: &Account) -> (String, f64) {
+    let total = account.total_s().max(1e-9);
+    let largest = |is_wanted: &dyn Fn(&str) -> bool| {
+        let wanted = account.seconds.iter().filter(|(cause, _)| is_wanted(cause));
+        wanted.max_by(|(_, a), (_, b)| a.total_cmp(b)).map(|(cause, seconds)| (cause.clone(), seconds / total))
+    };
+    let avoidable = largest(&|cause| !BASELINE.contains(&cause)).filter(|(_, share)| *share >= DOMINANT);
+    avoidable.or_else(|| largest(&|_| true)).unwrap_or((NOTHING.to_owned(), 0.0))
+}
+
+/// Judges what an explanation says of a case's capture.
+pub fn judge(
+    case: &MeasuredCase,
+    account: &Account,
+    (vantage, variant): (&'static str, &'static str),
+    capture: String,
+) -> Judgement {
+    let expected = case.case.kind().map(|knob| knob.expected).unwrap_or_default();
+    let is_upload = case.case.turned.is_upload;
+    let (said, share) = dominant(account);
+    let guilty: Vec<Party> = expected.iter().map(|cause| party(cause, is_upload)).collect();
+    let blamed =
+        account.headline.as_ref().filter(|(_, share)| *share >= CONFIDENT).map(|(cause, _)| party(cause, is_upload));
+    Judgement {
+        vantage,
+        variant,
+        capture,
+        is_right: expected.contains(&said.as_str()),
+        said,
+        share,
+        headline: account.headline.as_ref().map(|(cause, _)| cause.clone()),
+        blames_wrong_party: blamed.is_some_and(|party| party != Party::Nobody && !guilty.contains(&party)),
+        cost_s: expected.iter().filter_map(|cause| account.seconds.get(*cause)).sum(),
+        predicted_s: account.predicted_s,
+        is_conserved: account.is_conserved,
+        is_byte_exact: is_exact(variant, account, &case.turned),
+    }
+}
+
+/// Whether the bytes are those that the capture at the client has; a variant without some packets is not asked.
+fn is_exact(variant: &str, account: &Account, facts: &Facts) -> Option<bool> {
+    let has_all = !matches!(variant, "begun-late" | "one-direction");
+    has_all.then_some(account.bytes == facts.bytes)
+}

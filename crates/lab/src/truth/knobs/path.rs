@@ -1,0 +1,82 @@
+//! The network: loss, rate, queues and other traffic.
+
+use crate::truth::{
+    draw::{Draw, Network, span},
+    scenario::{
+        ClientProgram::{self, Curl, Wget},
+        Competitor, Scenario,
+        ServerProgram::{self, Apache, Nginx, Python},
+    },
+};
+
+/// Any server and any client.
+fn programs(draw: &mut Draw) -> Option<(ServerProgram, ClientProgram)> {
+    let server = draw.server(&[Python, Nginx, Apache, ServerProgram::Node])?;
+    let client = draw.client(&[Curl, Wget, ClientProgram::Python, ClientProgram::Node, ClientProgram::Rclone])?;
+    Some((server, client))
+}
+
+/// A congestion control that slows down when packets are lost, and that fills queues.
+fn loss_based(draw: &mut Draw, scenario: &mut Scenario) -> Option<()> {
+    let known: Vec<_> = draw.installed.congestion_controls.iter().filter(|name| *name != "bbr").cloned().collect();
+    scenario.congestion_control = draw.one(&known)?;
+    Some(())
+}
+
+/// Random loss.
+pub(super) fn loss(draw: &mut Draw) -> Option<[Scenario; 2]> {
+    let network = draw.network((10.0, 80.0), (10.0, 60.0));
+    let (server, client) = programs(draw)?;
+    let bytes = draw.between(5e5, 2e6);
+    let mut back = draw.scenario(network, server, client, bytes)?;
+    if draw.chance(0.8) {
+        loss_based(draw, &mut back)?;
+    }
+    let lossy = Network { loss: draw.between(0.01, 0.04), ..network };
+    let turned = Scenario { links: lossy.links(), ..back.clone() };
+    Some([turned, back])
+}
+
+/// A link that is a fifth to a tenth as fast as without the knob.
+pub(super) fn link_rate(draw: &mut Draw) -> Option<[Scenario; 2]> {
+    let slow = draw.network((5.0, 50.0), (2.0, 10.0));
+    let (server, client) = programs(draw)?;
+    let bytes = slow.rate / 8.0 * draw.between(0.8, 2.5);
+    let turned = draw.scenario(slow, server, client, bytes)?;
+    let fast = Network { rate: slow.rate * draw.between(5.0, 10.0), ..slow };
+    let back = Scenario { links: fast.links(), ..turned.clone() };
+    Some([turned, back])
+}
+
+/// Small transfers that queue behind another download: in a long queue, and in a short one.
+pub(super) fn bufferbloat(draw: &mut Draw) -> Option<[Scenario; 2]> {
+    let short = Network { queue: 0.02, ..draw.network((5.0, 40.0), (5.0, 20.0)) };
+    let long = Network { queue: draw.between(0.2, 0.5), ..short };
+    let (server, client) = programs(draw)?;
+    let bytes = draw.between(1e3, 3e4);
+    let mut back = draw.scenario(short, server, client, bytes)?;
+    // `rclone copyurl` copies one file.
+    back.count = if client == ClientProgram::Rclone { 1 } else { draw.count(2, 8) };
+    loss_based(draw, &mut back)?;
+    back.competitor = Some(Competitor {
+        connections: 1,
+        ahead: span(2.0),
+        with_iperf3: draw.installed.has_iperf3 && draw.chance(0.5),
+    });
+    let turned = Scenario { links: long.links(), ..back.clone() };
+    Some([turned, back])
+}
+
+/// A download that shares the bottleneck with others.
+pub(super) fn competitor(draw: &mut Draw) -> Option<[Scenario; 2]> {
+    let network = draw.network((10.0, 60.0), (8.0, 40.0));
+    let (server, client) = programs(draw)?;
+    let connections = draw.count(2, 6);
+    let bytes = network.rate / 8.0 * draw.between(0.2, 0.6);
+    let mut back = draw.scenario(network, server, client, bytes)?;
+    loss_based(draw, &mut back)?;
+    let mut turned = back.clone();
+    turned.competitor =
+        Some(Competitor { connections, ahead: span(1.0), with_iperf3: draw.installed.has_iperf3 && draw.chance(0.5) });
+    Some([turned, back])
+}

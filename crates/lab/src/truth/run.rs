@@ -1,0 +1,172 @@
+//! Making and judging the cases of a run.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use super::{
+    VANTAGES,
+    account::Account,
+    case::{Case, MeasuredCase},
+    judge::{Judgement, judge},
+    knobs::Knob,
+    measure::{Facts, MeasureError, measure},
+    programs::Installed,
+    results::{CaseResult, Split, TruthResult, bars},
+    scenario::Scenario,
+    variants::{VARIANTS, derive},
+};
+use crate::deadline::Deadline;
+
+/// The name of captures that are not derived.
+pub(super) const FULL: &str = "full";
+
+/// The parameters of a run.
+pub struct TruthRun<'a> {
+    /// The seed of everything random.
+    pub seed: u64,
+    /// How many cases.
+    pub cases: u32,
+    /// The knobs to turn.
+    pub knobs: Vec<&'static Knob>,
+    /// The programs of this machine.
+    pub installed: &'a Installed,
+    /// The time limit of one of a case's two runs.
+    pub timeout: Duration,
+    /// The folder of the run.
+    pub folder: &'a Path,
+    /// An empty folder on a fast file system.
+    pub scratch: &'a Path,
+    /// Cancels the run when it becomes true.
+    pub cancel: Arc<AtomicBool>,
+}
+
+/// What has just happened, for progress displays.
+#[derive(Debug)]
+pub enum TruthEvent<'a> {
+    /// A case has started.
+    Started(&'a Case),
+    /// A case is measured and judged; `bool` is whether it was measured by an earlier run.
+    Finished(&'a CaseResult, bool),
+    /// A case was skipped, and why.
+    Skipped(&'a str),
+}
+
+/// A run until its end, or until it was cancelled.
+pub struct TruthOutcome {
+    /// The results.
+    pub result: TruthResult,
+    /// Whether it was cancelled.
+    pub is_cancelled: bool,
+}
+
+impl TruthRun<'_> {
+    /// Makes and judges the cases. One that cannot be measured is skipped.
+    pub fn run(&self, mut watch: impl FnMut(TruthEvent<'_>)) -> TruthOutcome {
+        let mut cases = Vec::new();
+        let mut skipped: Vec<String> = self.installed.missing.iter().map(ToString::to_string).collect();
+        for index in 0..self.cases {
+            if self.is_cancelled() {
+                break;
+            }
+            let done = Case::draw(self.seed, index, &self.knobs, self.installed).and_then(|case| {
+                watch(TruthEvent::Started(&case));
+                self.case(&case).map_err(|error| format!("{}: {error}", case.folder()))
+            });
+            match done {
+                Ok((case, is_stored)) => {
+                    watch(TruthEvent::Finished(&case, is_stored));
+                    cases.push(case);
+                }
+                Err(_) if self.is_cancelled() => break,
+                Err(why) => {
+                    watch(TruthEvent::Skipped(&why));
+                    skipped.push(why);
+                }
+            }
+        }
+        TruthOutcome { result: self.result(cases, skipped), is_cancelled: self.is_cancelled() }
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancel.load(Ordering::Relaxed)
+    }
+
+    fn result(&self, cases: Vec<CaseResult>, skipped: Vec<String>) -> TruthResult {
+        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        TruthResult {
+            schema: "longhaul.truth/1",
+            seed: self.seed,
+            split: Split::of(self.seed),
+            kernel,
+            programs: self.installed.versions.iter().cloned().collect::<BTreeMap<_, _>>(),
+            skipped,
+            bars: bars(&cases),
+            cases,
+        }
+    }
+
+    /// Measures a case, unless an earlier run has, and judges it.
+    fn case(&self, case: &Case) -> Result<(CaseResult, bool), MeasureError> {
+        let folder = self.folder.join("cases").join(case.folder());
+        let stored = MeasuredCase::read(&folder, case);
+        let is_stored = stored.is_some();
+        let measured = match stored {
+            Some(measured) => measured,
+            None => self.measure(case, &folder).inspect_err(|_| {
+                let _ = fs::remove_dir_all(&folder);
+            })?,
+        };
+        let judgements = self.judge(&measured, &folder)?;
+        Ok((CaseResult::new(measured, judgements), is_stored))
+    }
+
+    fn measure(&self, case: &Case, folder: &Path) -> Result<MeasuredCase, MeasureError> {
+        let _ = fs::remove_dir_all(folder);
+        let run = |scenario: &Scenario, name: &str| -> Result<Facts, MeasureError> {
+            let deadline = Deadline::new(self.timeout, self.cancel.clone());
+            measure(scenario, &folder.join(name), self.scratch, &deadline)
+        };
+        let measured =
+            MeasuredCase { case: case.clone(), turned: run(&case.turned, "turned")?, back: run(&case.back, "back")? };
+        let [at_client, ..] = VANTAGES;
+        for (name, variant) in VARIANTS {
+            let from = folder.join("turned").join(at_client).with_extension("pcapng");
+            derive(&from, variant, &folder.join("turned").join(format!("{at_client}-{name}.pcap")))?;
+        }
+        measured.write(folder)?;
+        Ok(measured)
+    }
+
+    /// Explains all captures of a case, and judges what they say.
+    fn judge(&self, measured: &MeasuredCase, folder: &Path) -> Result<Vec<Judgement>, MeasureError> {
+        let turned = folder.join("turned");
+        let [at_client, ..] = VANTAGES;
+        let full = VANTAGES.map(|vantage| (vantage, FULL, turned.join(vantage).with_extension("pcapng")));
+        let derived = VARIANTS
+            .map(|(name, _)| (at_client, name, turned.join(format!("{at_client}-{name}")).with_extension("pcap")));
+        let each = full.into_iter().chain(derived);
+        each.map(|(vantage, variant, file)| self.judge_capture(measured, (vantage, variant), &file)).collect()
+    }
+
+    fn judge_capture(
+        &self,
+        measured: &MeasuredCase,
+        kind: (&'static str, &'static str),
+        file: &PathBuf,
+    ) -> Result<Judgement, MeasureError> {
+        let mut source = capture::open(file, None)?;
+        let (explanation, _) = explain::explain(&mut *source);
+        let expected = measured.case.kind().map(|knob| knob.expected).unwrap_or_default();
+        let account = Account::of(&explanation, expected);
+        let name = file.strip_prefix(self.folder).unwrap_or(file).display().to_string();
+        Ok(judge(measured, &account, kind, name))
+    }
+}

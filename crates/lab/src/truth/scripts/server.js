@@ -1,0 +1,35 @@
+// An HTTP/1.1 server on node's own, with the knobs that it has no options for. Its argument is a JSON object.
+const fs = require('fs');
+const http = require('http');
+const path = require('path');
+
+const knobs = JSON.parse(process.argv[2]);
+const sleep = (seconds) => new Promise((done) => setTimeout(done, seconds * 1000));
+
+async function respond(request, response) {
+  if (request.method === 'PUT') {
+    request.resume();
+    await new Promise((done) => request.on('end', done));
+    await sleep(knobs.think || 0);
+    response.writeHead(201, { 'Content-Length': 0 });
+    response.end();
+    return;
+  }
+  await sleep(knobs.think || 0);
+  const file = path.join(knobs.root, path.basename(request.url));
+  response.writeHead(200, { 'Content-Length': fs.statSync(file).size });
+  if (!knobs.write) {
+    fs.createReadStream(file).pipe(response);
+    return;
+  }
+  const [size, gap] = knobs.write;
+  const bytes = fs.readFileSync(file);
+  for (let at = 0; at < bytes.length; at += size) {
+    response.write(bytes.subarray(at, at + size));
+    await sleep(gap);
+  }
+  response.end();
+}
+
+const server = http.createServer((request, response) => respond(request, response).catch(() => response.destroy()));
+setTimeout(() => server.listen(knobs.port), (knobs.late || 0) * 1000);

@@ -1,0 +1,1 @@
+//! Drawing cases, and judging invented explanations.
