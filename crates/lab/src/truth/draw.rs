@@ -144,7 +144,7 @@ pub(crate) fn size(bytes: f64) -> Size {
     Size(bytes.round().max(1.0) as u64)
 }
 
-/// A fraction in hundredths of a percent.
+/// A fraction in quarters of a percent, whose text is exact.
 fn percent(fraction: f64) -> Percent {
-    Percent::from_fraction((fraction * 1e4).round() / 1e4)
+    Percent::from_fraction((fraction * 400.0).round() / 400.0)
 }

@@ -18,6 +18,9 @@ use super::{
 /// The smallest share of the knob's cost in the duration for which the knob must be the dominant cause.
 pub const MIN_SHARE: f64 = 0.4;
 
+/// How many packets the emulator may lose in a run: one or two do not reach a link that is set up or taken down.
+const MAX_DROPS: u64 = 2;
+
 /// The smallest share of a transfer's time at which a headline counts as confident.
 const CONFIDENT: f64 = 0.3;
 
@@ -63,7 +66,8 @@ pub struct Judgement {
 pub fn is_judged(case: &MeasuredCase) -> bool {
     let Some(knob) = case.case.kind() else { return false };
     let share = case.cost_s() / case.turned.duration_s.max(1e-9);
-    case.turned.emulator_drops + case.back.emulator_drops == 0 && (!knob.has_cost || share >= MIN_SHARE)
+    let is_sound = [case.turned, case.back].iter().all(|run| run.emulator_drops <= MAX_DROPS);
+    is_sound && (!knob.has_cost || share >= MIN_SHARE)
 }
 
 /// The dominant cause of an account, and its share.

@@ -25,14 +25,14 @@ fn loss_based(draw: &mut Draw, scenario: &mut Scenario) -> Option<()> {
 
 /// Random loss.
 pub(super) fn loss(draw: &mut Draw) -> Option<[Scenario; 2]> {
-    let network = draw.network((10.0, 80.0), (10.0, 60.0));
+    let network = draw.network((20.0, 120.0), (20.0, 80.0));
     let (server, client) = programs(draw)?;
-    let bytes = draw.between(5e5, 2e6);
+    let bytes = draw.between(7e5, 2e6);
     let mut back = draw.scenario(network, server, client, bytes)?;
-    if draw.chance(0.8) {
+    if draw.chance(0.9) {
         loss_based(draw, &mut back)?;
     }
-    let lossy = Network { loss: draw.between(0.01, 0.04), ..network };
+    let lossy = Network { loss: draw.between(0.01, 0.05), ..network };
     let turned = Scenario { links: lossy.links(), ..back.clone() };
     Some([turned, back])
 }
@@ -48,16 +48,22 @@ pub(super) fn link_rate(draw: &mut Draw) -> Option<[Scenario; 2]> {
     Some([turned, back])
 }
 
-/// Small transfers that queue behind another download: in a long queue, and in a short one.
+/// Small transfers that queue behind another download: in a queue that holds all that the other may have in flight, and
+/// in a short one. The other's receive window limits it, so that the long queue does not overflow: the knob is the
+/// delay, not loss.
 pub(super) fn bufferbloat(draw: &mut Draw) -> Option<[Scenario; 2]> {
-    let short = Network { queue: 0.02, ..draw.network((5.0, 40.0), (5.0, 20.0)) };
-    let long = Network { queue: draw.between(0.2, 0.5), ..short };
+    let short = Network { queue: 0.03, ..draw.network((5.0, 40.0), (5.0, 20.0)) };
+    let long = Network { queue: 1.0, ..short };
+    let standing = draw.between(0.15, 0.4);
     let (server, client) = programs(draw)?;
     let bytes = draw.between(1e3, 3e4);
     let mut back = draw.scenario(short, server, client, bytes)?;
     // `rclone copyurl` copies one file.
     back.count = if client == ClientProgram::Rclone { 1 } else { draw.count(2, 8) };
     loss_based(draw, &mut back)?;
+    // Half of a receive buffer is for the kernel's own use.
+    let window = short.rate / 8.0 * (standing + short.rtt);
+    back.client.sysctls.insert("net.ipv4.tcp_rmem".to_owned(), format!("4096 131072 {:.0}", (2.0 * window).max(131_072.0)));
     back.competitor = Some(Competitor {
         connections: 1,
         ahead: span(2.0),

@@ -12,7 +12,7 @@ use crate::truth::{
 };
 
 /// The smallest and the largest buffer in bytes.
-const BUFFER: (f64, f64) = (8192.0, 65536.0);
+const BUFFER: (f64, f64) = (8192.0, 49152.0);
 
 /// The sysctl of a buffer: the least, the initial and the largest size.
 fn buffer_sysctl(bytes: f64) -> String {
@@ -24,7 +24,7 @@ pub(super) fn receive_buffer(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let network = draw.network((20.0, 120.0), (20.0, 100.0));
     let buffer = draw.between(BUFFER.0, BUFFER.1);
     // Half of a buffer is for the kernel's own use (tcp_adv_win_scale).
-    let bytes = buffer / 2.0 / network.rtt * draw.between(0.8, 2.5);
+    let bytes = (buffer / 2.0 / network.rtt * draw.between(0.8, 2.5)).max(1e5);
     let is_upload = draw.chance(0.25);
     let (servers, clients): (&[ServerProgram], &[ClientProgram]) = match is_upload {
         true => (&[Nginx, Python, ServerProgram::Node], &[Curl, ClientProgram::Python]),
@@ -50,7 +50,7 @@ pub(super) fn receive_buffer(draw: &mut Draw) -> Option<[Scenario; 2]> {
 pub(super) fn send_buffer(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let network = draw.network((20.0, 120.0), (20.0, 100.0));
     let buffer = draw.between(BUFFER.0, BUFFER.1);
-    let bytes = buffer * 0.6 / network.rtt * draw.between(0.8, 2.5);
+    let bytes = (buffer / network.rtt * draw.between(0.8, 2.5)).max(2e5);
     let is_upload = draw.chance(0.25);
     let (servers, clients): (&[ServerProgram], &[ClientProgram]) = match is_upload {
         true => (&[Nginx, Python, ServerProgram::Node], &[Curl, ClientProgram::Python]),
