@@ -182,7 +182,10 @@ fn read(name: &str) -> Result<Experiment, Box<dyn Error>> {
     }
     let path = Path::new(name);
     if path.components().count() == 1 && path.extension().is_none() && !path.exists() {
-        let names = EXPERIMENTS.map(|(name, _)| name);
+        if name == truth::NAME {
+            return Err(usage(format_args!("`{name}` is no experiment file; `haul lab run {name}` runs it")));
+        }
+        let names = EXPERIMENTS.map(|(name, _)| name).into_iter().chain([truth::NAME]);
         let advice = match nearest(name, names) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`haul lab list` lists them".to_owned(),
@@ -268,6 +271,7 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
         let experiment = read(name)?;
         text += &look.paragraph(&format!("  {name:<24} "), 27, &experiment.question);
     }
+    text += &look.paragraph(&format!("  {:<24} ", truth::NAME), 27, truth::QUESTION);
     text += "\nRuns\n";
     let listed = results::list(runs)?;
     if listed.is_empty() {
@@ -276,6 +280,9 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     for listed in listed {
         let line = match &listed.run {
             Ok(run) => run.summary(),
+            Err(_) if runs.join(&listed.id).join(truth::FILE).exists() => {
+                format!("ground truth; `haul lab run {}` with the same seed shows it again", truth::NAME)
+            }
             Err(_) if !runs.join(&listed.id).join("run.json").exists() => {
                 "no results: it is in progress or was killed; samples.csv has its samples".to_owned()
             }

@@ -28,7 +28,6 @@ use crate::{say, usage};
 pub(super) const NAME: &str = "truth";
 
 /// What it is about, for the list.
-#[allow(dead_code)]
 pub(super) const QUESTION: &str =
     "Does haul explain name the knob that was turned? Captures of real programs with a known cause each.";
 

@@ -23,16 +23,17 @@ fn loss_based(draw: &mut Draw, scenario: &mut Scenario) -> Option<()> {
     Some(())
 }
 
-/// Random loss.
+/// Random loss. The file is as large as Reno transfers in a few seconds (Mathis et al., CCR 1997).
 pub(super) fn loss(draw: &mut Draw) -> Option<[Scenario; 2]> {
+    const MSS: f64 = 1448.0;
     let network = draw.network((20.0, 120.0), (20.0, 80.0));
+    let lossy = Network { loss: draw.between(0.01, 0.05), ..network };
     let (server, client) = programs(draw)?;
-    let bytes = draw.between(7e5, 2e6);
-    let mut back = draw.scenario(network, server, client, bytes)?;
+    let bytes = 1.2 * MSS / network.rtt / lossy.loss.sqrt() * draw.between(1.5, 4.0);
+    let mut back = draw.scenario(network, server, client, bytes.max(2e5))?;
     if draw.chance(0.9) {
         loss_based(draw, &mut back)?;
     }
-    let lossy = Network { loss: draw.between(0.01, 0.05), ..network };
     let turned = Scenario { links: lossy.links(), ..back.clone() };
     Some([turned, back])
 }
@@ -63,7 +64,9 @@ pub(super) fn bufferbloat(draw: &mut Draw) -> Option<[Scenario; 2]> {
     loss_based(draw, &mut back)?;
     // Half of a receive buffer is for the kernel's own use.
     let window = short.rate / 8.0 * (standing + short.rtt);
-    back.client.sysctls.insert("net.ipv4.tcp_rmem".to_owned(), format!("4096 131072 {:.0}", (2.0 * window).max(131_072.0)));
+    back.client
+        .sysctls
+        .insert("net.ipv4.tcp_rmem".to_owned(), format!("4096 131072 {:.0}", (2.0 * window).max(131_072.0)));
     back.competitor = Some(Competitor {
         connections: 1,
         ahead: span(2.0),

@@ -41,7 +41,7 @@ pub(crate) fn client(
 fn curl(scenario: &Scenario, urls: &[String], body: &Path, folder: &Path) -> Result<Command, MeasureError> {
     let side = &scenario.client;
     let mut command = process::command(&find(CURL)?, folder);
-    command.args(["-s", "-S"]);
+    command.args(["-s", "-S", "-f"]);
     if let Some(Size(rate)) = side.rate {
         command.args(["--limit-rate", &rate.to_string()]);
     }

@@ -39,7 +39,7 @@ pub(crate) fn start(
 ) -> Result<Daemon, MeasureError> {
     let server = &scenario.server;
     let mut command = match server.program {
-        ServerProgram::Python => python(server, root, folder)?,
+        ServerProgram::Python => python(scenario, root, folder)?,
         ServerProgram::Node => node(server, root, folder)?,
         ServerProgram::Nginx => nginx(server, root, folder)?,
         ServerProgram::Apache => apache(server, root, folder)?,
@@ -74,11 +74,11 @@ fn pieces(rate: Size) -> [f64; 2] {
     [(rate.0 as f64 * gap).round().max(1.0), gap]
 }
 
-/// Python's server as it is, unless a knob needs the script.
-fn python(server: &ServerSide, root: &Path, folder: &Path) -> Result<Command, MeasureError> {
+/// Python's server as it is, unless a knob or an upload needs the script.
+fn python(scenario: &Scenario, root: &Path, folder: &Path) -> Result<Command, MeasureError> {
     let mut command = process::command(&find(PYTHON)?, folder);
-    let knobs = script_knobs(server, root);
-    if knobs.as_object().is_some_and(|knobs| knobs.len() == 2) {
+    let knobs = script_knobs(&scenario.server, root);
+    if !scenario.is_upload && knobs.as_object().is_some_and(|knobs| knobs.len() == 2) {
         command.args(["-m", "http.server", "--protocol", "HTTP/1.1", "--directory"]).arg(root);
         command.arg(PORT.to_string());
     } else {
