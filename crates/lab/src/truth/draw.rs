@@ -15,6 +15,9 @@ use super::{
 /// The bytes of a full packet.
 const FULL_PACKET: f64 = 1500.0;
 
+/// The size below which Nagle's algorithm holds a considerable part of a response, in bytes.
+const SMALL: f64 = 1e5;
+
 /// The random choices of one case, and what they may choose from.
 pub(crate) struct Draw<'a> {
     rng: ChaCha8Rng,
@@ -103,7 +106,12 @@ impl<'a> Draw<'a> {
         Some(Scenario {
             links: network.links(),
             congestion_control,
-            server: ServerSide { program: server, ..ServerSide::default() },
+            // Otherwise Python's two writes would be a second knob in every case with small files.
+            server: ServerSide {
+                program: server,
+                nodelay: server == ServerProgram::Python && bytes < SMALL,
+                ..ServerSide::default()
+            },
             client: ClientSide { program: client, ..ClientSide::default() },
             file: size(bytes),
             count: 1,

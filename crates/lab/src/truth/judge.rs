@@ -15,8 +15,9 @@ use super::{
     measure::Facts,
 };
 
-/// The smallest share of the knob's cost in the duration for which the knob must be the dominant cause.
-pub const MIN_SHARE: f64 = 0.4;
+/// The smallest share of the knob's cost in the duration for which the knob must be the dominant cause: whatever else
+/// there is then took less.
+pub const MIN_SHARE: f64 = 0.5;
 
 /// How many packets the emulator may lose in a run: one or two do not reach a link that is set up or taken down.
 const MAX_DROPS: u64 = 2;
@@ -92,8 +93,7 @@ pub fn judge(
     let is_upload = case.case.turned.is_upload;
     let (said, share) = dominant(account);
     let guilty: Vec<Party> = expected.iter().map(|cause| party(cause, is_upload)).collect();
-    let blamed =
-        account.headline.as_ref().filter(|(_, share)| *share >= CONFIDENT).map(|(cause, _)| party(cause, is_upload));
+    let blamed = confident(account).map(|cause| party(cause, is_upload));
     Judgement {
         vantage,
         variant,
@@ -103,11 +103,21 @@ pub fn judge(
         share,
         headline: account.headline.as_ref().map(|(cause, _)| cause.clone()),
         blames_wrong_party: blamed.is_some_and(|party| party != Party::Nobody && !guilty.contains(&party)),
-        cost_s: expected.iter().filter_map(|cause| account.seconds.get(*cause)).sum(),
+        cost_s: expected.iter().filter_map(|cause| account.seconds.get(*cause)).fold(0.0, |sum, seconds| sum + seconds),
         predicted_s: account.predicted_s,
         is_conserved: account.is_conserved,
         is_byte_exact: is_exact(variant, account, &case.turned),
     }
+}
+
+/// The cause of the first line, if that is confident.
+fn confident(account: &Account) -> Option<&str> {
+    account.headline.as_ref().filter(|(_, share)| *share >= CONFIDENT).map(|(cause, _)| cause.as_str())
+}
+
+/// Whether the first line confidently names one of these causes.
+pub(super) fn blames(account: &Account, causes: &[&str]) -> bool {
+    confident(account).is_some_and(|cause| causes.contains(&cause))
 }
 
 /// Whether the bytes are those that the capture at the client has; a variant without some packets is not asked.

@@ -52,6 +52,8 @@ pub struct CaseResult {
     pub cost_s: f64,
     /// Whether that is enough to be judged.
     pub is_judged: bool,
+    /// Whether the first line confidently names a right cause in the capture without the knob, too.
+    pub is_still_blamed: bool,
     /// The judgements of its captures.
     pub judgements: Vec<Judgement>,
 }
@@ -102,9 +104,16 @@ impl Split {
 
 impl CaseResult {
     /// A judged case.
-    pub fn new(measured: MeasuredCase, judgements: Vec<Judgement>) -> Self {
+    pub fn new(measured: MeasuredCase, judgements: Vec<Judgement>, is_still_blamed: bool) -> Self {
         let expected = measured.case.kind().map(|knob| knob.expected.to_vec()).unwrap_or_default();
-        Self { cost_s: measured.cost_s(), is_judged: is_judged(&measured), expected, measured, judgements }
+        Self {
+            cost_s: measured.cost_s(),
+            is_judged: is_judged(&measured),
+            expected,
+            measured,
+            is_still_blamed,
+            judgements,
+        }
     }
 
     /// The judgement of one kind of capture.

@@ -15,7 +15,7 @@ use super::{
     VANTAGES,
     account::Account,
     case::{Case, MeasuredCase},
-    judge::{Judgement, judge},
+    judge::{Judgement, blames, judge},
     knobs::Knob,
     measure::{Facts, MeasureError, measure},
     programs::Installed,
@@ -125,7 +125,10 @@ impl TruthRun<'_> {
             })?,
         };
         let judgements = self.judge(&measured, &folder)?;
-        Ok((CaseResult::new(measured, judgements), is_stored))
+        let [at_client, ..] = VANTAGES;
+        let without = account(&measured, &folder.join("back").join(at_client).with_extension("pcapng"))?;
+        let is_still_blamed = blames(&without, expected(&measured));
+        Ok((CaseResult::new(measured, judgements, is_still_blamed), is_stored))
     }
 
     fn measure(&self, case: &Case, folder: &Path) -> Result<MeasuredCase, MeasureError> {
@@ -162,11 +165,19 @@ impl TruthRun<'_> {
         kind: (&'static str, &'static str),
         file: &PathBuf,
     ) -> Result<Judgement, MeasureError> {
-        let mut source = capture::open(file, None)?;
-        let (explanation, _) = explain::explain(&mut *source);
-        let expected = measured.case.kind().map(|knob| knob.expected).unwrap_or_default();
-        let account = Account::of(&explanation, expected);
+        let account = account(measured, file)?;
         let name = file.strip_prefix(self.folder).unwrap_or(file).display().to_string();
         Ok(judge(measured, &account, kind, name))
     }
+}
+
+/// What `explain` says of a case's capture.
+fn account(measured: &MeasuredCase, file: &Path) -> Result<Account, MeasureError> {
+    let mut source = capture::open(file, None)?;
+    let (explanation, _) = explain::explain(&mut *source);
+    Ok(Account::of(&explanation, expected(measured)))
+}
+
+fn expected(measured: &MeasuredCase) -> &'static [&'static str] {
+    measured.case.kind().map(|knob| knob.expected).unwrap_or_default()
 }

@@ -63,8 +63,8 @@ pub(super) fn nagle(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let bytes = draw.between(40.0, 900.0);
     let mut turned = draw.scenario(network, server, client, bytes)?;
     turned.count = draw.count(12, 40);
-    let mut back = turned.clone();
-    back.server.nodelay = true;
+    let back = turned.clone();
+    turned.server.nodelay = false;
     Some([turned, back])
 }
 

@@ -3,7 +3,7 @@
 use super::measured;
 use crate::truth::{
     account::Account,
-    judge::{Judgement, dominant, is_judged, judge},
+    judge::{Judgement, blames, dominant, is_judged, judge},
     knobs::{KNOBS, Party, party},
     results::{CaseResult, bars},
 };
@@ -55,6 +55,13 @@ fn wrong_party_is_blamed_only_by_a_confident_first_line() {
 }
 
 #[test]
+fn knob_that_is_not_turned_is_blamed_only_by_a_confident_first_line() {
+    let still = |headline| blames(&account(&[], headline), &["nagle", "delayed_ack"]);
+    assert!(still(Some(("delayed_ack", 0.5))));
+    assert!(!still(Some(("delayed_ack", 0.1))) && !still(Some(("slow_start", 0.5))) && !still(None));
+}
+
+#[test]
 fn party_depends_on_the_direction() {
     assert_eq!([party("receive_window", false), party("receive_window", true)], [Party::Client, Party::Server]);
     assert_eq!([party("send_buffer", false), party("send_buffer", true)], [Party::Server, Party::Client]);
@@ -65,7 +72,7 @@ fn party_depends_on_the_direction() {
 fn case_in_which_the_knob_cost_little_is_not_judged() {
     let mut case = measured("loss");
     assert!(is_judged(&case));
-    case.back.duration_s = 1.5;
+    case.back.duration_s = 1.5; // of 2 s
     assert!(!is_judged(&case), "a quarter of the time");
     let mut reset = measured("reset");
     reset.turned.duration_s = 0.1;
@@ -78,7 +85,7 @@ fn case_in_which_the_knob_cost_little_is_not_judged() {
 fn bars_count_and_take_medians() {
     let result = |seconds: &[(&str, f64)], predicted_s: Option<f64>, bytes: u64| {
         let account = Account { predicted_s, bytes, ..account(seconds, None) };
-        CaseResult::new(measured("server-think"), vec![verdict("server-think", &account)])
+        CaseResult::new(measured("server-think"), vec![verdict("server-think", &account)], false)
     };
     let cases = [
         result(&[("server_think", 1.5), ("propagation", 0.5)], Some(0.5), 1000),
