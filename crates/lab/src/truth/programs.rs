@@ -73,27 +73,22 @@ impl Installed {
             }
         }
         installed.has_iperf3 = installed.has(IPERF3);
-        installed.missing.dedup();
         let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap_or_default();
         installed.congestion_controls = allowed.split_whitespace().map(str::to_owned).collect();
         installed
     }
 
     fn has(&mut self, program: Program) -> bool {
-        match find(program) {
-            Err(missing) => {
-                if !self.missing.contains(&missing) {
-                    self.missing.push(missing);
-                }
-                false
+        if let Err(missing) = find(program) {
+            if !self.missing.contains(&missing) {
+                self.missing.push(missing);
             }
-            Ok(_) => {
-                if !self.versions.iter().any(|(name, _)| name == program.name) {
-                    self.versions.push((program.name.to_owned(), program.version()));
-                }
-                true
-            }
+            return false;
         }
+        if !self.versions.iter().any(|(name, _)| name == program.name) {
+            self.versions.push((program.name.to_owned(), program.version()));
+        }
+        true
     }
 }
 

@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -163,7 +163,7 @@ impl TruthRun<'_> {
         &self,
         measured: &MeasuredCase,
         kind: (&'static str, &'static str),
-        file: &PathBuf,
+        file: &Path,
     ) -> Result<Judgement, MeasureError> {
         let account = account(measured, file)?;
         let name = file.strip_prefix(self.folder).unwrap_or(file).display().to_string();

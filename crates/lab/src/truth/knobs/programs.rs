@@ -36,12 +36,11 @@ pub(super) fn slow_writer(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let rate = draw.between(1.5e5, 6e5);
     let bytes = rate * draw.between(1.2, 2.5);
     let is_upload = draw.chance(0.3);
-    let (server, client) = match is_upload {
-        true => (draw.server(&[Nginx, Python, ServerProgram::Node])?, draw.client(&[Curl])?),
-        false => (
-            draw.server(&[Nginx, Python, ServerProgram::Node])?,
-            draw.client(&[Curl, Wget, ClientProgram::Python, ClientProgram::Node, ClientProgram::Rclone])?,
-        ),
+    let server = draw.server(&[Nginx, Python, ServerProgram::Node])?;
+    let client = if is_upload {
+        draw.client(&[Curl])?
+    } else {
+        draw.client(&[Curl, Wget, ClientProgram::Python, ClientProgram::Node, ClientProgram::Rclone])?
     };
     let mut back = draw.scenario(network, server, client, bytes)?;
     back.is_upload = is_upload;

@@ -19,6 +19,16 @@ fn buffer_sysctl(bytes: f64) -> String {
     format!("4096 {bytes:.0} {bytes:.0}")
 }
 
+/// Two programs that can transfer a file in this direction.
+fn ends(draw: &mut Draw, is_upload: bool) -> Option<(ServerProgram, ClientProgram)> {
+    if is_upload {
+        Some((draw.server(&[Nginx, Python, ServerProgram::Node])?, draw.client(&[Curl, ClientProgram::Python])?))
+    } else {
+        let server = draw.server(&[Python, Nginx, Apache, ServerProgram::Node])?;
+        Some((server, draw.client(&[Curl, Wget, ClientProgram::Python, Node, Rclone])?))
+    }
+}
+
 /// A receive buffer that is small by the host's sysctl, by the option of nginx, or by SO_RCVBUF of a program.
 pub(super) fn receive_buffer(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let network = draw.network((20.0, 120.0), (20.0, 100.0));
@@ -26,11 +36,7 @@ pub(super) fn receive_buffer(draw: &mut Draw) -> Option<[Scenario; 2]> {
     // Half of a buffer is for the kernel's own use (tcp_adv_win_scale).
     let bytes = (buffer / 2.0 / network.rtt * draw.between(0.8, 2.5)).max(1e5);
     let is_upload = draw.chance(0.25);
-    let (servers, clients): (&[ServerProgram], &[ClientProgram]) = match is_upload {
-        true => (&[Nginx, Python, ServerProgram::Node], &[Curl, ClientProgram::Python]),
-        false => (&[Python, Nginx, Apache, ServerProgram::Node], &[Curl, Wget, ClientProgram::Python, Node, Rclone]),
-    };
-    let (server, client) = (draw.server(servers)?, draw.client(clients)?);
+    let (server, client) = ends(draw, is_upload)?;
     let mut back = draw.scenario(network, server, client, bytes)?;
     back.is_upload = is_upload;
     let mut turned = back.clone();
@@ -48,15 +54,13 @@ pub(super) fn receive_buffer(draw: &mut Draw) -> Option<[Scenario; 2]> {
 
 /// A send buffer that is small by the host's sysctl, or by the option of nginx, Apache or a program.
 pub(super) fn send_buffer(draw: &mut Draw) -> Option<[Scenario; 2]> {
-    let network = draw.network((20.0, 120.0), (20.0, 100.0));
-    let buffer = draw.between(BUFFER.0, BUFFER.1);
-    let bytes = (buffer / network.rtt * draw.between(0.8, 2.5)).max(2e5);
+    // What Linux has in flight with the smallest buffers: a segment of the network card (TSO) may exceed any.
+    const IN_FLIGHT: f64 = 5e4;
+    let network = draw.network((50.0, 140.0), (40.0, 100.0));
+    let buffer = draw.between(BUFFER.0, BUFFER.1 / 1.5);
+    let bytes = IN_FLIGHT / network.rtt * draw.between(1.5, 3.0);
     let is_upload = draw.chance(0.25);
-    let (servers, clients): (&[ServerProgram], &[ClientProgram]) = match is_upload {
-        true => (&[Nginx, Python, ServerProgram::Node], &[Curl, ClientProgram::Python]),
-        false => (&[Python, Nginx, Apache, ServerProgram::Node], &[Curl, Wget, ClientProgram::Python, Node, Rclone]),
-    };
-    let (server, client) = (draw.server(servers)?, draw.client(clients)?);
+    let (server, client) = ends(draw, is_upload)?;
     let mut back = draw.scenario(network, server, client, bytes)?;
     back.is_upload = is_upload;
     let mut turned = back.clone();
