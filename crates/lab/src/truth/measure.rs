@@ -28,12 +28,17 @@ use super::{
     testbed::Testbed,
 };
 use crate::{
+    certs::{CertError, Certificates},
     deadline::{Deadline, Stop},
     process::{self, ProcessError},
 };
 
 /// The captured bytes of each packet.
 pub(super) const SNAPLEN: u32 = 256;
+
+/// The files of the server's certificate and key.
+pub(super) const CERTIFICATE: &str = "certificate.pem";
+pub(super) const KEY: &str = "key.pem";
 
 /// Time for the last packets to arrive after the client has ended.
 const LINGER: Duration = Duration::from_millis(150);
@@ -74,6 +79,9 @@ pub enum MeasureError {
         /// Why.
         stop: Stop,
     },
+    /// The certificates could not be made.
+    #[error(transparent)]
+    Certificates(#[from] CertError),
     /// A file could not be written.
     #[error("cannot write {}: {source}; check the free space", path.display())]
     File {
@@ -165,9 +173,17 @@ fn transfer(
     folder: &Path,
     deadline: &Deadline,
 ) -> Result<bool, MeasureError> {
+    if scenario.is_tls {
+        let certificates = Certificates::make(folder, &[testbed.address().into()], &[])?;
+        for (name, text) in [(CERTIFICATE, &certificates.server_pem), (KEY, &certificates.key_pem)] {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(|source| MeasureError::File { path, source })?;
+        }
+    }
     let server = programs::start(scenario, &testbed.server, root, folder, deadline)?;
-    let hosts = [&testbed.client, &testbed.server];
     let competitors = scenario.competitor.map(|competitor| {
+        let other = if competitor.is_behind_router { &testbed.router } else { &testbed.client };
+        let hosts = [other, &testbed.server];
         let folder = folder.join("competitor");
         fs::create_dir_all(&folder).map_err(MeasureError::Files)?;
         programs::competitor(competitor, hosts, testbed.address(), &folder, deadline)

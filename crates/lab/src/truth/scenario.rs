@@ -26,6 +26,9 @@ pub struct Scenario {
     pub count: u32,
     /// Whether the client sends them.
     pub is_upload: bool,
+    /// Whether they use HTTPS.
+    #[serde(default)]
+    pub is_tls: bool,
     /// The other transfers over the same links.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub competitor: Option<Competitor>,
@@ -126,9 +129,16 @@ pub struct Competitor {
     pub ahead: Span,
     /// Whether iperf3 does them; curl otherwise.
     pub with_iperf3: bool,
+    /// Whether the router does them, so that they are in no capture of the client.
+    pub is_behind_router: bool,
 }
 
 impl Scenario {
+    /// The scheme of its URLs.
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.is_tls { "https" } else { "http" }
+    }
+
     /// The requested paths.
     pub(crate) fn paths(&self) -> Vec<String> {
         (0..self.count).map(|index| format!("/file{index}.bin")).collect()

@@ -96,7 +96,7 @@ fn matrix(judged: &[&CaseResult]) -> String {
 
 fn bars(bars: &[Bars]) -> String {
     let mut text =
-        String::from("                          right        wrong party  cost off  what-if off   adds up  bytes\n");
+        String::from("                          right           wrong party  cost off  what-if off   adds up  bytes\n");
     let percent = |part: usize, all: usize| {
         if all == 0 { "–".to_owned() } else { format!("{:.0} %", 100.0 * part as f64 / all as f64) }
     };
@@ -108,7 +108,7 @@ fn bars(bars: &[Bars]) -> String {
         let prediction = format!("{} ({})", off(one.prediction_error), one.predicted);
         let _ = writeln!(
             text,
-            "  {name:<22}  {right:<13}{:<13}{:<10}{prediction:<14}{:<9}{}",
+            "  {name:<22}  {right:<16}{:<13}{:<10}{prediction:<14}{:<9}{}",
             percent(one.wrong_party, one.judged),
             off(one.cost_error),
             percent(one.conserved, one.explained),

@@ -27,10 +27,9 @@ use crate::machine;
 pub(crate) struct Testbed {
     pub(crate) client: Host,
     pub(crate) server: Host,
+    pub(crate) router: Host,
     cables: [Cable; 2],
     taps: Vec<Arc<Tap>>,
-    /// Keeps the namespace while the cables exist.
-    _router: Host,
 }
 
 impl Testbed {
@@ -47,13 +46,15 @@ impl Testbed {
         let far = Options { number: 1, taps: [taps.get(1).cloned(), taps.get(2).cloned()], ..Options::default() };
         let cables =
             [Cable::connect(&client, &router, link(0)?, &near)?, Cable::connect(&router, &server, link(1)?, &far)?];
-        for (host, sysctls) in [(&client, &scenario.client.sysctls), (&server, &scenario.server.sysctls)] {
+        // Competing downloads may run on the router, with the client's settings.
+        let at_client = &scenario.client.sysctls;
+        for (host, sysctls) in [(&client, at_client), (&router, at_client), (&server, &scenario.server.sysctls)] {
             host.sysctl(machine::CONGESTION_CONTROL, &scenario.congestion_control)?;
             for (name, value) in sysctls {
                 host.sysctl(name, value)?;
             }
         }
-        Ok(Self { client, server, cables, taps, _router: router })
+        Ok(Self { client, server, router, cables, taps })
     }
 
     /// The server's address.

@@ -23,6 +23,17 @@ fn loss_based(draw: &mut Draw, scenario: &mut Scenario) -> Option<()> {
     Some(())
 }
 
+/// Downloads that share the bottleneck, by another host where that is possible.
+fn downloads(draw: &mut Draw, scenario: &Scenario, connections: u32, ahead: f64) -> Competitor {
+    let [_, to_server] = &scenario.links;
+    Competitor {
+        connections,
+        ahead: span(ahead),
+        with_iperf3: draw.installed.has_iperf3 && draw.chance(0.5),
+        is_behind_router: to_server.rate.is_some() && draw.chance(0.5),
+    }
+}
+
 /// Random loss. The file is as large as Reno transfers in a few seconds (Mathis et al., CCR 1997).
 pub(super) fn loss(draw: &mut Draw) -> Option<[Scenario; 2]> {
     const MSS: f64 = 1448.0;
@@ -67,11 +78,7 @@ pub(super) fn bufferbloat(draw: &mut Draw) -> Option<[Scenario; 2]> {
     back.client
         .sysctls
         .insert("net.ipv4.tcp_rmem".to_owned(), format!("4096 131072 {:.0}", (2.0 * window).max(131_072.0)));
-    back.competitor = Some(Competitor {
-        connections: 1,
-        ahead: span(2.0),
-        with_iperf3: draw.installed.has_iperf3 && draw.chance(0.5),
-    });
+    back.competitor = Some(downloads(draw, &back, 1, 2.0));
     let turned = Scenario { links: long.links(), ..back.clone() };
     Some([turned, back])
 }
@@ -85,7 +92,6 @@ pub(super) fn competitor(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let mut back = draw.scenario(network, server, client, bytes)?;
     loss_based(draw, &mut back)?;
     let mut turned = back.clone();
-    turned.competitor =
-        Some(Competitor { connections, ahead: span(1.0), with_iperf3: draw.installed.has_iperf3 && draw.chance(0.5) });
+    turned.competitor = Some(downloads(draw, &back, connections, 1.0));
     Some([turned, back])
 }

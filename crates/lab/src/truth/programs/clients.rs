@@ -28,7 +28,8 @@ pub(crate) fn client(
     folder: &Path,
 ) -> Result<Command, MeasureError> {
     let side = &scenario.client;
-    let urls: Vec<String> = scenario.paths().iter().map(|path| format!("http://{server}:{PORT}{path}")).collect();
+    let urls: Vec<String> =
+        scenario.paths().iter().map(|path| format!("{}://{server}:{PORT}{path}", scenario.scheme())).collect();
     match side.program {
         ClientProgram::Curl => curl(scenario, &urls, body, folder),
         ClientProgram::Wget => wget(side, &urls, folder),
@@ -41,7 +42,7 @@ pub(crate) fn client(
 fn curl(scenario: &Scenario, urls: &[String], body: &Path, folder: &Path) -> Result<Command, MeasureError> {
     let side = &scenario.client;
     let mut command = process::command(&find(CURL)?, folder);
-    command.args(["-s", "-S", "-f"]);
+    command.args(["-s", "-S", "-f", "-k"]);
     if let Some(Size(rate)) = side.rate {
         command.args(["--limit-rate", &rate.to_string()]);
     }
@@ -65,7 +66,15 @@ fn curl(scenario: &Scenario, urls: &[String], body: &Path, folder: &Path) -> Res
 
 fn wget(side: &ClientSide, urls: &[String], folder: &Path) -> Result<Command, MeasureError> {
     let mut command = process::command(&find(WGET)?, folder);
-    command.args(["-q", "-O", "/dev/null", "--tries=20", "--retry-connrefused", "--waitretry=1"]);
+    command.args([
+        "-q",
+        "-O",
+        "/dev/null",
+        "--no-check-certificate",
+        "--tries=20",
+        "--retry-connrefused",
+        "--waitretry=1",
+    ]);
     if let Some(Size(rate)) = side.rate {
         command.arg(format!("--limit-rate={rate}"));
     }
@@ -78,7 +87,10 @@ fn wget(side: &ClientSide, urls: &[String], folder: &Path) -> Result<Command, Me
 
 fn rclone(urls: &[String], folder: &Path) -> Result<Command, MeasureError> {
     let mut command = process::command(&find(RCLONE)?, folder);
-    command.args(["--config", "/dev/null", "copyurl"]).args(urls.first()).arg(folder.join("copied"));
+    command
+        .args(["--config", "/dev/null", "--no-check-certificate", "copyurl"])
+        .args(urls.first())
+        .arg(folder.join("copied"));
     Ok(command)
 }
 
@@ -92,7 +104,7 @@ fn script(
     folder: &Path,
 ) -> Result<Command, MeasureError> {
     let side = &scenario.client;
-    let mut knobs = json!({ "host": server, "port": PORT, "paths": scenario.paths() });
+    let mut knobs = json!({ "host": server, "port": PORT, "paths": scenario.paths(), "tls": scenario.is_tls });
     if scenario.is_upload {
         knobs["upload"] = json!(body);
     }

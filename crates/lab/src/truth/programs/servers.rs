@@ -18,8 +18,8 @@ use crate::{
     deadline::Deadline,
     process::{self, Daemon, ordinary_user},
     truth::{
-        measure::MeasureError,
-        scenario::{Competitor, Scenario, ServerProgram, ServerSide},
+        measure::{CERTIFICATE, KEY, MeasureError},
+        scenario::{Competitor, Scenario, ServerProgram},
     },
 };
 
@@ -37,15 +37,14 @@ pub(crate) fn start(
     folder: &Path,
     deadline: &Deadline,
 ) -> Result<Daemon, MeasureError> {
-    let server = &scenario.server;
-    let mut command = match server.program {
+    let mut command = match scenario.server.program {
         ServerProgram::Python => python(scenario, root, folder)?,
-        ServerProgram::Node => node(server, root, folder)?,
-        ServerProgram::Nginx => nginx(server, root, folder)?,
-        ServerProgram::Apache => apache(server, root, folder)?,
+        ServerProgram::Node => node(scenario, root, folder)?,
+        ServerProgram::Nginx => nginx(scenario, root, folder)?,
+        ServerProgram::Apache => apache(scenario, root, folder)?,
     };
     let mut daemon = Daemon::start(host, &mut command, &folder.join("server.log"))?;
-    if server.late.is_none() {
+    if scenario.server.late.is_none() {
         wait(host, PORT, &mut daemon, deadline)?;
     }
     Ok(daemon)
@@ -74,10 +73,10 @@ fn pieces(rate: Size) -> [f64; 2] {
     [(rate.0 as f64 * gap).round().max(1.0), gap]
 }
 
-/// Python's server as it is, unless a knob or an upload needs the script.
+/// Python's server as it is, unless a knob, an upload or TLS needs the script.
 fn python(scenario: &Scenario, root: &Path, folder: &Path) -> Result<Command, MeasureError> {
     let mut command = process::command(&find(PYTHON)?, folder);
-    let knobs = script_knobs(&scenario.server, root);
+    let knobs = script_knobs(scenario, root, folder);
     if !scenario.is_upload && knobs.as_object().is_some_and(|knobs| knobs.len() == 2) {
         command.args(["-m", "http.server", "--protocol", "HTTP/1.1", "--directory"]).arg(root);
         command.arg(PORT.to_string());
@@ -87,15 +86,20 @@ fn python(scenario: &Scenario, root: &Path, folder: &Path) -> Result<Command, Me
     Ok(command)
 }
 
-fn node(server: &ServerSide, root: &Path, folder: &Path) -> Result<Command, MeasureError> {
+fn node(scenario: &Scenario, root: &Path, folder: &Path) -> Result<Command, MeasureError> {
     let mut command = process::command(&find(NODE)?, folder);
-    command.arg(file(folder, "server.js", NODE_SCRIPT)?).arg(script_knobs(server, root).to_string());
+    command.arg(file(folder, "server.js", NODE_SCRIPT)?).arg(script_knobs(scenario, root, folder).to_string());
     Ok(command)
 }
 
 /// The settings of a script, of which the root and the port are always there.
-fn script_knobs(server: &ServerSide, root: &Path) -> serde_json::Value {
+fn script_knobs(scenario: &Scenario, root: &Path, folder: &Path) -> serde_json::Value {
+    let server = &scenario.server;
     let mut knobs = json!({ "root": root, "port": PORT });
+    if scenario.is_tls {
+        knobs["certificate"] = json!(folder.join(CERTIFICATE));
+        knobs["key"] = json!(folder.join(KEY));
+    }
     if server.nodelay {
         knobs["nodelay"] = json!(true);
     }
@@ -111,8 +115,14 @@ fn script_knobs(server: &ServerSide, root: &Path) -> serde_json::Value {
     knobs
 }
 
-fn nginx(server: &ServerSide, root: &Path, folder: &Path) -> Result<Command, MeasureError> {
+fn nginx(scenario: &Scenario, root: &Path, folder: &Path) -> Result<Command, MeasureError> {
+    let server = &scenario.server;
     let here = folder.display();
+    let (ssl, certificate) = if scenario.is_tls {
+        (" ssl", format!("ssl_certificate {here}/{CERTIFICATE}; ssl_certificate_key {here}/{KEY};"))
+    } else {
+        ("", String::new())
+    };
     let option = |name: &str, size: Option<Size>| size.map(|size| format!(" {name}={}", size.0)).unwrap_or_default();
     let buffers = option("sndbuf", server.send_buffer) + &option("rcvbuf", server.receive_buffer);
     let rate = server.write_rate.map(|rate| format!("limit_rate {};", rate.0)).unwrap_or_default();
@@ -124,7 +134,7 @@ fn nginx(server: &ServerSide, root: &Path, folder: &Path) -> Result<Command, Mea
     let text = format!(
         "daemon off;\n{user}\nworker_processes 1;\npid {here}/pid;\nerror_log {here}/error.log;\n\
          events {{ worker_connections 256; }}\nhttp {{\naccess_log off;\nsendfile on;\nclient_max_body_size 0;\n{temporary}\
-         server {{ listen {PORT}{buffers}; root {root}; {rate} location / {{ dav_methods PUT; }} }}\n}}\n",
+         server {{ listen {PORT}{ssl}{buffers}; {certificate} root {root}; {rate} location / {{ dav_methods PUT; }} }}\n}}\n",
         root = root.display()
     );
     let mut command = process::command(&find(NGINX)?, folder);
@@ -132,17 +142,26 @@ fn nginx(server: &ServerSide, root: &Path, folder: &Path) -> Result<Command, Mea
     Ok(command)
 }
 
-fn apache(server: &ServerSide, root: &Path, folder: &Path) -> Result<Command, MeasureError> {
+fn apache(scenario: &Scenario, root: &Path, folder: &Path) -> Result<Command, MeasureError> {
+    let server = &scenario.server;
     let here = folder.display();
     let user = ordinary_user().map(|(uid, gid)| format!("User #{uid}\nGroup #{gid}\n")).unwrap_or_default();
     let size = |name: &str, size: Option<Size>| size.map(|size| format!("{name} {}\n", size.0)).unwrap_or_default();
     let buffers = size("SendBufferSize", server.send_buffer) + &size("ReceiveBufferSize", server.receive_buffer);
     let modules = "/usr/lib/apache2/modules";
+    let tls = if scenario.is_tls {
+        format!(
+            "LoadModule ssl_module {modules}/mod_ssl.so\nSSLEngine on\nSSLSessionCache none\n\
+             SSLCertificateFile {here}/{CERTIFICATE}\nSSLCertificateKeyFile {here}/{KEY}\n"
+        )
+    } else {
+        String::new()
+    };
     let text = format!(
         "ServerRoot {here}\nServerName localhost\nDefaultRuntimeDir {here}\nPidFile {here}/pid\nMutex file:{here}\n\
          LoadModule mpm_event_module {modules}/mod_mpm_event.so\n\
          LoadModule authz_core_module {modules}/mod_authz_core.so\n\
-         {user}Listen 0.0.0.0:{PORT}\nKeepAlive on\nErrorLog {here}/error.log\n{buffers}\
+         {user}Listen 0.0.0.0:{PORT}\n{tls}KeepAlive on\nErrorLog {here}/error.log\n{buffers}\
          DocumentRoot {root}\n<Directory {root}>\nRequire all granted\n</Directory>\n",
         root = root.display()
     );

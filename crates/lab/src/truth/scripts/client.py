@@ -2,11 +2,16 @@
 import http.client
 import json
 import socket
+import ssl
 import sys
 import time
 
 knobs = json.loads(sys.argv[1])
-connection = http.client.HTTPConnection(knobs["host"], knobs["port"], timeout=60)
+context = ssl._create_unverified_context()
+if knobs["tls"]:
+    connection = http.client.HTTPSConnection(knobs["host"], knobs["port"], timeout=60, context=context)
+else:
+    connection = http.client.HTTPConnection(knobs["host"], knobs["port"], timeout=60)
 if "receive_buffer" in knobs or "send_buffer" in knobs:
     plain = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if "receive_buffer" in knobs:
@@ -14,7 +19,7 @@ if "receive_buffer" in knobs or "send_buffer" in knobs:
     if "send_buffer" in knobs:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, knobs["send_buffer"])
     plain.connect((knobs["host"], knobs["port"]))
-    connection.sock = plain
+    connection.sock = context.wrap_socket(plain) if knobs["tls"] else plain
 for index, path in enumerate(knobs["paths"]):
     if index > 0:
         time.sleep(knobs.get("pause", 0))

@@ -1,6 +1,7 @@
 // An HTTP/1.1 server on node's own, with the knobs that it has no options for. Its argument is a JSON object.
 const fs = require('fs');
 const http = require('http');
+const https = require('https');
 const path = require('path');
 
 const knobs = JSON.parse(process.argv[2]);
@@ -31,5 +32,8 @@ async function respond(request, response) {
   response.end();
 }
 
-const server = http.createServer((request, response) => respond(request, response).catch(() => response.destroy()));
+const handler = (request, response) => respond(request, response).catch(() => response.destroy());
+const server = knobs.certificate
+  ? https.createServer({ cert: fs.readFileSync(knobs.certificate), key: fs.readFileSync(knobs.key) }, handler)
+  : http.createServer(handler);
 setTimeout(() => server.listen(knobs.port), (knobs.late || 0) * 1000);

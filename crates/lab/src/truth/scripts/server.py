@@ -3,6 +3,7 @@ import functools
 import http.server
 import json
 import os
+import ssl
 import sys
 import time
 
@@ -67,4 +68,9 @@ class Server(http.server.ThreadingHTTPServer):
 
 time.sleep(knobs.get("late", 0))
 os.chdir(knobs["root"])
-Server(("", knobs["port"]), functools.partial(Handler, directory=knobs["root"])).serve_forever()
+server = Server(("", knobs["port"]), functools.partial(Handler, directory=knobs["root"]))
+if "certificate" in knobs:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(knobs["certificate"], knobs["key"])
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
