@@ -116,6 +116,7 @@ impl<'a> Draw<'a> {
             file: size(bytes),
             count: 1,
             is_upload: false,
+            is_http2: false,
             is_tls: self.chance(0.3),
             competitor: None,
         })

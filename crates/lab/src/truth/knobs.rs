@@ -49,6 +49,13 @@ pub const KNOBS: &[Knob] = &[
         draw: windows::receive_buffer,
     },
     Knob {
+        name: "http2-window",
+        turns: "node's small window of HTTP/2, in an upload",
+        expected: &["http_flow_control"],
+        has_cost: true,
+        draw: windows::http2_window,
+    },
+    Knob {
         name: "slow-reader",
         turns: "a program that reads slowly or stops reading",
         expected: &["receiver_stalled"],

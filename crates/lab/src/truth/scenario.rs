@@ -26,6 +26,9 @@ pub struct Scenario {
     pub count: u32,
     /// Whether the client sends them.
     pub is_upload: bool,
+    /// Whether they use HTTP/2.
+    #[serde(default)]
+    pub is_http2: bool,
     /// Whether they use HTTPS.
     #[serde(default)]
     pub is_tls: bool,
@@ -55,6 +58,9 @@ pub struct ServerSide {
     /// The rate at which the program writes, in bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_rate: Option<Size>,
+    /// The window of HTTP/2 that the program grants to a stream and to the connection, if it sets one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http2_window: Option<Size>,
     /// Whether the program turns Nagle's algorithm off (TCP_NODELAY).
     pub nodelay: bool,
     /// The time until the program listens.

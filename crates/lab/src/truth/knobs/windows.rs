@@ -77,6 +77,19 @@ pub(super) fn send_buffer(draw: &mut Draw) -> Option<[Scenario; 2]> {
     Some([turned, back])
 }
 
+/// An upload over HTTP/2 to node, whose window is 64 KiB (RFC 9113 §6.9.2) unless a program sets another.
+pub(super) fn http2_window(draw: &mut Draw) -> Option<[Scenario; 2]> {
+    const WINDOW: f64 = 65_535.0;
+    let network = draw.network((40.0, 120.0), (30.0, 100.0));
+    let bytes = WINDOW / network.rtt * draw.between(1.0, 2.5);
+    let (server, client) = (draw.server(&[ServerProgram::Node])?, draw.client(&[Curl])?);
+    let mut turned = draw.scenario(network, server, client, bytes)?;
+    (turned.is_upload, turned.is_http2) = (true, true);
+    let mut back = turned.clone();
+    back.server.http2_window = Some(Size(16 << 20));
+    Some([turned, back])
+}
+
 /// A small receive buffer, and a server that computes.
 pub(super) fn receive_buffer_and_think(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let network = draw.network((20.0, 80.0), (20.0, 100.0));

@@ -54,6 +54,9 @@ fn curl(scenario: &Scenario, urls: &[String], body: &Path, folder: &Path) -> Res
     if scenario.server.late.is_some() {
         command.args(["--retry", "20", "--retry-connrefused", "--retry-delay", "1"]);
     }
+    if scenario.is_http2 {
+        command.arg(if scenario.is_tls { "--http2" } else { "--http2-prior-knowledge" });
+    }
     for url in urls {
         if scenario.is_upload {
             command.arg("-T").arg(body).arg(url);

@@ -103,6 +103,9 @@ fn script_knobs(scenario: &Scenario, root: &Path, folder: &Path) -> serde_json::
     if server.nodelay {
         knobs["nodelay"] = json!(true);
     }
+    if scenario.is_http2 {
+        knobs["http2"] = json!({ "window": server.http2_window.map(|Size(bytes)| bytes) });
+    }
     for (name, time) in [("think", server.think), ("late", server.late)] {
         if let Some(time) = time {
             knobs[name] = json!(time.0.as_secs_f64());

@@ -1,6 +1,7 @@
 // An HTTP/1.1 server on node's own, with the knobs that it has no options for. Its argument is a JSON object.
 const fs = require('fs');
 const http = require('http');
+const http2 = require('http2');
 const https = require('https');
 const path = require('path');
 
@@ -33,7 +34,16 @@ async function respond(request, response) {
 }
 
 const handler = (request, response) => respond(request, response).catch(() => response.destroy());
-const server = knobs.certificate
-  ? https.createServer({ cert: fs.readFileSync(knobs.certificate), key: fs.readFileSync(knobs.key) }, handler)
-  : http.createServer(handler);
+const options = knobs.certificate
+  ? { cert: fs.readFileSync(knobs.certificate), key: fs.readFileSync(knobs.key) }
+  : {};
+let server;
+if (knobs.http2) {
+  const { window } = knobs.http2;
+  if (window) options.settings = { initialWindowSize: window };
+  server = knobs.certificate ? http2.createSecureServer(options, handler) : http2.createServer(options, handler);
+  server.on('session', (session) => window && session.setLocalWindowSize(window));
+} else {
+  server = (knobs.certificate ? https : http).createServer(options, handler);
+}
 setTimeout(() => server.listen(knobs.port), (knobs.late || 0) * 1000);
