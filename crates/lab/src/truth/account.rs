@@ -1,6 +1,9 @@
 //! What an explanation says of the measured connections, in the terms of the judge.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use explain::{Connection, Explanation, Transfer};
 
@@ -14,14 +17,16 @@ pub struct Account {
     /// The first finding of the transfer that lost most, and its share of that transfer: the first line of
     /// `haul explain`.
     pub headline: Option<(String, f64)>,
+    /// The causes of all findings.
+    pub findings: BTreeSet<String>,
     /// How long all transfers together would take without the expected cause; none if that is not predicted.
     pub predicted_s: Option<f64>,
     /// The bytes of data in both directions.
     pub bytes: u64,
     /// Whether the causes of each transfer add up to its duration.
     pub is_conserved: bool,
-    /// How many transfers there are.
-    pub transfers: usize,
+    /// Where it says that the connection with most packets was captured.
+    pub vantage: Option<&'static str>,
 }
 
 impl Account {
@@ -30,14 +35,17 @@ impl Account {
     pub fn of(explanation: &Explanation, expected: &[&str]) -> Self {
         let is_measured =
             |connection: &&Connection| [connection.client, connection.server].iter().any(|end| end.port() == PORT);
-        let transfers: Vec<&Transfer> =
-            explanation.connections.iter().filter(is_measured).flat_map(|connection| &connection.transfers).collect();
-        let mut account = Self { is_conserved: true, transfers: transfers.len(), ..Self::default() };
+        let connections = || explanation.connections.iter().filter(is_measured);
+        let transfers: Vec<&Transfer> = connections().flat_map(|connection| &connection.transfers).collect();
+        let longest = connections().max_by_key(|connection| connection.packets);
+        let vantage = longest.map(|connection| connection.vantage.name());
+        let mut account = Self { is_conserved: true, vantage, ..Self::default() };
         for transfer in &transfers {
             for (cause, time) in transfer.times.ranked() {
                 *account.seconds.entry(cause.name().to_owned()).or_default() +=
                     Duration::from_nanos(time).as_secs_f64();
             }
+            account.findings.extend(transfer.findings.iter().map(|finding| finding.cause.name().to_owned()));
             account.bytes += transfer.bytes;
             account.is_conserved &= u128::from(transfer.times.sum()) == transfer.duration.as_nanos();
         }

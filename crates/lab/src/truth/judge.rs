@@ -43,13 +43,15 @@ pub struct Judgement {
     pub variant: &'static str,
     /// The capture, relative to the folder of the run.
     pub capture: String,
+    /// Where `explain` says that it was taken; none if it says nothing.
+    pub said_vantage: Option<&'static str>,
     /// The cause that took most of the time, apart from round trips and handshakes.
     pub said: String,
     /// Its share of the time.
     pub share: f64,
     /// The cause of the first line, if it names one.
     pub headline: Option<String>,
-    /// Whether `said` is the knob.
+    /// Whether `said` is the knob; for an event, whether any finding is.
     pub is_right: bool,
     /// Whether the headline confidently blames somebody who did not do it.
     pub blames_wrong_party: bool,
@@ -69,7 +71,7 @@ pub fn is_judged(case: &MeasuredCase) -> bool {
     let Some(knob) = case.case.kind() else { return false };
     let share = case.cost_s() / case.turned.duration_s.max(1e-9);
     let is_sound = [case.turned, case.back].iter().all(|run| run.emulator_drops <= MAX_DROPS);
-    is_sound && (!knob.has_cost || share >= MIN_SHARE)
+    is_sound && (knob.is_event || share >= MIN_SHARE)
 }
 
 /// The dominant cause of an account, and its share.
@@ -90,7 +92,10 @@ pub fn judge(
     (vantage, variant): (&'static str, &'static str),
     capture: String,
 ) -> Judgement {
-    let expected = case.case.kind().map(|knob| knob.expected).unwrap_or_default();
+    let knob = case.case.kind();
+    let expected = knob.map(|knob| knob.expected).unwrap_or_default();
+    let is_found =
+        knob.is_some_and(|knob| knob.is_event) && expected.iter().any(|cause| account.findings.contains(*cause));
     let is_upload = case.case.turned.is_upload;
     let (said, share) = dominant(account);
     let guilty: Vec<Party> = expected.iter().map(|cause| party(cause, is_upload)).collect();
@@ -99,7 +104,8 @@ pub fn judge(
         vantage,
         variant,
         capture,
-        is_right: expected.contains(&said.as_str()),
+        said_vantage: account.vantage,
+        is_right: is_found || expected.contains(&said.as_str()),
         said,
         share,
         headline: account.headline.as_ref().map(|(cause, _)| cause.clone()),

@@ -69,6 +69,8 @@ pub struct Bars {
     pub judged: usize,
     /// How many say the knob.
     pub right: usize,
+    /// How many say where the capture was taken.
+    pub place_right: usize,
     /// How many confidently blame somebody else.
     pub wrong_party: usize,
     /// The median of |the causes' time − the knob's cost| ÷ the knob's cost.
@@ -121,9 +123,9 @@ impl CaseResult {
         self.judgements.iter().find(|one| (one.vantage, one.variant) == (vantage, variant))
     }
 
-    /// Whether a transfer's time with the knob and without can be compared.
+    /// Whether the times of the transfers with the knob and without can be compared.
     fn has_cost(&self) -> bool {
-        self.measured.case.kind().is_some_and(|knob| knob.has_cost)
+        self.measured.case.kind().is_some_and(|knob| !knob.is_event)
     }
 }
 
@@ -147,6 +149,7 @@ fn bars_of(cases: &[CaseResult], vantage: &'static str, variant: &'static str) -
         variant,
         judged: judged.len(),
         right: judged.iter().filter(|(_, one)| one.is_right).count(),
+        place_right: judged.iter().filter(|(_, one)| one.said_vantage == Some(vantage)).count(),
         wrong_party: judged.iter().filter(|(_, one)| one.blames_wrong_party).count(),
         cost_error: median(cost_errors),
         predicted: prediction_errors.len(),

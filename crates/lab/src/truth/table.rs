@@ -43,8 +43,9 @@ pub fn render(result: &TruthResult, folder: &Path, look: Look) -> String {
     text += &matrix(&judged);
     text += "\nBy place and kind of capture\n\n";
     text += &bars(&result.bars);
-    text += "\n  right        the dominant cause is the knob\n";
+    text += "\n  right        the dominant cause is the knob; a reset or a refusal may be any finding\n";
     text += "  wrong party  the first line confidently blames somebody else\n";
+    text += "  place        the place where it was captured is recognised\n";
     text += "  cost off     median difference between the cause's time and the knob's true cost\n";
     text += "  what-if off  median difference between the predicted time and the time without the knob\n";
     text += "  adds up      the causes of each transfer add up to its duration\n";
@@ -95,8 +96,9 @@ fn matrix(judged: &[&CaseResult]) -> String {
 }
 
 fn bars(bars: &[Bars]) -> String {
-    let mut text =
-        String::from("                          right           wrong party  cost off  what-if off   adds up  bytes\n");
+    let mut text = String::from(
+        "                          right           wrong party  place    cost off  what-if off   adds up  bytes\n",
+    );
     let percent = |part: usize, all: usize| {
         if all == 0 { "–".to_owned() } else { format!("{:.0} %", 100.0 * part as f64 / all as f64) }
     };
@@ -108,8 +110,9 @@ fn bars(bars: &[Bars]) -> String {
         let prediction = format!("{} ({})", off(one.prediction_error), one.predicted);
         let _ = writeln!(
             text,
-            "  {name:<22}  {right:<16}{:<13}{:<10}{prediction:<14}{:<9}{}",
+            "  {name:<22}  {right:<16}{:<13}{:<9}{:<10}{prediction:<14}{:<9}{}",
             percent(one.wrong_party, one.judged),
+            percent(one.place_right, one.judged),
             off(one.cost_error),
             percent(one.conserved, one.explained),
             percent(one.byte_exact, one.countable),

@@ -14,7 +14,7 @@ fn account(seconds: &[(&str, f64)], headline: Option<(&str, f64)>) -> Account {
         headline: headline.map(|(cause, share)| (cause.to_owned(), share)),
         bytes: 1000,
         is_conserved: true,
-        transfers: 1,
+        vantage: Some("client"),
         ..Account::default()
     }
 }
@@ -42,6 +42,17 @@ fn right_is_the_knobs_cause_and_no_other() {
     for cause in ["nagle", "delayed_ack"] {
         assert!(verdict("nagle", &account(&[(cause, 1.0)], None)).is_right);
     }
+}
+
+#[test]
+fn event_may_be_named_by_any_finding() {
+    let mut account = account(&[("path_rate", 1.0)], Some(("slow_start", 0.2)));
+    assert!(!verdict("reset", &account).is_right);
+    account.findings.insert("reset".to_owned());
+    assert!(verdict("reset", &account).is_right);
+    // A cause that takes time must take most of it.
+    account.findings.insert("server_think".to_owned());
+    assert!(!verdict("server-think", &account).is_right);
 }
 
 #[test]
@@ -93,7 +104,7 @@ fn bars_count_and_take_medians() {
         result(&[("client_think", 1.5), ("propagation", 0.5)], None, 1000),
     ];
     let [bars] = bars(&cases).try_into().expect("one kind of capture");
-    assert_eq!((bars.judged, bars.right, bars.wrong_party), (3, 2, 0));
+    assert_eq!((bars.judged, bars.right, bars.place_right, bars.wrong_party), (3, 2, 3, 0));
     assert_eq!((bars.explained, bars.conserved, bars.countable, bars.byte_exact), (3, 3, 3, 2));
     // 0, 0.2 and 1 of the true cost of 1.5 s.
     assert!((bars.cost_error.expect("three") - 0.2).abs() < 1e-9);
