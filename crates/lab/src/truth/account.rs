@@ -30,15 +30,17 @@ pub struct Account {
 }
 
 impl Account {
-    /// What the explanation says of the connections to the measured port. `expected` are the causes whose removal is
-    /// predicted.
-    pub fn of(explanation: &Explanation, expected: &[&str]) -> Self {
+    /// What the explanation says of the connections to the measured port, or of the `largest` of them. `expected` are the
+    /// causes whose removal is predicted.
+    pub fn of(explanation: &Explanation, expected: &[&str], largest: bool) -> Self {
         let is_measured =
             |connection: &&Connection| [connection.client, connection.server].iter().any(|end| end.port() == PORT);
-        let connections = || explanation.connections.iter().filter(is_measured);
+        let all = || explanation.connections.iter().filter(is_measured);
+        let longest = all().max_by_key(|connection| connection.packets).map(|connection| connection.packet);
+        let connections = || all().filter(|connection| !largest || Some(connection.packet) == longest);
         let transfers: Vec<&Transfer> = connections().flat_map(|connection| &connection.transfers).collect();
-        let longest = connections().max_by_key(|connection| connection.packets);
-        let vantage = longest.map(|connection| connection.vantage.name());
+        let vantage = connections().find(|connection| Some(connection.packet) == longest);
+        let vantage = vantage.map(|connection| connection.vantage.name());
         let mut account = Self { is_conserved: true, vantage, ..Self::default() };
         for transfer in &transfers {
             for (cause, time) in transfer.times.ranked() {

@@ -84,6 +84,11 @@ impl<'a> Draw<'a> {
         self.one(&there)
     }
 
+    /// iperf3 at both ends, now and then.
+    pub(crate) fn iperf3(&mut self) -> Option<(ServerProgram, ClientProgram)> {
+        (self.chance(0.15) && self.installed.has_iperf3).then_some((ServerProgram::Iperf3, ClientProgram::Iperf3))
+    }
+
     /// A network with a queue of one to two round trips and no loss; ranges in milliseconds and megabits per second.
     pub(crate) fn network(&mut self, rtt: (f64, f64), rate: (f64, f64)) -> Network {
         let rtt = self.between(rtt.0, rtt.1) / 1e3;
@@ -117,7 +122,7 @@ impl<'a> Draw<'a> {
             count: 1,
             is_upload: false,
             is_http2: false,
-            is_tls: self.chance(0.3),
+            is_tls: self.chance(0.3) && server != ServerProgram::Iperf3,
             competitor: None,
         })
     }

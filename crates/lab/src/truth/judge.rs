@@ -13,6 +13,7 @@ use super::{
     case::MeasuredCase,
     knobs::{Party, party},
     measure::Facts,
+    scenario::{ClientProgram, Scenario},
 };
 
 /// The smallest share of the knob's cost in the duration for which the knob must be the dominant cause: whatever else
@@ -61,8 +62,8 @@ pub struct Judgement {
     pub predicted_s: Option<f64>,
     /// Whether the causes of each transfer add up to its duration.
     pub is_conserved: bool,
-    /// Whether the bytes are those on the wire; none for captures that lack some, and with TLS, whose handshake is no
-    /// part of a transfer.
+    /// Whether the bytes are those on the wire; none for captures that lack some, and where some are no part of a transfer
+    /// (a TLS handshake, control).
     pub is_byte_exact: Option<bool>,
 }
 
@@ -113,7 +114,7 @@ pub fn judge(
         cost_s: expected.iter().filter_map(|cause| account.seconds.get(*cause)).fold(0.0, |sum, seconds| sum + seconds),
         predicted_s: account.predicted_s,
         is_conserved: account.is_conserved,
-        is_byte_exact: is_exact(variant, account, &case.turned).filter(|_| !case.case.turned.is_tls),
+        is_byte_exact: is_exact(variant, account, &case.turned).filter(|_| is_countable(&case.case.turned)),
     }
 }
 
@@ -125,6 +126,11 @@ fn confident(account: &Account) -> Option<&str> {
 /// Whether the first line confidently names one of these causes.
 pub(super) fn blames(account: &Account, causes: &[&str]) -> bool {
     confident(account).is_some_and(|cause| causes.contains(&cause))
+}
+
+/// Whether all bytes of the connections belong to transfers: not those of a TLS handshake, or of control.
+fn is_countable(scenario: &Scenario) -> bool {
+    !scenario.is_tls && scenario.client.program != ClientProgram::Iperf3
 }
 
 /// Whether the bytes are those that the capture at the client has; a variant without some packets is not asked.

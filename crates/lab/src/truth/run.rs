@@ -20,7 +20,7 @@ use super::{
     measure::{Facts, MeasureError, measure},
     programs::Installed,
     results::{CaseResult, Split, TruthResult, bars},
-    scenario::Scenario,
+    scenario::{ClientProgram, Scenario},
     variants::{VARIANTS, derive},
 };
 use crate::deadline::Deadline;
@@ -175,7 +175,9 @@ impl TruthRun<'_> {
 fn account(measured: &MeasuredCase, file: &Path) -> Result<Account, MeasureError> {
     let mut source = capture::open(file, None)?;
     let (explanation, _) = explain::explain(&mut *source);
-    Ok(Account::of(&explanation, expected(measured)))
+    // iperf3 has a connection for control, which waits for the other one.
+    let largest = measured.case.turned.client.program == ClientProgram::Iperf3;
+    Ok(Account::of(&explanation, expected(measured), largest))
 }
 
 fn expected(measured: &MeasuredCase) -> &'static [&'static str] {

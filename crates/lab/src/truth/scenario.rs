@@ -107,6 +107,8 @@ pub enum ServerProgram {
     Apache,
     /// A small program on node's `http` module.
     Node,
+    /// iperf3, which needs iperf3 as its client.
+    Iperf3,
 }
 
 /// A client program.
@@ -124,6 +126,8 @@ pub enum ClientProgram {
     Node,
     /// `rclone copyurl`.
     Rclone,
+    /// iperf3, which needs iperf3 as its server.
+    Iperf3,
 }
 
 /// Downloads that share the links.

@@ -63,7 +63,14 @@ pub fn render(result: &TruthResult, folder: &Path, look: Look) -> String {
 /// One row for each knob, one column for each cause that was said.
 fn matrix(judged: &[&CaseResult]) -> String {
     let [at_client, ..] = VANTAGES;
-    let said = |case: &CaseResult| case.judgement(at_client, FULL).map_or(NOTHING.to_owned(), |one| one.said.clone());
+    let said = |case: &CaseResult| match case.judgement(at_client, FULL) {
+        // An event that a finding names.
+        Some(one) if one.is_right && !case.expected.contains(&one.said.as_str()) => {
+            case.expected.first().copied().unwrap_or(NOTHING).to_owned()
+        }
+        Some(one) => one.said.clone(),
+        None => NOTHING.to_owned(),
+    };
     let all: BTreeSet<String> = judged.iter().map(|case| said(case)).collect();
     // The causes in the order of the knobs, so that what is right is near the diagonal; then the others.
     let expected = KNOBS.iter().flat_map(|knob| knob.expected).map(|cause| (*cause).to_owned());

@@ -9,6 +9,14 @@ use crate::truth::{
     },
 };
 
+/// Any server and any client that transfer a file.
+fn file_programs(draw: &mut Draw) -> Option<(ServerProgram, ClientProgram)> {
+    if let Some(pair) = draw.iperf3() {
+        return Some(pair);
+    }
+    programs(draw)
+}
+
 /// Any server and any client.
 fn programs(draw: &mut Draw) -> Option<(ServerProgram, ClientProgram)> {
     let server = draw.server(&[Python, Nginx, Apache, ServerProgram::Node])?;
@@ -39,7 +47,7 @@ pub(super) fn loss(draw: &mut Draw) -> Option<[Scenario; 2]> {
     const MSS: f64 = 1448.0;
     let network = draw.network((20.0, 120.0), (20.0, 80.0));
     let lossy = Network { loss: draw.between(0.01, 0.05), ..network };
-    let (server, client) = programs(draw)?;
+    let (server, client) = file_programs(draw)?;
     let bytes = 1.2 * MSS / network.rtt / lossy.loss.sqrt() * draw.between(1.5, 4.0);
     let mut back = draw.scenario(network, server, client, bytes.max(2e5))?;
     if draw.chance(0.9) {
@@ -52,7 +60,7 @@ pub(super) fn loss(draw: &mut Draw) -> Option<[Scenario; 2]> {
 /// A link that is a fifth to a tenth as fast as without the knob.
 pub(super) fn link_rate(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let slow = draw.network((5.0, 50.0), (2.0, 10.0));
-    let (server, client) = programs(draw)?;
+    let (server, client) = file_programs(draw)?;
     let bytes = slow.rate / 8.0 * draw.between(0.8, 2.5);
     let turned = draw.scenario(slow, server, client, bytes)?;
     let fast = Network { rate: slow.rate * draw.between(5.0, 10.0), ..slow };
@@ -86,7 +94,7 @@ pub(super) fn bufferbloat(draw: &mut Draw) -> Option<[Scenario; 2]> {
 /// A download that shares the bottleneck with others.
 pub(super) fn competitor(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let network = draw.network((10.0, 60.0), (8.0, 40.0));
-    let (server, client) = programs(draw)?;
+    let (server, client) = file_programs(draw)?;
     let connections = draw.count(2, 6);
     let bytes = network.rate / 8.0 * draw.between(0.2, 0.6);
     let mut back = draw.scenario(network, server, client, bytes)?;

@@ -21,6 +21,9 @@ fn buffer_sysctl(bytes: f64) -> String {
 
 /// Two programs that can transfer a file in this direction.
 fn ends(draw: &mut Draw, is_upload: bool) -> Option<(ServerProgram, ClientProgram)> {
+    if let Some(pair) = draw.iperf3() {
+        return Some(pair);
+    }
     if is_upload {
         Some((draw.server(&[Nginx, Python, ServerProgram::Node])?, draw.client(&[Curl, ClientProgram::Python])?))
     } else {

@@ -5,7 +5,7 @@ use std::{fs, net::Ipv4Addr, path::Path, process::Command};
 use serde_json::json;
 use units::Size;
 
-use super::{CURL, NODE, PORT, PYTHON, RCLONE, WGET, find};
+use super::{CURL, IPERF3, NODE, PORT, PYTHON, RCLONE, WGET, find};
 use crate::{
     process,
     truth::{
@@ -34,6 +34,7 @@ pub(crate) fn client(
         ClientProgram::Curl => curl(scenario, &urls, body, folder),
         ClientProgram::Wget => wget(side, &urls, folder),
         ClientProgram::Rclone => rclone(&urls, folder),
+        ClientProgram::Iperf3 => iperf3(scenario, server, folder),
         ClientProgram::Python => script(&find(PYTHON)?, "client.py", SCRIPT, scenario, server, body, folder),
         ClientProgram::Node => script(&find(NODE)?, "client.js", NODE_SCRIPT, scenario, server, body, folder),
     }
@@ -85,6 +86,15 @@ fn wget(side: &ClientSide, urls: &[String], folder: &Path) -> Result<Command, Me
         command.arg(format!("--wait={:.3}", pause.0.as_secs_f64()));
     }
     command.args(urls);
+    Ok(command)
+}
+
+fn iperf3(scenario: &Scenario, server: Ipv4Addr, folder: &Path) -> Result<Command, MeasureError> {
+    let mut command = process::command(&find(IPERF3)?, folder);
+    command.args(["-c", &server.to_string(), "-p", &PORT.to_string(), "-n", &scenario.file.0.to_string()]);
+    if !scenario.is_upload {
+        command.arg("-R");
+    }
     Ok(command)
 }
 

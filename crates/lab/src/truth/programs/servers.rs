@@ -42,6 +42,11 @@ pub(crate) fn start(
         ServerProgram::Node => node(scenario, root, folder)?,
         ServerProgram::Nginx => nginx(scenario, root, folder)?,
         ServerProgram::Apache => apache(scenario, root, folder)?,
+        ServerProgram::Iperf3 => {
+            let mut command = process::command(&find(IPERF3)?, folder);
+            command.args(["-s", "-p", &PORT.to_string()]);
+            command
+        }
     };
     let mut daemon = Daemon::start(host, &mut command, &folder.join("server.log"))?;
     if scenario.server.late.is_none() {
