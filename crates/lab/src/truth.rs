@@ -37,5 +37,14 @@ pub use programs::Installed;
 pub use run::{TruthEvent, TruthOutcome, TruthRun};
 pub use table::render;
 
+/// The place of captures at the client.
+pub const CLIENT: &str = "client";
+
+/// The place of captures at the router.
+pub const MIDDLE: &str = "middle";
+
+/// The place of captures at the server.
+pub const SERVER: &str = "server";
+
 /// Where captures are taken.
-pub const VANTAGES: [&str; 3] = ["client", "middle", "server"];
+pub const VANTAGES: [&str; 3] = [CLIENT, MIDDLE, SERVER];

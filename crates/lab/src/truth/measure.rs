@@ -22,7 +22,7 @@ use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    VANTAGES,
+    CLIENT,
     programs::{self, PORT},
     scenario::Scenario,
     testbed::Testbed,
@@ -160,8 +160,7 @@ fn run(
         (Err(error), _) | (Ok(_), Err(error)) => return Err(error),
     };
     let emulator_drops = testbed.end()?;
-    let [at_client, ..] = VANTAGES;
-    let facts = facts(&captures.join(at_client).with_extension("pcapng"))?.ok_or(MeasureError::Nothing)?;
+    let facts = facts(&captures.join(CLIENT).with_extension("pcapng"))?.ok_or(MeasureError::Nothing)?;
     Ok(Facts { is_complete, emulator_drops, ..facts })
 }
 

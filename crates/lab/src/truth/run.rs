@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     fs,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    VANTAGES,
+    CLIENT, VANTAGES,
     account::Account,
     case::{Case, MeasuredCase},
     judge::{Judgement, blames, judge},
@@ -125,8 +125,7 @@ impl TruthRun<'_> {
             })?,
         };
         let judgements = self.judge(&measured, &folder)?;
-        let [at_client, ..] = VANTAGES;
-        let without = account(&measured, &folder.join("back").join(at_client).with_extension("pcapng"))?;
+        let without = account(&measured, &capture_in(&folder.join("back"), CLIENT))?;
         let is_still_blamed = blames(&without, expected(&measured));
         Ok((CaseResult::new(measured, judgements, is_still_blamed), is_stored))
     }
@@ -139,11 +138,6 @@ impl TruthRun<'_> {
         };
         let measured =
             MeasuredCase { case: case.clone(), turned: run(&case.turned, "turned")?, back: run(&case.back, "back")? };
-        let [at_client, ..] = VANTAGES;
-        for (name, variant) in VARIANTS {
-            let from = folder.join("turned").join(at_client).with_extension("pcapng");
-            derive(&from, variant, &folder.join("turned").join(format!("{at_client}-{name}.pcap")))?;
-        }
         measured.write(folder)?;
         Ok(measured)
     }
@@ -151,10 +145,15 @@ impl TruthRun<'_> {
     /// Explains all captures of a case, and judges what they say.
     fn judge(&self, measured: &MeasuredCase, folder: &Path) -> Result<Vec<Judgement>, MeasureError> {
         let turned = folder.join("turned");
-        let [at_client, ..] = VANTAGES;
-        let full = VANTAGES.map(|vantage| (vantage, FULL, turned.join(vantage).with_extension("pcapng")));
-        let derived = VARIANTS
-            .map(|(name, _)| (at_client, name, turned.join(format!("{at_client}-{name}")).with_extension("pcap")));
+        let full = VANTAGES.map(|vantage| (vantage, FULL, capture_in(&turned, vantage)));
+        let mut derived = Vec::new();
+        for (vantage, name, variant) in VARIANTS {
+            let file = turned.join(format!("{vantage}-{name}.pcap"));
+            if !file.exists() {
+                derive(&capture_in(&turned, vantage), variant, &file)?;
+            }
+            derived.push((vantage, name, file));
+        }
         let each = full.into_iter().chain(derived);
         each.map(|(vantage, variant, file)| self.judge_capture(measured, (vantage, variant), &file)).collect()
     }
@@ -169,6 +168,11 @@ impl TruthRun<'_> {
         let name = file.strip_prefix(self.folder).unwrap_or(file).display().to_string();
         Ok(judge(measured, &account, kind, name))
     }
+}
+
+/// The capture of a place in the folder of one of a case's two runs.
+fn capture_in(folder: &Path, vantage: &str) -> PathBuf {
+    folder.join(vantage).with_extension("pcapng")
 }
 
 /// What `explain` says of a case's capture.

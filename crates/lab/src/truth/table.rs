@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, fmt::Write as _, path::Path};
 
 use super::{
-    VANTAGES,
+    CLIENT,
     judge::{MIN_SHARE, NOTHING},
     knobs::KNOBS,
     results::{Bars, CaseResult, Split, TruthResult},
@@ -62,8 +62,7 @@ pub fn render(result: &TruthResult, folder: &Path, look: Look) -> String {
 
 /// One row for each knob, one column for each cause that was said.
 fn matrix(judged: &[&CaseResult]) -> String {
-    let [at_client, ..] = VANTAGES;
-    let said = |case: &CaseResult| match case.judgement(at_client, FULL) {
+    let said = |case: &CaseResult| match case.judgement(CLIENT, FULL) {
         // An event that a finding names.
         Some(one) if one.is_right && !case.expected.contains(&one.said.as_str()) => {
             case.expected.first().copied().unwrap_or(NOTHING).to_owned()
@@ -130,10 +129,9 @@ fn bars(bars: &[Bars]) -> String {
 
 /// The wrong cases, those with a confident and wrong first line first, then those in which the knob cost most.
 fn worst(judged: &[&CaseResult], folder: &Path) -> String {
-    let [at_client, ..] = VANTAGES;
     let mut wrong: Vec<_> = judged
         .iter()
-        .filter_map(|case| Some((*case, case.judgement(at_client, FULL)?)))
+        .filter_map(|case| Some((*case, case.judgement(CLIENT, FULL)?)))
         .filter(|(_, judgement)| !judgement.is_right)
         .collect();
     if wrong.is_empty() {

@@ -38,9 +38,7 @@ impl Testbed {
         let (client, router, server) = (Host::new("client")?, Host::new("router")?, Host::new("server")?);
         router.forward()?;
         let tap = |name: &str| Tap::create(&folder.join(name).with_extension("pcapng"), name, Some(SNAPLEN));
-        let [at_client, in_middle, at_server] = VANTAGES;
-        let taps = [at_client, in_middle, at_server].map(tap);
-        let taps = taps.into_iter().map(|tap| tap.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
+        let taps = VANTAGES.map(tap).into_iter().map(|tap| tap.map(Arc::new)).collect::<Result<Vec<_>, _>>()?;
         let link = |index: usize| scenario.links[index].lanes();
         let near = Options { taps: [taps.first().cloned(), None], ..Options::default() };
         let far = Options { number: 1, taps: [taps.get(1).cloned(), taps.get(2).cloned()], ..Options::default() };

@@ -3,14 +3,14 @@
 //! They are written as pcap with Ethernet headers, as tcpdump does, so that a snaplen of 54 leaves the TCP header
 //! without its options.
 
-use std::{fs, io, net::SocketAddr, path::Path};
+use std::{fs, net::SocketAddr, path::Path};
 
 use capture::{
     Packet, Source, pcapng,
     tcp::{Flags, Segment},
 };
 
-use super::{measure::MeasureError, programs::PORT};
+use super::{CLIENT, MIDDLE, measure::MeasureError, programs::PORT};
 
 /// How a capture is derived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,17 +21,20 @@ pub(crate) enum Variant {
     BegunLate(usize),
     /// Only the packets of the server.
     OneDirection,
+    /// As it is, in a format that does not say which packets the capturing host received and which it sent.
+    Pcap,
     /// Consecutive segments as one, as a network card with offload hands them over.
     Merged,
 }
 
-/// All variants, by name.
-pub(crate) const VARIANTS: [(&str, Variant); 5] = [
-    ("snaplen-54", Variant::Snaplen(54)),
-    ("snaplen-96", Variant::Snaplen(96)),
-    ("begun-late", Variant::BegunLate(25)),
-    ("one-direction", Variant::OneDirection),
-    ("merged", Variant::Merged),
+/// All variants: of the capture of which place, and their names.
+pub(crate) const VARIANTS: [(&str, &str, Variant); 6] = [
+    (CLIENT, "snaplen-54", Variant::Snaplen(54)),
+    (CLIENT, "snaplen-96", Variant::Snaplen(96)),
+    (CLIENT, "begun-late", Variant::BegunLate(25)),
+    (CLIENT, "one-direction", Variant::OneDirection),
+    (CLIENT, "merged", Variant::Merged),
+    (MIDDLE, "pcap", Variant::Pcap),
 ];
 
 /// An Ethernet header for IPv4, between two locally administered addresses.
@@ -74,7 +77,11 @@ pub(crate) fn derive(from: &Path, variant: Variant, to: &Path) -> Result<(), Mea
     };
     let snaplen = if let Variant::Snaplen(bytes) = variant { bytes } else { SNAPLEN };
     let text = pcap(&frames[skip..], snaplen);
-    fs::write(to, text).map_err(|source: io::Error| MeasureError::File { path: to.to_owned(), source })
+    // A file that is there is complete: it is not derived again.
+    let temporary = to.with_extension("new");
+    fs::write(&temporary, text)
+        .and_then(|()| fs::rename(&temporary, to))
+        .map_err(|source| MeasureError::File { path: to.to_owned(), source })
 }
 
 impl Frame {

@@ -76,7 +76,7 @@ fn derived(name: &str) -> (Vec<u32>, usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let (from, to) = (folder.path().join("client.pcapng"), folder.path().join("derived.pcap"));
     write(&from);
-    let (_, variant) = VARIANTS.into_iter().find(|(known, _)| *known == name).expect("it exists");
+    let (_, _, variant) = VARIANTS.into_iter().find(|(_, known, _)| *known == name).expect("it exists");
     derive(&from, variant, &to).expect("it is derived");
     let mut source = capture::open(&to, None).expect("a capture");
     let (mut data, mut packets) = (Vec::new(), 0);
@@ -91,6 +91,7 @@ fn derived(name: &str) -> (Vec<u32>, usize) {
 fn variants_lack_what_such_captures_lack() {
     let all: Vec<u32> = SENT.iter().map(|sent| sent.4 as u32).collect();
     assert_eq!(derived("snaplen-96"), (all.clone(), 11));
+    assert_eq!(derived("pcap"), (all.clone(), 11));
     assert_eq!(derived("snaplen-54").1, 11);
     assert_eq!(derived("begun-late").0, all[2..]);
     assert_eq!(derived("one-direction").0, [0, 1000, 1000, 500, 1000, 1000, 0]);
