@@ -20,6 +20,9 @@ use super::{
 /// there is then took less.
 pub const MIN_SHARE: f64 = 0.5;
 
+/// The smallest part of a transfer's time that a capture must contain to be judged.
+const MIN_CAPTURED: f64 = 0.6;
+
 /// How many packets the emulator may lose in a run: one or two do not reach a link that is set up or taken down.
 const MAX_DROPS: u64 = 2;
 
@@ -37,6 +40,7 @@ pub const NOTHING: &str = "nothing";
 
 /// The judgement of one capture.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own, and is a field of the JSON")]
 pub struct Judgement {
     /// Where the capture was taken: `client`, `middle` or `server`.
     pub vantage: &'static str,
@@ -44,6 +48,9 @@ pub struct Judgement {
     pub variant: &'static str,
     /// The capture, relative to the folder of the run.
     pub capture: String,
+    /// Whether the knob must be the dominant cause of this capture. One that begins after most of the transfer's time need
+    /// not show it.
+    pub is_judged: bool,
     /// Where `explain` says that it was taken; none if it says nothing.
     pub said_vantage: Option<&'static str>,
     /// The cause that took most of the time, apart from round trips and handshakes.
@@ -86,13 +93,22 @@ pub fn dominant(account: &Account) -> (String, f64) {
     avoidable.or_else(|| largest(&|_| true)).unwrap_or((NOTHING.to_owned(), 0.0))
 }
 
+/// A capture to judge.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Captured {
+    /// Where it was taken.
+    pub vantage: &'static str,
+    /// How it was derived.
+    pub variant: &'static str,
+    /// Its path, relative to the folder of the run.
+    pub path: String,
+    /// The seconds from its first SYN or packet with data to its last.
+    pub duration_s: f64,
+}
+
 /// Judges what an explanation says of a case's capture.
-pub fn judge(
-    case: &MeasuredCase,
-    account: &Account,
-    (vantage, variant): (&'static str, &'static str),
-    capture: String,
-) -> Judgement {
+pub fn judge(case: &MeasuredCase, account: &Account, captured: Captured) -> Judgement {
+    let Captured { vantage, variant, path: capture, duration_s } = captured;
     let knob = case.case.kind();
     let expected = knob.map(|knob| knob.expected).unwrap_or_default();
     let is_found =
@@ -105,6 +121,7 @@ pub fn judge(
         vantage,
         variant,
         capture,
+        is_judged: is_judged(case) && duration_s >= MIN_CAPTURED * case.turned.duration_s,
         said_vantage: account.vantage,
         is_right: is_found || expected.contains(&said.as_str()),
         said,

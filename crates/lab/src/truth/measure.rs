@@ -12,10 +12,7 @@ use std::{
     time::Duration,
 };
 
-use capture::{
-    Source, pcapng,
-    tcp::{Flags, Segment},
-};
+use capture::tcp::{Flags, Segment};
 use link::{cable::CableError, host::HostError, spec::SpecError, tap::TapError};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -220,7 +217,7 @@ struct Flow {
 
 /// What the capture at the client says of the connections to the measured port; none if there is none.
 pub(crate) fn facts(file: &Path) -> Result<Option<Facts>, MeasureError> {
-    let mut reader = pcapng::Reader::open(file)?;
+    let mut reader = capture::open(file, None)?;
     let mut flows: BTreeMap<(SocketAddr, SocketAddr), Flow> = BTreeMap::new();
     let mut times: Option<(Duration, Duration)> = None;
     let mut facts = Facts::default();

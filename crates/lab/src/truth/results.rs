@@ -138,7 +138,7 @@ pub fn bars(cases: &[CaseResult]) -> Vec<Bars> {
 fn bars_of(cases: &[CaseResult], vantage: &'static str, variant: &'static str) -> Bars {
     let all: Vec<(&CaseResult, &Judgement)> =
         cases.iter().filter_map(|case| Some((case, case.judgement(vantage, variant)?))).collect();
-    let judged: Vec<_> = all.iter().filter(|(case, _)| case.is_judged).collect();
+    let judged: Vec<_> = all.iter().filter(|(_, one)| one.is_judged).collect();
     let comparable = judged.iter().filter(|(case, _)| case.has_cost());
     let cost_errors = comparable.clone().map(|(case, one)| relative(one.cost_s, case.cost_s)).collect();
     let prediction_errors: Vec<f64> =

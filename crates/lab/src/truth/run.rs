@@ -15,9 +15,9 @@ use super::{
     CLIENT, VANTAGES,
     account::Account,
     case::{Case, MeasuredCase},
-    judge::{Judgement, blames, judge},
+    judge::{Captured, Judgement, blames, judge},
     knobs::Knob,
-    measure::{Facts, MeasureError, measure},
+    measure::{Facts, MeasureError, facts, measure},
     programs::Installed,
     results::{CaseResult, Split, TruthResult, bars},
     scenario::{ClientProgram, Scenario},
@@ -161,12 +161,14 @@ impl TruthRun<'_> {
     fn judge_capture(
         &self,
         measured: &MeasuredCase,
-        kind: (&'static str, &'static str),
+        (vantage, variant): (&'static str, &'static str),
         file: &Path,
     ) -> Result<Judgement, MeasureError> {
         let account = account(measured, file)?;
-        let name = file.strip_prefix(self.folder).unwrap_or(file).display().to_string();
-        Ok(judge(measured, &account, kind, name))
+        let path = file.strip_prefix(self.folder).unwrap_or(file).display().to_string();
+        let duration_s = facts(file)?.map_or(0.0, |facts| facts.duration_s);
+        let captured = Captured { vantage, variant, path, duration_s };
+        Ok(judge(measured, &account, captured))
     }
 }
 

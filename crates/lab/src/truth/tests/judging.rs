@@ -3,7 +3,7 @@
 use super::measured;
 use crate::truth::{
     account::Account,
-    judge::{Judgement, blames, dominant, is_judged, judge},
+    judge::{Captured, Judgement, blames, dominant, is_judged, judge},
     knobs::{KNOBS, Party, party},
     results::{CaseResult, bars},
 };
@@ -19,8 +19,12 @@ fn account(seconds: &[(&str, f64)], headline: Option<(&str, f64)>) -> Account {
     }
 }
 
+fn captured(duration_s: f64) -> Captured {
+    Captured { vantage: "client", variant: "full", path: "a.pcapng".to_owned(), duration_s }
+}
+
 fn verdict(knob: &str, account: &Account) -> Judgement {
-    judge(&measured(knob), account, ("client", "full"), "a.pcapng".to_owned())
+    judge(&measured(knob), account, captured(2.0))
 }
 
 #[test]
@@ -85,6 +89,9 @@ fn case_in_which_the_knob_cost_little_is_not_judged() {
     assert!(is_judged(&case));
     case.back.duration_s = 1.5; // of 2 s
     assert!(!is_judged(&case), "a quarter of the time");
+    case.back.duration_s = 0.5;
+    let judged = |duration_s| judge(&case, &account(&[], None), captured(duration_s)).is_judged;
+    assert!(judged(1.5) && !judged(0.5), "most of the transfer is not in the capture");
     let mut reset = measured("reset");
     reset.turned.duration_s = 0.1;
     assert!(is_judged(&reset), "a transfer that is cut short takes less time");
