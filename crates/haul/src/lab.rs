@@ -280,7 +280,7 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     for listed in listed {
         let line = match &listed.run {
             Ok(run) => run.summary(),
-            Err(_) if runs.join(&listed.id).join(truth::FILE).exists() => {
+            Err(_) if runs.join(&listed.id).join(truth::CASES).is_dir() => {
                 format!("ground truth; `haul lab run {}` with the same seed shows it again", truth::NAME)
             }
             Err(_) if !runs.join(&listed.id).join("run.json").exists() => {

@@ -34,7 +34,7 @@ mod tests;
 mod variants;
 
 pub use programs::Installed;
-pub use run::{TruthEvent, TruthOutcome, TruthRun};
+pub use run::{CASES, TruthEvent, TruthOutcome, TruthRun};
 pub use table::render;
 
 /// The place of captures at the client.

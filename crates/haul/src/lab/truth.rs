@@ -21,6 +21,8 @@ use lab::{
 use link::sandbox;
 use units::rounded;
 
+pub(super) use lab::truth::CASES;
+
 use super::{RunOptions, interrupt::Interrupt, look};
 use crate::{say, usage};
 
@@ -32,7 +34,7 @@ pub(super) const QUESTION: &str =
     "Does haul explain name the knob that was turned? Captures of real programs with a known cause each.";
 
 /// The file of the results in the run's folder.
-pub(super) const FILE: &str = "truth.json";
+const FILE: &str = "truth.json";
 
 /// How many cases there are of each knob, by default.
 const EACH: u32 = 2;
@@ -106,7 +108,7 @@ pub(super) fn run(options: &RunOptions, truth: &TruthOptions) -> Result<ExitCode
     .run(|event| progress.on_event(&event));
     drop(progress);
     if outcome.result.cases.is_empty() {
-        let _ = fs::remove_dir(folder.join("cases"));
+        let _ = fs::remove_dir(folder.join(CASES));
         let _ = fs::remove_dir(&folder);
         let _ = fs::remove_dir(&options.folder.runs);
         let why = outcome.result.skipped.last().map_or("interrupted before anything was measured", String::as_str);

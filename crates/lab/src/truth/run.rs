@@ -25,6 +25,9 @@ use super::{
 };
 use crate::deadline::Deadline;
 
+/// The folder of the cases in the run's folder.
+pub const CASES: &str = "cases";
+
 /// The name of captures that are not derived.
 pub(super) const FULL: &str = "full";
 
@@ -115,7 +118,7 @@ impl TruthRun<'_> {
 
     /// Measures a case, unless an earlier run has, and judges it.
     fn case(&self, case: &Case) -> Result<(CaseResult, bool), MeasureError> {
-        let folder = self.folder.join("cases").join(case.folder());
+        let folder = self.folder.join(CASES).join(case.folder());
         let stored = MeasuredCase::read(&folder, case);
         let is_stored = stored.is_some();
         let measured = match stored {
