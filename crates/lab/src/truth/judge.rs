@@ -14,6 +14,7 @@ use super::{
     knobs::{Party, party},
     measure::Facts,
     scenario::{ClientProgram, Scenario},
+    variants::BEGUN_LATE,
 };
 
 /// The smallest share of the knob's cost in the duration for which the knob must be the dominant cause: whatever else
@@ -152,6 +153,6 @@ fn is_countable(scenario: &Scenario) -> bool {
 
 /// Whether the bytes are those that the capture at the client has; a variant without some packets is not asked.
 fn is_exact(variant: &str, account: &Account, facts: &Facts) -> Option<bool> {
-    let has_all = !matches!(variant, "begun-late" | "one-direction");
+    let has_all = !matches!(variant, BEGUN_LATE | "one-direction");
     has_all.then_some(account.bytes == facts.bytes)
 }

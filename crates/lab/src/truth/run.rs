@@ -21,7 +21,7 @@ use super::{
     programs::Installed,
     results::{CaseResult, Split, TruthResult, bars},
     scenario::{ClientProgram, Scenario},
-    variants::{VARIANTS, derive},
+    variants::{BEGUN_LATE, VARIANTS, derive},
 };
 use crate::deadline::Deadline;
 
@@ -169,7 +169,9 @@ impl TruthRun<'_> {
     ) -> Result<Judgement, MeasureError> {
         let account = account(measured, file)?;
         let path = file.strip_prefix(self.folder).unwrap_or(file).display().to_string();
-        let duration_s = facts(file)?.map_or(0.0, |facts| facts.duration_s);
+        // All others contain the whole transfer, truncated or not.
+        let captured = if variant == BEGUN_LATE { facts(file)? } else { Some(measured.turned) };
+        let duration_s = captured.map_or(0.0, |facts| facts.duration_s);
         let captured = Captured { vantage, variant, path, duration_s };
         Ok(judge(measured, &account, captured))
     }

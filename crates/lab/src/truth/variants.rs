@@ -27,11 +27,14 @@ pub(crate) enum Variant {
     Merged,
 }
 
+/// The name of captures that lack the beginning of the transfer.
+pub(crate) const BEGUN_LATE: &str = "begun-late";
+
 /// All variants: of the capture of which place, and their names.
 pub(crate) const VARIANTS: [(&str, &str, Variant); 6] = [
     (CLIENT, "snaplen-54", Variant::Snaplen(54)),
     (CLIENT, "snaplen-96", Variant::Snaplen(96)),
-    (CLIENT, "begun-late", Variant::BegunLate(25)),
+    (CLIENT, BEGUN_LATE, Variant::BegunLate(25)),
     (CLIENT, "one-direction", Variant::OneDirection),
     (CLIENT, "merged", Variant::Merged),
     (MIDDLE, "pcap", Variant::Pcap),
