@@ -152,11 +152,9 @@ impl Progress {
         let style = "{bar:30} {pos}/{len} cases  {elapsed_precise} elapsed, about {eta} left  {msg}";
         bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
         let is_terminal = io::stderr().is_terminal();
+        say(format_args!("{cases} cases, at most about {}", rounded::time(TIME_OF_CASE * cases)));
         if is_terminal {
             bar.enable_steady_tick(Duration::from_millis(200));
-        } else {
-            let about = rounded::time(TIME_OF_CASE * cases);
-            say(format_args!("{cases} cases, at most about {about}"));
         }
         Self { bar, is_terminal }
     }

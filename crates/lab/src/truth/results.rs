@@ -46,6 +46,8 @@ pub struct CaseResult {
     /// The case and its measurements.
     #[serde(flatten)]
     pub measured: MeasuredCase,
+    /// What its knob turns, for people.
+    pub turns: &'static str,
     /// The causes that are right.
     pub expected: Vec<&'static str>,
     /// What the knob cost, in seconds.
@@ -107,10 +109,12 @@ impl Split {
 impl CaseResult {
     /// A judged case.
     pub fn new(measured: MeasuredCase, judgements: Vec<Judgement>, is_still_blamed: bool) -> Self {
-        let expected = measured.case.kind().map(|knob| knob.expected.to_vec()).unwrap_or_default();
+        let knob = measured.case.kind();
+        let expected = knob.map(|knob| knob.expected.to_vec()).unwrap_or_default();
         Self {
             cost_s: measured.cost_s(),
             is_judged: is_judged(&measured),
+            turns: knob.map(|knob| knob.turns).unwrap_or_default(),
             expected,
             measured,
             is_still_blamed,
