@@ -46,5 +46,8 @@ pub const MIDDLE: &str = "middle";
 /// The place of captures at the server.
 pub const SERVER: &str = "server";
 
+/// The captures at client and server, explained together.
+pub const BOTH: &str = "both";
+
 /// Where captures are taken.
 pub const VANTAGES: [&str; 3] = [CLIENT, MIDDLE, SERVER];

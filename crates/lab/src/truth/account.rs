@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-use explain::{Connection, Explanation, Transfer};
+use explain::{PairedConnection, Transfer};
 
-use super::programs::PORT;
+use super::{BOTH, programs::PORT};
 
 /// What an explanation says.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,17 +30,22 @@ pub struct Account {
 }
 
 impl Account {
-    /// What the explanation says of the connections to the measured port, or of the `largest` of them. `expected` are the
+    /// What an explanation says of the connections to the measured port, or of the `largest` of them. `expected` are the
     /// causes whose removal is predicted.
-    pub fn of(explanation: &Explanation, expected: &[&str], largest: bool) -> Self {
-        let is_measured =
-            |connection: &&Connection| [connection.client, connection.server].iter().any(|end| end.port() == PORT);
-        let all = || explanation.connections.iter().filter(is_measured);
-        let longest = all().max_by_key(|connection| connection.packets).map(|connection| connection.packet);
-        let connections = || all().filter(|connection| !largest || Some(connection.packet) == longest);
-        let transfers: Vec<&Transfer> = connections().flat_map(|connection| &connection.transfers).collect();
-        let vantage = connections().find(|connection| Some(connection.packet) == longest);
-        let vantage = vantage.map(|connection| connection.vantage.name());
+    pub fn of(connections: &[PairedConnection], expected: &[&str], largest: bool) -> Self {
+        let is_measured = |paired: &&PairedConnection| {
+            [paired.connection.client, paired.connection.server].iter().any(|end| end.port() == PORT)
+        };
+        let mut measured: Vec<&PairedConnection> = connections.iter().filter(is_measured).collect();
+        measured.sort_by_key(|paired| std::cmp::Reverse(paired.connection.packets));
+        if largest {
+            measured.truncate(1);
+        }
+        let vantage = measured.first().map(|paired| match paired.one_way {
+            Some(_) => BOTH,
+            None => paired.connection.vantage.name(),
+        });
+        let transfers: Vec<&Transfer> = measured.iter().flat_map(|paired| &paired.connection.transfers).collect();
         let mut account = Self { is_conserved: true, vantage, ..Self::default() };
         for transfer in &transfers {
             for (cause, time) in transfer.times.ranked() {

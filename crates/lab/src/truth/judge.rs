@@ -43,11 +43,11 @@ pub const NOTHING: &str = "nothing";
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each answers a question of its own, and is a field of the JSON")]
 pub struct Judgement {
-    /// Where the capture was taken: `client`, `middle` or `server`.
+    /// Where the capture was taken: `client`, `middle`, `server`, or `both` for those at client and server together.
     pub vantage: &'static str,
     /// How it was derived: `full`, or the name of a variant.
     pub variant: &'static str,
-    /// The capture, relative to the folder of the run.
+    /// The capture, or the two joined by a space, relative to the folder of the run.
     pub capture: String,
     /// Whether the knob must be the dominant cause of this capture. One that begins after most of the transfer's time need
     /// not show it.

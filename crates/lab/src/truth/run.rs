@@ -11,8 +11,10 @@ use std::{
     time::Duration,
 };
 
+use explain::KeepPackets;
+
 use super::{
-    CLIENT, VANTAGES,
+    BOTH, CLIENT, SERVER, VANTAGES,
     account::Account,
     case::{Case, MeasuredCase},
     judge::{Captured, Judgement, blames, judge},
@@ -128,7 +130,7 @@ impl TruthRun<'_> {
             })?,
         };
         let judgements = self.judge(&measured, &folder)?;
-        let without = account(&measured, &capture_in(&folder.join("back"), CLIENT))?;
+        let without = account(&measured, &[capture_in(&folder.join("back"), CLIENT)])?;
         let is_still_blamed = blames(&without, expected(&measured));
         Ok((CaseResult::new(measured, judgements, is_still_blamed), is_stored))
     }
@@ -148,29 +150,34 @@ impl TruthRun<'_> {
     /// Explains all captures of a case, and judges what they say.
     fn judge(&self, measured: &MeasuredCase, folder: &Path) -> Result<Vec<Judgement>, MeasureError> {
         let turned = folder.join("turned");
-        let full = VANTAGES.map(|vantage| (vantage, FULL, capture_in(&turned, vantage)));
-        let mut derived = Vec::new();
+        let mut captures: Vec<_> = VANTAGES.map(|vantage| (vantage, FULL, vec![capture_in(&turned, vantage)])).into();
+        captures.push((BOTH, FULL, [CLIENT, SERVER].map(|vantage| capture_in(&turned, vantage)).into()));
         for (vantage, name, variant) in VARIANTS {
             let file = turned.join(format!("{vantage}-{name}.pcap"));
             if !file.exists() {
                 derive(&capture_in(&turned, vantage), variant, &file)?;
             }
-            derived.push((vantage, name, file));
+            captures.push((vantage, name, vec![file]));
         }
-        let each = full.into_iter().chain(derived);
-        each.map(|(vantage, variant, file)| self.judge_capture(measured, (vantage, variant), &file)).collect()
+        let each = captures.into_iter();
+        each.map(|(vantage, variant, files)| self.judge_captures(measured, (vantage, variant), &files)).collect()
     }
 
-    fn judge_capture(
+    /// Judges what `explain` says of captures that it gets together.
+    fn judge_captures(
         &self,
         measured: &MeasuredCase,
         (vantage, variant): (&'static str, &'static str),
-        file: &Path,
+        files: &[PathBuf],
     ) -> Result<Judgement, MeasureError> {
-        let account = account(measured, file)?;
-        let path = file.strip_prefix(self.folder).unwrap_or(file).display().to_string();
+        let account = account(measured, files)?;
+        let paths = files.iter().map(|file| file.strip_prefix(self.folder).unwrap_or(file).display().to_string());
+        let path = paths.collect::<Vec<_>>().join(" ");
         // All others contain the whole transfer, truncated or not.
-        let captured = if variant == BEGUN_LATE { facts(file)? } else { Some(measured.turned) };
+        let captured = match files {
+            [file] if variant == BEGUN_LATE => facts(file)?,
+            _ => Some(measured.turned),
+        };
         let duration_s = captured.map_or(0.0, |facts| facts.duration_s);
         let captured = Captured { vantage, variant, path, duration_s };
         Ok(judge(measured, &account, captured))
@@ -182,13 +189,18 @@ fn capture_in(folder: &Path, vantage: &str) -> PathBuf {
     folder.join(vantage).with_extension("pcapng")
 }
 
-/// What `explain` says of a case's capture.
-fn account(measured: &MeasuredCase, file: &Path) -> Result<Account, MeasureError> {
-    let mut source = capture::open(file, None)?;
-    let (explanation, _) = explain::explain(&mut *source);
+/// What `explain` says of captures that it gets together.
+fn account(measured: &MeasuredCase, files: &[PathBuf]) -> Result<Account, MeasureError> {
+    let keep = KeepPackets { for_pairing: files.len() > 1, ..KeepPackets::default() };
+    let mut explanations = Vec::new();
+    for file in files {
+        let mut source = capture::open(file, None)?;
+        explanations.push(explain::explain_keeping(&mut *source, keep).0);
+    }
+    let connections = explain::pair_captures(explanations);
     // iperf3 has a connection for control, which waits for the other one.
     let largest = measured.case.turned.client.program == ClientProgram::Iperf3;
-    Ok(Account::of(&explanation, expected(measured), largest))
+    Ok(Account::of(&connections, expected(measured), largest))
 }
 
 fn expected(measured: &MeasuredCase) -> &'static [&'static str] {
