@@ -7,6 +7,7 @@ mod live;
 mod merge;
 mod part;
 mod progress;
+mod truth;
 
 use std::{
     error::Error,
@@ -60,6 +61,8 @@ pub(crate) enum Command {
         experiment: String,
         #[command(flatten)]
         options: RunOptions,
+        #[command(flatten)]
+        truth: truth::TruthOptions,
     },
     /// Show what a run would measure
     Plan(PlanArgs),
@@ -150,7 +153,11 @@ pub(crate) fn race(options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
     match command {
-        Command::Run { experiment, options } => execute::run(&experiment, &options),
+        Command::Run { experiment, options, truth } if experiment == truth::NAME => truth::run(&options, &truth),
+        Command::Run { experiment, options, truth } => {
+            truth.refuse()?;
+            execute::run(&experiment, &options)
+        }
         Command::Plan(args) => part::show(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Watch { run, folder } => live::watch(&folder, run.as_deref()),
@@ -175,7 +182,10 @@ fn read(name: &str) -> Result<Experiment, Box<dyn Error>> {
     }
     let path = Path::new(name);
     if path.components().count() == 1 && path.extension().is_none() && !path.exists() {
-        let names = EXPERIMENTS.map(|(name, _)| name);
+        if name == truth::NAME {
+            return Err(usage(format_args!("`{name}` is no experiment file; `haul lab run {name}` runs it")));
+        }
+        let names = EXPERIMENTS.map(|(name, _)| name).into_iter().chain([truth::NAME]);
         let advice = match nearest(name, names) {
             Some(near) => format!("did you mean `{near}`?"),
             None => "`haul lab list` lists them".to_owned(),
@@ -261,6 +271,7 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
         let experiment = read(name)?;
         text += &look.paragraph(&format!("  {name:<24} "), 27, &experiment.question);
     }
+    text += &look.paragraph(&format!("  {:<24} ", truth::NAME), 27, truth::QUESTION);
     text += "\nRuns\n";
     let listed = results::list(runs)?;
     if listed.is_empty() {
@@ -269,6 +280,9 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     for listed in listed {
         let line = match &listed.run {
             Ok(run) => run.summary(),
+            Err(_) if runs.join(&listed.id).join(truth::CASES).is_dir() => {
+                format!("ground truth; `haul lab run {}` with the same seed shows it again", truth::NAME)
+            }
             Err(_) if !runs.join(&listed.id).join("run.json").exists() => {
                 "no results: it is in progress or was killed; samples.csv has its samples".to_owned()
             }

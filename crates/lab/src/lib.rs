@@ -11,6 +11,8 @@
 //!     servers, contenders, models → run ──┴→ outcomes → summarize → runs/<id>/run.json → table
 //! ```
 //!
+//! [`truth`] does not race: it makes captures with a known cause, and judges what `explain` says of them.
+//!
 //! This is the only crate that starts other people's programs. The modules that decide (plan, statistics, claims, table)
 //! do no I/O.
 //!
@@ -64,4 +66,5 @@ pub mod table;
 #[cfg(test)]
 mod test_data;
 pub mod testbed;
+pub mod truth;
 pub mod work;

@@ -36,18 +36,18 @@ use crate::say;
 pub(crate) struct ExecuteOptions {
     /// Time limit of one sample, preparation included
     #[arg(long, alias = "patience", value_name = "DURATION", default_value = "5min", value_parser = crate::timeout)]
-    timeout: Span,
+    pub(super) timeout: Span,
 
     /// Seed of everything random: contents of files, order of contenders
     #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
+    pub(super) seed: u64,
 
     /// Serve a live report on 127.0.0.1 and print its URL
     #[arg(long)]
-    open: bool,
+    pub(super) open: bool,
 
     #[command(flatten)]
-    json: JsonOutput,
+    pub(super) json: JsonOutput,
 }
 
 /// Runs an experiment given by its name or file.
@@ -175,8 +175,13 @@ pub(super) fn command_line() -> String {
 }
 
 impl JsonOutput {
+    /// Where the JSON goes, if anywhere.
+    pub(super) fn path(&self) -> Option<&Path> {
+        self.json.as_deref()
+    }
+
     /// The file for the JSON, unless that is standard output.
-    fn file(&self) -> Option<&PathBuf> {
+    pub(super) fn file(&self) -> Option<&PathBuf> {
         self.json.as_ref().filter(|json| json.as_path() != Path::new("-"))
     }
 }

@@ -40,6 +40,13 @@ pub(crate) struct PartOptions {
 }
 
 impl PartOptions {
+    /// Whether any option but `--quick` is given.
+    pub(super) fn is_selective(&self) -> bool {
+        let Self { quick: _, network, workload, contender, samples, sweeps } = self;
+        let given = [network, workload, contender].iter().any(|names| !names.is_empty());
+        given || samples.is_some() || !sweeps.sweep.is_empty()
+    }
+
     /// The experiment, and the part of it to run.
     pub(super) fn plan(&self, name: &str) -> Result<(Experiment, Plan), Box<dyn Error>> {
         let experiment = self.sweeps.read(name)?;

@@ -91,7 +91,7 @@ impl Race {
     }
 
     /// Waits for a line on its standard error that fulfils a condition.
-    fn wait_for(&mut self, what: &str, is_it: impl Fn(&str) -> bool) {
+    pub(crate) fn wait_for(&mut self, what: &str, is_it: impl Fn(&str) -> bool) {
         while !self.said.last().is_some_and(|line| is_it(line)) {
             let line = self.lines.recv_timeout(PATIENCE);
             self.said.push(line.unwrap_or_else(|_| panic!("it does not say {what}: {:?}", self.said)));

@@ -8,6 +8,7 @@ mod faults;
 mod harness;
 mod interrupt;
 mod parts;
+mod truth;
 mod usage_errors;
 
 use common::{Room, text};
@@ -28,8 +29,13 @@ fn main() {
     if !simulated {
         eprintln!("SKIPPED: full disks and missing devices: unshare(1) may not mount anything here");
     }
-    let trials =
-        [(all_workloads::TRIALS, ready), (interrupt::TRIALS, ready), (faults::TRIALS, ready), (parts::TRIALS, ready)];
+    let trials = [
+        (all_workloads::TRIALS, ready),
+        (interrupt::TRIALS, ready),
+        (faults::TRIALS, ready),
+        (parts::TRIALS, ready),
+        (truth::TRIALS, ready),
+    ];
     let trials = trials.into_iter().chain([(faults::SIMULATED, ready && simulated), (usage_errors::TRIALS, true)]);
     let trials = trials.flat_map(|(trials, run)| trials.iter().map(move |(name, f)| trial(name, *f, run)));
     libtest_mimic::run(&arguments, trials.collect()).exit();

@@ -1,0 +1,252 @@
+//! Running one scenario, and what its capture says without `explain`.
+//!
+//! The duration comes from the packets, not from the clock around the client: starting Python takes as long as ten round
+//! trips. It lasts from the first SYN to the last packet with data; the FINs of a kept-alive connection do not count.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use capture::tcp::{Flags, Segment};
+use link::{cable::CableError, host::HostError, spec::SpecError, tap::TapError};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    CLIENT,
+    programs::{self, PORT},
+    scenario::Scenario,
+    testbed::Testbed,
+};
+use crate::{
+    certs::{CertError, Certificates},
+    deadline::{Deadline, Stop},
+    process::{self, ProcessError},
+};
+
+/// The captured bytes of each packet.
+pub(super) const SNAPLEN: u32 = 256;
+
+/// The files of the server's certificate and key.
+pub(super) const CERTIFICATE: &str = "certificate.pem";
+pub(super) const KEY: &str = "key.pem";
+
+/// Time for the last packets to arrive after the client has ended.
+const LINGER: Duration = Duration::from_millis(150);
+
+/// Why a scenario could not be measured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MeasureError {
+    /// A host could not be created or configured.
+    #[error(transparent)]
+    Host(#[from] HostError),
+    /// A link could not be created, or failed.
+    #[error(transparent)]
+    Cable(#[from] CableError),
+    /// A link's description is wrong.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// A capture failed.
+    #[error(transparent)]
+    Tap(#[from] TapError),
+    /// A capture cannot be read.
+    #[error(transparent)]
+    Capture(#[from] capture::Error),
+    /// A program failed.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// A server does not listen.
+    #[error("the server on port {port} {stop}")]
+    NotReady {
+        /// Its port.
+        port: u16,
+        /// How the wait ended.
+        stop: Stop,
+    },
+    /// The run was stopped.
+    #[error("the run {stop}")]
+    Stopped {
+        /// Why.
+        stop: Stop,
+    },
+    /// The certificates could not be made.
+    #[error(transparent)]
+    Certificates(#[from] CertError),
+    /// A file could not be written.
+    #[error("cannot write {}: {source}; check the free space", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The files of a run cannot be created.
+    #[error("cannot prepare the run: {0}")]
+    Files(io::Error),
+    /// The captures have no transfer.
+    #[error("the client sent nothing to the server")]
+    Nothing,
+}
+
+/// What a capture at the client says of the measured connections.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Facts {
+    /// From the first SYN to the last packet with data, in seconds.
+    pub duration_s: f64,
+    /// The bytes of data in both directions, without retransmissions.
+    pub bytes: u64,
+    /// The connections.
+    pub connections: u64,
+    /// The packets.
+    pub packets: u64,
+    /// Whether the client reported success.
+    pub is_complete: bool,
+    /// The packets that the emulator lost because it was too slow.
+    pub emulator_drops: u64,
+}
+
+/// Runs a scenario. The captures go to `captures`, everything else to `scratch`, which is removed.
+pub(crate) fn measure(
+    scenario: &Scenario,
+    captures: &Path,
+    scratch: &Path,
+    deadline: &Deadline,
+) -> Result<Facts, MeasureError> {
+    fs::create_dir_all(captures).map_err(MeasureError::Files)?;
+    let folder = scratch.join("run");
+    let result = prepare(scenario, &folder).and_then(|root| run(scenario, captures, &root, &folder, deadline));
+    let _ = fs::remove_dir_all(&folder);
+    result
+}
+
+/// Creates the files to transfer, readable by servers that drop their privileges.
+fn prepare(scenario: &Scenario, folder: &Path) -> Result<PathBuf, MeasureError> {
+    use std::os::unix::fs::PermissionsExt;
+    let root = folder.join("root");
+    fs::create_dir_all(&root).map_err(MeasureError::Files)?;
+    for path in [folder, &root] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(MeasureError::Files)?;
+    }
+    let mut bytes = vec![0; scenario.file.0 as usize];
+    ChaCha8Rng::seed_from_u64(1).fill_bytes(&mut bytes);
+    let paths = if scenario.is_upload { Vec::new() } else { scenario.paths() };
+    for path in paths.iter().map(|path| root.join(path.trim_start_matches('/'))).chain([folder.join("body")]) {
+        fs::write(&path, &bytes).map_err(|source| MeasureError::File { path: path.clone(), source })?;
+    }
+    Ok(root)
+}
+
+fn run(
+    scenario: &Scenario,
+    captures: &Path,
+    root: &Path,
+    folder: &Path,
+    deadline: &Deadline,
+) -> Result<Facts, MeasureError> {
+    let testbed = Testbed::create(scenario, captures)?;
+    let measured = transfer(scenario, &testbed, root, folder, deadline);
+    let is_complete = match (measured, testbed.check()) {
+        (Ok(is_complete), Ok(())) => is_complete,
+        (Err(error), _) | (Ok(_), Err(error)) => return Err(error),
+    };
+    let emulator_drops = testbed.end()?;
+    let facts = facts(&captures.join(CLIENT).with_extension("pcapng"))?.ok_or(MeasureError::Nothing)?;
+    Ok(Facts { is_complete, emulator_drops, ..facts })
+}
+
+/// Runs the programs. Returns whether the client reported success.
+fn transfer(
+    scenario: &Scenario,
+    testbed: &Testbed,
+    root: &Path,
+    folder: &Path,
+    deadline: &Deadline,
+) -> Result<bool, MeasureError> {
+    if scenario.is_tls {
+        let certificates = Certificates::make(folder, &[testbed.address().into()], &[])?;
+        for (name, text) in [(CERTIFICATE, &certificates.server_pem), (KEY, &certificates.key_pem)] {
+            let path = folder.join(name);
+            fs::write(&path, text).map_err(|source| MeasureError::File { path, source })?;
+        }
+    }
+    let server = programs::start(scenario, &testbed.server, root, folder, deadline)?;
+    let competitors = scenario.competitor.map(|competitor| {
+        let other = if competitor.is_behind_router { &testbed.router } else { &testbed.client };
+        let hosts = [other, &testbed.server];
+        let folder = folder.join("competitor");
+        fs::create_dir_all(&folder).map_err(MeasureError::Files)?;
+        programs::competitor(competitor, hosts, testbed.address(), &folder, deadline)
+    });
+    let competitors = competitors.transpose()?;
+    let mut command = programs::client(scenario, testbed.address(), &folder.join("body"), folder)?;
+    let done = match process::run(&testbed.client, &mut command, deadline) {
+        Ok(_) => true,
+        // A transfer that is reset fails, and shall.
+        Err(ProcessError::Failed { .. }) if scenario.can_fail() => false,
+        Err(error) => return Err(error.into()),
+    };
+    for mut program in competitors.into_iter().flatten() {
+        // An endless download has nothing to finish.
+        program.kill();
+    }
+    thread::sleep(LINGER);
+    drop(server);
+    Ok(done)
+}
+
+impl Scenario {
+    /// Whether a failure of the client is what the scenario is about.
+    fn can_fail(&self) -> bool {
+        self.links.iter().any(|link| !link.middlebox.is_empty())
+    }
+}
+
+/// One direction of a connection: its initial sequence number, and the end of its data relative to that.
+#[derive(Default)]
+struct Flow {
+    first: Option<u32>,
+    end: u32,
+}
+
+/// What the capture at the client says of the connections to the measured port; none if there is none.
+pub(crate) fn facts(file: &Path) -> Result<Option<Facts>, MeasureError> {
+    let mut reader = capture::open(file, None)?;
+    let mut flows: BTreeMap<(SocketAddr, SocketAddr), Flow> = BTreeMap::new();
+    let mut times: Option<(Duration, Duration)> = None;
+    let mut facts = Facts::default();
+    while let Some(packet) = reader.next()? {
+        let Some(segment) = Segment::of(&packet) else { continue };
+        if segment.from.port() != PORT && segment.to.port() != PORT {
+            continue;
+        }
+        facts.packets += 1;
+        let is_syn = segment.flags.has(Flags::SYN);
+        if is_syn && segment.to.port() == PORT {
+            flows.entry((segment.to, segment.from)).or_default();
+        }
+        let flow = flows.entry((segment.from, segment.to)).or_default();
+        let first = *flow.first.get_or_insert(segment.sequence.wrapping_add(u32::from(is_syn)));
+        let end = segment.sequence.wrapping_add(segment.data).wrapping_sub(first);
+        // Half of the space of sequence numbers is before the first byte.
+        if segment.data > 0 && end < 1 << 31 {
+            flow.end = flow.end.max(end);
+        }
+        if segment.data > 0 || is_syn || segment.flags.has(Flags::RST) {
+            let begin = times.map_or(packet.time, |(begin, _)| begin);
+            times = Some((begin, packet.time));
+        }
+    }
+    Ok(times.map(|(begin, end)| Facts {
+        duration_s: end.saturating_sub(begin).as_secs_f64(),
+        bytes: flows.values().map(|flow| u64::from(flow.end)).sum(),
+        connections: flows.len() as u64 / 2,
+        ..facts
+    }))
+}
