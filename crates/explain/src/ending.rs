@@ -144,9 +144,7 @@ fn incomplete(
     }
     let is_finished = connection.segments.iter().any(|segment| segment.has(Flags::FIN));
     // What no protocol tells apart may have needed no response.
-    let is_asked = connection.content.protocol != Protocol::Unknown
-        || connection.segments.iter().all(|segment| segment.from() == Side::Client || segment.len == 0);
-    if message.server.first.is_none() && is_asked {
+    if message.server.first.is_none() && connection.content.protocol != Protocol::Unknown {
         return Some(format!("before the response to {what} began"));
     }
     if let Some((arrived, all)) = missing(Side::Server) {

@@ -17,10 +17,12 @@ pub struct Account {
     /// The first finding of the transfer that lost most, and its share of that transfer: the first line of
     /// `haul explain`.
     pub headline: Option<(String, f64)>,
-    /// The causes of all findings.
+    /// The causes of all findings, and how connections failed.
     pub findings: BTreeSet<String>,
     /// How long all transfers together would take without the expected cause; none if that is not predicted.
     pub predicted_s: Option<f64>,
+    /// The interval of that prediction, if it has one.
+    pub range_s: Option<[f64; 2]>,
     /// The bytes of data in both directions.
     pub bytes: u64,
     /// Whether the causes of each transfer add up to its duration.
@@ -62,7 +64,10 @@ impl Account {
             let share = finding.cost.as_secs_f64() / worst.duration.as_secs_f64().max(1e-9);
             Some((finding.cause.name().to_owned(), share))
         });
-        account.predicted_s = predicted(&transfers, expected);
+        account.findings.extend(
+            measured.iter().filter_map(|paired| Some(paired.connection.ending.as_ref()?.failure.name().to_owned())),
+        );
+        (account.predicted_s, account.range_s) = predicted(&transfers, expected);
         account
     }
 
@@ -72,21 +77,23 @@ impl Account {
     }
 }
 
-/// The predicted time of all transfers without the expected causes, in seconds; none if no transfer has a prediction, or
-/// one of them is declined.
-fn predicted(transfers: &[&Transfer], expected: &[&str]) -> Option<f64> {
-    let mut is_predicted = false;
-    let mut sum = 0.0;
+/// The predicted time of all transfers without the expected causes, in seconds, and its interval; none if no transfer has a
+/// prediction, or one of them is declined.
+fn predicted(transfers: &[&Transfer], expected: &[&str]) -> (Option<f64>, Option<[f64; 2]>) {
+    let (mut is_predicted, mut has_range) = (false, true);
+    let (mut sum, mut range) = (0.0, [0.0, 0.0]);
     for transfer in transfers {
         let finding = transfer.findings.iter().find(|finding| expected.contains(&finding.cause.name()));
-        let what_if = finding.and_then(|finding| finding.what_if.as_ref());
-        sum += match what_if.and_then(|what_if| transfer.what_if(what_if, None)) {
-            Some(predicted) => {
-                is_predicted = true;
-                predicted.ok()?.duration.as_secs_f64()
-            }
-            None => transfer.duration.as_secs_f64(),
+        let Some(finding) = finding.filter(|finding| finding.what_if.is_some()) else {
+            let rest = transfer.duration.as_secs_f64();
+            (sum, range) = (sum + rest, range.map(|end| end + rest));
+            continue;
         };
+        let Some(predicted) = transfer.without(finding) else { return (None, None) };
+        is_predicted = true;
+        has_range &= predicted.range.is_some();
+        let [from, to] = predicted.range.unwrap_or_default().map(|end| end.as_secs_f64());
+        (sum, range) = (sum + predicted.duration.as_secs_f64(), [range[0] + from, range[1] + to]);
     }
-    is_predicted.then_some(sum)
+    (is_predicted.then_some(sum), (is_predicted && has_range).then_some(range))
 }

@@ -68,6 +68,8 @@ pub struct Judgement {
     pub cost_s: f64,
     /// The predicted time without them.
     pub predicted_s: Option<f64>,
+    /// Where nine in ten measured times should be, if it says so.
+    pub range_s: Option<[f64; 2]>,
     /// Whether the causes of each transfer add up to its duration.
     pub is_conserved: bool,
     /// Whether the bytes are those on the wire; none for captures that lack some, and where some are no part of a transfer
@@ -131,6 +133,7 @@ pub fn judge(case: &MeasuredCase, account: &Account, captured: Captured) -> Judg
         blames_wrong_party: blamed.is_some_and(|party| party != Party::Nobody && !guilty.contains(&party)),
         cost_s: expected.iter().filter_map(|cause| account.seconds.get(*cause)).fold(0.0, |sum, seconds| sum + seconds),
         predicted_s: account.predicted_s,
+        range_s: account.range_s,
         is_conserved: account.is_conserved,
         is_byte_exact: is_exact(variant, account, &case.turned).filter(|_| is_countable(&case.case.turned)),
     }

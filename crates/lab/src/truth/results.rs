@@ -81,6 +81,10 @@ pub struct Bars {
     pub predicted: usize,
     /// The median of |the predicted time − the time without the knob| ÷ the latter.
     pub prediction_error: Option<f64>,
+    /// How many predictions have an interval, and how many of those hold the time without the knob.
+    pub ranged: usize,
+    /// See `ranged`.
+    pub held: usize,
     /// How many captures were explained, judged or not.
     pub explained: usize,
     /// How many of those have causes that add up.
@@ -145,6 +149,13 @@ fn bars_of(cases: &[CaseResult], vantage: &'static str, variant: &'static str) -
     let judged: Vec<_> = all.iter().filter(|(_, one)| one.is_judged).collect();
     let comparable = judged.iter().filter(|(case, _)| case.has_cost());
     let cost_errors = comparable.clone().map(|(case, one)| relative(one.cost_s, case.cost_s)).collect();
+    let ranges: Vec<bool> = comparable
+        .clone()
+        .filter_map(|(case, one)| {
+            let [from, to] = one.range_s?;
+            Some((from..=to).contains(&case.measured.back.duration_s))
+        })
+        .collect();
     let prediction_errors: Vec<f64> =
         comparable.filter_map(|(case, one)| Some(relative(one.predicted_s?, case.measured.back.duration_s))).collect();
     let exact: Vec<bool> = all.iter().filter_map(|(_, one)| one.is_byte_exact).collect();
@@ -158,6 +169,8 @@ fn bars_of(cases: &[CaseResult], vantage: &'static str, variant: &'static str) -
         cost_error: median(cost_errors),
         predicted: prediction_errors.len(),
         prediction_error: median(prediction_errors),
+        ranged: ranges.len(),
+        held: ranges.iter().filter(|is_held| **is_held).count(),
         explained: all.len(),
         conserved: all.iter().filter(|(_, one)| one.is_conserved).count(),
         countable: exact.len(),

@@ -48,6 +48,7 @@ pub fn render(result: &TruthResult, folder: &Path, look: Look) -> String {
     text += "  place        the place where it was captured is recognised\n";
     text += "  cost off     median difference between the cause's time and the knob's true cost\n";
     text += "  what-if off  median difference between the predicted time and the time without the knob\n";
+    text += "  in range     predictions whose interval holds the time without the knob, of those that have one\n";
     text += "  adds up      the causes of each transfer add up to its duration\n";
     text += "  bytes        all bytes are counted, and none twice\n";
     let still = judged.iter().filter(|case| case.is_still_blamed).count();
@@ -103,7 +104,7 @@ fn matrix(judged: &[&CaseResult]) -> String {
 
 fn bars(bars: &[Bars]) -> String {
     let mut text = String::from(
-        "                          right           wrong party  place    cost off  what-if off   adds up  bytes\n",
+        "                          right           wrong party  place    cost off  what-if off   in range       adds up  bytes\n",
     );
     let percent = |part: usize, all: usize| {
         if all == 0 { "–".to_owned() } else { format!("{:.0} %", 100.0 * part as f64 / all as f64) }
@@ -113,10 +114,11 @@ fn bars(bars: &[Bars]) -> String {
         let name =
             if one.variant == FULL { one.vantage.to_owned() } else { format!("{}, {}", one.vantage, one.variant) };
         let right = format!("{} ({}/{})", percent(one.right, one.judged), one.right, one.judged);
+        let held = format!("{} ({})", percent(one.held, one.ranged), one.ranged);
         let prediction = format!("{} ({})", off(one.prediction_error), one.predicted);
         let _ = writeln!(
             text,
-            "  {name:<22}  {right:<16}{:<13}{:<9}{:<10}{prediction:<14}{:<9}{}",
+            "  {name:<22}  {right:<16}{:<13}{:<9}{:<10}{prediction:<14}{held:<15}{:<9}{}",
             percent(one.wrong_party, one.judged),
             percent(one.place_right, one.judged),
             off(one.cost_error),
