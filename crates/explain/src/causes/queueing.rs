@@ -20,6 +20,8 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
         // The rest is the round trip, and what the ends took.
         WaitEnd::Connect => wait.to.saturating_sub(wait.queued),
         WaitEnd::Turn { travel, .. } | WaitEnd::Tls { travel, .. } => wait.busy_until + travel,
+        // The queue was its own as much as others'.
+        WaitEnd::Data(_) if wait.is_shared => return None,
         // The receiver, not the path, delayed an acknowledgement.
         WaitEnd::Data(context) if context.released_by.is_some_and(|ack| ack.held > 0) => return None,
         WaitEnd::Data(context) if !context.flight.fills_path && context.recovery.is_none() => {

@@ -59,6 +59,11 @@ impl ScriptedConnection {
         self.packet(Client, at, Kind::Syn, false)
     }
 
+    /// The answer to it.
+    pub(crate) fn syn_ack(&mut self, at: f64) -> f64 {
+        self.packet(Server, at, Kind::SynAck, false)
+    }
+
     /// A SYN that is lost.
     pub(crate) fn lost_syn(&mut self, at: f64) {
         self.packet(Client, at, Kind::Syn, true);

@@ -11,3 +11,4 @@ mod incomplete_captures;
 mod page_load;
 mod pair_captures;
 mod phases;
+mod shared_path;

@@ -1,0 +1,87 @@
+//! What several connections show together: a queue, and a link that they share.
+
+use etherparse::{PacketBuilder, TcpOptionElement::Timestamp};
+use explain::{Cause, Transfer};
+
+use crate::connection_script::{
+    Captured,
+    End::{Client, Server},
+    ScriptedConnection,
+};
+
+fn share(transfer: &Transfer, cause: Cause) -> f64 {
+    transfer.times[cause] as f64 / transfer.times.sum() as f64
+}
+
+/// A request over a connection whose packets are this much later in each direction.
+fn request(port: u16, at: f64, queue: f64) -> ScriptedConnection {
+    let mut connection = ScriptedConnection::new(port, 20.0);
+    connection.extra_delay = queue;
+    let syn = connection.syn(at);
+    let syn_ack = connection.syn_ack(syn);
+    connection.extra_delay = queue;
+    connection.ack(Client, syn_ack);
+    connection.extra_delay = queue;
+    let arrived = connection.data(Client, syn_ack, b"GET /small HTTP/1.1\r\nHost: here\r\n\r\n");
+    let answered = connection.data(Server, arrived + 2.0, b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello");
+    connection.ack(Client, answered);
+    connection
+}
+
+#[test]
+fn queue_is_told_from_a_long_path_and_a_slow_server() {
+    let connections = [request(40_000, 0.0, 0.0), request(40_001, 5000.0, 400.0)];
+    for end in [Client, Server] {
+        let explanation = Captured::at(&connections, end, 0.0).explained();
+        let [empty, queued] = [0, 1].map(|index| &explanation.connections[index].transfers[0]);
+        assert_eq!(empty.times[Cause::Queueing], 0, "{end:?}: {:?}", empty.times.ranked());
+        assert!(share(queued, Cause::Queueing) > 0.85, "{end:?}: {:?}", queued.times.ranked());
+        assert!(queued.times[Cause::ServerThink] < 10_000_000, "{end:?}: {:?}", queued.times.ranked());
+        // Alone, the second connection cannot know.
+        let alone = Captured::at(&connections[1..], end, 0.0).explained();
+        assert_eq!(alone.connections[0].transfers[0].times[Cause::Queueing], 0);
+    }
+}
+
+/// Downloads to ports 40,000 and 40,001, captured at the client: a packet arrives every millisecond, in bursts of either
+/// connection. `queue` is what the round trip of 20 ms takes longer after the start, in ms.
+#[allow(clippy::field_reassign_with_default, reason = "one field is private")]
+fn two_downloads(queue: u64) -> Captured {
+    const START: u64 = 1_700_000_000_000_000_000;
+    let mut packets: Vec<(u64, Vec<u8>)> = Vec::new();
+    let mut sent = [1_u32, 1];
+    for ms in 0..3000_u64 {
+        // Each gets the greater part of the link for a while.
+        let favours = usize::from(ms / 250 % 2 == 1);
+        let which = if ms % 4 == 0 { 1 - favours } else { favours };
+        let port = 40_000 + which as u16;
+        // What was sent before the capture began has another value.
+        let echoed = (1000 + ms).saturating_sub(if ms < 40 { 20 } else { 20 + queue });
+        let time = START + ms * 1_000_000;
+        let mut data = Vec::new();
+        let options = [Timestamp(1000 + ms as u32, 4000 + echoed as u32)];
+        let builder = PacketBuilder::ipv4([10, 0, 0, 2], [10, 0, 0, 1], 64).tcp(80, port, sent[which], 60_000).ack(1);
+        builder.options(&options).expect("options that fit").write(&mut data, &[b'.'; 1448]).expect("memory");
+        sent[which] += 1448;
+        let mut ack = Vec::new();
+        let options = [Timestamp(5000 + ms as u32, 1000 + ms as u32)];
+        let builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(port, 80, 1, 60_000).ack(sent[which]);
+        builder.options(&options).expect("options that fit").write(&mut ack, &[]).expect("memory");
+        packets.extend([(time, data), (time + 10_000, ack)]);
+    }
+    let mut captured = Captured::default();
+    captured.packets = packets;
+    captured
+}
+
+#[test]
+fn link_is_shared_if_the_sum_is_steady_and_packets_queue() {
+    for (queue, is_shared) in [(60, true), (0, false)] {
+        let explanation = two_downloads(queue).explained();
+        for connection in &explanation.connections {
+            let transfer = &connection.transfers[0];
+            let shared = share(transfer, Cause::SharedLink);
+            assert!(if is_shared { shared > 0.3 } else { shared == 0.0 }, "{queue}: {:?}", transfer.times.ranked());
+        }
+    }
+}
