@@ -89,7 +89,6 @@ impl VantagePoint {
                 Side::Client => Vantage::Client,
                 Side::Server => Vantage::Server,
             },
-            Some(_) => Vantage::Middle,
             None if !is_known => Vantage::Unknown,
             // An end that answers at once is here; where the end is that only asks is unknown.
             None if fastest(Side::Client).is_none() && answers.client.sender.is_none() => {
@@ -102,7 +101,7 @@ impl VantagePoint {
             // At an end, the answers to its packets take as long as its kernel does.
             None if rtt_to.client <= (rtt / 10).max(200_000) && rtt_to.client <= rtt_to.server => Vantage::Client,
             None if rtt_to.server <= (rtt / 10).max(200_000) => Vantage::Server,
-            None => Vantage::Middle,
+            Some(_) | None => Vantage::Middle,
         };
         Self { position, rtt_to }
     }
