@@ -324,7 +324,7 @@ fn describe(connection: &Connection) -> String {
         text.push(')');
     }
     if !connection.knows_window {
-        text += ", receive window unknown, because its scale is announced in the handshake, which was not captured";
+        text += ", receive window of unknown scale (no handshake)";
     }
     if let Some(acks) = connection.acks {
         let _ = write!(text, "; the receiver acknowledges {acks}");

@@ -13,13 +13,13 @@ use super::what_if::Change;
 fn ratios(change: Change) -> Option<[f64; 2]> {
     Some(match change {
         Change::NoDelay | Change::NoIdle => [0.7, 1.15],
-        Change::NoLoss => [0.8, 1.3],
+        Change::NoLoss => [0.55, 1.3],
         Change::SendBuffer(_) => [0.65, 1.3],
-        Change::NoServerThink => [0.7, 1.8],
-        Change::NoClientThink => [0.7, 1.6],
-        Change::NoStalls => [0.4, 1.3],
-        // Links that the small window had hidden.
-        Change::ReceiveWindow(_) => [0.3, 1.3],
+        Change::NoServerThink => [0.7, 2.5],
+        Change::NoClientThink => [0.7, 2.7],
+        Change::NoStalls => [0.35, 1.3],
+        // Another limit often follows, which the small window had hidden.
+        Change::ReceiveWindow(_) => [0.1, 1.2],
         _ => return None,
     })
 }

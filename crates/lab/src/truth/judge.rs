@@ -10,10 +10,10 @@ use serde::Serialize;
 
 use super::{
     account::Account,
-    case::MeasuredCase,
+    case::{Case, MeasuredCase},
     knobs::{Party, party},
     measure::Facts,
-    scenario::{ClientProgram, Scenario},
+    scenario::ClientProgram,
     variants::BEGUN_LATE,
 };
 
@@ -135,7 +135,7 @@ pub fn judge(case: &MeasuredCase, account: &Account, captured: Captured) -> Judg
         predicted_s: account.predicted_s,
         range_s: account.range_s,
         is_conserved: account.is_conserved,
-        is_byte_exact: is_exact(variant, account, &case.turned).filter(|_| is_countable(&case.case.turned)),
+        is_byte_exact: is_exact(variant, account, &case.turned).filter(|_| is_countable(&case.case)),
     }
 }
 
@@ -149,9 +149,14 @@ pub(super) fn blames(account: &Account, causes: &[&str]) -> bool {
     confident(account).is_some_and(|cause| causes.contains(&cause))
 }
 
-/// Whether all bytes of the connections belong to transfers: not those of a TLS handshake, or of control.
-fn is_countable(scenario: &Scenario) -> bool {
-    !scenario.is_tls && scenario.client.program != ClientProgram::Iperf3
+/// Whether all bytes of the connections belong to transfers, not to a TLS handshake, HTTP/2's frames, control or an interim
+/// response (`100 Continue`); and whether all arrived, which those before a reset need not.
+fn is_countable(case: &Case) -> bool {
+    let scenario = &case.turned;
+    let has_other_bytes = scenario.is_tls
+        || scenario.client.program == ClientProgram::Iperf3
+        || scenario.client.program == ClientProgram::Curl && scenario.is_upload;
+    !has_other_bytes && !["http2-window", "reset"].contains(&case.knob.as_str())
 }
 
 /// Whether the bytes are those that the capture at the client has; a variant without some packets is not asked.
