@@ -52,6 +52,8 @@ impl Surroundings {
 pub(crate) struct Collected {
     clients: HashMap<IpAddr, usize>,
     loads: Vec<PerSide<Vec<(u64, u64)>>>,
+    /// The number of connections of each client.
+    connections: Vec<u32>,
     paths: HashMap<(IpAddr, IpAddr), usize>,
     delays: Vec<Delays>,
 }
@@ -91,7 +93,9 @@ impl Collected {
         };
         if place.client == self.loads.len() {
             self.loads.push(PerSide::default());
+            self.connections.push(0);
         }
+        self.connections[place.client] += 1;
         if place.path == self.delays.len() {
             self.delays.push(Delays::default());
         }
@@ -125,8 +129,14 @@ impl Collected {
             let [begin, end] = [from, to].map(|limit| samples.partition_point(|(at, _)| *at < limit));
             samples[begin..end.max(begin)].to_vec()
         };
+        // A connection alone shares no link.
+        let is_alone = self.connections[place.client] < 2;
         Surroundings {
-            load: PerSide::of(|side| part(&self.loads[place.client][side], time.start / BIN, time.end / BIN + 1)),
+            load: if is_alone {
+                PerSide::default()
+            } else {
+                PerSide::of(|side| part(&self.loads[place.client][side], time.start / BIN, time.end / BIN + 1))
+            },
             delays: PerSide::of(|side| part(&delays.samples[side], time.start.saturating_sub(NEAR), time.end + NEAR)),
             least: delays.least,
         }
