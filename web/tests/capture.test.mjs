@@ -156,7 +156,8 @@ describe("report of a capture", { skip, timeout: 240_000 }, () => {
     const link = page.locator("figure", { has: page.getByRole("combobox", { name: "Shared link" }) });
     assert.equal(await link.locator(".legend li").count(), 3);
     await link.getByText("Shared link as a table").click();
-    assert.ok((await link.locator("tbody").count()) > 5);
+    // It is filled when it is opened.
+    await link.locator("tbody").nth(5).waitFor({ state: "attached" });
     await page.getByText("The path over time as a table").click();
     const facts = (await page.locator(".account").textContent()) ?? "";
     const { counters, transfers } = json.connections.find((/** @type {any} */ each) => facts.includes(`${each.client} → `));
