@@ -16,7 +16,8 @@ pub(super) const RULE: Rule =
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let timed_out = match wait.end {
         WaitEnd::Retransmission(trigger) => trigger == RetransmitTrigger::Timer,
-        WaitEnd::Data(context) => context.recovery == Some(RetransmitTrigger::Timer),
+        // What others' packets held up is no repair.
+        WaitEnd::Data(context) => context.recovery == Some(RetransmitTrigger::Timer) && !wait.is_shared,
         _ => false,
     };
     timed_out.then_some((wait.from, wait.to))

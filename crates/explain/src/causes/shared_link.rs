@@ -31,7 +31,7 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
     vec![
         Fix::new(
             "the programs",
-            "run bulk transfers at another time, or limit them: rclone --bwlimit, curl --limit-rate, haul --limit-rate",
+            "run bulk transfers at another time, or limit them: --bwlimit of rclone and haul, --limit-rate of curl",
             "they take longer",
         ),
         Fix::new(

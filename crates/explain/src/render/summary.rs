@@ -41,15 +41,14 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         return format!("Nothing to explain: {}", notes::one_direction(connections.len() as u64));
     }
     let whole = whole(connections, transfers);
-    let total: u64 = whole.sum();
+    // A long transfer in the background may be the whole critical path, and what the others waited for would not show.
+    let mut each = sum(transfers.iter().map(|(_, transfer)| &transfer.times));
+    // Whether a client thought, or was busy on another connection, only the critical path tells.
+    each[Cause::ClientThink] = 0;
     let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();
-    let is_worth = |(cause, time): &(Cause, u64)| {
-        let found =
-            |(_, transfer): &(usize, &Transfer)| transfer.findings.iter().any(|finding| finding.cause == *cause);
-        *time as f64 >= MIN_SHARE * total as f64 && transfers.iter().any(found)
-    };
-    let Some((cause, time)) = whole.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable()).find(is_worth)
-    else {
+    let found = [&whole, &each].into_iter().find_map(|times| Some((worst_cause(times, transfers)?, times.sum())));
+    let Some(((cause, time), total)) = found else {
+        let total = whole.sum();
         let (cause, time) = whole.ranked().first().copied().unwrap_or((Cause::Propagation, 0));
         let what = match transfers.len() {
             1 => "The transfer took".to_owned(),
@@ -95,6 +94,24 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
 /// The smallest share of the whole time that makes a headline.
 const MIN_SHARE: f64 = 0.1;
 
+/// The avoidable cause that took most of these times, if that is worth a change in a transfer.
+fn worst_cause(times: &CauseTimes, transfers: &[(usize, &Transfer)]) -> Option<(Cause, u64)> {
+    let is_worth = |(cause, time): &(Cause, u64)| {
+        let found =
+            |(_, transfer): &(usize, &Transfer)| transfer.findings.iter().any(|finding| finding.cause == *cause);
+        cause.is_avoidable() && *time as f64 >= MIN_SHARE * times.sum() as f64 && transfers.iter().any(found)
+    };
+    times.ranked().into_iter().find(is_worth)
+}
+
+fn sum<'a>(times: impl Iterator<Item = &'a CauseTimes>) -> CauseTimes {
+    let mut sum = CauseTimes::default();
+    for (cause, time) in times.flat_map(CauseTimes::ranked) {
+        sum[cause] += time;
+    }
+    sum
+}
+
 /// The time by cause that users waited: what ran at the same time as something else on a page counts once.
 fn whole(connections: &[PairedConnection], transfers: &[(usize, &Transfer)]) -> CauseTimes {
     let pages = page_loads(connections);
@@ -107,11 +124,5 @@ fn whole(connections: &[PairedConnection], transfers: &[(usize, &Transfer)]) -> 
         })
     };
     let alone = transfers.iter().filter(|one| !is_in_page(one)).map(|(_, transfer)| &transfer.times);
-    let mut whole = CauseTimes::default();
-    for times in pages.iter().map(|page| &page.times).chain(alone) {
-        for (cause, time) in times.ranked() {
-            whole[cause] += time;
-        }
-    }
-    whole
+    sum(pages.iter().map(|page| &page.times).chain(alone))
 }
