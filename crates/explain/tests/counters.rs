@@ -4,7 +4,10 @@
 
 use std::{path::PathBuf, process::Command};
 
-use explain::{pair_captures, render::PredictionRequest, render::json};
+use explain::{
+    pair_captures,
+    render::{PredictionRequest, ReadCapture, json},
+};
 use serde_json::Value;
 
 const SERVER_PORT: u16 = 8080;
@@ -18,9 +21,9 @@ fn explained(end: &str) -> Value {
     let mut source = capture::open(&trace(end), None).expect("it is a capture");
     let (explanation, broken) = explain::explain(&mut *source);
     assert!(broken.is_none(), "{broken:?}");
-    let names = [end.to_owned()];
+    let captures = [ReadCapture { name: end.to_owned(), ..ReadCapture::default() }];
     let connections = pair_captures([explanation]);
-    let mut document = serde_json::to_value(json::document(&names, &[], &connections, &PredictionRequest::default()))
+    let mut document = serde_json::to_value(json::document(&captures, &connections, &PredictionRequest::default()))
         .expect("it is JSON");
     document["connections"][0].take()
 }

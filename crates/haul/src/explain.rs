@@ -14,12 +14,8 @@ use std::{
 
 use capture::Format;
 use explain::{
-    Coverage, Explanation, KeepPackets, PacketStore, PairedConnection,
-    render::{
-        PredictionRequest,
-        json::{self, Incomplete},
-        notes, page, text,
-    },
+    Explanation, KeepPackets, PacketStore, PairedConnection,
+    render::{PredictionRequest, ReadCapture, json, notes, page, text},
     replica::WhatIf,
 };
 use units::Size;
@@ -93,22 +89,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     }
     let store = args.html.as_ref().map(|_| PacketStore::default());
     let keep = KeepPackets { for_pairing: args.files.len() > 1, for_page: store.as_ref() };
-    let (explanations, incomplete) = read(&args.files, args.format, keep);
-    let is_unreadable = incomplete.iter().any(|one| one.packets == 0);
+    let (captures, explanations): (Vec<_>, Vec<_>) = read(&args.files, args.format, keep).into_iter().unzip();
+    let is_unreadable = captures.iter().any(is_unreadable);
     let status = if is_unreadable { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-    let packets = explanations.iter().map(|explanation| explanation.packets).sum();
+    let packets = captures.iter().map(|capture| capture.packets).sum();
     if is_unreadable && packets == 0 {
         return Ok(status);
     }
-    let coverage: Vec<Coverage> = explanations.iter().map(|explanation| explanation.coverage).collect();
     let mut connections = explain::pair_captures(explanations);
     filter(&mut connections, args)?;
-    let names: Vec<String> = args.files.iter().map(|file| name(file)).collect();
-    let notes = notes(&names, &coverage, &connections);
+    let notes = notes(&captures, &connections);
     if let Some(path) = &args.html {
+        let names: Vec<String> = captures.iter().map(|capture| capture.name.clone()).collect();
         report::save(path, &page::document(&names, &connections, packets, &request).with_notes(&notes))?;
     }
-    let document = json::document(&names, &incomplete, &connections, &request).with_coverage(&coverage);
+    let document = json::document(&captures, &connections, &request);
     if !args.json.iter().chain(&args.html).any(|path| is_stdout(path)) {
         let layout = layout(args.top);
         let text = text::render(&connections, packets, &request, &layout) + &text::notes(&notes, &layout);
@@ -124,19 +119,15 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     Ok(status)
 }
 
-fn name(file: &Path) -> String {
-    file.display().to_string()
-}
-
 fn is_stdout(path: &Path) -> bool {
     path == Path::new("-")
 }
 
 /// Reads the captures, as many at a time as there are processors, and reports errors. A capture that breaks off is
 /// explained up to there.
-fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Explanation>, Vec<Incomplete>) {
+fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> Vec<(ReadCapture, Explanation)> {
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, Explanation, Option<capture::Error>)>> = Mutex::new(Vec::new());
+    let done: Mutex<Vec<(usize, (ReadCapture, Explanation))>> = Mutex::new(Vec::new());
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -144,9 +135,9 @@ fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Ex
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(file) = files.get(index) else { break };
-                    let (explanation, error) = explain(file, format, keep);
+                    let explained = explain(file, format, keep);
                     if let Ok(mut done) = done.lock() {
-                        done.push((index, explanation, error));
+                        done.push((index, explained));
                     }
                 }
             });
@@ -154,27 +145,30 @@ fn read(files: &[PathBuf], format: Option<Format>, keep: KeepPackets) -> (Vec<Ex
     });
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_by_key(|(index, ..)| *index);
-    let mut incomplete = Vec::new();
-    let explanations = done.into_iter().map(|(index, explanation, error)| {
-        if let Some(error) = error {
-            crate::say(&error);
-            incomplete.push(unread(&files[index], &explanation, &error));
-        }
-        explanation
-    });
-    (explanations.collect(), incomplete)
+    for error in done.iter().filter_map(|(_, (capture, _))| capture.error.as_ref()) {
+        crate::say(error);
+    }
+    done.into_iter().map(|(_, explained)| explained).collect()
 }
 
 /// What could be read of a capture, and why the rest could not.
-fn explain(file: &Path, format: Option<Format>, keep: KeepPackets) -> (Explanation, Option<capture::Error>) {
-    match capture::open(file, format) {
+fn explain(file: &Path, format: Option<Format>, keep: KeepPackets) -> (ReadCapture, Explanation) {
+    let (explanation, error) = match capture::open(file, format) {
         Ok(mut source) => explain::explain_keeping(&mut *source, keep),
         Err(error) => (Explanation::default(), Some(error)),
-    }
+    };
+    let capture = ReadCapture {
+        name: file.display().to_string(),
+        packets: explanation.packets,
+        coverage: explanation.coverage,
+        error: error.map(|error| error.to_string()),
+    };
+    (capture, explanation)
 }
 
-fn unread(file: &Path, explanation: &Explanation, error: &capture::Error) -> Incomplete {
-    Incomplete { capture: name(file), packets: explanation.packets, error: error.to_string() }
+/// Whether nothing of it could be read.
+fn is_unreadable(capture: &ReadCapture) -> bool {
+    capture.error.is_some() && capture.packets == 0
 }
 
 /// Keeps the connections and transfers that the user selected.

@@ -65,8 +65,9 @@ fn capture_without_ip_is_refused_by_its_link_type() {
 fn json_has_the_coverage_of_each_capture() {
     let (_, said, _) = explain(&[SLOW, HEALTHY, "--json", "-"], b"");
     let document: serde_json::Value = serde_json::from_str(&said).expect("it is JSON");
-    let coverage = |capture: &str| serde_json::json!({ "capture": capture, "dropped": 0, "duplicates": 0 });
-    assert_eq!(document["coverage"], serde_json::json!([coverage(SLOW), coverage(HEALTHY)]));
+    let packets = |index: usize| document["connections"][index]["packets"].clone();
+    let coverage = |index: usize, capture: &str| serde_json::json!({ "capture": capture, "packets": packets(index), "dropped": 0, "duplicates": 0, "error": null });
+    assert_eq!(document["coverage"], serde_json::json!([coverage(0, SLOW), coverage(1, HEALTHY)]));
     let connection = &document["connections"][0];
     assert_eq!((&connection["uncaptured_bytes"], &connection["only_from"]), (&0.into(), &serde_json::Value::Null));
 }
@@ -89,14 +90,14 @@ fn each_capture_has_a_line_of_json_whatever_the_others_are() {
             assert_eq!(*document, alone);
             continue;
         }
-        let incomplete = &document["incomplete"][0];
+        let incomplete = &document["coverage"][0];
         assert_eq!((&incomplete["capture"], &incomplete["packets"]), (&path.into(), &0.into()));
         assert!(incomplete["error"].as_str().is_some_and(|why| why.contains("is not a pcap")), "{document}");
     }
     let (status, piped, _) = explain(&["--each"], format!("{TRACE}\0-\0{SLOW}\0").as_bytes());
     let piped = lines(&piped);
     assert_eq!((status, piped.len(), &piped[0], &piped[2]), (Some(1), 3, &documents[0], &documents[2]));
-    assert!(piped[1]["incomplete"][0]["error"].as_str().is_some_and(|why| why.contains("./-")), "{}", piped[1]);
+    assert!(piped[1]["coverage"][0]["error"].as_str().is_some_and(|why| why.contains("./-")), "{}", piped[1]);
     let (status, _, wrong) = explain(&[], b"");
     assert!(status == Some(2) && wrong.contains("<FILE>"), "{wrong}");
 }

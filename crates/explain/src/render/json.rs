@@ -5,9 +5,9 @@ use std::{borrow::Cow, collections::BTreeMap, time::Duration};
 use serde::{Serialize, Serializer};
 use units::Size;
 
-use super::PredictionRequest;
+use super::{PredictionRequest, ReadCapture};
 use crate::{
-    AckPolicy, Cause, CauseTimes, Coverage, PairedConnection, Side,
+    AckPolicy, Cause, CauseTimes, PairedConnection, Side,
     counters::BothDirections,
     explanation, page_loads,
     phases::PhaseSeconds,
@@ -23,8 +23,7 @@ pub const SCHEMA: &str = "longhaul.explain/1";
 #[derive(Debug, Serialize)]
 pub struct Document<'a> {
     schema: &'static str,
-    captures: &'a [String],
-    incomplete: &'a [Incomplete],
+    captures: Vec<&'a str>,
     coverage: Vec<CaptureCoverage<'a>>,
     connections: Connections<'a>,
     pages: Vec<Page>,
@@ -34,24 +33,15 @@ pub struct Document<'a> {
 #[derive(Debug, Serialize)]
 struct CaptureCoverage<'a> {
     capture: &'a str,
+    packets: u64,
     dropped: u64,
     duplicates: u64,
-}
-
-/// A capture that could not be read to its end.
-#[derive(Debug, Serialize)]
-pub struct Incomplete {
-    /// Its name.
-    pub capture: String,
-    /// Packets read before.
-    pub packets: u64,
-    /// Why, in a sentence.
-    pub error: String,
+    error: Option<&'a str>,
 }
 
 #[derive(Debug)]
 struct Connections<'a> {
-    captures: &'a [String],
+    captures: &'a [ReadCapture],
     all: &'a [PairedConnection],
     request: &'a PredictionRequest,
 }
@@ -250,29 +240,25 @@ struct Predicted {
     model_error: f64,
 }
 
-/// The explanation of the captures with these names.
+/// The explanation of these captures.
 pub fn document<'a>(
-    captures: &'a [String],
-    incomplete: &'a [Incomplete],
+    captures: &'a [ReadCapture],
     connections: &'a [PairedConnection],
     request: &'a PredictionRequest,
 ) -> Document<'a> {
-    let pages = page_loads(connections).iter().map(Page::of).collect();
-    let connections = Connections { captures, all: connections, request };
-    Document { schema: SCHEMA, captures, incomplete, coverage: Vec::new(), connections, pages }
-}
-
-impl Document<'_> {
-    /// Adds what each capture lacks, in their order.
-    #[must_use]
-    pub fn with_coverage(mut self, coverage: &[Coverage]) -> Self {
-        let each = self.captures.iter().zip(coverage).map(|(capture, coverage)| CaptureCoverage {
-            capture,
-            dropped: coverage.drops.total(),
-            duplicates: coverage.duplicates,
-        });
-        self.coverage = each.collect();
-        self
+    let coverage = |capture: &'a ReadCapture| CaptureCoverage {
+        capture: &capture.name,
+        packets: capture.packets,
+        dropped: capture.coverage.drops.total(),
+        duplicates: capture.coverage.duplicates,
+        error: capture.error.as_deref(),
+    };
+    Document {
+        schema: SCHEMA,
+        captures: captures.iter().map(|capture| &*capture.name).collect(),
+        coverage: captures.iter().map(coverage).collect(),
+        connections: Connections { captures, all: connections, request },
+        pages: page_loads(connections).iter().map(Page::of).collect(),
     }
 }
 
@@ -284,7 +270,8 @@ impl Serialize for Connections<'_> {
 
 impl Connections<'_> {
     fn connection(&self, paired: &PairedConnection) -> Connection {
-        let name = |capture: &usize| self.captures.get(*capture).cloned().unwrap_or_default();
+        let name =
+            |capture: &usize| self.captures.get(*capture).map(|capture| capture.name.clone()).unwrap_or_default();
         let connection = &paired.connection;
         let [client, server] = connection.end_names();
         Connection {

@@ -1,13 +1,13 @@
 //! What the captures lack, in sentences. A reader has to know it before they trust a cause.
 
-use crate::{Coverage, PairedConnection, bytes, number_format::plural};
+use super::ReadCapture;
+use crate::{PairedConnection, bytes, number_format::plural};
 
-/// A sentence or two for each thing that the captures with these `names` lack or have twice; none if they are complete.
-pub fn notes(names: &[String], coverage: &[Coverage], connections: &[PairedConnection]) -> Vec<String> {
+/// A sentence or two for each thing that the captures lack or have twice; none if they are complete.
+pub fn notes(captures: &[ReadCapture], connections: &[PairedConnection]) -> Vec<String> {
     let mut notes = Vec::new();
-    for (index, name) in names.iter().enumerate() {
-        let place = if names.len() > 1 { format!("{name}: ") } else { String::new() };
-        let coverage = coverage.get(index).copied().unwrap_or_default();
+    for (index, ReadCapture { name, coverage, .. }) in captures.iter().enumerate() {
+        let place = if captures.len() > 1 { format!("{name}: ") } else { String::new() };
         let all = || connections.iter().filter(|paired| paired.capture == index).map(|paired| &paired.connection);
         if coverage.drops.total() > 0 {
             notes.push(format!(

@@ -69,8 +69,9 @@ proptest! {
             prop_assert_eq!(u128::from(page.times.sum()), page.duration.as_nanos());
         }
         let names = ["one".to_owned(), "other".to_owned()];
+        let captures = names.clone().map(|name| explain::render::ReadCapture { name, ..Default::default() });
         let request = explain::render::PredictionRequest::default();
-        serde_json::to_writer(std::io::sink(), &explain::render::json::document(&names, &[], &paired, &request)).unwrap();
+        serde_json::to_writer(std::io::sink(), &explain::render::json::document(&captures, &paired, &request)).unwrap();
         serde_json::to_writer(std::io::sink(), &explain::render::page::document(&names, &paired, 1, &request)).unwrap();
         explain::render::text::render(&paired, 1, &request, &explain::render::text::Layout { width: 100, colour: false, top: 5 });
     }

@@ -6,7 +6,7 @@ use capture::{Direction, Error, LinkType, Packet, Source};
 use etherparse::PacketBuilder;
 use explain::{
     Explanation, pair_captures,
-    render::{PredictionRequest, json, text},
+    render::{PredictionRequest, ReadCapture, json, text},
 };
 
 /// The number of bytes that describe a packet.
@@ -147,8 +147,8 @@ pub(crate) fn check(explanation: Explanation) {
     let connections = pair_captures([explanation]);
     let change = "rtt=20ms,rate=10mbit,deferred-ack=1ms,no-loss".parse().expect("changes");
     let request = PredictionRequest { what_if: Some(change), bytes: Some(20_000) };
-    let names = ["capture".to_owned()];
-    serde_json::to_writer(io::sink(), &json::document(&names, &[], &connections, &request)).expect("a document");
+    let captures = [ReadCapture { name: "capture".to_owned(), packets, ..ReadCapture::default() }];
+    serde_json::to_writer(io::sink(), &json::document(&captures, &connections, &request)).expect("a document");
     let text = text::render(&connections, packets, &request, &text::Layout { width: 100, colour: true, top: 5 });
     assert!(!text.is_empty());
 }

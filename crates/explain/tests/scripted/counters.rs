@@ -1,6 +1,9 @@
 //! Counters of each direction, of packets that are known exactly.
 
-use explain::{pair_captures, render::PredictionRequest, render::json};
+use explain::{
+    pair_captures,
+    render::{PredictionRequest, ReadCapture, json},
+};
 use serde_json::Value;
 
 use crate::connection_script::{
@@ -12,7 +15,7 @@ use crate::connection_script::{
 fn counters(connection: ScriptedConnection, end: crate::connection_script::End) -> Value {
     let paired = pair_captures([Captured::at(&[connection], end, 0.0).explained()]);
     let mut document =
-        serde_json::to_value(json::document(&[String::new()], &[], &paired, &PredictionRequest::default()))
+        serde_json::to_value(json::document(&[ReadCapture::default()], &paired, &PredictionRequest::default()))
             .expect("it is JSON");
     document["connections"][0]["counters"].take()
 }

@@ -1,6 +1,9 @@
 //! The phases of transfers, of packets that are known exactly.
 
-use explain::{pair_captures, render::PredictionRequest, render::json};
+use explain::{
+    pair_captures,
+    render::{PredictionRequest, ReadCapture, json},
+};
 use serde_json::Value;
 
 use crate::connection_script::{
@@ -27,7 +30,7 @@ fn transfers(end: End) -> Vec<Value> {
     respond(&mut connection, asked + 5.0);
     let paired = pair_captures([Captured::at(&[connection], end, 0.0).explained()]);
     let mut document =
-        serde_json::to_value(json::document(&[String::new()], &[], &paired, &PredictionRequest::default()))
+        serde_json::to_value(json::document(&[ReadCapture::default()], &paired, &PredictionRequest::default()))
             .expect("it is JSON");
     let Value::Array(transfers) = document["connections"][0]["transfers"].take() else { panic!("no transfers") };
     transfers

@@ -15,7 +15,7 @@ use explain::{
     render::{PredictionRequest, json},
 };
 
-use super::{explain, name, unread};
+use super::{explain, is_unreadable};
 
 /// Explains these captures, or those that standard input names. A document is written before the next path is read, so
 /// that a program can name them one by one.
@@ -54,13 +54,10 @@ fn document(
     all_readable: &mut bool,
 ) -> Result<Vec<u8>, String> {
     let keep = KeepPackets { for_pairing: false, for_page: None };
-    let (explanation, error) = explain(file, format, keep);
-    let incomplete: Vec<_> = error.iter().map(|error| unread(file, &explanation, error)).collect();
-    *all_readable &= incomplete.iter().all(|one| one.packets > 0);
-    let coverage = [explanation.coverage];
-    let connections = explain::pair_captures(vec![explanation]);
-    let names = [name(file)];
-    let document = json::document(&names, &incomplete, &connections, request).with_coverage(&coverage);
+    let (capture, explanation) = explain(file, format, keep);
+    *all_readable &= !is_unreadable(&capture);
+    let (captures, connections) = ([capture], explain::pair_captures([explanation]));
+    let document = json::document(&captures, &connections, request);
     let mut line = serde_json::to_vec(&document)
         .map_err(|error| format!("cannot write the explanation of {}: {error}", file.display()))?;
     line.push(b'\n');

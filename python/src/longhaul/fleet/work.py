@@ -75,7 +75,7 @@ class Work:
             for connection in document.get("connections") or ():
                 connection["capture"] = capture.path
             node = check_schema(document, EXPLAIN_SCHEMA, capture.path)
-            error, message = _incomplete(node)
+            error, message = _unread(node)
             made = capture_tables(node)
         except TimeLimitError:
             return failed_row(capture, f"the time limit of {self.timeout:g} s passed", seconds())
@@ -107,11 +107,11 @@ def failed_row(capture: Capture, error: str, seconds: float = 0.0) -> CaptureFil
     return CaptureFile(capture.path, capture.version, capture.size, 0, seconds, error, None)
 
 
-def _incomplete(document: Node) -> tuple[str | None, str | None]:
+def _unread(document: Node) -> tuple[str | None, str | None]:
     """Why nothing could be read, and why not everything."""
-    for one in document.nodes("incomplete"):
-        error = one.text("error")
-        return (error, None) if one.integer("packets") == 0 else (None, error)
+    for capture in document.nodes("coverage"):
+        error = capture.optional_text("error")
+        return (error, None) if capture.integer("packets") == 0 else (None, error)
     return None, None
 
 
