@@ -2,7 +2,6 @@
 
 pub(crate) mod ack_policy;
 pub(crate) mod control_frames;
-pub(crate) mod delivered;
 pub(crate) mod exchange;
 pub(crate) mod send_context;
 pub(crate) mod sender_properties;

@@ -4,6 +4,9 @@
 //! retransmission. If they have not, it fills a gap: either it was reordered, or it repeats a segment that was lost before
 //! the capture point. No sender can know of a loss earlier than a round trip after it, so what fills a gap sooner was
 //! reordered (as in Wireshark, whose limit is the RTT of the handshake, or 3 ms without one).
+//!
+//! What is acknowledged was delivered, whether it was captured or not. So each byte of a message can be counted once, at the
+//! receiver's end of a lossy path too, where retransmissions fill the gaps.
 
 use crate::{infer::vantage::VantagePoint, stream_offset::ORIGIN};
 
@@ -74,6 +77,19 @@ impl SentRanges {
         (passage, first_time)
     }
 
+    /// Everything before this offset is acknowledged.
+    pub(crate) fn acknowledge(&mut self, ack: u64) {
+        self.fill(0, ack, 0);
+        self.snd_nxt = self.snd_nxt.max(ack);
+    }
+
+    /// How many bytes between two offsets have passed or are acknowledged.
+    pub(crate) fn within(&self, from: u64, to: u64) -> u64 {
+        let overlap = |start: u64, end: u64| end.min(to).saturating_sub(start.max(from));
+        let missing = self.gaps.iter().map(|gap| overlap(gap.start, gap.end)).sum();
+        overlap(ORIGIN, self.snd_nxt).saturating_sub(missing)
+    }
+
     /// Fills gaps between two offsets: how many bytes, and whether one was open for longer than reordering takes.
     fn fill(&mut self, start: u64, end: u64, now: u64) -> (u64, bool) {
         let first = self.gaps.partition_point(|gap| gap.end <= start);
@@ -92,6 +108,10 @@ impl SentRanges {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
     use super::*;
     use crate::{infer::vantage::Vantage, side::PerSide};
 
@@ -124,5 +144,26 @@ mod tests {
         // Longer than any reordering: its original was lost before the capture point.
         assert_eq!(pass(&mut ranges, 100, 200, 22), (Passage::Retransmission, 100));
         assert_eq!(pass(&mut ranges, 100, 400, 23), (Passage::Retransmission, 0));
+    }
+    proptest! {
+        #[test]
+        fn each_byte_counts_once_in_any_order(
+            parts in prop::collection::vec((0_u64..200, 1_u64..40, prop::bool::weighted(0.1)), 1..60),
+            from in 0_u64..200,
+            len in 0_u64..100,
+        ) {
+            let (mut ranges, mut bytes) = (ranges(), BTreeSet::new());
+            for (start, len, is_ack) in parts {
+                if is_ack {
+                    ranges.acknowledge(ORIGIN + start);
+                    bytes.extend(0..start);
+                } else {
+                    pass(&mut ranges, start, start + len, 0);
+                    bytes.extend(start..start + len);
+                }
+            }
+            let counted = ranges.within(ORIGIN + from, ORIGIN + from + len);
+            prop_assert_eq!(counted, bytes.range(from..from + len).count() as u64);
+        }
     }
 }

@@ -13,7 +13,6 @@ use crate::{
     collect::CapturedConnection,
     infer::{
         control_frames::{self, is_control_frame},
-        delivered::Delivered,
         exchange::Exchange,
         send_context::{ReleasingAck, RetransmitTrigger, SendContext},
         sender_properties::SenderProperties,
@@ -23,6 +22,7 @@ use crate::{
     },
     read::Protocol,
     segment::SegmentRecord,
+    sent_ranges::SentRanges,
     side::{PerSide, Side},
     stream_offset::ORIGIN,
 };
@@ -63,7 +63,7 @@ pub(crate) struct Walk<'a> {
 /// The walk's state for one side.
 struct SideState<'a> {
     sender: Option<SenderState<'a>>,
-    delivered: Delivered,
+    delivered: SentRanges,
     /// The end of its stream, if it was captured.
     stream_end: Option<u64>,
     /// The messages of this side, in order.
@@ -115,7 +115,7 @@ impl<'a> Walk<'a> {
         };
         let state = |side: Side| SideState {
             sender: connection.offsets[side].map(|offsets| SenderState::new(offsets, vantage, side, &properties[side])),
-            delivered: Delivered::default(),
+            delivered: SentRanges::new(vantage),
             stream_end: None,
             messages: messages(side),
             current: 0,
@@ -290,7 +290,7 @@ impl<'a> Walk<'a> {
         let (start, busy_until) = (sender.last_start, sender.busy_until);
         self.record_acks(timeline, side);
         let Some(sent) = sent else { return };
-        self.sides[side].delivered.add(start, start + u64::from(segment.len));
+        self.sides[side].delivered.pass(start, start + u64::from(segment.len), segment.time);
         let stats = &mut timeline.stats[side];
         stats.retransmissions += u64::from(matches!(sent, Sent::Retransmission(_)));
         stats.max_in_flight = stats.max_in_flight.max(flight);
