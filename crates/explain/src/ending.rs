@@ -21,7 +21,7 @@ const SILENCE: u64 = 1_000_000_000;
 const SILENT_TRIPS: u64 = 4;
 
 /// What went wrong.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// A RST answered the SYN.
     Refused,

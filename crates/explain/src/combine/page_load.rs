@@ -22,6 +22,10 @@ const MAX_SILENCE: u64 = 1_000_000_000;
 /// A client with a shorter think time has not waited for anything, in nanoseconds.
 const MIN_THINK_TIME: u64 = 1_000_000;
 
+/// The maximum number of transfers among which the one is looked for that a silent connection waits for: those that end
+/// first. There may be very many, and very many silences.
+const MAX_OTHERS: usize = 64;
+
 /// The causes before a request, in their order.
 const LEAD: [Cause; 4] = [Cause::NameLookup, Cause::ConnectRetry, Cause::Connect, Cause::Tls];
 
@@ -194,11 +198,17 @@ fn predecessor(ended: &[TimedTransfer], transfer: &TimedTransfer) -> Option<usiz
 /// silent during the transfer that it controls. That part of the think time is spent as the other transfer spent it.
 fn spend_think_time(from: u64, transfer: &TimedTransfer, all: &[TimedTransfer], times: &mut CauseTimes) {
     let thinks_from = transfer.ready.max(from);
+    if transfer.requested < thinks_from + MIN_THINK_TIME {
+        return;
+    }
     let overlap = |other: &TimedTransfer| {
         transfer.requested.min(other.end).saturating_sub(thinks_from.max(other.requested.max(other.start)))
     };
-    let others =
-        all.iter().filter(|other| (other.connection, other.transfer) != (transfer.connection, transfer.transfer));
+    // In the order of their ends: those before have no part in it.
+    let begin = all.partition_point(|other| other.end <= thinks_from);
+    let is_other =
+        |other: &&TimedTransfer| (other.connection, other.transfer) != (transfer.connection, transfer.transfer);
+    let others = all[begin..].iter().take(MAX_OTHERS).filter(is_other);
     let Some(other) = others.max_by_key(|other| overlap(other)) else { return };
     let mut left = overlap(other).min(times[Cause::ClientThink]);
     times[Cause::ClientThink] -= left;

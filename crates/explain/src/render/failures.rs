@@ -1,31 +1,41 @@
 //! What failed: connections that were refused, unanswered or reset, and responses that are errors.
 
-use std::collections::BTreeMap;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, HashMap},
+    net::IpAddr,
+};
 
 use crate::{Connection, Failure, PairedConnection};
 
-/// One sentence for each kind of failure and server, the worst first; responses with errors last.
+/// The maximum number of sentences about connections. A port scan fails in thousands of ways.
+const MAX_SENTENCES: usize = 4;
+
+/// One sentence for each kind of failure and server, those of most connections first; responses with errors last.
 pub(super) fn failures(connections: &[PairedConnection]) -> Vec<String> {
-    let mut groups: Vec<(&Connection, Failure, usize)> = Vec::new();
+    let mut counts: HashMap<(Failure, IpAddr), usize> = HashMap::new();
+    let mut groups: Vec<((Failure, IpAddr), &Connection)> = Vec::new();
     for connection in connections.iter().map(|paired| &paired.connection) {
         let Some(ending) = &connection.ending else { continue };
-        let is_same = |(other, failure, _): &&mut (&Connection, Failure, usize)| {
-            *failure == ending.failure && other.server == connection.server
-        };
-        match groups.iter_mut().find(is_same) {
-            Some((_, _, count)) => *count += 1,
-            None => groups.push((connection, ending.failure, 1)),
+        let key = (ending.failure, connection.server.ip());
+        let count = counts.entry(key).or_default();
+        if *count == 0 {
+            groups.push((key, connection));
         }
+        *count += 1;
     }
-    let sentence = |(connection, _, count): (&Connection, Failure, usize)| {
+    groups.sort_by_key(|(key, _)| Reverse(counts[key]));
+    let sentence = |(key, connection): &((Failure, IpAddr), &Connection)| {
         let [_, server] = connection.end_names();
         let why = connection.ending.as_ref().map_or("", |ending| &ending.why);
-        match count {
+        match counts[key] {
             1 => format!("The connection to {server} {why}."),
-            _ => format!("{count} connections to {server} failed alike; the first {why}."),
+            count => format!("{count} connections to {} failed alike; the first, to {server}, {why}.", key.1),
         }
     };
-    groups.into_iter().map(sentence).chain(errors(connections)).collect()
+    let more: usize = groups.iter().skip(MAX_SENTENCES).map(|(key, _)| counts[key]).sum();
+    let rest = (more > 0).then(|| format!("{more} more connections to other servers failed."));
+    groups.iter().take(MAX_SENTENCES).map(sentence).chain(rest).chain(errors(connections)).collect()
 }
 
 /// The responses that are errors, by status.

@@ -1,9 +1,9 @@
 //! What all forms of the explanation share: the ranking of transfers, and the answer in a sentence or two.
 
-use std::{fmt::Write as _, time::Duration};
+use std::{collections::HashMap, fmt::Write as _, time::Duration};
 
 use super::{failures::failures, notes};
-use crate::{Cause, CauseTimes, PairedConnection, Transfer, number_format::plural, page_loads, time_text};
+use crate::{Cause, CauseTimes, PageLoad, PairedConnection, Transfer, number_format::plural, page_loads, time_text};
 
 /// All transfers with the index of their connection, those that lost most first.
 pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)> {
@@ -115,13 +115,17 @@ fn sum<'a>(times: impl Iterator<Item = &'a CauseTimes>) -> CauseTimes {
 /// The time by cause that users waited: what ran at the same time as something else on a page counts once.
 fn whole(connections: &[PairedConnection], transfers: &[(usize, &Transfer)]) -> CauseTimes {
     let pages = page_loads(connections);
+    // Those of a client in a capture do not overlap, and are in order.
+    let client = |index: usize| (connections[index].capture, connections[index].connection.client.ip());
+    let mut by_client: HashMap<_, Vec<&PageLoad>> = HashMap::new();
+    for page in &pages {
+        let own = page.path.first().map(|step| client(step.connection));
+        by_client.entry(own).or_default().push(page);
+    }
     let is_in_page = |(index, transfer): &(usize, &Transfer)| {
-        let paired = &connections[*index];
-        pages.iter().any(|page| {
-            page.client == paired.connection.client.ip()
-                && transfer.start + transfer.duration > page.start
-                && transfer.start < page.start + page.duration
-        })
+        let own = by_client.get(&Some(client(*index))).map_or(&[][..], Vec::as_slice);
+        let begun = own.partition_point(|page| page.start < transfer.start + transfer.duration);
+        own[..begun].last().is_some_and(|page| transfer.start < page.start + page.duration)
     };
     let alone = transfers.iter().filter(|one| !is_in_page(one)).map(|(_, transfer)| &transfer.times);
     sum(pages.iter().map(|page| &page.times).chain(alone))
