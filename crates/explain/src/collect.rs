@@ -367,8 +367,8 @@ impl CapturedConnection {
             self.reset.get_or_insert(Reset { from, time: now, number: record.number });
         }
         self.segments.push(record);
-        let took = answered.map(|took| (took, true)).or(echoed);
-        (true, took.map(|(took, is_prompt)| Answer { side: from, took, is_prompt }))
+        let answer = answered.map(|took| (took, Some(took))).or(echoed);
+        (true, answer.map(|(took, prompt)| Answer { side: from, took, prompt }))
     }
 
     /// A step of the handshake: how long it took, if it is not repeated.

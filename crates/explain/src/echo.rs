@@ -13,6 +13,8 @@ pub(crate) struct Echo {
     sent: Option<(u32, u64)>,
     /// How many packets with data were sent to this side since then, with the first.
     more: u32,
+    /// When there were enough of them for an acknowledgement without delay.
+    due: u64,
     /// When this side last sent data.
     last_data: u64,
     /// The shortest time, in nanoseconds.
@@ -24,6 +26,9 @@ pub(crate) struct Echo {
 /// The maximum number of timestamps that wait for their echo: more than any path holds at a tick of a millisecond.
 const MAX_ECHOES: usize = 4096;
 
+/// How many times shorter than its answer's time the silence before a packet of a stream is, at least.
+const STREAM: u64 = 4;
+
 /// The number of segments whose acknowledgement no receiver delays: most wait for a second segment, of any size or full.
 const UNDELAYED: u32 = 4;
 
@@ -34,6 +39,9 @@ impl Echo {
             (self.sent, self.more) = (Some((value, now)), 0);
         }
         self.more += u32::from(has_data);
+        if has_data && self.more == UNDELAYED {
+            self.due = now;
+        }
         self.latest = Some(value);
         match self.passed.back_mut() {
             Some(last) if last.0 == value => last.1 = now,
@@ -54,9 +62,9 @@ impl Echo {
         self.passed.front().filter(|(sent, _)| *sent == value).map(|(_, at)| now - at)
     }
 
-    /// A packet from this side echoes one: how long it took, and whether its TCP answered without delay. The first data
-    /// after a pause may have waited for a program, and the acknowledgement of a single segment for another.
-    pub(crate) fn receive(&mut self, value: u32, now: u64, has_data: bool) -> Option<(u64, bool)> {
+    /// A packet from this side echoes one: how long it took, and the part of it that neither a program nor a delayed
+    /// acknowledgement can have taken, if that is known.
+    pub(crate) fn receive(&mut self, value: u32, now: u64, has_data: bool) -> Option<(u64, Option<u64>)> {
         let last_data = if has_data { std::mem::replace(&mut self.last_data, now) } else { 0 };
         let (sent, at) = self.sent?;
         let ahead = value.wrapping_sub(sent) as i32;
@@ -69,6 +77,13 @@ impl Echo {
             return None;
         }
         self.min = Some(self.min.map_or(took, |min| min.min(took)));
-        Some((took, if has_data { last_data > at } else { self.more >= UNDELAYED }))
+        let prompt = if has_data {
+            // In a stream of data, each packet follows the one before. After a silence, it may have waited for a program.
+            (now - last_data <= took / STREAM).then_some(took)
+        } else {
+            // A delayed acknowledgement echoes the first segment that it covers (RFC 7323 §4.3), however long ago that was.
+            (self.more >= UNDELAYED).then_some(now - self.due)
+        };
+        Some((took, prompt))
     }
 }

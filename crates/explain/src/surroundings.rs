@@ -11,6 +11,9 @@ use crate::side::{PerSide, Side};
 /// The width of a bin, in nanoseconds.
 pub(crate) const BIN: u64 = 50_000_000;
 
+/// The time for which the shortest delay is kept, in nanoseconds: a busy server answers thousands in a second.
+const DELAY_BIN: u64 = 10_000_000;
+
 /// The maximum number of bins of a client and of delays of a path; beyond it, the older half is forgotten.
 const MAX_SAMPLES: usize = 1 << 16;
 
@@ -76,8 +79,8 @@ pub(crate) struct Place {
 pub(crate) struct Answer {
     pub(crate) side: Side,
     pub(crate) took: u64,
-    /// Whether it was its TCP that answered, and without delay: then anything beyond the shortest time was a queue.
-    pub(crate) is_prompt: bool,
+    /// The part of it in which its TCP answered without delay: what is longer than the shortest time was a queue.
+    pub(crate) prompt: Option<u64>,
 }
 
 impl Collected {
@@ -113,10 +116,18 @@ impl Collected {
 
     /// A side answered.
     pub(crate) fn answered(&mut self, place: Place, now: u64, answer: Answer) {
-        let Answer { side, took, is_prompt } = answer;
+        let Answer { side, took, prompt } = answer;
         let delays = &mut self.delays[place.path];
-        if is_prompt {
-            push(&mut delays.samples[side], (now, took));
+        if let Some(prompt) = prompt {
+            let samples = &mut delays.samples[side];
+            match samples.last_mut() {
+                Some((end, shortest)) if now / DELAY_BIN == *end / DELAY_BIN => {
+                    if prompt < *shortest {
+                        (*end, *shortest) = (now, prompt);
+                    }
+                }
+                _ => push(samples, (now, prompt)),
+            }
         }
         let least = &mut delays.least[side];
         *least = Some(least.map_or(took, |least| least.min(took)));

@@ -85,3 +85,38 @@ fn link_is_shared_if_the_sum_is_steady_and_packets_queue() {
         }
     }
 }
+
+/// An upload in writes 9 ms apart: a small segment, whose acknowledgement is delayed until the eight of the next write come.
+/// It echoes the timestamp of the small one.
+#[test]
+fn delayed_acknowledgement_is_no_queue() {
+    const START: u64 = 1_700_000_000_000_000_000;
+    let packet = |from: u8, (seq, ack): (u32, u32), stamps: (u64, u64), len: usize| {
+        let (ends, ports) = if from == 1 { ([1, 2], [40_000, 80]) } else { ([2, 1], [80, 40_000]) };
+        let builder = PacketBuilder::ipv4([10, 0, 0, ends[0]], [10, 0, 0, ends[1]], 64);
+        let options = [Timestamp(stamps.0 as u32, stamps.1 as u32)];
+        let builder =
+            builder.tcp(ports[0], ports[1], seq, 60_000).ack(ack).options(&options).expect("options that fit");
+        let mut bytes = Vec::new();
+        builder.write(&mut bytes, &vec![b'.'; len]).expect("memory");
+        bytes
+    };
+    let mut captured = Captured::default();
+    let mut sent = 1;
+    for round in 0..30_u64 {
+        let ms = 10 * round;
+        let at = |micros: u64| START + ms * 1_000_000 + micros * 1000;
+        for segment in 0..8_u64 {
+            captured.packets.push((at(segment), packet(1, (sent, 1), (1000 + ms, 5000 + ms - ms.min(1)), 1448)));
+            sent += 1448;
+        }
+        let echoed = if round == 0 { 1000 } else { 1000 + ms - 9 };
+        captured.packets.push((at(600), packet(2, (1, sent), (5000 + ms, echoed), 0)));
+        captured.packets.push((at(1000), packet(1, (sent, 1), (1001 + ms, 5000 + ms), 35)));
+        sent += 35;
+    }
+    let explanation = captured.explained();
+    for transfer in &explanation.connections[0].transfers {
+        assert_eq!(transfer.times[Cause::Queueing], 0, "{:?}", transfer.times.ranked());
+    }
+}
