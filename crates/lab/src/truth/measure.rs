@@ -13,7 +13,6 @@ use std::{
 };
 
 use capture::tcp::{Flags, Segment};
-use link::{cable::CableError, host::HostError, spec::SpecError, tap::TapError};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::{Deserialize, Serialize};
@@ -28,6 +27,7 @@ use crate::{
     certs::{CertError, Certificates},
     deadline::{Deadline, Stop},
     process::{self, ProcessError},
+    testbed::TestbedError,
 };
 
 /// The captured bytes of each packet.
@@ -44,18 +44,9 @@ const LINGER: Duration = Duration::from_millis(150);
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MeasureError {
-    /// A host could not be created or configured.
+    /// The hosts or the links could not be created, or failed.
     #[error(transparent)]
-    Host(#[from] HostError),
-    /// A link could not be created, or failed.
-    #[error(transparent)]
-    Cable(#[from] CableError),
-    /// A link's description is wrong.
-    #[error(transparent)]
-    Spec(#[from] SpecError),
-    /// A capture failed.
-    #[error(transparent)]
-    Tap(#[from] TapError),
+    Testbed(#[from] TestbedError),
     /// A capture cannot be read.
     #[error(transparent)]
     Capture(#[from] capture::Error),
@@ -151,11 +142,8 @@ fn run(
     deadline: &Deadline,
 ) -> Result<Facts, MeasureError> {
     let testbed = Testbed::create(scenario, captures)?;
-    let measured = transfer(scenario, &testbed, root, folder, deadline);
-    let is_complete = match (measured, testbed.check()) {
-        (Ok(is_complete), Ok(())) => is_complete,
-        (Err(error), _) | (Ok(_), Err(error)) => return Err(error),
-    };
+    let is_complete = transfer(scenario, &testbed, root, folder, deadline)?;
+    testbed.check()?;
     let emulator_drops = testbed.end()?;
     let facts = facts(&captures.join(CLIENT).with_extension("pcapng"))?.ok_or(MeasureError::Nothing)?;
     Ok(Facts { is_complete, emulator_drops, ..facts })

@@ -16,12 +16,8 @@ use link::{
     tap::Tap,
 };
 
-use super::{
-    VANTAGES,
-    measure::{MeasureError, SNAPLEN},
-    scenario::Scenario,
-};
-use crate::machine;
+use super::{VANTAGES, measure::SNAPLEN, scenario::Scenario};
+use crate::{machine, testbed::TestbedError};
 
 /// The hosts and links of one run.
 pub(crate) struct Testbed {
@@ -34,7 +30,7 @@ pub(crate) struct Testbed {
 
 impl Testbed {
     /// Creates them; the captures go to `folder`.
-    pub(crate) fn create(scenario: &Scenario, folder: &Path) -> Result<Self, MeasureError> {
+    pub(crate) fn create(scenario: &Scenario, folder: &Path) -> Result<Self, TestbedError> {
         let (client, router, server) = (Host::new("client")?, Host::new("router")?, Host::new("server")?);
         router.forward()?;
         let tap = |name: &str| Tap::create(&folder.join(name).with_extension("pcapng"), name, Some(SNAPLEN));
@@ -61,12 +57,12 @@ impl Testbed {
     }
 
     /// Whether the links still carry packets.
-    pub(crate) fn check(&self) -> Result<(), MeasureError> {
+    pub(crate) fn check(&self) -> Result<(), TestbedError> {
         Ok(self.cables.iter().try_for_each(Cable::check)?)
     }
 
     /// Tears everything down, and completes the captures. Returns the packets that the emulator was too slow to take.
-    pub(crate) fn end(self) -> Result<u64, MeasureError> {
+    pub(crate) fn end(self) -> Result<u64, TestbedError> {
         let mut drops = 0;
         for cable in self.cables {
             drops += cable.disconnect()?.iter().map(|direction| direction.device_drops).sum::<u64>();
