@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,21 @@ UPLOAD = ROOT / "docs/src/traces/browser-upload.snoop.txt"
 
 #: The limit of any single wait in a test, in seconds. Nothing here takes a tenth of it.
 LIMIT = 300
+
+
+def run_with_ray(script: str, *arguments: Path | str) -> str:
+    """What this script of the tests prints. It is a process of its own: Ray changes signals, threads and warnings."""
+    pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
+    ran = subprocess.run(
+        [sys.executable, Path(__file__).with_name(script), *arguments],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python/src"), "RAY_USAGE_STATS_ENABLED": "0"},
+        capture_output=True,
+        timeout=LIMIT,
+        check=False,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return ran.stdout
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import LIMIT, ROOT, UPLOAD
+from conftest import LIMIT, ROOT, UPLOAD, run_with_ray
 
 import longhaul
 from longhaul import fleet
@@ -255,22 +255,10 @@ def test_network_of_a_client() -> None:
 def test_node_that_dies_loses_and_doubles_nothing(
     slow_haul: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In a process of its own: Ray changes signals, threads and warnings of its process."""
     pytest.importorskip("pyarrow")
-    pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
     paths = copies(tmp_path / "in", 45)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python/src"), "RAY_USAGE_STATS_ENABLED": "0"}
-    script = Path(__file__).with_name("ray_cluster.py")
-    ran = subprocess.run(
-        [sys.executable, script, tmp_path / "out", *paths],
-        env=environment,
-        capture_output=True,
-        timeout=LIMIT,
-        check=False,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    assert "explained 45, failed 0, nodes removed 1" in ran.stdout
+    said = run_with_ray("ray_cluster.py", tmp_path / "out", *paths)
+    assert "explained 45, failed 0, nodes removed 1" in said
     monkeypatch.undo()
     assert_complete(tmp_path / "out", paths)
     assert Counter(file.error for batch in Store(str(tmp_path / "out")).batches() for file in batch.files) == {None: 45}

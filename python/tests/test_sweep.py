@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import LIMIT, ROOT
+from conftest import LIMIT, run_with_ray
 
 import longhaul
 from longhaul import fleet
@@ -105,19 +103,7 @@ def test_folder_in_use_and_wrong_settings_are_refused(tmp_path: Path) -> None:
 
 
 def test_nodes_and_workers_that_die_lose_and_double_nothing(tmp_path: Path) -> None:
-    """In a process of its own, as for captures."""
-    pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python/src"), "RAY_USAGE_STATS_ENABLED": "0"}
-    script = Path(__file__).with_name("ray_sweep.py")
-    ran = subprocess.run(
-        [sys.executable, script, tmp_path / "out", SMALL],
-        env=environment,
-        capture_output=True,
-        timeout=LIMIT,
-        check=False,
-        text=True,
-    )
-    assert ran.returncode == 0, ran.stderr[-3000:]
-    assert "no node without the resource; killed a worker and a node; 8 cells" in ran.stdout
+    said = run_with_ray("ray_sweep.py", tmp_path / "out", SMALL)
+    assert "no node without the resource; killed a worker and a node; 8 cells" in said
     networks = sorted(network for network, _ in parts(tmp_path / "out").values())
     assert networks == [f"near rtt={rtt}ms" for rtt in (2, 4, 6, 8)]
