@@ -20,7 +20,7 @@ fn why(evidence: &Evidence) -> String {
     let link = &evidence.properties.shared_link;
     let (rate, others) = link.as_ref().map_or((0.0, 0.0), |link| (link.rate, link.others));
     format!(
-        "Several connections filled one link together, at {} in total; {:.0} % of it were other connections'. Neither \
+        "Several connections filled one link together, at {} in total; {:.0} % of that belonged to the others. Neither \
          window nor sender was the limit.",
         rate_text(rate),
         100.0 * others

@@ -114,8 +114,8 @@ fn notes_say_what_a_capture_lacks() {
     captured.packets.extend(other.packets);
     captured.packets.sort_by_key(|(time, _)| *time);
     let explanation = captured.explained();
-    let captures = [render::ReadCapture { coverage: explanation.coverage, ..Default::default() }];
-    let notes = render::notes(&captures, &explain::pair_captures([explanation]));
+    let read = [render::ReadCapture { coverage: explanation.coverage, ..Default::default() }];
+    let notes = render::notes(&read, &explain::pair_captures([explanation]));
     let begins =
         ["1160 bytes of 1 connection were acknowledged", "1 packet was captured more", "1 connection was captured in"];
     assert_eq!(notes.len(), begins.len(), "{notes:?}");
