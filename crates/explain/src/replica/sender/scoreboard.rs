@@ -2,7 +2,7 @@
 //!
 //! It also takes delivery rate samples (draft-cheng-iccrg-delivery-rate-estimation), for BBR.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Range};
 
 use crate::replica::{clock::Nanos, congestion::RateSample, receiver::Ack};
 
@@ -63,7 +63,12 @@ pub(super) struct Scoreboard {
     /// No packet before this offset is lost.
     lost_from: u64,
     sacked: u32,
+    /// A part in which all packets are SACKed, so that the blocks of later acknowledgements need not be read again.
+    sacked_part: Range<u64>,
     sent_count: u64,
+    /// The transmissions in their order: the number and the first byte of each. Those that are over are removed once
+    /// they come first.
+    transmissions: VecDeque<(u64, u64)>,
     newest_delivered: Newest,
     delivered: u64,
     delivered_time: Nanos,
@@ -80,7 +85,9 @@ impl Scoreboard {
             lost: 0,
             lost_from: 0,
             sacked: 0,
+            sacked_part: 0..0,
             sent_count: 0,
+            transmissions: VecDeque::new(),
             newest_delivered: Newest::default(),
             delivered: 0,
             delivered_time: now,
@@ -120,16 +127,17 @@ impl Scoreboard {
         self.app_limited = (self.delivered + u64::from(in_flight)).max(1);
     }
 
-    fn stamp(&mut self, now: Nanos) {
+    fn stamp(&mut self, start: u64, now: Nanos) {
         if self.in_flight == 0 {
             (self.first_sent_time, self.delivered_time) = (now, now);
         }
         self.sent_count += 1;
         self.in_flight += 1;
+        self.transmissions.push_back((self.sent_count, start));
     }
 
     pub(super) fn send(&mut self, start: u64, end: u64, now: Nanos) -> Packet {
-        self.stamp(now);
+        self.stamp(start, now);
         let packet = Packet { start, end, transmission: 1 };
         let sent = self.stamped(packet, now);
         self.sent.push_back(sent);
@@ -150,7 +158,7 @@ impl Scoreboard {
     }
 
     fn resend(&mut self, index: usize, now: Nanos) -> Packet {
-        self.stamp(now);
+        self.stamp(self.sent[index].packet.start, now);
         let packet = Packet { transmission: self.sent[index].packet.transmission + 1, ..self.sent[index].packet };
         self.sent[index] = self.stamped(packet, now);
         packet
@@ -176,7 +184,10 @@ impl Scoreboard {
         match self.sent[last].state {
             SegmentState::InFlight => self.in_flight -= 1,
             SegmentState::Lost => self.lost -= 1,
-            SegmentState::Sacked => self.sacked -= 1,
+            SegmentState::Sacked => {
+                self.sacked -= 1;
+                self.sacked_part = 0..0;
+            }
         }
         self.resend(last, now)
     }
@@ -189,17 +200,13 @@ impl Scoreboard {
             self.mark_delivered(sent, &mut outcome, &mut latest);
         }
         if let Some((start, end)) = ack.sack.filter(|_| sack) {
-            for index in self.index_from(start)..self.sent.len() {
-                let sent = self.sent[index];
-                if sent.packet.end > end {
-                    break;
-                }
-                if sent.state != SegmentState::Sacked {
-                    self.mark_delivered(sent, &mut outcome, &mut latest);
-                    self.sent[index].state = SegmentState::Sacked;
-                    self.sacked += 1;
-                }
-            }
+            let known = std::mem::replace(&mut self.sacked_part, start..end);
+            let known = if start <= known.start && known.end <= end { known } else { start..start };
+            self.mark_sacked(start..known.start, &mut outcome, &mut latest);
+            self.mark_sacked(known.end..end, &mut outcome, &mut latest);
+        }
+        while self.transmissions.front().is_some_and(|first| self.segment_in_flight(*first).is_none()) {
+            self.transmissions.pop_front();
         }
         self.delivered += u64::from(outcome.delivered);
         if self.app_limited > 0 && self.delivered > self.app_limited {
@@ -222,6 +229,23 @@ impl Scoreboard {
             });
         }
         outcome
+    }
+
+    fn mark_sacked(&mut self, part: Range<u64>, outcome: &mut AckOutcome, latest: &mut Option<SentSegment>) {
+        if part.is_empty() {
+            return;
+        }
+        for index in self.index_from(part.start)..self.sent.len() {
+            let sent = self.sent[index];
+            if sent.packet.end > part.end {
+                break;
+            }
+            if sent.state != SegmentState::Sacked {
+                self.mark_delivered(sent, outcome, latest);
+                self.sent[index].state = SegmentState::Sacked;
+                self.sacked += 1;
+            }
+        }
     }
 
     /// Counts a packet as delivered.
@@ -264,30 +288,47 @@ impl Scoreboard {
         }
     }
 
-    fn overtaken(&self) -> impl Iterator<Item = usize> {
-        let arrived = if self.sacked > 0 || self.lost > 0 { self.sent.len() } else { 0 };
-        let newest = self.newest_delivered.transmission_number;
-        (0..arrived).filter(move |&index| {
-            let sent = &self.sent[index];
-            sent.state == SegmentState::InFlight && sent.transmission_number < newest
-        })
+    /// The index of the segment of a transmission, if that is in flight: neither delivered nor taken for lost.
+    fn segment_in_flight(&self, (number, start): (u64, u64)) -> Option<usize> {
+        let index = self.index_from(start);
+        let sent = self.sent.get(index)?;
+        (sent.transmission_number == number && sent.state == SegmentState::InFlight).then_some(index)
+    }
+
+    /// The packet in flight that was sent first, if another that was sent later has been delivered.
+    fn first_overtaken(&mut self) -> Option<usize> {
+        if self.sacked == 0 && self.lost == 0 {
+            return None;
+        }
+        while let Some(first) = self.transmissions.front().copied()
+            && first.0 < self.newest_delivered.transmission_number
+        {
+            if let Some(index) = self.segment_in_flight(first) {
+                return Some(index);
+            }
+            self.transmissions.pop_front();
+        }
+        None
     }
 
     /// Marks packets as lost that were sent before one that was delivered, a round trip and the reordering window ago
     /// (RFC 8985 §6.2); returns how many.
     pub(super) fn mark_overtaken_lost(&mut self, now: Nanos, reo_wnd: Nanos) -> u32 {
         let rtt = self.newest_delivered.rtt;
-        let is_late = |index: &usize| reo_wnd == 0 || self.sent[*index].sent_time + rtt + reo_wnd <= now;
-        let lost: Vec<usize> = self.overtaken().filter(is_late).collect();
-        for index in &lost {
-            self.mark_lost(*index);
+        let mut lost = 0;
+        // In the order of their transmission: if one is not late, the others are not either.
+        while let Some(index) = self.first_overtaken()
+            && (reo_wnd == 0 || self.sent[index].sent_time + rtt + reo_wnd <= now)
+        {
+            self.mark_lost(index);
+            lost += 1;
         }
-        lost.len() as u32
+        lost
     }
 
     /// When the first overtaken packet will be marked as lost.
-    pub(super) fn reordering_timeout(&self, reo_wnd: Nanos) -> Option<Nanos> {
+    pub(super) fn reordering_timeout(&mut self, reo_wnd: Nanos) -> Option<Nanos> {
         let rtt = self.newest_delivered.rtt;
-        self.overtaken().map(|index| self.sent[index].sent_time + rtt + reo_wnd).min()
+        self.first_overtaken().map(|index| self.sent[index].sent_time + rtt + reo_wnd)
     }
 }
