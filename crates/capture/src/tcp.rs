@@ -160,6 +160,14 @@ impl<'a> Segment<'a> {
 
     /// The data of an option.
     fn option(&self, kind: u8) -> Option<&'a [u8]> {
+        // By far the most segments have only timestamps, placed as RFC 7323 (appendix A) recommends, or no options.
+        match self.options {
+            [1, 1, kind::TIMESTAMPS, 10, data @ ..] if data.len() == 8 => {
+                return (kind == kind::TIMESTAMPS).then_some(data);
+            }
+            [] => return None,
+            _ => {}
+        }
         let range = options(self.options).find(|range| self.options[range.start] == kind)?;
         Some(&self.options[range.start + 2..range.end])
     }

@@ -144,7 +144,8 @@ impl Collector {
         // Time never runs backwards here, although clocks may be set.
         self.latest = self.latest.max(nanos.clamp(begin, begin + MAX_DURATION));
         if let Some(segment) = Segment::of(packet) {
-            self.add_segment(&segment, Mark::of(packet, &segment));
+            let timestamps = segment.timestamps();
+            self.add_segment(&segment, timestamps, Mark::of(packet, &segment, timestamps));
         } else {
             self.add_lookup(packet);
             self.add_undelivered(packet);
@@ -183,8 +184,9 @@ impl Collector {
         self.finished.extend(rest);
     }
 
-    fn add_segment(&mut self, segment: &Segment, mark: Mark) {
-        let ends = (segment.from.min(segment.to), segment.from.max(segment.to));
+    fn add_segment(&mut self, segment: &Segment, timestamps: Option<(u32, u32)>, mark: Mark) {
+        let Segment { from, to, .. } = *segment;
+        let ends = if from < to { (from, to) } else { (to, from) };
         let connection = match self.open.entry(ends) {
             Entry::Occupied(known) => {
                 let known = known.into_mut();
@@ -204,7 +206,7 @@ impl Collector {
         if connection.segments.is_empty() {
             connection.place = self.surroundings.place(connection.ends.client.ip(), connection.ends.server.ip());
         }
-        let (is_new, answer) = connection.add(segment, mark, self.latest);
+        let (is_new, answer) = connection.add(segment, timestamps, mark, self.latest);
         if let Some(place) = connection.place.filter(|_| is_new) {
             let from = connection.side(segment.from);
             if segment.data > 0 {
@@ -319,7 +321,13 @@ impl CapturedConnection {
 
     /// Adds a segment; returns whether it is new, not a packet that was captured again, and how long its sender took to
     /// answer.
-    fn add(&mut self, segment: &Segment, mark: Mark, now: u64) -> (bool, Option<Answer>) {
+    fn add(
+        &mut self,
+        segment: &Segment,
+        timestamps: Option<(u32, u32)>,
+        mark: Mark,
+        now: u64,
+    ) -> (bool, Option<Answer>) {
         let from = self.side(segment.from);
         let mut record = SegmentRecord::new(segment, now, from);
         let latest = self.segments.len().saturating_sub(MAX_COMPARED);
@@ -345,7 +353,7 @@ impl CapturedConnection {
                 self.content.begin(from);
             }
         }
-        if let Some((value, echo)) = segment.timestamps() {
+        if let Some((value, echo)) = timestamps {
             self.timestamps |= segment.data > 0;
             let has_data = segment.data > 0;
             self.echoes[!from].send(value, now, has_data);

@@ -50,7 +50,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    pub(crate) fn of(packet: &Packet, segment: &Segment) -> Self {
+    pub(crate) fn of(packet: &Packet, segment: &Segment, timestamps: Option<(u32, u32)>) -> Self {
         // Behind it are the fields of tunnels, which may differ in each packet.
         let header_len = match packet.link {
             LinkType::ETHERNET => 14,
@@ -59,11 +59,12 @@ impl Mark {
             _ => 0,
         };
         let header = packet.bytes.get(..header_len).unwrap_or_default();
-        let mix = |hash: u64, word: u64| (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-        let words = header.chunks(8).map(|chunk| chunk.iter().fold(0, |word, byte| word << 8 | u64::from(*byte)));
+        // In two or three words, of which the last two may overlap.
+        let (words, last) = (header.as_chunks().0.iter(), header.last_chunk());
+        let words = words.chain(last).map(|word: &[u8; 8]| u64::from_ne_bytes(*word));
         let place = u64::from(packet.interface) << 8 | u64::from(segment.hop_limit);
         let path = words.chain([place, packet.original_len.into()]).fold(0, mix);
-        let (value, echo) = segment.timestamps().unwrap_or_default();
+        let (value, echo) = timestamps.unwrap_or_default();
         Self {
             identification: segment.identification.unwrap_or(0),
             path: (path >> 48) as u16,
@@ -71,6 +72,17 @@ impl Mark {
             direction: packet.direction,
         }
     }
+
+    /// A hash of what a packet and its copy have in common.
+    fn key(&self, record: &SegmentRecord) -> u16 {
+        let numbers = u64::from(record.seq) << 32 | u64::from(record.ack);
+        let rest = u64::from(self.timestamps) << 32 | u64::from(record.len) << 16 | u64::from(self.identification);
+        (mix(mix(0, numbers), rest) >> 48) as u16
+    }
+}
+
+fn mix(hash: u64, word: u64) -> u64 {
+    (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
 }
 
 /// Recognises the packets of a connection that are captured again.
@@ -78,6 +90,10 @@ impl Mark {
 pub(crate) struct DuplicateFilter {
     /// Those of the latest segments, in order.
     marks: VecDeque<Mark>,
+    /// Hashes of what these segments and their copies have in common, in a ring: most packets are found to be new by a look
+    /// at them.
+    keys: Vec<u16>,
+    next_key: usize,
     /// The highest sequence number and acknowledgement of each side.
     highest: PerSide<Option<(u32, u32)>>,
     /// The number of copies.
@@ -89,7 +105,9 @@ pub(crate) struct DuplicateFilter {
 impl DuplicateFilter {
     /// Whether the packet of `record` is among the latest `segments` already; if not, it is the next of them.
     pub(crate) fn is_duplicate(&mut self, segments: &[SegmentRecord], record: &SegmentRecord, mark: Mark) -> bool {
+        let key = mark.key(record);
         if !self.advances(record)
+            && self.keys.contains(&key)
             && let Some(original) = self.original(segments, record, mark)
         {
             self.found += 1;
@@ -98,6 +116,10 @@ impl DuplicateFilter {
         }
         if self.marks.len() == MAX_COMPARED {
             self.marks.pop_front();
+            self.keys[self.next_key] = key;
+            self.next_key = (self.next_key + 1) % MAX_COMPARED;
+        } else {
+            self.keys.push(key);
         }
         self.marks.push_back(mark);
         false

@@ -64,6 +64,7 @@ mod infer;
 mod number_format;
 mod packet_store;
 mod packet_trace;
+mod parallel;
 mod phases;
 mod read;
 pub mod render;

@@ -44,12 +44,14 @@ pub struct KeepPackets<'a> {
 /// Explains a capture.
 ///
 /// If the capture breaks off, the part before is explained and the error says where it ended.
-pub fn explain(source: &mut (impl Source + ?Sized)) -> (Explanation, Option<Error>) {
+///
+/// The source is no type parameter, so that this is compiled, and optimised, here.
+pub fn explain(source: &mut dyn Source) -> (Explanation, Option<Error>) {
     explain_keeping(source, KeepPackets::default())
 }
 
 /// Explains a capture like [`explain()`], and keeps packets.
-pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: KeepPackets) -> (Explanation, Option<Error>) {
+pub fn explain_keeping(source: &mut dyn Source, keep: KeepPackets) -> (Explanation, Option<Error>) {
     let kept = AtomicUsize::new(0);
     let duplicates = AtomicU64::new(0);
     let explain_one = |connection: Box<CapturedConnection>| {
@@ -100,7 +102,7 @@ pub fn explain_keeping(source: &mut (impl Source + ?Sized), keep: KeepPackets) -
 
 /// Reads a capture and hands over its connections as they finish, with the number of packets read so far.
 fn read(
-    source: &mut (impl Source + ?Sized),
+    source: &mut dyn Source,
     explanation: &mut Explanation,
     keep_sacks: bool,
     mut hand_over: impl FnMut(Box<CapturedConnection>, u64),

@@ -9,10 +9,16 @@ use super::{PredictionRequest, ReadCapture};
 use crate::{
     AckPolicy, Cause, CauseTimes, PairedConnection, Side,
     counters::BothDirections,
-    explanation, page_loads,
+    explanation, page_loads, parallel,
     phases::PhaseSeconds,
     replica::{AckRule, WhatIf},
 };
+
+/// The number of connections that are converted together, by all processors: their predictions take time.
+const TOGETHER: usize = 1024;
+
+/// The number of packets of which predictions take longer than to start threads.
+const MANY_PACKETS: u64 = 10_000;
 
 /// The name of the schema.
 pub const SCHEMA: &str = "longhaul.explain/1";
@@ -264,7 +270,14 @@ pub fn document<'a>(
 
 impl Serialize for Connections<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_seq(self.all.iter().map(|paired| self.connection(paired)))
+        to.collect_seq(self.all.chunks(TOGETHER).flat_map(|part| {
+            let convert = |paired: &PairedConnection| self.connection(paired);
+            if part.iter().map(|paired| paired.connection.packets).sum::<u64>() > MANY_PACKETS {
+                parallel::map(part, convert)
+            } else {
+                part.iter().map(convert).collect()
+            }
+        }))
     }
 }
 

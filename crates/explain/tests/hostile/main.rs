@@ -11,7 +11,7 @@ mod packets;
 /// Maximum time to explain a few hundred packets, also on a busy machine.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
 
-fn explain_and_check(source: &mut (impl Source + ?Sized)) {
+fn explain_and_check(source: &mut dyn Source) {
     let began = Instant::now();
     let (explanation, _error) = explain::explain(source);
     check(explanation);

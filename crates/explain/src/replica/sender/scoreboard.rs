@@ -165,6 +165,9 @@ impl Scoreboard {
     }
 
     fn index_from(&self, offset: u64) -> usize {
+        if self.sent.front().is_none_or(|first| first.packet.start >= offset) {
+            return 0;
+        }
         self.sent.partition_point(|sent| sent.packet.start < offset)
     }
 
@@ -205,7 +208,11 @@ impl Scoreboard {
             self.mark_sacked(start..known.start, &mut outcome, &mut latest);
             self.mark_sacked(known.end..end, &mut outcome, &mut latest);
         }
-        while self.transmissions.front().is_some_and(|first| self.segment_in_flight(*first).is_none()) {
+        while self
+            .transmissions
+            .front()
+            .is_some_and(|first| first.1 < ack.number || self.segment_in_flight(*first).is_none())
+        {
             self.transmissions.pop_front();
         }
         self.delivered += u64::from(outcome.delivered);
