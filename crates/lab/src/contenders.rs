@@ -407,6 +407,8 @@ fn programs_and_models() -> Vec<Registered> {
         connection_per_file::CURL_TFO,
         connection_per_file::ENGINE,
         connection_per_file::ENGINE_TFO,
+        connection_per_file::ENGINE_AHEAD,
+        connection_per_file::ENGINE_TFO_AHEAD,
         kdig::UDP,
         kdig::TCP,
         kdig::TFO,

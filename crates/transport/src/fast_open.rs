@@ -9,7 +9,7 @@
 //! - the history of each path is kept (`path_history`: no sockets, no clocks);
 //! - a SYN with data or with the option has a bounded time for its SYN-ACK; then a plain one follows on another socket,
 //!   and the first to respond becomes the connection (`race` decides, `stream` drives). So an unsupported path costs
-//!   that wait once, and never a failure;
+//!   that wait once, and never a failure: attempts in parallel share it;
 //! - data in a SYN may arrive twice, so it is limited to what may: a safe request, or a ClientHello. RFC 7413 asks for
 //!   idempotence, which is not enough if the caller sees the second response: a repeated `DELETE` gets a 404, a
 //!   repeated conditional `PUT` a 412, and nobody could tell why;
@@ -29,7 +29,7 @@ mod stream;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use tokio::{net::TcpStream, time::sleep};
+use tokio::{net::TcpStream, time::sleep_until};
 
 pub use self::{
     kernel::listen_fast_open,
@@ -75,8 +75,7 @@ pub(crate) async fn connect(
     let path = |server| PathHandle { paths: paths.clone(), id: PathId { network, server }, private, declined: false };
     let defer = |stream, path: PathHandle| -> Box<dyn Io> {
         path.count(|tally| tally.tried += 1);
-        let proven = path.plan() == Plan::Data { proven: true };
-        Box::new(FastStream::new(stream, proven, path, addresses.clone(), tcp.clone()))
+        Box::new(FastStream::new(stream, path, addresses.clone(), tcp.clone()))
     };
     // A path that accepts data needs no race of addresses.
     for &to in &addresses {
@@ -139,7 +138,7 @@ async fn ask(to: SocketAddr, tcp: &Tcp, path: &PathHandle) -> io::Result<Reached
             stream.take_error()?.map_or(Ok(()), Err)
         };
         let plain = async {
-            sleep(path.wait()).await;
+            sleep_until(path.deadline()).await;
             tcp.connect(to).await
         };
         tokio::pin!(asking, plain);
@@ -163,7 +162,7 @@ async fn ask(to: SocketAddr, tcp: &Tcp, path: &PathHandle) -> io::Result<Reached
         Ok(Some(_)) => path.granted(stream.local_addr()?.ip()),
         Ok(None) => path.record(Event::NotGranted),
         // The kernel does not say; the next connection shows it.
-        Err(_) => {}
+        Err(_) => path.end_trial(),
     }
     Ok(Reached::Open(stream))
 }

@@ -24,7 +24,8 @@ use link::{
     sandbox,
     spec::LinkSpec,
 };
-use transport::{FastOpen, fast_open::Tally, listen_fast_open};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use transport::{ConnectSettings, Connected, Connector, FastOpen, Offer, Origin, fast_open::Tally, listen_fast_open};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T, E = Error> = std::result::Result<T, E>;
@@ -56,6 +57,7 @@ fn main() {
         ("dropped_syn_costs_one_wait", dropped_syn_costs_one_wait),
         ("reset_syn_is_followed_by_a_plain_one", reset_syn_is_followed_by_a_plain_one),
         ("silent_path_costs_one_wait", silent_path_costs_one_wait),
+        ("connection_made_before_a_failure_sends_a_plain_syn_after_it", earlier_connection_learns_of_a_failure),
         ("cookie_is_not_sent_in_another_network", cookie_is_not_sent_in_another_network),
     ];
     // Up to three attempts, because a busy machine can delay one.
@@ -213,6 +215,41 @@ fn dropped_syn_costs_one_wait() -> Result<(), Failed> {
 
 fn silent_path_costs_one_wait() -> Result<(), Failed> {
     costs_one_wait("swallow-after-syn-data", (0, 1))
+}
+
+fn earlier_connection_learns_of_a_failure() -> Result<(), Failed> {
+    for middlebox in ["drop-syn-data", "swallow-after-syn-data"] {
+        let testbed = Testbed::new(&[middlebox])?;
+        let url = format!("http://{}/", testbed.server);
+        let tally = testbed.client.run(move || -> Result<_> {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(async {
+                let connector =
+                    Connector::new(ConnectSettings { fast_open: FastOpen::On, ..ConnectSettings::default() })?;
+                let origin = Origin::of(&url.parse()?)?;
+                let connect = || connector.connect(&origin, Offer::Http1, Duration::from_secs(20));
+                exchange(connect().await?).await?;
+                // None of them sends anything before its first write.
+                let waiting = [connect().await?, connect().await?, connect().await?];
+                for connected in waiting {
+                    exchange(connected).await?;
+                }
+                Ok(connector.paths().tally())
+            })
+        })??;
+        ensure(tally.tried == 3 && tally.unanswered + tally.swallowed == 1, format!("{middlebox}: {tally:?}"))?;
+    }
+    Ok(())
+}
+
+/// Sends a request on a connection, and reads the response to its end.
+async fn exchange(mut connected: Connected) -> Result<()> {
+    let mut response = Vec::new();
+    connected.io.repeatable(true);
+    connected.io.write_all(b"GET / HTTP/1.1\r\nhost: server\r\n\r\n").await?;
+    connected.io.read_to_end(&mut response).await?;
+    assert!(response.ends_with(b"hello"));
+    Ok(())
 }
 
 fn reset_syn_is_followed_by_a_plain_one() -> Result<(), Failed> {

@@ -9,7 +9,7 @@ use std::{
 };
 
 use serde::{Deserialize, Serialize};
-use tokio::net::TcpStream;
+use tokio::{net::TcpStream, time::Instant};
 
 use super::{
     cookies,
@@ -20,6 +20,9 @@ use crate::tcp_info::TcpInfo;
 
 /// The maximum number of paths; the least recently used makes room.
 const MOST: usize = 512;
+
+/// For how long after its deadline a trial counts that has no outcome: its connection may have been given up.
+const MAX_TRIAL: Duration = Duration::from_secs(1);
 
 /// The outcomes of a connector's attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -58,7 +61,17 @@ pub struct Paths {
 struct Inner {
     /// Each path's history, and when it was last used.
     known: BTreeMap<PathId, (PathHistory, f64)>,
+    /// The deadlines of the first attempts on paths that are not proven. Parallel attempts share them, so that a path that
+    /// does not work costs one wait, and not one more for those that begin during the first.
+    trials: BTreeMap<PathId, Instant>,
     tally: Tally,
+}
+
+impl Inner {
+    /// The deadline of the first attempt on this path, if its outcome is still open.
+    fn trial(&self, id: &PathId, now: Instant) -> Option<Instant> {
+        self.trials.get(id).copied().filter(|deadline| now < *deadline + MAX_TRIAL)
+    }
 }
 
 impl Paths {
@@ -95,7 +108,7 @@ impl Paths {
     fn change<T>(&self, id: PathId, change: impl FnOnce(&mut PathHistory, &mut Tally, f64) -> T) -> T {
         let now = now();
         let mut inner = self.lock();
-        let Inner { known, tally } = &mut *inner;
+        let Inner { known, tally, .. } = &mut *inner;
         if known.len() >= MOST && !known.contains_key(&id) {
             let oldest = known.iter().min_by(|(_, (_, a)), (_, (_, b))| a.total_cmp(b)).map(|(way, _)| *way);
             oldest.and_then(|oldest| known.remove(&oldest));
@@ -122,18 +135,33 @@ pub(super) struct PathHandle {
 }
 
 impl PathHandle {
+    /// How to begin a connection now: plainly too while an earlier attempt is overdue.
     pub(super) fn plan(&self) -> Plan {
-        self.paths.history(&self.id).plan(now())
+        let plan = self.paths.history(&self.id).plan(now());
+        let at = Instant::now();
+        let is_overdue = || self.paths.lock().trial(&self.id, at).is_some_and(|deadline| deadline <= at);
+        if plan != (Plan::Data { proven: true }) && is_overdue() { Plan::Plain } else { plan }
     }
 
-    pub(super) fn wait(&self) -> Duration {
-        self.paths.history(&self.id).wait()
+    /// Until when an attempt that begins now waits for its SYN-ACK.
+    pub(super) fn deadline(&self) -> Instant {
+        let (history, now) = (self.paths.history(&self.id), Instant::now());
+        let own = now + history.wait();
+        if history.plan(self::now()) == (Plan::Data { proven: true }) {
+            return own;
+        }
+        let mut inner = self.paths.lock();
+        let deadline = inner.trial(&self.id, now).unwrap_or(own);
+        inner.trials.retain(|_, deadline| now < *deadline + MAX_TRIAL);
+        inner.trials.insert(self.id, deadline);
+        deadline
     }
 
     pub(super) fn record(&self, event: Event) {
         if self.declined {
             return;
         }
+        self.end_trial();
         self.paths.change(self.id, |history, tally, now| {
             history.record(event, now);
             match event {
@@ -144,6 +172,11 @@ impl PathHandle {
                 Event::Granted | Event::NotGranted | Event::Forgotten => {}
             }
         });
+    }
+
+    /// An attempt was answered, or has failed.
+    pub(super) fn end_trial(&self) {
+        self.paths.lock().trials.remove(&self.id);
     }
 
     /// A cookie was granted to this local address.
@@ -197,4 +230,56 @@ impl PathHandle {
 
 fn now() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use tokio::time::advance;
+
+    use super::{super::path_history::State, *};
+
+    fn path(paths: &Arc<Paths>) -> PathHandle {
+        let id = PathId { network: 1, server: (Ipv4Addr::LOCALHOST, 80).into() };
+        PathHandle { paths: paths.clone(), id, private: false, declined: false }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn parallel_attempts_share_one_wait_until_there_is_an_outcome() {
+        let paths = Arc::default();
+        let (first, second) = (path(&paths), path(&paths));
+        first.record(Event::Granted);
+        let deadline = first.deadline();
+        advance((deadline - Instant::now()) / 2).await;
+        assert_eq!((second.deadline(), second.plan()), (deadline, Plan::Data { proven: false }));
+        advance(deadline - Instant::now()).await;
+        // Overdue, although no outcome is known.
+        assert_eq!(second.plan(), Plan::Plain);
+        first.record(Event::Unanswered);
+        assert_eq!((second.plan(), paths.history(&first.id).state(now())), (Plan::Plain, State::Blackholed));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempt_that_was_given_up_does_not_stop_later_ones() {
+        let paths = Arc::default();
+        let path = path(&paths);
+        path.record(Event::Granted);
+        let deadline = path.deadline();
+        advance(deadline - Instant::now() + MAX_TRIAL).await;
+        assert_eq!(path.plan(), Plan::Data { proven: false });
+        assert!(path.deadline() > deadline);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn attempts_on_a_proven_path_wait_for_themselves() {
+        let paths = Arc::default();
+        let path = path(&paths);
+        path.record(Event::Answered);
+        let deadline = path.deadline();
+        advance(Duration::from_millis(30)).await;
+        assert_eq!(path.deadline(), deadline + Duration::from_millis(30));
+        advance(deadline - Instant::now()).await;
+        assert_eq!(path.plan(), Plan::Data { proven: true });
+    }
 }

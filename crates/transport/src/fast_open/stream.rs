@@ -22,11 +22,11 @@ use futures_util::future::BoxFuture;
 use tokio::{
     io::{AsyncRead, AsyncWrite, Interest, ReadBuf},
     net::TcpStream,
-    time::{Sleep, sleep},
+    time::{Instant, Sleep, sleep_until},
 };
 
 use super::{
-    path_history::Event,
+    path_history::{Event, Plan},
     paths::PathHandle,
     race::{self, Fast, Move, decide},
 };
@@ -69,14 +69,14 @@ pub(super) struct FastStream {
 
 impl FastStream {
     /// Wraps a socket whose SYN waits for data.
-    pub(super) fn new(fast: TcpStream, proven: bool, path: PathHandle, addresses: Vec<SocketAddr>, tcp: Tcp) -> Self {
+    pub(super) fn new(fast: TcpStream, path: PathHandle, addresses: Vec<SocketAddr>, tcp: Tcp) -> Self {
         Self {
             fast: Some(fast),
             plain: Plain::No,
             settled: None,
             copy: Vec::new(),
             repeatable: None,
-            trusted: proven,
+            trusted: false,
             alarm: None,
             path,
             addresses,
@@ -202,21 +202,24 @@ impl FastStream {
             if self.fast.as_ref().is_some_and(|fast| fast.poll_write_ready(context).is_pending()) {
                 return Poll::Pending;
             }
-            // Without the writer's consent, connect plainly, as if the other had failed.
-            if self.repeatable != Some(true) {
+            // Without the writer's consent, connect plainly, as if the other had failed; also if the path has meanwhile
+            // turned out not to work.
+            let plan = self.path.plan();
+            self.trusted |= plan == Plan::Data { proven: true };
+            if self.repeatable != Some(true) || !matches!(plan, Plan::Data { .. }) {
                 (self.fast, self.path.declined) = (None, true);
             }
             if let Some(fast) = &mut self.fast {
                 match ready!(Pin::new(fast).poll_write(context, bytes)) {
                     Ok(wrote) => {
                         self.copy.extend_from_slice(&bytes[..wrote]);
-                        self.alarm = Some(Box::pin(sleep(self.path.wait())));
+                        self.alarm = Some(Box::pin(sleep_until(self.path.deadline())));
                         return Poll::Ready(Ok(Some(wrote)));
                     }
                     Err(_) => self.fast = None,
                 }
             }
-            self.alarm = Some(Box::pin(sleep(Duration::ZERO)));
+            self.alarm = Some(Box::pin(sleep_until(Instant::now())));
         }
         if self.repeatable != Some(true) || self.copy.len() + bytes.len() > KEPT {
             self.trusted = true;
