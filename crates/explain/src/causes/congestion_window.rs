@@ -6,7 +6,7 @@
 //! Sources of the fixes: Linux's `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`); illumos's
 //! ipadm(8); Oracle's Administering TCP/IP Networks in Solaris 11.3, "Implementing Traffic Congestion Control".
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, bytes, ms};
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::CongestionWindow, avoidable: true, title: "a full congestion window", claim, why, fixes };
@@ -26,16 +26,23 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
-        Fix::new(
-            "Linux sender",
+        Fix::on(
+            System::Linux,
+            Role::Sender,
             "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
             "mostly ignores packet loss; may starve other flows in a shallow queue",
         ),
-        Fix::new("Windows sender", "netsh int tcp set supplemental template=internet congestionprovider=cubic", ""),
-        Fix::new(
-            "Solaris/illumos sender",
+        Fix::on(
+            System::Windows,
+            Role::Sender,
+            "netsh int tcp set supplemental template=internet congestionprovider=cubic",
+            "",
+        ),
+        Fix::on(
+            System::Solaris,
+            Role::Sender,
             "ipadm set-prop -p congestion_control=cubic tcp; on Solaris 11: ipadm set-prop -p cong_enabled+=cubic tcp; \
              ipadm set-prop -p cong_default=cubic tcp",
             "",

@@ -30,6 +30,9 @@ use crate::{
 /// The minimum retransmission timeout, in nanoseconds (Linux: 200 ms).
 const MIN_RTO: u64 = 200_000_000;
 
+/// How much longer than expected a retransmission timer may take: the expectation is rough.
+const TIMER_SLACK: u64 = 4;
+
 /// The shortest time in queues that counts, in nanoseconds.
 const MIN_QUEUE: u64 = 5_000_000;
 
@@ -280,11 +283,25 @@ impl<'a> Walk<'a> {
         self.may_lose_before_capture(side) && is_tail && now - self.cursor >= MIN_RTO
     }
 
+    /// How long the sender's timer took, if new data repeats packets that were lost before the capture point: the sender
+    /// had numbered them, and none of its data is missing ([`crate::send_order`]). The rest of the wait was its program's.
+    fn unseen_timer(&self, side: Side, follows: bool, segment: &SegmentRecord) -> Option<u64> {
+        let (rtt, lost) = (self.vantage.rtt(), segment.missing());
+        let waited = segment.time - self.cursor.min(segment.time);
+        let is_repeat = follows && lost > 0 && self.connection.send_order[side].counts() && waited >= rtt;
+        if !is_repeat || !self.may_lose_before_capture(side) {
+            return None;
+        }
+        // The timer starts at the RTT and its minimum, at three RTTs after the first sample, and doubles (RFC 6298 §2, §5).
+        let expected = (rtt + MIN_RTO).max(3 * rtt) * ((1 << lost) - 1);
+        Some(if waited <= expected + expected / TIMER_SLACK { waited } else { expected })
+    }
+
     fn data(&mut self, timeline: &mut Timeline, segment: &SegmentRecord) {
         let side = segment.from();
         let Some(sender) = &mut self.sides[side].sender else { return };
         sender.advance(segment.time);
-        let was_quiet = sender.flight() == 0;
+        let (was_quiet, expected) = (sender.flight() == 0, sender.snd_nxt);
         let sent = sender.send(segment);
         let (snd_nxt, flight) = (sender.snd_nxt, sender.flight());
         let (start, busy_until) = (sender.last_start, sender.busy_until);
@@ -295,14 +312,17 @@ impl<'a> Walk<'a> {
         stats.retransmissions += u64::from(matches!(sent, Sent::Retransmission(_)));
         stats.max_in_flight = stats.max_in_flight.max(flight);
         let range = start..start + u64::from(segment.len);
-        let is_unreleased = matches!(sent, Sent::New(context) if context.released_by.is_none());
-        let sent = if was_quiet && is_unreleased && self.is_tail_retransmission(side, &range, segment.time) {
-            self.observe(timeline, segment, side, &range, sent);
+        let is_unreleased = was_quiet && matches!(sent, Sent::New(context) if context.released_by.is_none());
+        let timer = self.unseen_timer(side, is_unreleased && start <= expected, segment);
+        let original = sent;
+        let mut begins_message = false;
+        let sent = if is_unreleased && (timer.is_some() || self.is_tail_retransmission(side, &range, segment.time)) {
+            begins_message = self.observe(timeline, segment, side, &range, sent);
             Sent::Retransmission(RetransmitTrigger::Timer)
         } else {
             sent
         };
-        let begins_message = self.observe(timeline, segment, side, &range, sent);
+        begins_message |= self.observe(timeline, segment, side, &range, sent);
         let has_heard_all = self.vantage.has_heard(side, self.sides[!side].last_sent, segment.time);
         self.sides[side].last_sent = segment.time;
         let is_prelude = side == Side::Server && range.end <= self.prelude_end;
@@ -316,6 +336,13 @@ impl<'a> Walk<'a> {
             return;
         }
         self.sending = side;
+        if let Some(timer) = timer {
+            // Until it started, the program had not written the data.
+            let end = self.wait_end(segment, original, begins_message, was_quiet, snd_nxt);
+            if segment.time - timer > self.cursor {
+                self.step(timeline, segment.time - timer, segment.number, end, self.busy_until);
+            }
+        }
         let end = self.wait_end(segment, sent, begins_message, was_quiet, snd_nxt);
         self.step(timeline, segment.time, segment.number, end, self.busy_until);
         self.busy_until = busy_until;

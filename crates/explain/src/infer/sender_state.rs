@@ -279,7 +279,7 @@ impl<'a> SenderState<'a> {
         let sent = if is_new {
             self.expect_gap(start, now);
             Sent::New(self.context(now, segment.len.into()))
-        } else if self.fills_gap(start, end, now) {
+        } else if self.fills_gap(start, end, segment) {
             Sent::Late(self.context(now, segment.len.into()))
         } else {
             Sent::Retransmission(self.retransmit(now))
@@ -318,13 +318,14 @@ impl<'a> SenderState<'a> {
         }
     }
 
-    /// Whether this data was missing in the capture without having been lost: it was acknowledged already, or it comes too
-    /// soon after the gap was noticed for the sender to know of it.
-    fn fills_gap(&mut self, start: u64, end: u64, now: u64) -> bool {
+    /// Whether this data was missing in the capture without having been lost: it was acknowledged already, its headers
+    /// say that it was overtaken, or it comes too soon after the gap was noticed for the sender to know of it.
+    fn fills_gap(&mut self, start: u64, end: u64, segment: &SegmentRecord) -> bool {
         let is_within = |gap: &&mut Gap| gap.start <= start && end <= gap.end;
         let (snd_una, rtt) = (self.snd_una, self.rtt);
         let Some(gap) = self.gaps.iter_mut().rev().find(is_within) else { return false };
-        let is_late = end <= snd_una || now < gap.since + rtt / 2;
+        let is_soon = segment.time < gap.since + rtt / 2;
+        let is_late = end <= snd_una || segment.is_resent().map_or(is_soon, |is_resent| !is_resent);
         if is_late {
             // In order from either end; the larger rest stays.
             if start - gap.start > gap.end - end { gap.end = start } else { gap.start = end }

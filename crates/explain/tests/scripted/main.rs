@@ -12,3 +12,4 @@ mod page_load;
 mod pair_captures;
 mod phases;
 mod shared_path;
+mod unseen_losses;
