@@ -174,6 +174,7 @@ impl Analysis<'_> {
                 == [true; 2],
             initial_window,
             is_warm: messages[sender].history.initial_cwnd.is_some(),
+            ignores_losses: false,
             timer: Timer::default(),
         };
         let findings = avoidable().filter_map(|(cause, cost)| self.finding(situation, cause, cost, start, end));
@@ -257,6 +258,7 @@ impl Analysis<'_> {
             Cause::DelayedAck => !self.sender_of(&intervals, !sender),
             _ => self.sender_of(&intervals, sender),
         };
+        situation.ignores_losses = self.timeline.stats[situation.sender].ignores_losses;
         let stats = &self.timeline.stats[sender];
         let held = stats.acks.iter().map(|ack| ack.held).filter(|held| *held > 0);
         let evidence = Evidence {

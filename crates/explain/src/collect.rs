@@ -86,7 +86,7 @@ pub(crate) struct CapturedConnection {
     pub(crate) duplicates: DuplicateFilter,
     closed: PerSide<bool>,
     hop_limits: PerSide<HopLimits>,
-    pub(crate) send_order: PerSide<SendOrder>,
+    send_order: PerSide<SendOrder>,
     pub(crate) reset: Option<Reset>,
     pub(crate) undelivered: Option<Undelivered>,
 }
@@ -308,6 +308,12 @@ impl CapturedConnection {
         let side = self.segments.first()?.from();
         let is_alone = self.segments.iter().all(|segment| segment.from() == side);
         (is_alone && self.segments.iter().any(|segment| segment.has(Flags::ACK))).then_some(side)
+    }
+
+    /// Whether a side numbers its packets one by one.
+    pub(crate) fn counts_packets(&self, side: Side) -> bool {
+        let system = self.syn[side].and_then(|syn| syn.system).map(|inferred| inferred.system);
+        self.send_order[side].counts(system)
     }
 
     fn is_closed(&self) -> bool {

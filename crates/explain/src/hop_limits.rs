@@ -68,7 +68,9 @@ mod tests {
 
     fn others(values: &[u8], reset: u8) -> Option<u8> {
         let mut limits = HopLimits::default();
-        values.iter().for_each(|value| limits.add(*value));
+        for value in values {
+            limits.add(*value);
+        }
         limits.others(reset)
     }
 

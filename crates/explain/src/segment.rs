@@ -34,7 +34,7 @@ impl SegmentRecord {
     /// The lowest of the bits that count missing packets, up to three.
     const MISSING: u8 = 64;
     /// What its headers do not say.
-    const INFERRED: u8 = Self::ECHO | Self::RESENT | Self::ORIGINAL | 3 * Self::MISSING;
+    const INFERRED: u8 = Self::ECHO | Self::RESENT | Self::ORIGINAL | (3 * Self::MISSING);
 
     pub(crate) fn new(segment: &Segment, time: u64, from: Side) -> Self {
         let newer = |a: u32, b: u32| if (b.wrapping_sub(a) as i32) > 0 { b } else { a };

@@ -5,7 +5,7 @@
 //! the sender numbered its packets. Linux counts the IP identification of a TCP socket by one for each packet (`inet_id`;
 //! RFC 6864 allows it, and wants no more than that it is unique for fragments), and other systems do where no other
 //! traffic comes between. Who counts is learnt from the connection itself: if nearly all steps are one, the others are
-//! gaps. A gap may also be a lost acknowledgement, so as many packets as the end may have acknowledged are taken off.
+//! gaps. In a connection of few packets, a SYN of Linux is enough if no step contradicts it. A gap may also be a lost acknowledgement, so as many packets as the end may have acknowledged are taken off.
 //!
 //! What fills a gap in the data is a retransmission, or it was overtaken. Its timestamp tells (RFC 7323 §3.2: the time at
 //! which it was sent; a retransmission gets a new one), or its identification: an original is older than what overtook it.
@@ -13,6 +13,8 @@
 use std::collections::VecDeque;
 
 use capture::tcp::{Flags, Segment};
+
+use crate::system::System;
 
 /// The maximum number of gaps in the data that are remembered.
 const MAX_GAPS: usize = 16;
@@ -45,6 +47,8 @@ pub(crate) struct SendOrder {
     /// The steps between the identifications of successive packets, and those of one.
     steps: u32,
     counted: u32,
+    /// Steps that no lost packets explain.
+    strange: u32,
     /// Packets of the other end that this one may have acknowledged since its last packet.
     owed: u16,
     /// The sequence number after its latest data.
@@ -84,9 +88,10 @@ impl SendOrder {
         Order { missing, is_resent: self.fill(segment) }
     }
 
-    /// Whether it numbers its packets one by one.
-    pub(crate) fn counts(&self) -> bool {
-        self.counted >= MIN_COUNTED && self.counted * 100 >= self.steps * MIN_SHARE
+    /// Whether it, an end with this system, numbers its packets one by one.
+    pub(crate) fn counts(&self, system: Option<System>) -> bool {
+        let is_seen = self.counted >= MIN_COUNTED && self.counted * 100 >= self.steps * MIN_SHARE;
+        is_seen || system == Some(System::Linux) && self.strange == 0
     }
 
     /// The sequence number after its latest data.
@@ -102,12 +107,14 @@ impl SendOrder {
         if step.is_some_and(|step| step as i16 <= 0) {
             // Overtaken, or always the same.
             self.steps += 1;
+            self.strange += 1;
             return 0;
         }
         self.latest = (!is_joined).then_some(identification);
         let Some(step) = step else { return 0 };
         self.steps += 1;
         self.counted += u32::from(step == 1);
+        self.strange += u32::from(step > MAX_STEP);
         if step > MAX_STEP { 0 } else { (step - 1).saturating_sub(self.owed) }
     }
 
@@ -139,7 +146,7 @@ impl SendOrder {
             .identification
             .zip(gap.identification)
             .map(|(own, behind)| i32::from(own.wrapping_sub(behind) as i16));
-        let later = [by_timestamp, by_identification.filter(|_| self.counts())];
+        let later = [by_timestamp, by_identification.filter(|_| self.counts(None))];
         later.into_iter().flatten().find(|later| *later != 0).map(|later| later > 0)
     }
 }

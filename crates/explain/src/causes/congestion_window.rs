@@ -19,14 +19,19 @@ fn why(evidence: &Evidence) -> String {
     let after_loss = if evidence.has_loss { "After packet loss, the" } else { "The" };
     format!(
         "{after_loss} sender's congestion window stayed at or below {}, which is less than the path carries in one RTT \
-         ({}). The sender spent {} waiting for acknowledgements.",
+         ({}). The sender spent {} waiting for acknowledgements.{}",
         bytes(evidence.max_in_flight),
         ms(evidence.rtt),
-        ms(evidence.total)
+        ms(evidence.total),
+        evidence.situation.loss_response()
     )
 }
 
-fn fixes(_: &Situation) -> Vec<Fix> {
+fn fixes(situation: &Situation) -> Vec<Fix> {
+    let path = Fix::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", "");
+    if situation.ignores_losses {
+        return vec![path];
+    }
     vec![
         Fix::on(
             System::Linux,
@@ -47,6 +52,6 @@ fn fixes(_: &Situation) -> Vec<Fix> {
              ipadm set-prop -p cong_default=cubic tcp",
             "",
         ),
-        Fix::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", ""),
+        path,
     ]
 }

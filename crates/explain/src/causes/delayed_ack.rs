@@ -69,6 +69,12 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
             "one ACK per packet on every connection of this route",
         ),
         Fix::on(
+            System::Linux,
+            Role::Receiver,
+            "in the receiving program: setsockopt(TCP_QUICKACK) before each read",
+            "the kernel resets it",
+        ),
+        Fix::on(
             System::Windows,
             Role::Receiver,
             "netsh int tcp set supplemental template=internet delayedackfrequency=1; before Windows 10: TcpAckFrequency=1 \
@@ -76,12 +82,6 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
             "one ACK per packet on every connection",
         ),
         Fix::on(System::Apple, Role::Receiver, "sysctl -w net.inet.tcp.delayed_ack=0", "more ACKs on every connection"),
-        Fix::on(
-            System::Linux,
-            Role::Receiver,
-            "in the receiving program: setsockopt(TCP_QUICKACK) before each read",
-            "the kernel resets it",
-        ),
         Fix::on(System::FreeBsd, Role::Receiver, "sysctl net.inet.tcp.delayed_ack=0", "more ACKs on every connection"),
     ];
     if let Some(Chunk { bytes, segment }) = situation.chunk {

@@ -104,8 +104,21 @@ pub(crate) struct Situation {
     pub(crate) initial_window: Option<u64>,
     /// Whether the sender had sent data on this connection before.
     pub(crate) is_warm: bool,
+    /// Whether the sender does not reduce its window after losses, as BBR.
+    pub(crate) ignores_losses: bool,
     /// What fired when no acknowledgement came.
     pub(crate) timer: Timer,
+}
+
+impl Situation {
+    /// A sentence about a sender that does what is advised against losses already.
+    pub(crate) fn loss_response(&self) -> &'static str {
+        if self.ignores_losses {
+            " It does not reduce its window after a loss: its congestion control is BBR, or alike."
+        } else {
+            ""
+        }
+    }
 }
 
 impl Default for Situation {
@@ -118,6 +131,7 @@ impl Default for Situation {
             has_sack: false,
             initial_window: None,
             is_warm: true,
+            ignores_losses: false,
             timer: Timer::default(),
         }
     }

@@ -206,6 +206,9 @@ impl<'a> Walk<'a> {
             state.stream_end = state.sender.as_ref().map(|sender| sender.end_of(segment));
         }
         if segment.has_duplicate_sack() {
+            if let Some(sender) = &mut self.sides[!side].sender {
+                sender.loss_response.is_spurious();
+            }
             self.undo_spurious_retransmission(timeline, !side, segment.number);
         }
         let scale = self.sides[side].scale;
@@ -288,7 +291,7 @@ impl<'a> Walk<'a> {
     fn unseen_timer(&self, side: Side, follows: bool, segment: &SegmentRecord) -> Option<u64> {
         let (rtt, lost) = (self.vantage.rtt(), segment.missing());
         let waited = segment.time - self.cursor.min(segment.time);
-        let is_repeat = follows && lost > 0 && self.connection.send_order[side].counts() && waited >= rtt;
+        let is_repeat = follows && lost > 0 && self.connection.counts_packets(side) && waited >= rtt;
         if !is_repeat || !self.may_lose_before_capture(side) {
             return None;
         }
@@ -482,6 +485,8 @@ impl<'a> Walk<'a> {
             }
             self.record_acks(timeline, side);
             self.count_bytes(timeline, side);
+            let sender = self.sides[side].sender.as_ref();
+            timeline.stats[side].ignores_losses = sender.is_some_and(|sender| sender.loss_response.ignores());
         }
         // Messages that only the end of the stream ends.
         for side in [Side::Client, Side::Server] {

@@ -179,6 +179,7 @@ impl SenderState<'_> {
         let is_repair = self.recovery.current.is_some();
         if self.recovery.current.is_some_and(|(recovery_point, _)| self.snd_una >= recovery_point) {
             self.recovery.current = None;
+            self.loss_response.repair(self.rounds.count);
         }
         if self.snd_una >= self.rounds.end {
             self.rounds.next(self.snd_nxt);
