@@ -310,11 +310,11 @@ impl<'a> Walk<'a> {
         let (start, busy_until) = (sender.last_start, sender.busy_until);
         self.record_acks(timeline, side);
         let Some(sent) = sent else { return };
-        self.sides[side].delivered.pass(start, start + u64::from(segment.len), segment.time);
+        let range = start..start + u64::from(segment.len);
+        self.sides[side].delivered.pass(range.start, range.end, segment.time, segment.is_resent());
         let stats = &mut timeline.stats[side];
         stats.retransmissions += u64::from(matches!(sent, Sent::Retransmission(_)));
         stats.max_in_flight = stats.max_in_flight.max(flight);
-        let range = start..start + u64::from(segment.len);
         let is_unreleased = was_quiet && matches!(sent, Sent::New(context) if context.released_by.is_none());
         let timer = self.unseen_timer(side, is_unreleased && start <= expected, segment);
         let original = sent;

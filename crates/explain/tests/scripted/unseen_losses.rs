@@ -35,9 +35,9 @@ fn lost_request(connection: &mut ScriptedConnection, think: f64, times: u32) {
     let mut now = connection.open(0.0) + think;
     for retry in 0..times {
         if retry == 0 {
-            connection.lose(Client, now, REQUEST)
+            connection.lose(Client, now, REQUEST);
         } else {
-            connection.lose_again(Client, now)
+            connection.lose_again(Client, now);
         }
         now += 240.0 * f64::from(1 << retry);
     }
