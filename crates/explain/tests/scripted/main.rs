@@ -12,4 +12,5 @@ mod page_load;
 mod pair_captures;
 mod phases;
 mod shared_path;
+mod systems;
 mod unseen_losses;
