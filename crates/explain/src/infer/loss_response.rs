@@ -5,8 +5,8 @@
 //! per round trip: before a loss, and in the two round trips after its repair.
 //!
 //! A sender that was limited by something else than its window may go on as before too, so its flight must be well below the
-//! receive window; and a sender whose program or buffer limits it would notice after some losses in a row. Some senders
-//! restore their window when a retransmission was spurious (RFC 4015), so duplicate SACKs count against it.
+//! receive window, and it must never run out of data. One whose buffer limits it would notice after some losses in a row.
+//! Some senders restore their window when a retransmission was spurious (RFC 4015), so duplicate SACKs count against it.
 
 /// The smallest flight before a loss that is compared, in full segments: less is a matter of rounding.
 const MIN_FLIGHT: u64 = 10;
@@ -53,8 +53,8 @@ impl LossResponse {
         }
     }
 
-    /// A timer fired: every sender begins again.
-    pub(crate) fn time_out(&mut self) {
+    /// A timer fired, and every sender begins again; or nothing is in flight, and the program was the limit.
+    pub(crate) fn forget(&mut self) {
         self.current = None;
     }
 
@@ -112,6 +112,16 @@ mod tests {
         for (losses, flight) in [(50, 700), (50, 500), (2, 1000)] {
             assert!(!ignores(losses, flight, 1 << 20).ignores(), "{losses}, {flight}");
         }
+        // Whoever runs out of data is not limited by the window.
+        let mut idle = LossResponse::default();
+        for loss in 0..9 {
+            idle.lose(100 * MSS, MSS, 1 << 20);
+            idle.repair(10 * loss);
+            idle.send(100 * MSS, 10 * loss + 1);
+            idle.forget();
+            idle.send(100 * MSS, 10 * loss + 5);
+        }
+        assert!(!idle.ignores());
         // The receive window is the limit, whatever the congestion window.
         assert!(!ignores(9, 1000, 110 * MSS).ignores());
         // It restores its window after spurious retransmissions.

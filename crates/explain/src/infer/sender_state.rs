@@ -365,7 +365,7 @@ impl<'a> SenderState<'a> {
         };
         self.recovery.current = Some((self.snd_nxt, trigger));
         if trigger == RetransmitTrigger::Timer {
-            self.loss_response.time_out();
+            self.loss_response.forget();
         }
         trigger
     }
