@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! capture ─> collect        connections: segments of 32 bytes, and the HTTP, TLS and DNS that `read` can read
+//!               │           system, hop_limits, send_order: what only the raw headers say about the ends and their packets
 //!               │
 //!               ├─> infer   vantage          the distance between capture point and each end
 //!               │           exchange         which bytes are a request, which its response
