@@ -29,7 +29,6 @@ use crate::{
     packet_store::{LossRank, PacketStore},
     phases::Phases,
     side::{PerSide, Side},
-    system::System,
 };
 
 use infer_model::ModelInput;
@@ -168,7 +167,7 @@ impl Analysis<'_> {
         let initial_window = self.initial_window(messages, sender);
         let situation = Situation {
             sender,
-            systems: self.systems(),
+            systems: PerSide::of(|side| self.connection.system(side)),
             chunk: None,
             has_sack: [Side::Client, Side::Server].map(|side| self.connection.syn[side].is_some_and(|syn| syn.sack))
                 == [true; 2],
@@ -213,11 +212,6 @@ impl Analysis<'_> {
         let first_flight = message.history.first_flight;
         let had_to_wait = message.history.initial_cwnd.is_none() && (1..message.bytes).contains(&first_flight);
         (had_to_wait && self.properties[side].from_start).then(|| first_flight.div_ceil(mss))
-    }
-
-    /// The operating systems, where they are known.
-    fn systems(&self) -> PerSide<Option<System>> {
-        PerSide::of(|side| self.connection.syn[side]?.system.map(|inferred| inferred.system))
     }
 
     /// Who sent the packets that ended most of the time of these intervals; `default` if they are not captured ones.

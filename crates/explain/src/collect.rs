@@ -26,7 +26,7 @@ use crate::{
     side::{PerSide, Side},
     stream_offset::StreamOffsets,
     surroundings::{self, Answer, Place, Surroundings},
-    system::Inferred,
+    system::{Inferred, System},
 };
 
 /// The bytes of a segment with this payload on the wire: IP, TCP and the usual timestamps.
@@ -312,8 +312,12 @@ impl CapturedConnection {
 
     /// Whether a side numbers its packets one by one.
     pub(crate) fn counts_packets(&self, side: Side) -> bool {
-        let system = self.syn[side].and_then(|syn| syn.system).map(|inferred| inferred.system);
-        self.send_order[side].counts(system)
+        self.send_order[side].counts(self.system(side))
+    }
+
+    /// The operating system of a side, if its SYN shows it.
+    pub(crate) fn system(&self, side: Side) -> Option<System> {
+        self.syn[side]?.system.map(|inferred| inferred.system)
     }
 
     fn is_closed(&self) -> bool {
@@ -373,7 +377,8 @@ impl CapturedConnection {
         }
         let heard = self.send_order[!from].end();
         let allowed = self.syn[!from].and_then(|syn| syn.mss);
-        record.set_order(self.send_order[from].send(segment, allowed, heard));
+        let system = self.system(from);
+        record.set_order(self.send_order[from].send(segment, system, allowed, heard));
         self.send_order[!from].hear(segment);
         let syn = u32::from(segment.flags.has(Flags::SYN));
         let offsets = self.offsets[from].get_or_insert_with(|| StreamOffsets::from(segment.sequence));

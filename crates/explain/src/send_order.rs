@@ -2,10 +2,11 @@
 //!
 //! At the receiver's end, a packet that was lost on the way leaves a gap in the data only if later data arrives before its
 //! retransmission. The last packet of a request leaves none: its retransmission looks like a packet that was sent late. But
-//! the sender numbered its packets. Linux counts the IP identification of a TCP socket by one for each packet (`inet_id`;
-//! RFC 6864 allows it, and wants no more than that it is unique for fragments), and other systems do where no other
-//! traffic comes between. Who counts is learnt from the connection itself: if nearly all steps are one, the others are
-//! gaps. In a connection of few packets, a SYN of Linux is enough if no step contradicts it. A gap may also be a lost acknowledgement, so as many packets as the end may have acknowledged are taken off.
+//! Linux counts the IP identification of each TCP socket by one for each packet (`inet_id`; RFC 6864 wants no more than that
+//! it is unique for fragments). Others count for all connections to a host or of the machine (Windows), or do not count
+//! (macOS, FreeBSD), so their gaps say nothing. The SYN says which system it is, and the connection itself whether the
+//! numbers are still those of its end: a translator may write others. Without a SYN, it takes many packets without any long
+//! step. A gap may also be a lost acknowledgement, so as many packets as the end may have acknowledged are taken off.
 //!
 //! What fills a gap in the data is a retransmission, or it was overtaken. Its timestamp tells (RFC 7323 §3.2: the time at
 //! which it was sent; a retransmission gets a new one), or its identification: an original is older than what overtook it.
@@ -22,9 +23,12 @@ const MAX_GAPS: usize = 16;
 /// A step of the identification that is longer is no gap: the counter is not this connection's own.
 const MAX_STEP: u16 = 64;
 
-/// The smallest number of steps of one that show that an end counts, and the share of them.
-const MIN_COUNTED: u32 = 3;
+/// The share of steps of one, in per cent, if some are strange; and the number of them if the system is not known.
 const MIN_SHARE: u32 = 80;
+const MIN_COUNTED: u32 = 30;
+
+/// The most packets that are missing before one of an end of unknown system: more were those of other connections.
+const MAX_LOST: u16 = 3;
 
 /// The payload of a full segment where no SYN says it.
 const DEFAULT_MSS: u16 = 1460;
@@ -47,8 +51,9 @@ pub(crate) struct SendOrder {
     /// The steps between the identifications of successive packets, and those of one.
     steps: u32,
     counted: u32,
-    /// Steps that no lost packets explain.
+    /// Steps that no lost packets explain, and those of more than [`MAX_LOST`].
     strange: u32,
+    long: u32,
     /// Packets of the other end that this one may have acknowledged since its last packet.
     owed: u16,
     /// The sequence number after its latest data.
@@ -75,9 +80,15 @@ impl SendOrder {
         }
     }
 
-    /// This end sent a packet; `mss` is what the other end's SYN allows, `heard` the sequence number after everything
-    /// that the other end has sent.
-    pub(crate) fn send(&mut self, segment: &Segment, mss: Option<u16>, heard: Option<u32>) -> Order {
+    /// This end, of this system, sent a packet; `mss` is what the other end's SYN allows, `heard` the sequence number after
+    /// everything that the other end has sent.
+    pub(crate) fn send(
+        &mut self,
+        segment: &Segment,
+        system: Option<System>,
+        mss: Option<u16>,
+        heard: Option<u32>,
+    ) -> Order {
         let is_stateless =
             segment.flags.has(Flags::RST) || segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
         // Sent by no socket yet, or by none any more.
@@ -85,13 +96,18 @@ impl SendOrder {
         if segment.flags.has(Flags::ACK) && heard.is_none_or(|heard| heard == segment.acknowledgement) {
             self.owed = 0;
         }
-        Order { missing, is_resent: self.fill(segment) }
+        Order { missing, is_resent: self.fill(segment, system) }
     }
 
     /// Whether it, an end with this system, numbers its packets one by one.
     pub(crate) fn counts(&self, system: Option<System>) -> bool {
-        let is_seen = self.counted >= MIN_COUNTED && self.counted * 100 >= self.steps * MIN_SHARE;
-        is_seen || system == Some(System::Linux) && self.strange == 0
+        let mostly = self.counted * 100 >= self.steps * MIN_SHARE;
+        match system {
+            // A translator may have written its own numbers.
+            Some(System::Linux) => self.strange == 0 && self.counted * 2 >= self.steps || mostly,
+            Some(_) => false,
+            None => mostly && self.counted >= MIN_COUNTED && self.strange + self.long == 0,
+        }
     }
 
     /// The sequence number after its latest data.
@@ -115,11 +131,12 @@ impl SendOrder {
         self.steps += 1;
         self.counted += u32::from(step == 1);
         self.strange += u32::from(step > MAX_STEP);
+        self.long += u32::from(step > MAX_LOST + 1);
         if step > MAX_STEP { 0 } else { (step - 1).saturating_sub(self.owed) }
     }
 
     /// Data was captured: whether it fills a gap, and was sent after the data behind it.
-    fn fill(&mut self, segment: &Segment) -> Option<bool> {
+    fn fill(&mut self, segment: &Segment, system: Option<System>) -> Option<bool> {
         let start = segment.sequence.wrapping_add(u32::from(segment.flags.has(Flags::SYN)));
         let next = start.wrapping_add(segment.data);
         let is_before = |a: u32, b: u32| (a.wrapping_sub(b) as i32) < 0;
@@ -147,7 +164,7 @@ impl SendOrder {
             .identification
             .zip(gap.identification)
             .map(|(own, behind)| i32::from(own.wrapping_sub(behind) as i16));
-        let later = [by_timestamp, by_identification.filter(|_| self.counts(None))];
+        let later = [by_timestamp, by_identification.filter(|_| self.counts(system))];
         later.into_iter().flatten().find(|later| *later != 0).map(|later| later > 0)
     }
 }

@@ -8,6 +8,9 @@ use explain::Explanation;
 
 pub(crate) const MSS: u64 = 1160;
 
+/// The options of Linux's SYN, without timestamps: a maximum segment size of [`MSS`], SACK, and a window scale of 7.
+pub(crate) const LINUX_OPTIONS: [u8; 12] = [2, 4, 4, 136, 1, 1, 4, 2, 1, 3, 3, 7];
+
 /// An end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -38,7 +41,7 @@ pub(crate) struct ScriptedConnection {
     /// An additional delay of the next packet.
     pub(crate) extra_delay: f64,
     pub(crate) window: u16,
-    /// The identifications of the next packets of client and server, if they count.
+    /// The identifications of the next packets of client and server, if they run Linux, which counts.
     pub(crate) identification: Option<[u16; 2]>,
 }
 
@@ -167,6 +170,9 @@ impl ScriptedConnection {
         };
         let mut bytes = Vec::new();
         builder.write(&mut bytes, payload).expect("memory takes all");
+        if self.identification.is_some() && matches!(kind, Kind::Syn | Kind::SynAck) {
+            bytes[40..52].copy_from_slice(&LINUX_OPTIONS);
+        }
         // A SYN-ACK is sent before there is a socket, and a reset when there is none any more.
         if !matches!(kind, Kind::SynAck | Kind::Reset) {
             self.number(from, &mut bytes);

@@ -8,11 +8,11 @@ use explain::{
 use crate::connection_script::{
     Captured,
     End::{Client, Server},
-    MSS, ScriptedConnection,
+    LINUX_OPTIONS, MSS, ScriptedConnection,
 };
 
 /// Options of 12 bytes, and the time to live.
-const LINUX: ([u8; 12], u8) = ([2, 4, 4, 136, 1, 1, 4, 2, 1, 3, 3, 7], 57);
+const LINUX: ([u8; 12], u8) = (LINUX_OPTIONS, 57);
 const WINDOWS: ([u8; 12], u8) = ([2, 4, 4, 136, 1, 3, 3, 7, 1, 1, 4, 2], 128);
 const UNKNOWN: ([u8; 12], u8) = ([2, 4, 4, 136, 3, 3, 7, 4, 2, 1, 1, 1], 64);
 

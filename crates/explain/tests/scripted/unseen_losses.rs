@@ -11,6 +11,8 @@ use crate::connection_script::{
 };
 
 const REQUEST: &[u8] = b"GET /file HTTP/1.1\r\nHost: here\r\n\r\n";
+/// Those of a SYN of Windows.
+const WINDOWS_OPTIONS: [u8; 12] = [2, 4, 4, 136, 1, 3, 3, 7, 1, 1, 4, 2];
 const RESPONSE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nanswer";
 
 fn new() -> ScriptedConnection {
@@ -88,7 +90,17 @@ fn client_that_thinks_or_does_not_count_has_lost_nothing() {
         answered = lost_ack.data(Server, answered, RESPONSE);
         answered = lost_ack.ack(Client, answered) + 1.0;
     }
-    for explanation in [explained(&thinking, Server), shared.explained(), explained(&lost_ack, Server)] {
+    // The same numbers, but of a system that counts for all connections: it thinks while others send.
+    let mut elsewhere = new();
+    lost_request(&mut elsewhere, 0.0, 1);
+    let mut elsewhere = Captured::at(&[elsewhere], Server, 0.0);
+    for (_, packet) in elsewhere.packets.iter_mut().filter(|(_, packet)| packet[33] & 2 != 0) {
+        packet[8] = 128;
+        packet[40..52].copy_from_slice(&WINDOWS_OPTIONS);
+    }
+    let explanations =
+        [explained(&thinking, Server), shared.explained(), explained(&lost_ack, Server), elsewhere.explained()];
+    for explanation in explanations {
         assert_eq!(spent(&explanation, causes)[0], 0);
     }
 }
