@@ -201,3 +201,17 @@ impl Evidence<'_> {
         (time + self.rtt / 2).checked_div(self.rtt).unwrap_or(0).max(1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Timer;
+
+    #[test]
+    fn timer_is_told_by_how_long_it_took() {
+        const MS: u64 = 1_000_000;
+        let cases = [(240, 40, Timer::Rto), (1200, 40, Timer::Rto), (15, 6, Timer::Probe), (4, 6, Timer::Reordering)];
+        for (longest, rtt, timer) in cases {
+            assert_eq!(Timer::of(longest * MS, rtt * MS), timer, "{longest} ms at an RTT of {rtt} ms");
+        }
+    }
+}

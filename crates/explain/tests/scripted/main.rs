@@ -1,6 +1,7 @@
 //! Explanations of scripted packets, whose times are known exactly.
 
 mod ack_policy;
+mod advice;
 mod capture_gaps;
 mod connection_script;
 mod control_frames;

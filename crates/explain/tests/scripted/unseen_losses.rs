@@ -123,6 +123,8 @@ fn lost_end_of_a_response_is_no_idle_sender_before_the_minimum_timeout() {
     assert!(timeout >= 75 && idle == 0, "{timeout} ms, {idle} ms");
     let finding = &explanation.connections[0].transfers[0].findings[0];
     assert!(finding.why.contains("tail loss probe"), "{}", finding.why);
+    // Probes are on, and no setting of the retransmission timer would have helped.
+    assert!(finding.fixes().iter().all(|fix| fix.system == "the path"), "{:?}", finding.fixes());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{segment::SegmentRecord, side::Side};
 const MIN_RTO: u64 = 200_000_000;
 
 /// The share of the expected time, as a divisor, by which a retransmission timer may be late: the expectation is rough.
-const TIMER_SLACK: u64 = 4;
+const TIMER_SLACK: u64 = 2;
 
 impl Walk<'_> {
     /// Whether packets may be lost between a side and the capture point.
