@@ -14,6 +14,7 @@ import { assertLooksLike } from "./visual-check.mjs";
 import { assertAccessible, assertFits, assertQuiet } from "./page-checks.mjs";
 
 const SEED = fileURLToPath(new URL("../../docs/src/traces/browser-upload.snoop.txt", import.meta.url));
+const LINUX = fileURLToPath(new URL("../../crates/explain/tests/traces/lossy-download-client.pcapng.gz", import.meta.url));
 // report.test.mjs prints what is missing.
 const skip = !program || !isBuilt;
 
@@ -83,6 +84,24 @@ describe("report of a capture", { skip, timeout: 240_000 }, () => {
     await panel.getByText("Packet 405").waitFor();
     await assertAccessible(page, "the evidence");
     assertQuiet(opened, "the evidence");
+    await page.close();
+  });
+
+  test("fixes for other systems are folded, and the systems have their evidence", async () => {
+    const { page: file, json } = explain("systems", LINUX);
+    assert.deepEqual([json.connections[0].system.client, json.connections[0].system.server], ["Linux", "Linux"]);
+    const opened = await browser.open(file);
+    const { page } = opened;
+    const found = page.locator(".found").first();
+    const windows = found.getByText("Windows sender");
+    assert.equal(await found.getByText("Linux sender").first().isVisible(), true);
+    assert.equal(await windows.isVisible(), false);
+    await found.getByText(/^For other systems/).click();
+    await windows.waitFor();
+    await page.getByText("Systems: client Linux, server Linux").click();
+    await page.getByText(/The server runs Linux, by packet 2: time to live 64/).waitFor();
+    await assertAccessible(page, "the systems");
+    assertQuiet(opened, "the systems");
     await page.close();
   });
 

@@ -63,7 +63,7 @@ pub struct Segment<'a> {
     /// The identification of its IPv4 packet, which tells a retransmission from the same packet captured again; `None` in
     /// IPv6. Some senders always use 0 (RFC 6864 §4.1).
     pub identification: Option<u16>,
-    /// How many more hops its IP packet may take.
+    /// How many more hops its IP packet may take; 0 in a printed capture, which does not have it.
     pub hop_limit: u8,
     /// Its control bits.
     pub flags: Flags,

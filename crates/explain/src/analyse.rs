@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{
     causes::{
         Cause,
-        evidence::{Chunk, Evidence},
+        evidence::{Chunk, Evidence, Situation, Timer},
     },
     collect::CapturedConnection,
     counters::Counters,
@@ -46,7 +46,7 @@ const MIN_COST: u64 = 1_000_000;
 /// The smallest number of waits for a window that makes a finding. Fewer are normal at the start of a connection.
 const MIN_WINDOW_WAITS: u32 = 3;
 
-/// The initial window, in full segments (RFC 6928 §2).
+/// A smaller initial window, in full segments, makes a finding (RFC 6928 §2).
 const INITIAL_WINDOW: u64 = 10;
 
 /// The maximum number of packets that a finding names.
@@ -106,6 +106,7 @@ pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStor
         rtt_to_client: Duration::from_nanos(vantage.rtt_to.client),
         knows_window: properties[sender].knows_window,
         acks: ack_policies[sender],
+        systems: PerSide::of(|side| connection.syn[side]?.system),
         vantage: vantage.position,
         counters: PerSide::<Counters>::of_connection(connection, &vantage),
         ending,
@@ -163,9 +164,19 @@ impl Analysis<'_> {
         let sender = direction.sender();
         let times = self.timeline.times(start, end);
         let avoidable = || times.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable());
-        let initial_window = self.small_initial_window(messages, sender);
-        let findings =
-            avoidable().filter_map(|(cause, cost)| self.finding(sender, initial_window, cause, cost, start, end));
+        let initial_window = self.initial_window(messages, sender);
+        let situation = Situation {
+            sender,
+            systems: PerSide::of(|side| self.connection.system(side)),
+            chunk: None,
+            has_sack: [Side::Client, Side::Server].map(|side| self.connection.syn[side].is_some_and(|syn| syn.sack))
+                == [true; 2],
+            initial_window,
+            is_warm: messages[sender].history.initial_cwnd.is_some(),
+            ignores_losses: false,
+            timer: Timer::default(),
+        };
+        let findings = avoidable().filter_map(|(cause, cost)| self.finding(situation, cause, cost, start, end));
         let mut findings: Vec<Finding> = findings.collect();
         findings.shrink_to_fit();
         let input = ModelInput {
@@ -195,26 +206,27 @@ impl Analysis<'_> {
         }
     }
 
-    /// The initial window of the connection's first message in full segments, if it is smaller than RFC 6928 allows
-    /// and data had to wait for it.
-    fn small_initial_window(&self, messages: &PerSide<ObservedMessage>, side: Side) -> Option<u64> {
+    /// The initial window of the connection's first message in full segments, if data had to wait for it.
+    fn initial_window(&self, messages: &PerSide<ObservedMessage>, side: Side) -> Option<u64> {
         let (message, mss) = (&messages[side], self.properties[side].mss);
         let first_flight = message.history.first_flight;
-        let small = message.history.initial_cwnd.is_none()
-            && first_flight < message.bytes
-            && first_flight < INITIAL_WINDOW * mss;
-        (small && self.properties[side].from_start).then(|| first_flight.div_ceil(mss))
+        let had_to_wait = message.history.initial_cwnd.is_none() && (1..message.bytes).contains(&first_flight);
+        (had_to_wait && self.properties[side].from_start).then(|| first_flight.div_ceil(mss))
     }
 
-    fn finding(
-        &self,
-        sender: Side,
-        initial_window: Option<u64>,
-        cause: Cause,
-        cost: u64,
-        start: u64,
-        end: u64,
-    ) -> Option<Finding> {
+    /// Who sent the packets that ended most of the time of these intervals; `default` if they are not captured ones.
+    fn sender_of(&self, intervals: &[Interval], default: Side) -> Side {
+        let segments = &self.connection.segments;
+        let mut ended = PerSide::<u64>::default();
+        for interval in intervals {
+            if let Ok(index) = segments.binary_search_by_key(&interval.number, |segment| segment.number) {
+                ended[segments[index].from()] += interval.to - interval.from;
+            }
+        }
+        if ended[default] * 2 >= ended.client + ended.server { default } else { !default }
+    }
+
+    fn finding(&self, mut situation: Situation, cause: Cause, cost: u64, start: u64, end: u64) -> Option<Finding> {
         if cost < MIN_COST || (cost as f64) < MIN_SHARE * (end - start) as f64 {
             return None;
         }
@@ -226,10 +238,21 @@ impl Analysis<'_> {
         // Only waits that matter count: at least a tenth of the longest.
         let count = intervals.iter().filter(|interval| (interval.to - interval.from) * 10 >= longest).count() as u32;
         let is_window = matches!(cause, Cause::SlowStart | Cause::CongestionWindow | Cause::ReceiveWindow);
-        let has_small_window = cause == Cause::SlowStart && initial_window.is_some();
+        let is_small = |window: u64| window < INITIAL_WINDOW;
+        let has_small_window = cause == Cause::SlowStart && situation.initial_window.is_some_and(is_small);
         if is_window && !has_small_window && count < MIN_WINDOW_WAITS {
             return None;
         }
+        let sender = situation.sender;
+        let chunk = self.properties[sender].chunk;
+        situation.chunk = chunk.map(|bytes| Chunk { bytes, segment: self.properties[sender].mss });
+        situation.timer = Timer::of(longest, self.vantage.rtt());
+        // Not always who sends most: a request is retransmitted too. The evidence of a delayed ACK is the ACK itself.
+        situation.sender = match cause {
+            Cause::DelayedAck => !self.sender_of(&intervals, !sender),
+            _ => self.sender_of(&intervals, sender),
+        };
+        situation.ignores_losses = self.timeline.stats[situation.sender].ignores_losses;
         let stats = &self.timeline.stats[sender];
         let held = stats.acks.iter().map(|ack| ack.held).filter(|held| *held > 0);
         let evidence = Evidence {
@@ -242,7 +265,7 @@ impl Analysis<'_> {
             held: held.clone().min().zip(held.clone().max()).map(|(min, max)| (min, max, held.count())),
             window: stats.max_window,
             max_in_flight: stats.max_in_flight,
-            initial_window,
+            situation,
             has_loss: stats.retransmissions > 0,
         };
         let mut packets: Vec<u32> = intervals.iter().take(MAX_PACKETS).map(|interval| interval.number).collect();
@@ -253,7 +276,7 @@ impl Analysis<'_> {
             cost: Duration::from_nanos(cost),
             packets,
             why: (cause.rule().why)(&evidence),
-            chunk: evidence.properties.chunk.map(|bytes| Chunk { bytes, segment: evidence.properties.mss }),
+            situation,
             what_if: infer_model::remedy(cause, self.timeline.times(start, end)[Cause::Nagle] > 0),
         })
     }

@@ -37,8 +37,9 @@ pub(crate) use crate::{
     infer::send_context::{RetransmitTrigger, SendContext},
     number_format::{bytes, ms, plural, rate_text},
     side::Side,
+    system::System,
 };
-pub(crate) use evidence::{Chunk, Evidence, Fix};
+pub(crate) use evidence::{Chunk, Evidence, Fix, Role, Situation, Timer};
 pub(crate) use wait::{Wait, WaitEnd};
 
 /// What a part of a transfer's time was spent on.
@@ -101,7 +102,7 @@ pub(crate) struct Rule {
     /// One paragraph for a person.
     pub(crate) why: fn(&Evidence) -> String,
     /// The changes that remove it.
-    pub(crate) fixes: fn(Option<Chunk>) -> Vec<Fix>,
+    pub(crate) fixes: fn(&Situation) -> Vec<Fix>,
 }
 
 /// All causes, in the order in which they are tried.
@@ -147,9 +148,9 @@ impl Cause {
         self.rule().avoidable
     }
 
-    /// The changes that remove it, if nothing is known of the sender's writes.
+    /// The changes that remove it, if nothing is known of the connection.
     pub fn fixes(self) -> Vec<Fix> {
-        (self.rule().fixes)(None)
+        (self.rule().fixes)(&Situation::default())
     }
 
     /// A noun phrase that completes "the time was lost to …".

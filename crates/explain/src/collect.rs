@@ -18,12 +18,15 @@ use capture::{
 use crate::{
     duplicate_filter::{DuplicateFilter, MAX_COMPARED, Mark},
     echo::Echo,
-    ending::{Reset, Undelivered},
+    ending::{Forged, Reset, Undelivered},
+    hop_limits::HopLimits,
     read::{Content, dns},
     segment::SegmentRecord,
+    send_order::SendOrder,
     side::{PerSide, Side},
     stream_offset::StreamOffsets,
     surroundings::{self, Answer, Place, Surroundings},
+    system::{Inferred, System},
 };
 
 /// The bytes of a segment with this payload on the wire: IP, TCP and the usual timestamps.
@@ -82,6 +85,8 @@ pub(crate) struct CapturedConnection {
     handshake: PerSide<Option<u64>>,
     pub(crate) duplicates: DuplicateFilter,
     closed: PerSide<bool>,
+    hop_limits: PerSide<HopLimits>,
+    send_order: PerSide<SendOrder>,
     pub(crate) reset: Option<Reset>,
     pub(crate) undelivered: Option<Undelivered>,
 }
@@ -95,6 +100,8 @@ pub(crate) struct Syn {
     pub(crate) sack: bool,
     /// Whether some of its options were not captured.
     pub(crate) is_cut: bool,
+    /// The operating system that lays out its SYNs like this.
+    pub(crate) system: Option<Inferred>,
 }
 
 /// A DNS query.
@@ -286,6 +293,8 @@ impl CapturedConnection {
             handshake: PerSide::default(),
             duplicates: DuplicateFilter::default(),
             closed: PerSide::default(),
+            hop_limits: PerSide::default(),
+            send_order: PerSide::default(),
             reset: None,
             undelivered: None,
         }
@@ -301,6 +310,16 @@ impl CapturedConnection {
         let side = self.segments.first()?.from();
         let is_alone = self.segments.iter().all(|segment| segment.from() == side);
         (is_alone && self.segments.iter().any(|segment| segment.has(Flags::ACK))).then_some(side)
+    }
+
+    /// Whether a side numbers its packets one by one.
+    pub(crate) fn counts_packets(&self, side: Side) -> bool {
+        self.send_order[side].counts(self.system(side))
+    }
+
+    /// The operating system of a side, if its SYN shows it.
+    pub(crate) fn system(&self, side: Side) -> Option<System> {
+        self.syn[side]?.system.map(|inferred| inferred.system)
     }
 
     fn is_closed(&self) -> bool {
@@ -347,6 +366,7 @@ impl CapturedConnection {
                 // Nearly all do.
                 sack: segment.sack_permitted() || segment.lacks_options,
                 is_cut: segment.lacks_options,
+                system: Inferred::of(segment),
             });
             if self.offsets[from].is_none() {
                 self.offsets[from] = Some(StreamOffsets::from(segment.sequence.wrapping_add(1)));
@@ -363,6 +383,11 @@ impl CapturedConnection {
                 record.set_echo(age);
             }
         }
+        let heard = self.send_order[!from].end();
+        let allowed = self.syn[!from].and_then(|syn| syn.mss);
+        let system = self.system(from);
+        record.set_order(self.send_order[from].send(segment, system, allowed, heard));
+        self.send_order[!from].hear(segment);
         let syn = u32::from(segment.flags.has(Flags::SYN));
         let offsets = self.offsets[from].get_or_insert_with(|| StreamOffsets::from(segment.sequence));
         if segment.data > 0
@@ -372,7 +397,11 @@ impl CapturedConnection {
         }
         self.closed[from] |= segment.flags.has(Flags::FIN);
         if segment.flags.has(Flags::RST) {
-            self.reset.get_or_insert(Reset { from, time: now, number: record.number });
+            let forged = self.hop_limits[from].others(segment.hop_limit);
+            let forged = forged.map(|others| Forged { hop_limit: segment.hop_limit, others });
+            self.reset.get_or_insert(Reset { from, time: now, number: record.number, forged });
+        } else {
+            self.hop_limits[from].add(segment.hop_limit);
         }
         self.segments.push(record);
         let answer = answered.map(|took| (took, Some(took))).or(echoed);

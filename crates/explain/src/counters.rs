@@ -173,7 +173,7 @@ impl Direction {
         if len == 1 && !fin && end == self.ranges.snd_nxt() && self.snd_una.is_some_and(|una| una >= end) {
             return;
         }
-        let (mut passage, first_time) = self.ranges.pass(start, end, segment.time);
+        let (mut passage, first_time) = self.ranges.pass(start, end, segment.time, segment.is_resent());
         if syn && self.has_syn || fin && self.has_fin {
             passage = Passage::Retransmission;
         }

@@ -14,11 +14,15 @@ use crate::{
     read::{Protocol, alert_name},
     segment::SegmentRecord,
     side::{PerSide, Side},
+    system::hops,
 };
 
 /// A connection silent for this long before a reset was given up by its sender, in nanoseconds; and for this many RTTs.
 const SILENCE: u64 = 1_000_000_000;
 const SILENT_TRIPS: u64 = 4;
+
+/// The bytes in one direction that are a stream rather than a request.
+const MIN_STREAM: u64 = 65_536;
 
 /// What went wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,6 +112,20 @@ pub(crate) fn ending(
     }
     let reset = connection.reset?;
     let missing = incomplete(connection, exchanges, messages)?;
+    if connection.content.protocol == Protocol::Unknown && is_wanted(connection, vantage, reset, messages) {
+        return None;
+    }
+    if let Some(Forged { hop_limit, others }) = reset.forged {
+        let end = name(reset.from);
+        let place = match hops(hop_limit) {
+            0 => "the capture point itself, or next to it".to_owned(),
+            hops => format!("{} away", plural(hops.into(), "hop")),
+        };
+        let why = format!(
+            "was reset by a device on the path {missing}: the RST names {end} as its sender, but comes from {place} (its time to live is {hop_limit}, that of {end}'s packets {others}). Ask whoever runs the firewalls on the path"
+        );
+        return Some(ending(Failure::Reset, None, reset.number, reset.time, why));
+    }
     let before = before(connection, vantage, reset);
     let why = format!("was reset by {} {missing}{before}", name(reset.from));
     Some(ending(Failure::Reset, Some(reset.from), reset.number, reset.time, why))
@@ -157,6 +175,33 @@ fn incomplete(
     (!is_whole && !is_finished).then(|| format!("after {} of {what}, before either end had finished", bytes(moved)))
 }
 
+/// Whether a reset in an unknown protocol took nothing from anybody: its sender had delivered everything, or it was the
+/// receiver of a stream, had taken what had arrived, and wanted no more (iperf3, at the end of its test).
+fn is_wanted(
+    connection: &CapturedConnection,
+    vantage: &VantagePoint,
+    reset: Reset,
+    messages: &[PerSide<ObservedMessage>],
+) -> bool {
+    if reset.forged.is_some() {
+        return false;
+    }
+    let segments = &connection.segments;
+    let earlier = || segments.iter().rev().skip_while(|segment| segment.number >= reset.number);
+    let Some(last) = earlier().find(|segment| segment.len > 0) else { return false };
+    if last.from() == reset.from {
+        let mut acks = earlier().filter(|segment| segment.from() != reset.from && segment.has(Flags::ACK));
+        let end = last.seq.wrapping_add(last.len);
+        return acks.next().is_some_and(|ack| ack.ack.wrapping_sub(end) as i32 >= 0);
+    }
+    // The last acknowledgement reports no gap and has room: the receiver had read.
+    let has_all = earlier()
+        .find(|segment| segment.from() == reset.from && segment.has(Flags::ACK))
+        .is_none_or(|last| last.sacked().is_none() && last.window > 0);
+    let streamed = messages.last().map_or(0, |message| message[last.from()].bytes);
+    streamed >= MIN_STREAM && has_all && before(connection, vantage, reset).is_empty()
+}
+
 /// What came just before a reset.
 fn before(connection: &CapturedConnection, vantage: &VantagePoint, reset: Reset) -> String {
     let earlier: Vec<&SegmentRecord> =
@@ -184,6 +229,16 @@ pub(crate) struct Reset {
     pub(crate) from: Side,
     pub(crate) time: u64,
     pub(crate) number: u32,
+    /// How it is known that another machine sent it, if it is.
+    pub(crate) forged: Option<Forged>,
+}
+
+/// A segment of another machine than the end that it names.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Forged {
+    /// Its hop limit, and the nearest of those with which the end's own packets arrive.
+    pub(crate) hop_limit: u8,
+    pub(crate) others: u8,
 }
 
 /// A report that a segment could not be delivered.

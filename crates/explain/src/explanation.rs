@@ -16,6 +16,7 @@ use crate::{
     replica::{Predicted, Prediction, PredictionError, RecordedTransfer, WhatIf},
     segment::SegmentRecord,
     side::{PerSide, Side},
+    system::Inferred,
 };
 
 /// A capture explained.
@@ -107,6 +108,8 @@ pub struct Connection {
     pub knows_window: bool,
     /// When the receiver of most bytes acknowledges, where the packets show it.
     pub acks: Option<AckPolicy>,
+    /// The operating systems of both ends, where their SYNs show them.
+    pub(crate) systems: PerSide<Option<Inferred>>,
     /// Where the capture was taken.
     pub vantage: Vantage,
     /// Counters of the packets of each side.

@@ -3,6 +3,7 @@
 pub(crate) mod ack_policy;
 pub(crate) mod control_frames;
 pub(crate) mod exchange;
+pub(crate) mod loss_response;
 pub(crate) mod send_context;
 pub(crate) mod sender_properties;
 pub(crate) mod sender_state;

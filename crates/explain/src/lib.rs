@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! capture ─> collect        connections: segments of 32 bytes, and the HTTP, TLS and DNS that `read` can read
+//!               │           system, hop_limits, send_order: what only the raw headers say about the ends and their packets
 //!               │
 //!               ├─> infer   vantage          the distance between capture point and each end
 //!               │           exchange         which bytes are a request, which its response
@@ -60,6 +61,7 @@ mod echo;
 mod ending;
 mod explanation;
 mod finding;
+mod hop_limits;
 mod infer;
 mod number_format;
 mod packet_store;
@@ -70,10 +72,12 @@ mod read;
 pub mod render;
 pub mod replica;
 mod segment;
+mod send_order;
 mod sent_ranges;
 mod side;
 mod stream_offset;
 mod surroundings;
+mod system;
 mod worker_threads;
 
 pub use causes::{Cause, CauseTimes, evidence::Fix};

@@ -131,7 +131,7 @@ impl<'a> Writer<'a> {
         let is_probe = is_old && segment.len <= 1 && !syn && !fin && !segment.has(Flags::RST);
         let is_sent_again = offset.is_some() && segment.len > 0 && !is_probe && {
             let end = start.saturating_add(segment.len.into());
-            last.ranges.pass(start, end, segment.time).0 == Passage::Retransmission
+            last.ranges.pass(start, end, segment.time, segment.is_resent()).0 == Passage::Retransmission
         };
         let is_retransmission = is_sent_again || syn && last.syn;
         let mut kind = u64::from(segment.flags());

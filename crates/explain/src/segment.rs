@@ -2,7 +2,7 @@
 
 use capture::tcp::{Flags, Segment};
 
-use crate::side::Side;
+use crate::{send_order::Order, side::Side};
 
 /// A segment of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +29,12 @@ impl SegmentRecord {
     const SACKED: u8 = 2;
     const DUPLICATE_SACK: u8 = 4;
     const ECHO: u8 = 8;
+    const RESENT: u8 = 16;
+    const ORIGINAL: u8 = 32;
+    /// The lowest of the bits that count missing packets, up to three.
+    const MISSING: u8 = 64;
+    /// What its headers do not say.
+    const INFERRED: u8 = Self::ECHO | Self::RESENT | Self::ORIGINAL | (3 * Self::MISSING);
 
     pub(crate) fn new(segment: &Segment, time: u64, from: Side) -> Self {
         let newer = |a: u32, b: u32| if (b.wrapping_sub(a) as i32) > 0 { b } else { a };
@@ -75,6 +81,29 @@ impl SegmentRecord {
         (self.bits & Self::ECHO != 0).then(|| u64::from(self.extra) * 1000)
     }
 
+    /// Notes what the order of its sender's packets says about it.
+    pub(crate) fn set_order(&mut self, order: Order) {
+        self.bits |= match order.is_resent {
+            Some(true) => Self::RESENT,
+            Some(false) => Self::ORIGINAL,
+            None => 0,
+        };
+        self.bits |= Self::MISSING * order.missing.min(3) as u8;
+    }
+
+    /// How many packets were lost that its end had sent just before it, up to three; only if the end counts.
+    pub(crate) fn missing(&self) -> u8 {
+        self.bits / Self::MISSING
+    }
+
+    /// For data that fills a gap: whether it is a retransmission, or was overtaken, if its headers tell.
+    pub(crate) fn is_resent(&self) -> Option<bool> {
+        match (self.bits & Self::RESENT != 0, self.bits & Self::ORIGINAL != 0) {
+            (false, false) => None,
+            (is_resent, _) => Some(is_resent),
+        }
+    }
+
     /// Whether it reports that data arrived twice: a retransmission was spurious (RFC 2883).
     pub(crate) fn has_duplicate_sack(&self) -> bool {
         self.bits & Self::DUPLICATE_SACK != 0
@@ -92,7 +121,7 @@ impl SegmentRecord {
     /// Whether its headers equal those of `other`: the same packet captured twice, or sent twice.
     pub(crate) fn repeats(&self, other: &Self) -> bool {
         let headers = |record: &Self| {
-            (record.seq, record.ack, record.len, record.window, record.flags, record.bits & !Self::ECHO)
+            (record.seq, record.ack, record.len, record.window, record.flags, record.bits & !Self::INFERRED)
         };
         headers(self) == headers(other)
     }

@@ -3,7 +3,8 @@
 //! A segment below the highest byte so far is one of three things. If its bytes have passed before, it is a
 //! retransmission. If they have not, it fills a gap: either it was reordered, or it repeats a segment that was lost before
 //! the capture point. No sender can know of a loss earlier than a round trip after it, so what fills a gap sooner was
-//! reordered (as in Wireshark, whose limit is the RTT of the handshake, or 3 ms without one).
+//! reordered (as in Wireshark, whose limit is the RTT of the handshake, or 3 ms without one). Where its headers say which of
+//! the two it is ([`crate::send_order`]), time does not matter.
 //!
 //! What is acknowledged was delivered, whether it was captured or not. So each byte of a message can be counted once, at the
 //! receiver's end of a lossy path too, where retransmissions fill the gaps.
@@ -57,8 +58,9 @@ impl SentRanges {
         self.snd_nxt
     }
 
-    /// A segment with these offsets passes; how, and how many of its bytes for the first time.
-    pub(crate) fn pass(&mut self, start: u64, end: u64, now: u64) -> (Passage, u64) {
+    /// A segment with these offsets passes; how, and how many of its bytes for the first time. `is_resent`: whether it is a
+    /// retransmission, if its headers tell.
+    pub(crate) fn pass(&mut self, start: u64, end: u64, now: u64, is_resent: Option<bool>) -> (Passage, u64) {
         let is_new = start >= self.snd_nxt;
         if start > self.snd_nxt {
             if self.gaps.len() == MAX_GAPS {
@@ -73,7 +75,9 @@ impl SentRanges {
         }
         let (filled, is_late) = self.fill(start, end, now);
         first_time += filled;
-        let passage = if first_time == end - start && !is_late { Passage::OutOfOrder } else { Passage::Retransmission };
+        let is_resent = is_resent.unwrap_or(is_late);
+        let passage =
+            if first_time == end - start && !is_resent { Passage::OutOfOrder } else { Passage::Retransmission };
         (passage, first_time)
     }
 
@@ -123,7 +127,7 @@ mod tests {
     }
 
     fn pass(ranges: &mut SentRanges, start: u64, end: u64, ms: u64) -> (Passage, u64) {
-        ranges.pass(ORIGIN + start, ORIGIN + end, ms * MS)
+        ranges.pass(ORIGIN + start, ORIGIN + end, ms * MS, None)
     }
 
     #[test]
@@ -144,6 +148,12 @@ mod tests {
         // Longer than any reordering: its original was lost before the capture point.
         assert_eq!(pass(&mut ranges, 100, 200, 22), (Passage::Retransmission, 100));
         assert_eq!(pass(&mut ranges, 100, 400, 23), (Passage::Retransmission, 0));
+        // Its headers say otherwise.
+        pass(&mut ranges, 500, 700, 30);
+        let mut told = |start: u64, ms: u64, is_resent| {
+            ranges.pass(ORIGIN + start, ORIGIN + start + 50, ms * MS, Some(is_resent)).0
+        };
+        assert_eq!([told(400, 90, false), told(450, 31, true)], [Passage::OutOfOrder, Passage::Retransmission]);
     }
     proptest! {
         #[test]

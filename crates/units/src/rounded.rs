@@ -19,7 +19,8 @@ pub fn count(number: u64, noun: &str) -> String {
 pub fn time(time: Duration) -> String {
     let seconds = time.as_nanos() as f64 / 1e9;
     match time.as_nanos() {
-        nanos @ 0..1_000 => format!("{nanos} ns"),
+        0 => "0 s".to_owned(),
+        nanos @ 1..1_000 => format!("{nanos} ns"),
         1_000..1_000_000 => two_digits(seconds * 1e6, "µs"),
         1_000_000..1_000_000_000 => two_digits(seconds * 1e3, "ms"),
         1_000_000_000..120_000_000_000 => two_digits(seconds, "s"),
@@ -87,10 +88,10 @@ mod tests {
 
     #[test]
     fn times_and_rates_have_two_digits() {
-        let times = [999, 1_500, 93_110_000, 1_250_000, 119_900_000_000, 245_000_000_000];
+        let times = [0, 999, 1_500, 93_110_000, 1_250_000, 119_900_000_000, 245_000_000_000];
         assert_eq!(
             times.map(|nanos| time(Duration::from_nanos(nanos))),
-            ["999 ns", "1.5 µs", "93 ms", "1.2 ms", "120 s", "4.1 min"]
+            ["0 s", "999 ns", "1.5 µs", "93 ms", "1.2 ms", "120 s", "4.1 min"]
         );
         assert_eq!([7.0, 9.5e6, 1e9].map(rate), ["7.0 bit/s", "9.5 Mbit/s", "1.0 Gbit/s"]);
     }

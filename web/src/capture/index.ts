@@ -63,15 +63,16 @@ const MAX_FIXES = 3;
 function largestLoss({ transfers: [transfer] }: CaptureView): HTMLElement | null {
   const finding = transfer?.findings[0];
   if (!finding) return null;
-  const omitted = finding.fix.length - MAX_FIXES;
+  const fitting = finding.fix.filter(({ applies }) => applies !== false);
+  const omitted = finding.fix.length - Math.min(fitting.length, MAX_FIXES);
   return h(
     "dl",
     { class: "answers" },
     h("dt", {}, "Why"),
     h("dd", {}, finding.why),
-    finding.fix.length > 0 && [
+    fitting.length > 0 && [
       h("dt", {}, "What to change"),
-      h("dd", {}, finding.fix.length > 1 && h("p", {}, "One of:"), fixes(finding.fix.slice(0, MAX_FIXES)), h("a", { href: "#found" }, omitted > 0 ? `${counted(omitted, "more option")}, and the evidence` : "Evidence")),
+      h("dd", {}, fitting.length > 1 && h("p", {}, "One of:"), fixes(fitting.slice(0, MAX_FIXES)), h("a", { href: "#found" }, omitted > 0 ? `${counted(omitted, "more option")}, and the evidence` : "Evidence")),
     ],
   );
 }

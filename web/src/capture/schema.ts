@@ -46,11 +46,19 @@ export interface Connection {
   mss: number;
   rate_bits: number | null;
   chunk: number | null;
+  /** The operating systems of the ends, by their SYNs. */
+  system: { client: string | null; server: string | null; signs: { client: Sign | null; server: Sign | null } };
   vantage: "client" | "server" | "middle" | "unknown";
   packets: number;
   /** Of the packets that the client sent, and the server. */
   counters: { up: Counters; down: Counters };
   trace: TraceText | null;
+}
+
+/** The packet that shows a system, and why. */
+export interface Sign {
+  packet: number;
+  why: string;
 }
 
 /** Counters of the packets that one end sent, with the meanings of tcptrace. */
@@ -106,8 +114,17 @@ export interface Finding {
   cost_s: number;
   packets: number[];
   why: string;
-  fix: { system: string; how: string; but: string }[];
+  /** Those for the systems of the connection first. */
+  fix: Fix[];
   change: string | null;
+}
+
+/** A change. `applies` is false if it is for another system than the one seen, and null if none was seen. */
+export interface Fix {
+  system: string;
+  how: string;
+  but: string;
+  applies: boolean | null;
 }
 
 export interface Predictions {

@@ -9,7 +9,7 @@ import { counted, rate, share, listInWords, ticks, time } from "../units";
 import { size } from "./byte-sizes";
 import { transferName, type CauseInterval, type Capture } from "./model";
 import { phaseBar, phaseTimes } from "./phases";
-import type { Connection, Finding, Predictions, Transfer } from "./schema";
+import type { Connection, Finding, Fix, Predictions, Transfer } from "./schema";
 import type { Selection } from "./selection";
 
 const VANTAGE = {
@@ -41,6 +41,7 @@ function details(capture: Capture, transfer: Transfer, toPacket: (number: number
     h("h2", {}, transferName(transfer)),
     h("p", {}, `${time(transfer.duration_s)}${amount(transfer)}.`),
     h("p", { class: "soft" }, facts(capture, connection)),
+    ...systems(connection),
     h("h3", {}, connection.vantage === "client" ? "Phases" : `Phases, ${VANTAGE[connection.vantage]}`),
     phaseBar(transfer, capture.intervalsOf(transfer)),
     phaseTimes(transfer),
@@ -71,6 +72,17 @@ function facts(capture: Capture, connection: Connection): string {
     parts.push(`from ${capture.data.captures[connection.capture] ?? ""}${also.length > 0 ? `, also in ${also.map((index) => capture.data.captures[index]).join(", ")}` : ""}`);
   }
   return parts.join(" · ");
+}
+
+/** The operating systems of both ends, and what shows them. */
+function systems({ system }: Connection): HTMLElement[] {
+  const ends = (["client", "server"] as const).map((end) => {
+    const sign = system.signs[end];
+    return sign ? h("p", {}, `The ${end} runs ${system[end] ?? ""}, by packet ${sign.packet}: ${sign.why}.`) : null;
+  });
+  if (system.client === null && system.server === null) return [];
+  const known = [system.client && `client ${system.client}`, system.server && `server ${system.server}`].filter((text) => text !== null);
+  return [h("details", { class: "soft" }, h("summary", {}, `Systems: ${known.join(", ")}`), ends)];
 }
 
 /** A bar of its time in order, with an axis. */
@@ -144,9 +156,17 @@ function findingArticle(capture: Capture, transfer: Transfer, finding: Finding, 
   );
 }
 
-/** A list of fixes: the system, the setting, and the drawback. */
-export function fixes(list: Finding["fix"]): HTMLElement {
-  const item = ({ system, how, but }: Finding["fix"][number]) => [
+/** A list of fixes: the system, the setting, and the drawback. Those for other systems than the ones seen are folded. */
+export function fixes(list: Fix[]): HTMLElement {
+  const others = list.filter(({ applies }) => applies === false);
+  const shown = list.filter(({ applies }) => applies !== false);
+  if (others.length === 0) return fixList(shown);
+  const folded = h("details", {}, h("summary", {}, `For other systems (${others.length})`), fixList(others));
+  return h("div", {}, shown.length > 0 ? fixList(shown) : null, folded);
+}
+
+function fixList(list: Fix[]): HTMLElement {
+  const item = ({ system, how, but }: Fix) => [
     h("dt", {}, system),
     h("dd", {}, h("span", { class: "how" }, how), but ? h("span", { class: "soft but" }, `but: ${but}`) : null),
   ];

@@ -7,8 +7,8 @@ use etherparse::{Ipv4Header, Ipv6FlowLabel, Ipv6Header, TcpHeader, ip_number};
 /// Maximum length of a header's options, in bytes.
 const MAX_OPTIONS: usize = 40;
 
-/// The time to live of the packets, which is not printed.
-const TIME_TO_LIVE: u8 = 64;
+/// The time to live of the packets, which is not printed; no packet arrives with it.
+const TIME_TO_LIVE: u8 = 0;
 
 /// The fields of a segment in a line.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! From the arrival of the previous response's last byte, or the end of the handshake, until the request's first byte was
 //! sent. The time on the path is `propagation`.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Side, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, Rule, Side, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ClientThink, avoidable: true, title: "client think time", claim, why, fixes };
@@ -20,7 +20,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![Fix::new(
         "client software",
         "send independent requests concurrently: several connections, pipelining, HTTP/2",

@@ -6,7 +6,7 @@
 //! Sources of the fixes: Linux's `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`); illumos's
 //! ipadm(8); Oracle's Administering TCP/IP Networks in Solaris 11.3, "Implementing Traffic Congestion Control".
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, bytes, ms};
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::CongestionWindow, avoidable: true, title: "a full congestion window", claim, why, fixes };
@@ -19,27 +19,39 @@ fn why(evidence: &Evidence) -> String {
     let after_loss = if evidence.has_loss { "After packet loss, the" } else { "The" };
     format!(
         "{after_loss} sender's congestion window stayed at or below {}, which is less than the path carries in one RTT \
-         ({}). The sender spent {} waiting for acknowledgements.",
+         ({}). The sender spent {} waiting for acknowledgements.{}",
         bytes(evidence.max_in_flight),
         ms(evidence.rtt),
-        ms(evidence.total)
+        ms(evidence.total),
+        evidence.situation.loss_response()
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(situation: &Situation) -> Vec<Fix> {
+    let path = Fix::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", "");
+    if situation.ignores_losses {
+        return vec![path];
+    }
     vec![
-        Fix::new(
-            "Linux sender",
+        Fix::on(
+            System::Linux,
+            Role::Sender,
             "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
             "mostly ignores packet loss; may starve other flows in a shallow queue",
         ),
-        Fix::new("Windows sender", "netsh int tcp set supplemental template=internet congestionprovider=cubic", ""),
-        Fix::new(
-            "Solaris/illumos sender",
+        Fix::on(
+            System::Windows,
+            Role::Sender,
+            "netsh int tcp set supplemental template=internet congestionprovider=cubic",
+            "",
+        ),
+        Fix::on(
+            System::Solaris,
+            Role::Sender,
             "ipadm set-prop -p congestion_control=cubic tcp; on Solaris 11: ipadm set-prop -p cong_enabled+=cubic tcp; \
              ipadm set-prop -p cong_default=cubic tcp",
             "",
         ),
-        Fix::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", ""),
+        path,
     ]
 }

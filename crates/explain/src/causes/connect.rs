@@ -5,7 +5,7 @@
 //! Sources of the fixes: Apache's `core` (default 5 s) and nginx's `ngx_http_core_module` (default 75 s); Linux's
 //! `ip-sysctl`.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Connect, avoidable: true, title: "the TCP handshake", claim, why, fixes };
@@ -23,7 +23,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new("client software", "reuse persistent connections", "idle connections occupy the server"),
         Fix::new(
@@ -32,8 +32,9 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
             "idle connections occupy workers; use the event MPM",
         ),
         Fix::new("nginx server", "keepalive_timeout 300s;", "idle connections occupy memory"),
-        Fix::new(
-            "Linux, both ends",
+        Fix::on(
+            System::Linux,
+            Role::Both,
             "sysctl -w net.ipv4.tcp_fastopen=3",
             "both programs must request it (TCP_FASTOPEN); the request must be idempotent; some middleboxes drop it",
         ),

@@ -7,7 +7,7 @@
 //! Oracle's Solaris 11 Tunable Parameters Reference Manual (`_conn_req_max_q`, default 128) and illumos's
 //! `tcp_tunables.c`.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ConnectRetry, avoidable: true, title: "lost SYNs", claim, why, fixes };
@@ -26,18 +26,25 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
-        Fix::new(
-            "Linux server",
+        Fix::on(
+            System::Linux,
+            Role::Server,
             "nstat -az TcpExtListenDrops; sysctl -w net.core.somaxconn=4096",
             "more memory for pending connections; the default since Linux 5.4; the server must request the same backlog",
         ),
         Fix::new("Apache server", "ListenBacklog 4096", "more memory for pending connections; needs a restart"),
         Fix::new("nginx server", "listen 443 ssl backlog=4096;", "more memory for pending connections"),
-        Fix::new("Windows client", "netsh int tcp set global initialrto=1000", "retries sooner on all connections"),
-        Fix::new(
-            "Solaris/illumos server",
+        Fix::on(
+            System::Windows,
+            Role::Client,
+            "netsh int tcp set global initialrto=1000",
+            "retries sooner on all connections",
+        ),
+        Fix::on(
+            System::Solaris,
+            Role::Server,
             "ipadm set-prop -p _conn_req_max_q=1024 tcp",
             "more memory for pending connections",
         ),

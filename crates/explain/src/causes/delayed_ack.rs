@@ -8,11 +8,11 @@
 //! Sources of the fixes: ip-route(8); tcp(7); Oracle's Solaris 11.2 Tunable Parameters Reference Manual
 //! (`_deferred_ack_interval`: default 100 ms, at least 1 ms) and its predecessors (`tcp_deferred_ack_interval`);
 //! Microsoft's reference of `netsh interface` (`delayedackfrequency`) and, for older systems, KB 328890; KB 823764 for the
-//! sender; for macOS `tcp_cc_delay_ack` in xnu's `tcp_cc.c`.
+//! sender; for macOS `tcp_cc_delay_ack` in xnu's `tcp_cc.c`; FreeBSD's tcp(4).
 
 use std::fmt::Write as _;
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, SendContext, Wait, WaitEnd, ms, plural};
+use super::{Cause, Chunk, Evidence, Fix, Role, Rule, SendContext, Situation, System, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::DelayedAck, avoidable: true, title: "delayed ACKs", claim, why, fixes };
@@ -54,28 +54,37 @@ fn why(evidence: &Evidence) -> String {
     text
 }
 
-fn fixes(chunk: Option<Chunk>) -> Vec<Fix> {
+fn fixes(situation: &Situation) -> Vec<Fix> {
     let mut fixes = vec![
-        Fix::new(
-            "Solaris/illumos receiver",
+        Fix::on(
+            System::Solaris,
+            Role::Receiver,
             "ipadm set-prop -p _deferred_ack_interval=1 tcp; before Solaris 11: ndd -set /dev/tcp tcp_deferred_ack_interval 1",
             "more ACKs on every connection",
         ),
-        Fix::new(
-            "Linux receiver",
+        Fix::on(
+            System::Linux,
+            Role::Receiver,
             "ip route change default via GATEWAY quickack 1",
             "one ACK per packet on every connection of this route",
         ),
-        Fix::new(
-            "Windows receiver",
+        Fix::on(
+            System::Linux,
+            Role::Receiver,
+            "in the receiving program: setsockopt(TCP_QUICKACK) before each read",
+            "the kernel resets it",
+        ),
+        Fix::on(
+            System::Windows,
+            Role::Receiver,
             "netsh int tcp set supplemental template=internet delayedackfrequency=1; before Windows 10: TcpAckFrequency=1 \
              (DWORD) in HKLM\\SYSTEM\\CurrentControlSet\\Services\\Tcpip\\Parameters\\Interfaces\\{GUID}, and a restart",
             "one ACK per packet on every connection",
         ),
-        Fix::new("macOS receiver", "sysctl -w net.inet.tcp.delayed_ack=0", "more ACKs on every connection"),
-        Fix::new("receiving software", "setsockopt(TCP_QUICKACK) before each read", "Linux only; the kernel resets it"),
+        Fix::on(System::Apple, Role::Receiver, "sysctl -w net.inet.tcp.delayed_ack=0", "more ACKs on every connection"),
+        Fix::on(System::FreeBsd, Role::Receiver, "sysctl net.inet.tcp.delayed_ack=0", "more ACKs on every connection"),
     ];
-    if let Some(Chunk { bytes, segment }) = chunk {
+    if let Some(Chunk { bytes, segment }) = situation.chunk {
         let pair = 2 * segment;
         let even = bytes.div_ceil(pair) * pair;
         fixes.push(Fix::new(

@@ -2,7 +2,11 @@
 
 use std::borrow::Cow;
 
-use crate::infer::sender_properties::SenderProperties;
+use crate::{
+    infer::sender_properties::SenderProperties,
+    side::{PerSide, Side},
+    system::System,
+};
 
 /// A change that removes a cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,11 +17,151 @@ pub struct Fix {
     pub how: Cow<'static, str>,
     /// Its side effects; empty if none are known.
     pub but: &'static str,
+    /// The operating system and the end for which it is, if it is for one only.
+    target: Option<(System, Role)>,
+}
+
+/// The end at which a setting has to be changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Sender,
+    Receiver,
+    Client,
+    Server,
+    Both,
 }
 
 impl Fix {
+    /// A fix for software, a device, or any system.
     pub(crate) fn new(system: &'static str, how: impl Into<Cow<'static, str>>, but: &'static str) -> Self {
-        Self { system, how: how.into(), but }
+        Self { system, how: how.into(), but, target: None }
+    }
+
+    /// A setting of one operating system, at one end.
+    pub(crate) fn on(system: System, role: Role, how: impl Into<Cow<'static, str>>, but: &'static str) -> Self {
+        Self { system: label(system, role), how: how.into(), but, target: Some((system, role)) }
+    }
+
+    /// The operating system that it is a setting of, if it is of one.
+    pub(crate) fn target_system(&self) -> Option<System> {
+        self.target.map(|(system, _)| system)
+    }
+
+    /// Whether it is for the systems of this connection: none where that is not known.
+    pub(crate) fn applies(&self, situation: &Situation) -> Option<bool> {
+        let Some((system, role)) = self.target else { return Some(true) };
+        let sides: &[Side] = match role {
+            Role::Sender => &[situation.sender],
+            Role::Receiver => &[!situation.sender],
+            Role::Client => &[Side::Client],
+            Role::Server => &[Side::Server],
+            Role::Both => &[Side::Client, Side::Server],
+        };
+        let known = || sides.iter().map(|side| situation.systems[*side]);
+        // A setting that both ends need does nothing if either is another system.
+        if known().flatten().any(|other| other != system) {
+            return Some(false);
+        }
+        known().all(|known| known.is_some()).then_some(true)
+    }
+}
+
+/// A system and an end in words.
+fn label(system: System, role: Role) -> &'static str {
+    macro_rules! labels {
+        ($name:literal) => {
+            match role {
+                Role::Sender => concat!($name, " sender"),
+                Role::Receiver => concat!($name, " receiver"),
+                Role::Client => concat!($name, " client"),
+                Role::Server => concat!($name, " server"),
+                Role::Both => concat!($name, ", both ends"),
+            }
+        };
+    }
+    match system {
+        System::Linux => labels!("Linux"),
+        System::Windows => labels!("Windows"),
+        System::Apple => labels!("macOS"),
+        System::FreeBsd => labels!("FreeBSD"),
+        System::OpenBsd => labels!("OpenBSD"),
+        System::Solaris => labels!("Solaris/illumos"),
+    }
+}
+
+/// What decides which fixes are worth showing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Situation {
+    /// Who sent the data that the finding is about.
+    pub(crate) sender: Side,
+    /// The operating systems, where they are known.
+    pub(crate) systems: PerSide<Option<System>>,
+    /// The sender's write size, if it waits for the acknowledgement of each write.
+    pub(crate) chunk: Option<Chunk>,
+    /// Whether both ends agreed to selective acknowledgements.
+    pub(crate) has_sack: bool,
+    /// The initial window in full segments, if the data is the first of its connection and had to wait for it.
+    pub(crate) initial_window: Option<u64>,
+    /// Whether the sender had sent data on this connection before.
+    pub(crate) is_warm: bool,
+    /// Whether the sender does not reduce its window after losses, as BBR.
+    pub(crate) ignores_losses: bool,
+    /// What fired when no acknowledgement came.
+    pub(crate) timer: Timer,
+}
+
+impl Situation {
+    /// A sentence about a sender that does what is advised against losses already.
+    pub(crate) fn loss_response(&self) -> &'static str {
+        if self.ignores_losses {
+            " It does not reduce its window after a loss: its congestion control is BBR, or alike."
+        } else {
+            ""
+        }
+    }
+}
+
+impl Default for Situation {
+    /// Nothing is known: every fix is worth showing.
+    fn default() -> Self {
+        Self {
+            sender: Side::Server,
+            systems: PerSide::default(),
+            chunk: None,
+            has_sack: false,
+            initial_window: None,
+            is_warm: true,
+            ignores_losses: false,
+            timer: Timer::default(),
+        }
+    }
+}
+
+/// What makes a sender retransmit that hears nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Timer {
+    /// The retransmission timeout.
+    #[default]
+    Rto,
+    /// Something that waits for less: a tail loss probe, or a lower minimum.
+    Probe,
+    /// Something that waits for less than two round trips: the reordering timer of RACK.
+    Reordering,
+}
+
+impl Timer {
+    /// The least timeout of Linux, in nanoseconds (`TCP_RTO_MIN`). RFC 6298 §2.4 wants a second, and others have less:
+    /// FreeBSD 30 ms (`net.inet.tcp.rexmit_min`).
+    const MIN_RTO: u64 = 200_000_000;
+
+    /// By the longest wait for it, and the round-trip time.
+    pub(crate) fn of(longest: u64, rtt: u64) -> Self {
+        // A tail loss probe waits for two round trips (RFC 8985 §7.2), of which jitter may take a part.
+        match longest {
+            Self::MIN_RTO.. => Self::Rto,
+            _ if longest * 2 >= rtt * 3 => Self::Probe,
+            _ => Self::Reordering,
+        }
     }
 }
 
@@ -45,8 +189,8 @@ pub(crate) struct Evidence<'a> {
     /// The largest receive window and the most data in flight, in bytes.
     pub(crate) window: u64,
     pub(crate) max_in_flight: u64,
-    /// The initial window in full segments, if it was smaller than RFC 6928 allows.
-    pub(crate) initial_window: Option<u64>,
+    /// What the fixes depend on.
+    pub(crate) situation: Situation,
     /// Whether anything was lost.
     pub(crate) has_loss: bool,
 }
@@ -55,5 +199,19 @@ impl Evidence<'_> {
     /// A time in round trips, rounded; at least one.
     pub(crate) fn round_trips(&self, time: u64) -> u64 {
         (time + self.rtt / 2).checked_div(self.rtt).unwrap_or(0).max(1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Timer;
+
+    #[test]
+    fn timer_is_told_by_how_long_it_took() {
+        const MS: u64 = 1_000_000;
+        let cases = [(240, 40, Timer::Rto), (1200, 40, Timer::Rto), (15, 6, Timer::Probe), (4, 6, Timer::Reordering)];
+        for (longest, rtt, timer) in cases {
+            assert_eq!(Timer::of(longest * MS, rtt * MS), timer, "{longest} ms at an RTT of {rtt} ms");
+        }
     }
 }

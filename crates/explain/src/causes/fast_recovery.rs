@@ -6,7 +6,7 @@
 //! Sources of the fixes: Linux's `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`,
 //! `loopbacklargemtu`). The first release with BBR2, and that it stalls loopback, are known from users' reports only.
 
-use super::{Cause, Chunk, Evidence, Fix, RetransmitTrigger, Rule, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, RetransmitTrigger, Role, Rule, Situation, System, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::FastRecovery, avoidable: true, title: "loss recovery", claim, why, fixes };
@@ -23,25 +23,38 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 fn why(evidence: &Evidence) -> String {
     format!(
         "Packets were lost. The sender noticed from duplicate or selective ACKs, and recovery held it back for {} in \
-         total.",
-        ms(evidence.total)
+         total.{}",
+        ms(evidence.total),
+        evidence.situation.loss_response()
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
-    vec![
-        Fix::new(
-            "Linux sender",
-            "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
-            "mostly ignores packet loss; may starve other flows in a shallow queue",
-        ),
-        Fix::new(
-            "Windows sender",
-            "netsh int tcp set supplemental template=internet congestionprovider=bbr2",
-            "Windows 11 22H2 or newer; loopback connections may stall unless: netsh int ipv4 set global \
-             loopbacklargemtu=disabled",
-        ),
-        Fix::new("both ends", "enable SACK: sysctl -w net.ipv4.tcp_sack=1", ""),
-        Fix::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", ""),
-    ]
+fn fixes(situation: &Situation) -> Vec<Fix> {
+    let mut fixes = Vec::new();
+    if !situation.ignores_losses {
+        fixes.extend([
+            Fix::on(
+                System::Linux,
+                Role::Sender,
+                "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
+                "mostly ignores packet loss; may starve other flows in a shallow queue",
+            ),
+            Fix::on(
+                System::Windows,
+                Role::Sender,
+                "netsh int tcp set supplemental template=internet congestionprovider=bbr2",
+                "Windows 11 22H2 or newer; loopback connections may stall unless: netsh int ipv4 set global \
+                 loopbacklargemtu=disabled",
+            ),
+        ]);
+    }
+    fixes.push(Fix::new(
+        "the path",
+        "find the hop that drops packets: mtr, ethtool -S, the router's drop counters",
+        "",
+    ));
+    if !situation.has_sack {
+        fixes.push(Fix::on(System::Linux, Role::Both, "enable SACK: sysctl -w net.ipv4.tcp_sack=1", ""));
+    }
+    fixes
 }

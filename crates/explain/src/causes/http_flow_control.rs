@@ -8,7 +8,7 @@
 //! Sources of the fixes: nginx's `ngx_http_v2_module` (default 64k); Apache's `mod_http2` (default 65,535 bytes); curl's
 //! issues 1102, 11162 and pull requests 11167 (10 MiB), 14326.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
+use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::HttpFlowControl, avoidable: true, title: "HTTP/2 flow control", claim, why, fixes };
@@ -32,7 +32,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new("Apache server (uploads)", "H2WindowSize 1048576", "memory per stream"),
         Fix::new("nginx server (uploads)", "http2_body_preread_size 1m;", "memory per stream"),

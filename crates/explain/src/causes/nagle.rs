@@ -8,7 +8,7 @@
 //! Sources of the fixes: tcp(7); nginx's `ngx_http_core_module` (on by default); Apache's `listen.c`; illumos's
 //! `tcp_tunables.c` (`_naglim_def`, default 4095 bytes).
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, SendContext, Wait, WaitEnd, ms, plural};
+use super::{Cause, Evidence, Fix, Role, Rule, SendContext, Situation, System, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Nagle, avoidable: true, title: "Nagle's algorithm", claim, why, fixes };
@@ -38,7 +38,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new(
             "sending software",
@@ -46,6 +46,11 @@ fn fixes(_: Option<Chunk>) -> Vec<Fix> {
             "more packets if the program still writes in small pieces",
         ),
         Fix::new("Apache or nginx server", "nginx: tcp_nodelay on; Apache always sets TCP_NODELAY", ""),
-        Fix::new("illumos sender", "ipadm set-prop -p _naglim_def=1 tcp", "more packets from every program"),
+        Fix::on(
+            System::Solaris,
+            Role::Sender,
+            "on illumos: ipadm set-prop -p _naglim_def=1 tcp",
+            "more packets from every program",
+        ),
     ]
 }

@@ -5,7 +5,7 @@
 //!
 //! Sources of the fixes: resolvectl(1); Microsoft's reference of the module `DnsClient`; scutil(8) and networksetup(8).
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::NameLookup, avoidable: true, title: "the DNS lookup", claim, why, fixes };
@@ -18,20 +18,23 @@ fn why(evidence: &Evidence) -> String {
     format!("The client waited {} for the DNS server's answer before it could connect.", ms(evidence.total))
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
-        Fix::new(
-            "Linux client",
+        Fix::on(
+            System::Linux,
+            Role::Client,
             "resolvectl statistics; systemctl enable --now systemd-resolved",
             "answers are cached for their TTL, so that a changed address is seen later",
         ),
-        Fix::new(
-            "Windows client",
+        Fix::on(
+            System::Windows,
+            Role::Client,
             "Get-DnsClientCache; Set-DnsClientServerAddress -InterfaceAlias Ethernet -ServerAddresses NEARER",
             "all programs use that server",
         ),
-        Fix::new(
-            "macOS client",
+        Fix::on(
+            System::Apple,
+            Role::Client,
             "scutil --dns; networksetup -setdnsservers Wi-Fi NEARER",
             "all programs use that server",
         ),

@@ -5,7 +5,7 @@
 //! acknowledgement belongs here too while at least a bandwidth-delay product is in flight: then the link, not the window,
 //! limits the rate.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, rate_text};
+use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms, rate_text};
 
 pub(super) const RULE: Rule = Rule {
     cause: Cause::PathRate,
@@ -31,7 +31,7 @@ fn why(evidence: &Evidence) -> String {
     format!("The path's bottleneck{rate} was busy with this transfer for {}.", ms(evidence.total))
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![Fix::new(
         "both ends",
         "send fewer bytes (compression, differences), or use a faster link",

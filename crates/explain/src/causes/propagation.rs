@@ -4,7 +4,7 @@
 //! this time, only fewer round trips or a shorter path. A sender's wait for an acknowledgement counts too, where too little
 //! of the connection was captured to say which window was full.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Propagation, avoidable: false, title: "propagation delay", claim, why, fixes };
@@ -22,6 +22,6 @@ fn why(evidence: &Evidence) -> String {
     format!("Packets were on the path; one round trip takes {}.", ms(evidence.rtt))
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     Vec::new()
 }

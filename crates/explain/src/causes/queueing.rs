@@ -7,7 +7,7 @@
 //! Sources of the fixes: Gettys and Nichols, "Bufferbloat", CACM 2012; RFC 8290 (FQ-CoDel); tc-cake(8); Linux's
 //! `ip-sysctl` (`tcp_notsent_lowat`).
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Queueing, avoidable: true, title: "queues on the path", claim, why, fixes };
@@ -42,7 +42,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new(
             "router at the bottleneck",

@@ -5,9 +5,9 @@
 //!
 //! Sources of the fixes: Linux's `ip-sysctl`; Oracle's Solaris 11.2 Tunable Parameters Reference Manual (`max_buf`,
 //! `recv_buf`: default 128,000 bytes) and illumos's ipadm(8); Microsoft's reference of `netsh interface`
-//! (`autotuninglevel`); xnu's `tcp_input.c` (`autorcvbufmax`).
+//! (`autotuninglevel`); xnu's `tcp_input.c` (`autorcvbufmax`); FreeBSD's tcp(4).
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, bytes, ms, rate_text};
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms, rate_text};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ReceiveWindow, avoidable: true, title: "a full receive window", claim, why, fixes };
@@ -26,26 +26,36 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
-        Fix::new(
-            "Linux receiver",
+        Fix::on(
+            System::Linux,
+            Role::Receiver,
             "sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'; programs must not set SO_RCVBUF",
             "more memory per connection, as needed",
         ),
-        Fix::new(
-            "Windows receiver",
+        Fix::on(
+            System::Windows,
+            Role::Receiver,
             "netsh int tcp set global autotuninglevel=normal",
             "old firewalls without window scaling stall connections",
         ),
-        Fix::new(
-            "Solaris/illumos receiver",
+        Fix::on(
+            System::Solaris,
+            Role::Receiver,
             "ipadm set-prop -p max_buf=16777216 tcp; ipadm set-prop -p recv_buf=1048576 tcp",
             "memory per connection",
         ),
-        Fix::new(
-            "macOS receiver",
+        Fix::on(
+            System::Apple,
+            Role::Receiver,
             "sysctl -w net.inet.tcp.autorcvbufmax=16777216",
+            "more memory per connection, as needed",
+        ),
+        Fix::on(
+            System::FreeBsd,
+            Role::Receiver,
+            "sysctl net.inet.tcp.recvbuf_max=16777216",
             "more memory per connection, as needed",
         ),
     ]

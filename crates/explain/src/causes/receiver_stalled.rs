@@ -4,7 +4,7 @@
 //! than a segment counts as closed, §3.8.6.2.1), until it offered more. A program that reads slowly keeps it small: the
 //! window was full, and less than half of what it had been.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ReceiverStalled, avoidable: true, title: "a receiver that did not read", claim, why, fixes };
@@ -24,15 +24,16 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new(
             "receiving software",
             "find out what it does at these times: disk, locks, a slower downstream link",
             "",
         ),
-        Fix::new(
-            "Linux receiver",
+        Fix::on(
+            System::Linux,
+            Role::Receiver,
             "sysctl -w net.ipv4.tcp_rmem='4096 131072 16777216'",
             "a larger buffer only covers short stalls, and takes memory",
         ),

@@ -6,9 +6,10 @@
 //!
 //! Sources of the fixes: ip-route(8); Linux's `ip-sysctl`; Microsoft's reference of `netsh interface` (`minrto`: 20 to
 //! 300 ms, more than `delayedacktimeout`; `rack` and `taillossprobe`, best together); illumos's `tcp_tunables.c`
-//! (`_rexmit_interval_min`: default 400 ms), which Oracle's manual mentions under "Additional Cautions".
+//! (`_rexmit_interval_min`: default 400 ms), which Oracle's manual mentions under "Additional Cautions". Of the least
+//! timeouts: `TCP_RTO_MIN` in Linux's `tcp.h`; FreeBSD's tcp(4) (`rexmit_min`).
 
-use super::{Cause, Chunk, Evidence, Fix, RetransmitTrigger, Rule, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, RetransmitTrigger, Role, Rule, Situation, System, Timer, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::RetransmissionTimeout, avoidable: true, title: "retransmission timeouts", claim, why, fixes };
@@ -24,41 +25,80 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
+    let Situation { sender, systems, timer, .. } = evidence.situation;
+    let (total, longest) = (ms(evidence.total), ms(evidence.longest));
+    let (what, when) = match (timer, systems[sender]) {
+        (Timer::Rto, _) => (
+            "its retransmission timer",
+            "This happens when the last packets of a message are lost, or very many at once.",
+        ),
+        (Timer::Probe, Some(System::FreeBsd)) => (
+            "its retransmission timer",
+            "On FreeBSD, that is at least 30 ms. This happens when the last packets of a message are lost.",
+        ),
+        (Timer::Probe, Some(System::Linux | System::Windows)) => (
+            "a tail loss probe",
+            "A probe is sent about two RTTs after the last packet (RFC 8985 §7), long before a retransmission timer would \
+             fire. This happens when the last packets of a message are lost.",
+        ),
+        (Timer::Probe, _) => (
+            "a timer",
+            "That is less than most retransmission timers take (RFC 6298: 1 s; Linux: 200 ms): it was a tail loss probe \
+             (RFC 8985 §7), which is sent about two RTTs after the last packet, or a system with a shorter timer.",
+        ),
+        (Timer::Reordering, _) => (
+            "a timer",
+            "No retransmission timer, and no tail loss probe, fires that soon: the sender waited a moment for packets that \
+             might only have been reordered (RACK, RFC 8985 §6.2), or retransmitted without need.",
+        ),
+    };
     format!(
-        "Packets were lost, and no ACK reported it. The sender waited for its retransmission timer: {} in total, at most \
-         {} at a time. This happens when the last packets of a message are lost, or very many at once.",
-        ms(evidence.total),
-        ms(evidence.longest)
+        "Packets were lost, and no ACK reported it. The sender waited for {what}: {total} in total, at most {longest} at a \
+         time. {when}"
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
-    vec![
-        Fix::new(
-            "Linux sender",
-            "sysctl -w net.ipv4.tcp_recovery=1 net.ipv4.tcp_early_retrans=3 net.ipv4.tcp_sack=1",
-            "enables tail loss probes and RACK, which are the defaults",
-        ),
-        Fix::new(
-            "Linux sender",
-            "ip route change default via GATEWAY rto_min 50ms",
-            "spurious retransmissions if a receiver delays ACKs for longer",
-        ),
-        Fix::new(
-            "Windows sender",
-            "netsh int tcp set supplemental template=internet rack=enabled taillossprobe=enabled",
-            "",
-        ),
-        Fix::new(
-            "Windows sender",
-            "netsh int tcp set supplemental template=internet minrto=100",
-            "spurious retransmissions if a receiver delays ACKs for longer",
-        ),
-        Fix::new(
-            "Solaris/illumos sender",
-            "ipadm set-prop -p _rexmit_interval_min=200 tcp",
-            "spurious retransmissions on a path with variable delay",
-        ),
-        Fix::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", ""),
-    ]
+fn fixes(situation: &Situation) -> Vec<Fix> {
+    let mut fixes = Vec::new();
+    // Who sends probes has them on, and never waited for the timer.
+    if situation.timer == Timer::Rto {
+        fixes.extend([
+            Fix::on(
+                System::Linux,
+                Role::Sender,
+                "ip route change default via GATEWAY rto_min 50ms",
+                "spurious retransmissions if a receiver delays ACKs for longer",
+            ),
+            Fix::on(
+                System::Linux,
+                Role::Sender,
+                "sysctl -w net.ipv4.tcp_recovery=1 net.ipv4.tcp_early_retrans=3 net.ipv4.tcp_sack=1",
+                "tail loss probes and RACK are on by default: only if somebody disabled them",
+            ),
+            Fix::on(
+                System::Windows,
+                Role::Sender,
+                "netsh int tcp set supplemental template=internet rack=enabled taillossprobe=enabled",
+                "",
+            ),
+            Fix::on(
+                System::Windows,
+                Role::Sender,
+                "netsh int tcp set supplemental template=internet minrto=100",
+                "spurious retransmissions if a receiver delays ACKs for longer",
+            ),
+            Fix::on(
+                System::Solaris,
+                Role::Sender,
+                "ipadm set-prop -p _rexmit_interval_min=200 tcp",
+                "spurious retransmissions on a path with variable delay",
+            ),
+        ]);
+    }
+    fixes.push(Fix::new(
+        "the path",
+        "find the hop that drops packets: mtr, ethtool -S, the router's drop counters",
+        "",
+    ));
+    fixes
 }

@@ -7,9 +7,9 @@
 //!
 //! Sources of the fixes: Linux's `ip-sysctl`; Oracle's Solaris 11.2 Tunable Parameters Reference Manual (`send_buf`: default
 //! 49,152 bytes, at most `max_buf`) and illumos's ipadm(8); Microsoft's Windows Server 2003 TCP/IP, Appendix C
-//! (`DefaultSendWindow`: default 8192 bytes); xnu's `tcp_usrreq.c`.
+//! (`DefaultSendWindow`: default 8192 bytes); xnu's `tcp_usrreq.c`; FreeBSD's tcp(4).
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, bytes, ms, plural};
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::SendBuffer, avoidable: true, title: "a full send buffer", claim, why, fixes };
@@ -45,24 +45,32 @@ fn why(evidence: &Evidence) -> String {
     }
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new(
             "sending software",
             "setsockopt(SO_SNDBUF) to twice rate × RTT; on Linux do not set it, so that it grows",
             "memory per connection",
         ),
-        Fix::new(
-            "Linux sender",
+        Fix::on(
+            System::Linux,
+            Role::Sender,
             "sysctl -w net.ipv4.tcp_wmem='4096 65536 16777216'",
             "more memory per connection, as needed",
         ),
-        Fix::new(
-            "Windows sender",
+        Fix::on(
+            System::Windows,
+            Role::Sender,
             "HKLM\\SYSTEM\\CurrentControlSet\\Services\\AFD\\Parameters DefaultSendWindow=262144",
             "memory per connection; needs a restart; documented up to Windows Server 2003",
         ),
-        Fix::new("Solaris/illumos sender", "ipadm set-prop -p send_buf=1048576 tcp", "memory per connection"),
-        Fix::new("macOS sender", "sysctl -w net.inet.tcp.sendspace=1048576", "memory per connection"),
+        Fix::on(System::Solaris, Role::Sender, "ipadm set-prop -p send_buf=1048576 tcp", "memory per connection"),
+        Fix::on(System::Apple, Role::Sender, "sysctl -w net.inet.tcp.sendspace=1048576", "memory per connection"),
+        Fix::on(
+            System::FreeBsd,
+            Role::Sender,
+            "sysctl net.inet.tcp.sendbuf_max=16777216",
+            "more memory per connection, as needed",
+        ),
     ]
 }

@@ -3,7 +3,7 @@
 //! The windows had room, there was no loss to repair, and the sender went on by itself, or after the other side had sent
 //! data. Zhang et al. (T-RAT, SIGCOMM 2002) and Siekkinen call it the application limit.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::SenderIdle, avoidable: true, title: "an idle sender", claim, why, fixes };
@@ -29,7 +29,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![Fix::new(
         "sending software",
         "trace it at these times: strace -T -p PID, perf trace, Process Monitor, truss -D",

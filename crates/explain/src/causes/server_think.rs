@@ -6,7 +6,7 @@
 //! Sources of the fixes: Apache's `mod_log_config` (`%D`, in microseconds); nginx's `ngx_http_log_module` and
 //! `ngx_http_upstream_module`.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Side, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, Rule, Side, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ServerThink, avoidable: true, title: "server think time", claim, why, fixes };
@@ -22,7 +22,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new(
             "Apache server",

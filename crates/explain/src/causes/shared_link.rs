@@ -5,7 +5,7 @@
 //!
 //! Sources of the fixes: tc-cake(8); the Bufferbloat project; RFC 6817 (LEDBAT).
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, rate_text};
+use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, rate_text};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::SharedLink, avoidable: true, title: "other connections on the same link", claim, why, fixes };
@@ -27,7 +27,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new(
             "the programs",

@@ -5,9 +5,11 @@
 //!
 //! Sources of the fixes: ip-route(8); Linux's `ip-sysctl`; Microsoft's reference of `netsh interface` (`icw`: 2 to 64
 //! segments); illumos's `tcp_tunables.c` and `tcp_impl.h` (`_slow_start_initial`: by default as RFC 3390, at most 16;
-//! Solaris 11.2 uses 10 and allows no more).
+//! Solaris 11.2 uses 10 and allows no more); FreeBSD's tcp(4).
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
+use std::cmp::Ordering;
+
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule = Rule { cause: Cause::SlowStart, avoidable: true, title: "slow start", claim, why, fixes };
 
@@ -15,11 +17,19 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Data(context) if context.flight.is_growing).then_some((wait.from, wait.to))
 }
 
+/// The initial window that RFC 6928 §2 allows, in segments.
+const RFC_6928: u64 = 10;
+
 fn why(evidence: &Evidence) -> String {
     let trips = evidence.round_trips(evidence.total);
-    let initial = match evidence.initial_window {
+    let initial = match evidence.situation.initial_window {
         Some(segments) => {
-            format!("congestion window of {} (RFC 6928 allows 10)", plural(segments, "segment"))
+            let allowed = match segments.cmp(&RFC_6928) {
+                Ordering::Less => "fewer than the 10 that RFC 6928 allows",
+                Ordering::Equal => "which is what RFC 6928 allows",
+                Ordering::Greater => "more than the 10 that RFC 6928 allows",
+            };
+            format!("congestion window of {}, {allowed},", plural(segments, "segment"))
         }
         None => "small congestion window".to_owned(),
     };
@@ -30,32 +40,51 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
-    vec![
-        Fix::new(
-            "client software",
-            "reuse a connection that has already carried much data",
-            "idle connections occupy the server",
-        ),
-        Fix::new(
-            "Linux sender",
+fn fixes(situation: &Situation) -> Vec<Fix> {
+    let reuse = Fix::new(
+        "client software",
+        "reuse a connection that has already carried much data",
+        "idle connections occupy the server",
+    );
+    let mut fixes = Vec::new();
+    // This one was reused, and had been idle.
+    if !situation.is_warm || *situation == Situation::default() {
+        fixes.push(reuse);
+    }
+    fixes.extend([
+        Fix::on(
+            System::Linux,
+            Role::Sender,
             "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
-            "a burst after a pause, on a path that may have changed",
+            "only for connections that are used again; a burst after a pause, on a path that may have changed",
         ),
-        Fix::new(
-            "Linux sender",
+        Fix::on(
+            System::Linux,
+            Role::Sender,
             "ip route change default via GATEWAY initcwnd 40",
-            "a burst of 40 segments, which a short queue may drop",
+            "more than RFC 6928 allows: a burst of 40 segments, which a short queue may drop",
         ),
-        Fix::new(
-            "Windows sender",
+        Fix::on(
+            System::Windows,
+            Role::Sender,
             "netsh int tcp set supplemental template=internet icw=40",
-            "a burst that a short queue may drop",
+            "more than RFC 6928 allows: a burst that a short queue may drop",
         ),
-        Fix::new(
-            "illumos sender",
-            "ipadm set-prop -p _slow_start_initial=10 tcp",
-            "a burst that a short queue may drop",
+        Fix::on(
+            System::FreeBsd,
+            Role::Sender,
+            "sysctl net.inet.tcp.initcwnd_segments=40",
+            "more than RFC 6928 allows: a burst that a short queue may drop",
         ),
-    ]
+    ]);
+    // By default it is that of RFC 3390; Solaris has 10 and allows no more.
+    if situation.initial_window.is_none_or(|segments| segments < RFC_6928) {
+        fixes.push(Fix::on(
+            System::Solaris,
+            Role::Sender,
+            "on illumos: ipadm set-prop -p _slow_start_initial=10 tcp",
+            "a burst that a short queue may drop",
+        ));
+    }
+    fixes
 }

@@ -5,7 +5,7 @@
 //!
 //! Sources of the fixes: Apache's `mod_ssl` and nginx's `ngx_http_ssl_module`, which keep no sessions by default.
 
-use super::{Cause, Chunk, Evidence, Fix, Rule, Wait, WaitEnd, ms, plural};
+use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::Tls, avoidable: true, title: "the TLS handshake", claim, why, fixes };
@@ -27,7 +27,7 @@ fn why(evidence: &Evidence) -> String {
     )
 }
 
-fn fixes(_: Option<Chunk>) -> Vec<Fix> {
+fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new(
             "nginx server",

@@ -48,6 +48,8 @@ pub(crate) struct ObservedMessage {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DirectionStats {
     pub(crate) retransmissions: u64,
+    /// Whether losses do not make the sender reduce its window.
+    pub(crate) ignores_losses: bool,
     /// The largest number of bytes in flight.
     pub(crate) max_in_flight: u64,
     /// The largest window that the receiver offered, and the first, in bytes.

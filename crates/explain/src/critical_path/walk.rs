@@ -1,5 +1,7 @@
 //! The walk along a connection: from one event to the next, and what ended the wait between them.
 
+mod unseen_losses;
+
 use std::ops::Range;
 
 use capture::tcp::Flags;
@@ -26,9 +28,6 @@ use crate::{
     side::{PerSide, Side},
     stream_offset::ORIGIN,
 };
-
-/// The minimum retransmission timeout, in nanoseconds (Linux: 200 ms).
-const MIN_RTO: u64 = 200_000_000;
 
 /// The shortest time in queues that counts, in nanoseconds.
 const MIN_QUEUE: u64 = 5_000_000;
@@ -203,6 +202,9 @@ impl<'a> Walk<'a> {
             state.stream_end = state.sender.as_ref().map(|sender| sender.end_of(segment));
         }
         if segment.has_duplicate_sack() {
+            if let Some(sender) = &mut self.sides[!side].sender {
+                sender.loss_response.is_spurious();
+            }
             self.undo_spurious_retransmission(timeline, !side, segment.number);
         }
         let scale = self.sides[side].scale;
@@ -264,45 +266,32 @@ impl<'a> Walk<'a> {
         self.connection.lookup.is_some() && self.vantage.position != Vantage::Client && fired
     }
 
-    /// Whether packets may be lost between a side and the capture point.
-    fn may_lose_before_capture(&self, side: Side) -> bool {
-        self.vantage.rtt_to[side] * 4 >= self.vantage.rtt()
-    }
-
-    /// Whether a late end of a message is a retransmission whose original was lost before the capture point: everything
-    /// else is acknowledged, it is at most a segment, and the sender waited longer than the minimum RTO.
-    fn is_tail_retransmission(&self, side: Side, range: &Range<u64>, now: u64) -> bool {
-        let state = &self.sides[side];
-        let is_tail = state
-            .messages
-            .get(state.current)
-            .is_some_and(|message| range.start > message.start && message.end <= range.end && message.end != u64::MAX);
-        self.may_lose_before_capture(side) && is_tail && now - self.cursor >= MIN_RTO
-    }
-
     fn data(&mut self, timeline: &mut Timeline, segment: &SegmentRecord) {
         let side = segment.from();
         let Some(sender) = &mut self.sides[side].sender else { return };
         sender.advance(segment.time);
-        let was_quiet = sender.flight() == 0;
+        let (was_quiet, expected) = (sender.flight() == 0, sender.snd_nxt);
         let sent = sender.send(segment);
         let (snd_nxt, flight) = (sender.snd_nxt, sender.flight());
         let (start, busy_until) = (sender.last_start, sender.busy_until);
         self.record_acks(timeline, side);
         let Some(sent) = sent else { return };
-        self.sides[side].delivered.pass(start, start + u64::from(segment.len), segment.time);
+        let range = start..start + u64::from(segment.len);
+        self.sides[side].delivered.pass(range.start, range.end, segment.time, segment.is_resent());
         let stats = &mut timeline.stats[side];
         stats.retransmissions += u64::from(matches!(sent, Sent::Retransmission(_)));
         stats.max_in_flight = stats.max_in_flight.max(flight);
-        let range = start..start + u64::from(segment.len);
-        let is_unreleased = matches!(sent, Sent::New(context) if context.released_by.is_none());
-        let sent = if was_quiet && is_unreleased && self.is_tail_retransmission(side, &range, segment.time) {
-            self.observe(timeline, segment, side, &range, sent);
+        let is_unreleased = was_quiet && matches!(sent, Sent::New(context) if context.released_by.is_none());
+        let timer = self.unseen_timer(side, is_unreleased && start <= expected, segment);
+        let original = sent;
+        let mut begins_message = false;
+        let sent = if is_unreleased && (timer.is_some() || self.is_tail_retransmission(side, &range, segment.time)) {
+            begins_message = self.observe(timeline, segment, side, &range, sent);
             Sent::Retransmission(RetransmitTrigger::Timer)
         } else {
             sent
         };
-        let begins_message = self.observe(timeline, segment, side, &range, sent);
+        begins_message |= self.observe(timeline, segment, side, &range, sent);
         let has_heard_all = self.vantage.has_heard(side, self.sides[!side].last_sent, segment.time);
         self.sides[side].last_sent = segment.time;
         let is_prelude = side == Side::Server && range.end <= self.prelude_end;
@@ -316,6 +305,13 @@ impl<'a> Walk<'a> {
             return;
         }
         self.sending = side;
+        if let Some(timer) = timer {
+            // Until it started, the program had not written the data.
+            let end = self.wait_end(segment, original, begins_message, was_quiet, snd_nxt);
+            if segment.time - timer > self.cursor {
+                self.step(timeline, segment.time - timer, segment.number, end, self.busy_until);
+            }
+        }
         let end = self.wait_end(segment, sent, begins_message, was_quiet, snd_nxt);
         self.step(timeline, segment.time, segment.number, end, self.busy_until);
         self.busy_until = busy_until;
@@ -455,6 +451,8 @@ impl<'a> Walk<'a> {
             }
             self.record_acks(timeline, side);
             self.count_bytes(timeline, side);
+            let sender = self.sides[side].sender.as_ref();
+            timeline.stats[side].ignores_losses = sender.is_some_and(|sender| sender.loss_response.ignores());
         }
         // Messages that only the end of the stream ends.
         for side in [Side::Client, Side::Server] {

@@ -17,6 +17,7 @@ use capture::tcp::Flags;
 pub(crate) use self::on_ack::AckRecord;
 use self::on_ack::ArrivingAck;
 use super::{
+    loss_response::LossResponse,
     send_context::{FlightTrend, ReceiveWindowState, ReleasingAck, RetransmitTrigger, SendContext, WriterState},
     sender_properties::SenderProperties,
     vantage::VantagePoint,
@@ -107,6 +108,7 @@ pub(crate) struct SenderState<'a> {
     /// Since when the receive window has been closed.
     closed_since: Option<u64>,
     recovery: Recovery,
+    pub(crate) loss_response: LossResponse,
     rounds: Rounds,
     /// What the latest acknowledgements reveal, for the caller to drain.
     pub(crate) acks: Vec<AckRecord>,
@@ -213,6 +215,7 @@ impl<'a> SenderState<'a> {
                 sacks: 0,
                 undo: Undo::default(),
             },
+            loss_response: LossResponse::default(),
             rounds: Rounds { end: ORIGIN, count: 0, recent: [0; RECENT_ROUNDS], all: Vec::new() },
             acks: Vec::new(),
         }
@@ -279,7 +282,7 @@ impl<'a> SenderState<'a> {
         let sent = if is_new {
             self.expect_gap(start, now);
             Sent::New(self.context(now, segment.len.into()))
-        } else if self.fills_gap(start, end, now) {
+        } else if self.fills_gap(start, end, segment) {
             Sent::Late(self.context(now, segment.len.into()))
         } else {
             Sent::Retransmission(self.retransmit(now))
@@ -300,6 +303,7 @@ impl<'a> SenderState<'a> {
             self.recovery.min_cwnd = self.recovery.min_cwnd.max(self.flight());
         }
         self.rounds.recent[0] = self.rounds.recent[0].max(self.flight());
+        self.loss_response.send(self.flight(), self.rounds.count);
         self.since_send = SinceLastSend::default();
         if let Some(since) = &mut self.closed_since {
             *since = now.max(*since);
@@ -318,13 +322,14 @@ impl<'a> SenderState<'a> {
         }
     }
 
-    /// Whether this data was missing in the capture without having been lost: it was acknowledged already, or it comes too
-    /// soon after the gap was noticed for the sender to know of it.
-    fn fills_gap(&mut self, start: u64, end: u64, now: u64) -> bool {
+    /// Whether this data was missing in the capture without having been lost: it was acknowledged already, its headers
+    /// say that it was overtaken, or it comes too soon after the gap was noticed for the sender to know of it.
+    fn fills_gap(&mut self, start: u64, end: u64, segment: &SegmentRecord) -> bool {
         let is_within = |gap: &&mut Gap| gap.start <= start && end <= gap.end;
         let (snd_una, rtt) = (self.snd_una, self.rtt);
         let Some(gap) = self.gaps.iter_mut().rev().find(is_within) else { return false };
-        let is_late = end <= snd_una || now < gap.since + rtt / 2;
+        let is_soon = segment.time < gap.since + rtt / 2;
+        let is_late = end <= snd_una || segment.is_resent().map_or(is_soon, |is_resent| !is_resent);
         if is_late {
             // In order from either end; the larger rest stays.
             if start - gap.start > gap.end - end { gap.end = start } else { gap.start = end }
@@ -350,6 +355,8 @@ impl<'a> SenderState<'a> {
             let ack_due = self.in_flight.back().map_or(0, |last| last.transmitted + self.rtt);
             let Recovery { min_cwnd, has_loss, .. } = self.recovery;
             self.recovery.undo = Undo { min_cwnd, has_loss, ack_due };
+            let before = self.rounds.recent[0].max(self.rounds.recent[1]);
+            self.loss_response.lose(before, self.properties.mss, self.window);
         }
         self.recovery.has_loss = true;
         self.recovery.min_cwnd = match trigger {
@@ -357,6 +364,9 @@ impl<'a> SenderState<'a> {
             RetransmitTrigger::Timer => self.properties.mss,
         };
         self.recovery.current = Some((self.snd_nxt, trigger));
+        if trigger == RetransmitTrigger::Timer {
+            self.loss_response.forget();
+        }
         trigger
     }
 

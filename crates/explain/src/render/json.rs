@@ -12,6 +12,7 @@ use crate::{
     explanation, page_loads, parallel,
     phases::PhaseSeconds,
     replica::{AckRule, WhatIf},
+    system::Inferred,
 };
 
 /// The number of connections that are converted together, by all processors: their predictions take time.
@@ -65,6 +66,7 @@ struct Connection {
     chunk: Option<u64>,
     acks: Option<Acks>,
     knows_window: bool,
+    system: Systems,
     ending: Option<Ending>,
     ways: Option<OneWayDelays>,
     vantage: &'static str,
@@ -96,6 +98,39 @@ impl Ending {
             packet: ending.packet,
             after_s: ending.after.as_secs_f64(),
             why: ending.why.clone(),
+        }
+    }
+}
+
+/// The operating systems of the ends, by their SYNs.
+#[derive(Debug, Serialize)]
+pub(super) struct Systems {
+    client: Option<&'static str>,
+    server: Option<&'static str>,
+    signs: Signs,
+}
+
+#[derive(Debug, Serialize)]
+struct Signs {
+    client: Option<Sign>,
+    server: Option<Sign>,
+}
+
+#[derive(Debug, Serialize)]
+struct Sign {
+    packet: u32,
+    why: String,
+}
+
+impl Systems {
+    pub(super) fn of(connection: &explanation::Connection) -> Self {
+        let systems = &connection.systems;
+        let name = |inferred: &Inferred| inferred.system.name();
+        let sign = |inferred: &Inferred| Sign { packet: inferred.packet, why: inferred.signs() };
+        Self {
+            client: systems.client.as_ref().map(name),
+            server: systems.server.as_ref().map(name),
+            signs: Signs { client: systems.client.as_ref().map(sign), server: systems.server.as_ref().map(sign) },
         }
     }
 }
@@ -231,10 +266,20 @@ struct Finding {
 }
 
 #[derive(Debug, Serialize)]
-struct Fix {
+pub(super) struct Fix {
     system: &'static str,
     how: Cow<'static, str>,
     but: &'static str,
+    /// Whether it is for the systems of the connection; none where they are unknown.
+    applies: Option<bool>,
+}
+
+impl Fix {
+    /// All of a finding, those that apply first.
+    pub(super) fn all(finding: &crate::Finding) -> Vec<Self> {
+        let fixes = finding.ranked_fixes().into_iter();
+        fixes.map(|(fix, applies)| Self { system: fix.system, how: fix.how, but: fix.but, applies }).collect()
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -298,6 +343,7 @@ impl Connections<'_> {
             chunk: connection.chunk,
             acks: connection.acks.map(Acks::of),
             knows_window: connection.knows_window,
+            system: Systems::of(connection),
             ending: connection.ending.as_ref().map(Ending::of),
             ways: paired.one_way.as_ref().map(|ways| OneWayDelays {
                 captures: ways.captures.each_ref().map(name),
@@ -331,11 +377,7 @@ impl Transfer {
                 cost_s: finding.cost.as_secs_f64(),
                 packets: finding.packets.clone(),
                 why: finding.why.clone(),
-                fix: finding
-                    .fixes()
-                    .into_iter()
-                    .map(|fix| Fix { system: fix.system, how: fix.how, but: fix.but })
-                    .collect(),
+                fix: Fix::all(finding),
                 predicted_s: predicted.map(|predicted| predicted.duration.as_secs_f64()),
                 range_s: predicted
                     .and_then(|predicted| predicted.range)

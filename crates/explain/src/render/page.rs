@@ -10,12 +10,16 @@
 
 mod predictions;
 
-use std::{borrow::Cow, collections::BTreeMap, ptr, sync::MutexGuard, time::Duration};
+use std::{collections::BTreeMap, ptr, sync::MutexGuard, time::Duration};
 
 use base64::{Engine as _, prelude::BASE64_STANDARD};
 use serde::Serialize;
 
-use super::{PredictionRequest, summary};
+use super::{
+    PredictionRequest,
+    json::{Fix, Systems},
+    summary,
+};
 use crate::{
     Cause, CauseTimes, Finding, PageLoad, PageStep, PairedConnection, Transfer, counters::BothDirections,
     packet_trace::PacketTrace, page_loads, phases::PhaseSeconds,
@@ -81,6 +85,7 @@ struct Connection {
     mss: u64,
     rate_bits: Option<f64>,
     chunk: Option<u64>,
+    system: Systems,
     vantage: &'static str,
     packets: u64,
     counters: BothDirections,
@@ -121,16 +126,9 @@ struct FindingView {
     cost_s: f64,
     packets: Vec<u32>,
     why: String,
-    fix: Vec<FixView>,
+    fix: Vec<Fix>,
     /// The what-if change that removes the cause.
     change: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct FixView {
-    system: &'static str,
-    how: Cow<'static, str>,
-    but: &'static str,
 }
 
 /// The page of the captures with these names; `packets` is the number of packets read.
@@ -211,6 +209,7 @@ fn connection(paired: &PairedConnection, begin: Duration) -> Connection {
         mss: connection.mss,
         rate_bits: connection.rate,
         chunk: connection.chunk,
+        system: Systems::of(connection),
         vantage: connection.vantage.name(),
         packets: connection.packets,
         counters: BothDirections::from(&connection.counters),
@@ -255,14 +254,13 @@ fn seconds(times: &CauseTimes) -> BTreeMap<&'static str, f64> {
 }
 
 fn finding(finding: &Finding) -> FindingView {
-    let fixes = finding.fixes().into_iter();
     FindingView {
         cause: finding.cause.name(),
         title: finding.cause.title(),
         cost_s: finding.cost.as_secs_f64(),
         packets: finding.packets.clone(),
         why: finding.why.clone(),
-        fix: fixes.map(|fix| FixView { system: fix.system, how: fix.how, but: fix.but }).collect(),
+        fix: Fix::all(finding),
         change: finding.what_if.as_ref().map(ToString::to_string),
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     Cause, CauseTimes, Connection, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes, page_loads,
     rate_text,
     replica::{PredictionError, WhatIf},
+    system::{Inferred, System},
     time_text,
 };
 
@@ -208,9 +209,19 @@ impl Writer<'_> {
         {
             self.paragraph("     ", &text);
         }
-        for fix in finding.fixes() {
+        let mut others: Vec<&str> = Vec::new();
+        for (fix, applies) in finding.ranked_fixes() {
+            if applies == Some(false) {
+                others.extend(fix.target_system().map(System::family));
+                continue;
+            }
             let but = if fix.but.is_empty() { String::new() } else { format!("  (side effect: {})", fix.but) };
             self.paragraph("     - ", &format!("{}: {}{but}", fix.system, fix.how));
+        }
+        others.dedup();
+        if let Some((last, rest)) = others.split_last() {
+            let list = if rest.is_empty() { (*last).to_owned() } else { format!("{} and {last}", rest.join(", ")) };
+            self.paragraph("     - ", &format!("for {list}: see --html or --json"));
         }
     }
 
@@ -300,6 +311,18 @@ fn shares(times: &CauseTimes) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
+/// The operating systems of both ends, as far as they are known.
+fn systems(connection: &Connection) -> String {
+    let name = |inferred: Option<Inferred>| inferred.map(|inferred| inferred.system.name());
+    match (name(connection.systems.client), name(connection.systems.server)) {
+        (Some(client), Some(server)) if client == server => format!("; both ends run {client}"),
+        (Some(client), Some(server)) => format!("; the client runs {client}, the server {server}"),
+        (Some(client), None) => format!("; the client runs {client}"),
+        (None, Some(server)) => format!("; the server runs {server}"),
+        (None, None) => String::new(),
+    }
+}
+
 /// What was inferred of a connection.
 fn describe(connection: &Connection) -> String {
     let vantage = match connection.vantage {
@@ -326,6 +349,7 @@ fn describe(connection: &Connection) -> String {
     if !connection.knows_window {
         text += ", receive window of unknown scale (no handshake)";
     }
+    text += &systems(connection);
     if let Some(acks) = connection.acks {
         let _ = write!(text, "; the receiver acknowledges {acks}");
     }

@@ -8,6 +8,9 @@ use explain::Explanation;
 
 pub(crate) const MSS: u64 = 1160;
 
+/// The options of Linux's SYN, without timestamps: a maximum segment size of [`MSS`], SACK, and a window scale of 7.
+pub(crate) const LINUX_OPTIONS: [u8; 12] = [2, 4, 4, 136, 1, 1, 4, 2, 1, 3, 3, 7];
+
 /// An end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
@@ -38,11 +41,21 @@ pub(crate) struct ScriptedConnection {
     /// An additional delay of the next packet.
     pub(crate) extra_delay: f64,
     pub(crate) window: u16,
+    /// The identifications of the next packets of client and server, if they run Linux, which counts.
+    pub(crate) identification: Option<[u16; 2]>,
 }
 
 impl ScriptedConnection {
     pub(crate) fn new(port: u16, rtt: f64) -> Self {
-        Self { port, rtt, sent: Vec::new(), extra_delay: 0.0, window: 500 }
+        Self { port, rtt, sent: Vec::new(), extra_delay: 0.0, window: 500, identification: None }
+    }
+
+    /// Numbers a packet, if its end counts.
+    fn number(&mut self, from: End, bytes: &mut [u8]) {
+        if let Some(next) = self.identification.as_mut().map(|next| &mut next[usize::from(from == Server)]) {
+            bytes[4..6].copy_from_slice(&next.to_be_bytes());
+            *next = next.wrapping_add(1);
+        }
     }
 
     /// The handshake; returns when the client can send.
@@ -67,6 +80,13 @@ impl ScriptedConnection {
     /// A SYN that is lost.
     pub(crate) fn lost_syn(&mut self, at: f64) {
         self.packet(Client, at, Kind::Syn, true);
+    }
+
+    /// The hop limit with which the last packet was sent.
+    pub(crate) fn set_hop_limit(&mut self, hop_limit: u8) {
+        if let Some(last) = self.sent.last_mut() {
+            last.bytes[8] = hop_limit;
+        }
     }
 
     /// The end of a connection at once.
@@ -102,10 +122,19 @@ impl ScriptedConnection {
         self.packet(from, at, Kind::Data(payload), true);
     }
 
+    /// Retransmits the last data of an end, which is lost again.
+    pub(crate) fn lose_again(&mut self, from: End, at: f64) {
+        self.retransmit(from, at);
+        if let Some(last) = self.sent.last_mut() {
+            last.arrived = None;
+        }
+    }
+
     /// Retransmits the last data of an end.
     pub(crate) fn retransmit(&mut self, from: End, at: f64) -> f64 {
         let data = |sent: &&Sent| sent.from == from && sent.bytes.len() > 40;
-        let last = self.sent.iter().rev().find(data).expect("there was data").clone();
+        let mut last = self.sent.iter().rev().find(data).expect("there was data").clone();
+        self.number(from, &mut last.bytes);
         let arrived = at + self.rtt / 2.0;
         self.sent.push(Sent { left: at, arrived: Some(arrived), ..last });
         arrived
@@ -141,6 +170,13 @@ impl ScriptedConnection {
         };
         let mut bytes = Vec::new();
         builder.write(&mut bytes, payload).expect("memory takes all");
+        if self.identification.is_some() && matches!(kind, Kind::Syn | Kind::SynAck) {
+            bytes[40..52].copy_from_slice(&LINUX_OPTIONS);
+        }
+        // A SYN-ACK is sent before there is a socket, and a reset when there is none any more.
+        if !matches!(kind, Kind::SynAck | Kind::Reset) {
+            self.number(from, &mut bytes);
+        }
         let arrived = at + self.rtt / 2.0 + std::mem::take(&mut self.extra_delay);
         let end = offset + payload.len() as u64;
         self.sent.push(Sent { from, left: at, arrived: (!lost).then_some(arrived), bytes, end });

@@ -98,3 +98,73 @@ fn report_of_a_router_names_it_and_its_reason() {
     assert_eq!((found.failure, found.packet), (Failure::Undelivered, 2));
     assert!(found.why.contains("10.0.0.9 reports “host unreachable”"), "{found:?}");
 }
+
+/// A stream in no known protocol, of which the server has acknowledged all but the last `in_flight` bytes; returns when
+/// it has received them.
+fn stream(connection: &mut ScriptedConnection, bytes: u64, in_flight: u64) -> f64 {
+    let now = connection.open(0.0);
+    let arrived = connection.bulk(Client, now, bytes);
+    let acked = connection.ack(Server, arrived);
+    connection.bulk(Client, acked, in_flight)
+}
+
+#[test]
+fn receiver_that_wants_no_more_of_a_stream_has_not_failed() {
+    for end in [Client, Server] {
+        // As iperf3 ends its test.
+        let mut stopped = new();
+        let arrived = stream(&mut stopped, 100_000, 5800);
+        stopped.reset(Server, arrived - 0.05);
+        assert_eq!(ending(&stopped, end), None, "{end:?}");
+
+        // A request is no stream, and whoever does not read, or is gone, did not want to stop.
+        let mut unanswered = new();
+        let arrived = stream(&mut unanswered, 2320, 1160);
+        unanswered.reset(Server, arrived);
+        let mut unread = new();
+        let arrived = stream(&mut unread, 100_000, 5800);
+        unread.window = 0;
+        unread.ack(Server, arrived);
+        unread.reset(Server, arrived + 10.0);
+        let mut gone = new();
+        let arrived = stream(&mut gone, 100_000, 5800);
+        gone.reset(Server, arrived + 8000.0);
+        for failed in [unanswered, unread, gone] {
+            assert_eq!(ending(&failed, end).expect("it failed").by, Some(Side::Server), "{end:?}");
+        }
+        // The sender of a stream is done when all of it has arrived, and not before.
+        let mut done = new();
+        let arrived = stream(&mut done, 100_000, 5800);
+        let acked = done.ack(Server, arrived);
+        let mut cut = done.clone();
+        done.reset(Client, acked + 1.0);
+        assert_eq!(ending(&done, end), None, "{end:?}");
+        let sent = cut.bulk(Client, acked, 5800) - 10.0;
+        cut.reset(Client, sent + 0.1);
+        assert_eq!(ending(&cut, end).expect("it failed").by, Some(Side::Client), "{end:?}");
+    }
+}
+
+#[test]
+fn reset_from_elsewhere_is_the_failure_of_neither_end() {
+    // The server's packets come from 12 hops away.
+    let cut = |hop_limit: u8| {
+        let mut cut = new();
+        let arrived = respond(&mut cut, 2320);
+        cut.ack(Client, arrived);
+        cut.reset(Server, arrived + 1.0);
+        cut.set_hop_limit(hop_limit);
+        let mut captured = Captured::at(std::slice::from_ref(&cut), Client, 0.0);
+        for (_, packet) in captured.packets.iter_mut().filter(|(_, packet)| packet[12..16] == [10, 0, 0, 2]) {
+            packet[8] = if packet[8] == 64 { 52 } else { packet[8] };
+        }
+        captured.explained().connections[0].ending.clone().expect("it failed")
+    };
+    let forged = cut(61);
+    assert_eq!((forged.failure, forged.by), (Failure::Reset, None));
+    assert!(forged.why.contains("a device on the path") && forged.why.contains("3 hops away"), "{forged:?}");
+    // Its own kernel begins with another value, or the route changed by a hop.
+    for own in [52, 243, 116, 53] {
+        assert_eq!(cut(own).by, Some(Side::Server), "{own}");
+    }
+}

@@ -1,6 +1,7 @@
 //! Explanations of scripted packets, whose times are known exactly.
 
 mod ack_policy;
+mod advice;
 mod capture_gaps;
 mod connection_script;
 mod control_frames;
@@ -12,3 +13,5 @@ mod page_load;
 mod pair_captures;
 mod phases;
 mod shared_path;
+mod systems;
+mod unseen_losses;

@@ -179,6 +179,7 @@ impl SenderState<'_> {
         let is_repair = self.recovery.current.is_some();
         if self.recovery.current.is_some_and(|(recovery_point, _)| self.snd_una >= recovery_point) {
             self.recovery.current = None;
+            self.loss_response.repair(self.rounds.count);
         }
         if self.snd_una >= self.rounds.end {
             self.rounds.next(self.snd_nxt);
@@ -190,6 +191,9 @@ impl SenderState<'_> {
         let late = ack.time.saturating_sub(due);
         let by_timer = late >= MIN_DELAYED_ACK.max(self.rtt / 10) && late <= MAX_DELAYED_ACK;
         let acks_all = self.flight() == 0;
+        if acks_all {
+            self.loss_response.forget();
+        }
         let held = if acks_all && by_timer && !is_repair && !ack.has_data { late } else { 0 };
         self.acks.push(AckRecord {
             time: ack.time,
