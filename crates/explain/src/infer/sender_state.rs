@@ -233,6 +233,16 @@ impl<'a> SenderState<'a> {
         self.recovery.sacks
     }
 
+    /// When an acknowledgement last arrived.
+    pub(crate) fn last_ack(&self) -> u64 {
+        self.last_ack
+    }
+
+    /// When an acknowledgement reaches the sender that passed the capture point at this time.
+    pub(crate) fn arrival(&self, passed: u64) -> u64 {
+        passed + self.rtt_to_sender
+    }
+
     /// Bytes in flight.
     pub(crate) fn flight(&self) -> u64 {
         self.snd_nxt.saturating_sub(self.snd_una)
@@ -417,6 +427,7 @@ impl<'a> SenderState<'a> {
                 is_unprompted: released_by.is_none() && now > last_event + self.prompt(),
                 follows_peer: self.since_send.peer_data.is_some_and(|time| now <= time + self.prompt()),
                 waits_for_chunks,
+                is_paced: properties.pacing.as_ref().is_some_and(|pacing| pacing.covers(now)),
                 is_ack_clocked: properties.is_ack_clocked,
                 sent_small_segment: len < properties.mss && !properties.nodelay,
                 follows_small_ack: self.since_send.small_acked.is_some_and(|acked| {
