@@ -24,6 +24,9 @@ const HALF_PEAK: i32 = 5;
 /// The smallest number of full segments that a rate is measured by.
 const MIN_SEGMENTS: u64 = 6;
 
+/// The number of full segments at the start of a connection that senders do not pace, less the first (Linux: 10).
+const FIRST_SEGMENTS: u64 = 9;
+
 /// The number of full segments in a queue that show that the path is full.
 const MIN_QUEUE: u64 = 4;
 
@@ -34,8 +37,12 @@ const COMMON_SHARE: f64 = 0.2;
 /// if most of what it sent did not fill the path.
 const SPREAD_SHARE: f64 = 0.02;
 
-/// How many times as high a rate must be to count as another.
+/// How many times as high a rate must be to count as another; and if it was measured by few segments.
 const FASTER: f64 = 1.4;
+const MUCH_FASTER: f64 = 2.0;
+
+/// The smallest number of full segments that a rate of the first ones is measured by.
+const FEW: u64 = 2;
 
 /// The number of round trips for which no start-up has the same rate.
 const LONG_TRIPS: u64 = 8;
@@ -80,10 +87,10 @@ pub(super) struct Dispersion {
     all: HashMap<i32, Bin>,
     /// The latest deliveries: the current train.
     train: VecDeque<Delivery>,
-    /// When the first was delivered.
-    begin: Option<u64>,
-    /// The bytes of the first flight by rate.
-    first_flight: HashMap<i32, f64>,
+    /// The total with the first delivery.
+    first_total: Option<u64>,
+    /// The bytes of the first segments by rate.
+    first_segments: HashMap<i32, f64>,
     /// The deliveries of the latest round trip.
     round_trip: VecDeque<(u64, u64)>,
     /// The most that was delivered in a round trip, in bytes of whole packets per nanosecond: the path carries that.
@@ -108,7 +115,7 @@ impl Dispersion {
             }
         }
         self.train.push_back(delivery);
-        let begin = *self.begin.get_or_insert(time);
+        let first_total = *self.first_total.get_or_insert(total);
         self.add_to_round_trip(time, total, properties, rtt);
         let enough = TRAIN * properties.mss;
         while self.train.get(1).is_some_and(|second| total - second.total >= enough) {
@@ -133,8 +140,8 @@ impl Dispersion {
             add(&mut self.spread);
         }
         add(&mut self.all);
-        if time <= begin + rtt / 2 {
-            *self.first_flight.entry(bin).or_default() += bytes as f64;
+        if total <= first_total + FIRST_SEGMENTS * properties.mss {
+            *self.first_segments.entry(bin).or_default() += bytes as f64;
         }
     }
 
@@ -169,7 +176,7 @@ impl Dispersion {
             let last = peak().map(|bin| bin.last).max().unwrap_or(0);
             let lasted = last - first;
             // The initial window is sent back to back, and shows the path's rate at once.
-            let at_first = (bin - HALF_PEAK..=bin + HALF_PEAK).filter_map(|bin| self.first_flight.get(&bin));
+            let at_first = (bin - HALF_PEAK..=bin + HALF_PEAK).filter_map(|bin| self.first_segments.get(&bin));
             let is_first = at_first.sum::<f64>() >= (MIN_QUEUE * properties.mss) as f64;
             let is_exceeded = || {
                 let rate = rate_of(bin);
@@ -190,10 +197,12 @@ impl Dispersion {
         highest(&faster, properties, |_| true)
     }
 
-    /// Whether the first flight came clearly faster than this: then the path is.
+    /// Whether the first segments came clearly faster than this: then the path is.
     pub(super) fn began_faster(&self, properties: &SenderProperties, than: f64) -> bool {
-        let faster = self.first_flight.iter().filter(|(bin, _)| rate_of(**bin) > than * FASTER);
-        faster.map(|(_, bytes)| bytes).sum::<f64>() >= (MIN_QUEUE * properties.mss) as f64
+        [(FASTER, MIN_QUEUE), (MUCH_FASTER, FEW)].into_iter().any(|(times, segments)| {
+            let faster = self.first_segments.iter().filter(|(bin, _)| rate_of(**bin) > than * times);
+            faster.map(|(_, bytes)| bytes).sum::<f64>() >= (segments * properties.mss) as f64
+        })
     }
 
     /// Whether the path spread packets to about this rate: then it is the path's.
@@ -228,7 +237,8 @@ fn highest(rates: &HashMap<i32, Bin>, properties: &SenderProperties, is_accepted
     bins.sort_unstable();
     let is_common = |bin: &i32| peak(*bin) >= total * COMMON_SHARE && is_accepted(*bin);
     let first = bins.iter().rev().copied().find(is_common)?;
-    let top = (first - 2 * HALF_PEAK..=first).max_by(|a, b| peak(*a).total_cmp(&peak(*b)))?;
+    let near = (first - 2 * HALF_PEAK..=first).filter(|bin| is_accepted(*bin));
+    let top = near.max_by(|a, b| peak(*a).total_cmp(&peak(*b)))?;
     // The median of the peak.
     let mut left = peak(top) / 2.0;
     let median = (top - HALF_PEAK..=top + HALF_PEAK).find(|bin| {

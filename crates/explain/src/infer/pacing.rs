@@ -45,11 +45,11 @@ const MAX_QUANTUM: f64 = 3.5;
 const QUANTUM_PART: f64 = 0.25;
 
 /// How soon after an acknowledgement a packet counts as released by it: this part of the wait, or this time in nanoseconds.
-const PROMPT_PART: u64 = 8;
-const PROMPT: u64 = 200_000;
+const PROMPT_PART: u64 = 20;
+const PROMPT: u64 = 150_000;
 
-/// How much older than the latest acknowledgement an echoed timestamp is, at least, if its packet was held in the host: in
-/// nanoseconds, and in waits between packets. Timestamp clocks tick once in a millisecond.
+/// How much older than the latest acknowledgement an echoed timestamp is, at least, if its packet was held in the host, in
+/// nanoseconds: timestamp clocks tick once in a millisecond.
 const MIN_LAG: u64 = 2_000_000;
 
 /// The least time after which a sender goes on that had nothing in flight, if it is not a program that waits for that.
@@ -88,6 +88,8 @@ pub(super) struct Departure {
     pub(super) echoed: Option<u64>,
     /// Whether nothing was in flight before it.
     pub(super) is_first: bool,
+    /// Whether it was captured away from the sender.
+    pub(super) is_away: bool,
     /// Whether it is full, and whether it is pushed (PSH).
     pub(super) is_full: bool,
     pub(super) is_pushed: bool,
@@ -99,9 +101,10 @@ impl Departure {
         Self {
             at: segment.time,
             len: segment.len.into(),
-            acked: sender.last_ack().min(segment.time),
+            acked: sender.last_ack(segment.time),
             echoed: segment.echo().map(|age| sender.arrival(segment.time - age.min(segment.time))),
             is_first: sender.flight() <= u64::from(segment.len),
+            is_away: sender.is_away(),
             is_full: u64::from(segment.len) >= properties.mss,
             is_pushed: segment.has(Flags::PSH),
         }
@@ -187,7 +190,11 @@ fn window(departures: &[Departure], mss: u64, rtt: u64) -> Option<Window> {
     let mut lags: Vec<u64> = after.iter().filter_map(|one| Some(one.acked.saturating_sub(one.echoed?))).collect();
     lags.sort_unstable();
     let wait = (last.at - first.at) / after.len() as u64;
-    let is_held = lags.get(lags.len() / 2).is_some_and(|lag| *lag >= MIN_LAG.max(wait));
+    // Away from the sender, an acknowledgement that seems to have arrived may be the next.
+    let acks = after.iter().zip(departures).filter(|(one, before)| one.acked > before.acked).count() as u64;
+    let between_acks = (last.acked - first.acked.min(last.acked)) / acks.max(1);
+    let least = MIN_LAG.max(if last.is_away { between_acks * 3 / 2 } else { wait });
+    let is_held = lags.get(lags.len() / 2).is_some_and(|lag| *lag >= least);
     if deviation > most || is_written_so && !is_held {
         return None;
     }

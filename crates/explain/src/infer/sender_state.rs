@@ -96,6 +96,7 @@ pub(crate) struct SenderState<'a> {
     /// When the bottleneck has transmitted everything sent so far.
     pub(crate) busy_until: u64,
     last_ack: u64,
+    ack_before_last: u64,
     /// The end of the last segment smaller than the MSS, if it is not acknowledged.
     last_small: Option<u64>,
     since_send: SinceLastSend,
@@ -199,6 +200,7 @@ impl<'a> SenderState<'a> {
             last_sent: 0,
             busy_until: 0,
             last_ack: 0,
+            ack_before_last: 0,
             last_small: None,
             since_send: SinceLastSend::default(),
             right_edge: None,
@@ -233,9 +235,14 @@ impl<'a> SenderState<'a> {
         self.recovery.sacks
     }
 
-    /// When an acknowledgement last arrived.
-    pub(crate) fn last_ack(&self) -> u64 {
-        self.last_ack
+    /// When an acknowledgement last arrived, up to a time.
+    pub(crate) fn last_ack(&self, now: u64) -> u64 {
+        if self.last_ack <= now { self.last_ack } else { self.ack_before_last.min(now) }
+    }
+
+    /// Whether the capture was taken away from the sender's end.
+    pub(crate) fn is_away(&self) -> bool {
+        self.rtt_to_sender * 8 >= self.rtt
     }
 
     /// When an acknowledgement reaches the sender that passed the capture point at this time.
@@ -302,8 +309,8 @@ impl<'a> SenderState<'a> {
         }
         if is_new {
             // At the sender's end, it is not late but idle.
-            let is_away = self.rtt_to_sender * 8 >= self.rtt;
-            let late = segment.echo().filter(|_| is_away).map_or(0, |age| age.saturating_sub(self.rtt_to_sender));
+            let late =
+                segment.echo().filter(|_| self.is_away()).map_or(0, |age| age.saturating_sub(self.rtt_to_sender));
             self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until, late });
         }
         if self.recovery.current.is_none() {

@@ -129,7 +129,7 @@ impl SenderState<'_> {
             self.since_send.release =
                 Some(ReleasingAck { time: ack.time, held: 0, acks_all: false, packet: ack.packet });
         }
-        self.last_ack = ack.time;
+        (self.ack_before_last, self.last_ack) = (self.last_ack, ack.time);
         if ack.has_data {
             self.since_send.peer_data = Some(ack.time);
         }
