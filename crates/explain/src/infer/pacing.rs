@@ -88,8 +88,6 @@ pub(super) struct Departure {
     pub(super) echoed: Option<u64>,
     /// Whether nothing was in flight before it.
     pub(super) is_first: bool,
-    /// Whether it was captured away from the sender.
-    pub(super) is_away: bool,
     /// Whether it is full, and whether it is pushed (PSH).
     pub(super) is_full: bool,
     pub(super) is_pushed: bool,
@@ -104,9 +102,9 @@ impl Departure {
             acked: sender.last_ack(segment.time),
             echoed: segment.echo().map(|age| sender.arrival(segment.time - age.min(segment.time))),
             is_first: sender.flight() <= u64::from(segment.len),
-            is_away: sender.is_away(),
             is_full: u64::from(segment.len) >= properties.mss,
-            is_pushed: segment.has(Flags::PSH),
+            // Linux pushes each batch that the network card splits, whoever wrote it.
+            is_pushed: segment.has(Flags::PSH) && u64::from(segment.len) <= properties.mss,
         }
     }
 }
@@ -125,27 +123,35 @@ struct Window {
 /// The departures of a sender.
 #[derive(Debug, Default)]
 pub(super) struct Departures {
+    mss: u64,
+    rtt: u64,
+    /// Whether they were captured away from the sender.
+    is_away: bool,
     current: Vec<Departure>,
     windows: Vec<Window>,
 }
 
 impl Departures {
+    pub(super) fn new(mss: u64, rtt: u64, is_away: bool) -> Self {
+        Self { mss, rtt, is_away, ..Self::default() }
+    }
+
     /// What was sent so far cannot be compared with what follows: a loss was repaired, or a window was full.
     pub(super) fn interrupt(&mut self) {
         self.current.clear();
     }
 
-    pub(super) fn add(&mut self, departure: Departure, mss: u64, rtt: u64) {
+    pub(super) fn add(&mut self, departure: Departure) {
         self.current.push(departure);
         let (Some(first), Some(last)) = (self.current.first(), self.current.last()) else { return };
-        let is_long = last.at - first.at >= WINDOW_TRIPS * rtt;
+        let is_long = last.at - first.at >= WINDOW_TRIPS * self.rtt;
         if self.current.len() > MAX_DEPARTURES {
             self.current.clear();
         } else if is_long
             && self.current.len() >= MIN_DEPARTURES
-            && self.current.iter().map(|departure| departure.len).sum::<u64>() >= MIN_SEGMENTS * mss
+            && self.current.iter().map(|departure| departure.len).sum::<u64>() >= MIN_SEGMENTS * self.mss
         {
-            let window = window(&self.current, mss, rtt);
+            let window = self.window();
             // The next window begins where this one ends, or where its end may be even.
             self.current.drain(..if window.is_some() { self.current.len() - 1 } else { self.current.len() / 2 });
             self.windows.extend(window);
@@ -153,53 +159,80 @@ impl Departures {
     }
 
     /// The rate of the departures, if most of them went by a timer.
-    pub(super) fn pacing(&self, properties: &SenderProperties, rtt: u64) -> Option<Pacing> {
-        let is_same = |one: &Window, rate: f64| (one.rate / rate - 1.0).abs() <= SAME;
-        let duration = |windows: &mut dyn Iterator<Item = &Window>| windows.map(|one| one.to - one.from).sum::<u64>();
-        let at_rate = |rate: f64| self.windows.iter().filter(move |one| is_same(one, rate));
-        let of_most = self.windows.iter().max_by_key(|one| duration(&mut at_rate(one.rate)))?;
-        let mut rates: Vec<f64> = at_rate(of_most.rate).map(|one| one.rate).collect();
-        rates.sort_by(f64::total_cmp);
-        let rate = rates[rates.len() / 2];
-        let all = duration(&mut at_rate(rate)) as f64;
-        let share = |is: fn(&Window) -> bool| duration(&mut at_rate(rate).filter(|one| is(one))) as f64 / all;
-        if at_rate(rate).count() < MIN_WINDOWS || share(|one| one.is_by_timer) < MOST {
+    pub(super) fn pacing(&self, properties: &SenderProperties) -> Option<Pacing> {
+        let rate = self.common_rate()?;
+        let is_same = |one: &&Window| (one.rate / rate - 1.0).abs() <= SAME;
+        let windows = || self.windows.iter().filter(is_same);
+        let duration =
+            |is: fn(&Window) -> bool| windows().filter(|one| is(one)).map(Window::duration).sum::<u64>() as f64;
+        let is_most = |is: fn(&Window) -> bool| duration(is) >= MOST * duration(|_| true);
+        if windows().count() < MIN_WINDOWS || !is_most(|one| one.is_by_timer) {
             return None;
         }
-        let mut spans: Vec<(u64, u64)> = at_rate(rate).map(|one| (one.from, one.to)).collect();
+        let mut spans: Vec<(u64, u64)> = windows().map(|one| (one.from, one.to)).collect();
         // The rest is too short to show a rate, but not to have it.
-        let rest = window(&self.current, properties.mss, rtt).filter(|rest| is_same(rest, rate));
+        let rest = self.window().filter(|rest| is_same(&rest));
         spans.extend(rest.map(|rest| (rest.from, rest.to)));
-        Some(Pacing {
-            rate: rate * properties.wire_factor() * 8e9,
-            is_held_in_host: share(|one| one.is_held) >= MOST,
-            spans,
-        })
+        let rate = rate * properties.wire_factor() * 8e9;
+        Some(Pacing { rate, is_held_in_host: is_most(|one| one.is_held), spans })
+    }
+
+    /// The rate that the windows had for the longest time: the median of those that differ little.
+    fn common_rate(&self) -> Option<f64> {
+        let mut sorted: Vec<&Window> = self.windows.iter().collect();
+        sorted.sort_by(|a, b| a.rate.total_cmp(&b.rate));
+        let (mut end, mut sum, mut longest) = (0, 0, (0, 0, 0));
+        for (begin, window) in sorted.iter().enumerate() {
+            while let Some(next) = sorted.get(end).filter(|next| next.rate <= window.rate * (1.0 + 2.0 * SAME)) {
+                (sum, end) = (sum + next.duration(), end + 1);
+            }
+            longest = longest.max((sum, begin, end));
+            sum -= window.duration();
+        }
+        let (_, begin, end) = longest;
+        sorted.get(begin.midpoint(end)).map(|window| window.rate)
+    }
+
+    /// The current window, if its departures are even.
+    fn window(&self) -> Option<Window> {
+        let (first, after) = self.current.split_first()?;
+        let last = after.last()?;
+        let count = |is: fn(&Departure) -> bool| after.iter().filter(|departure| is(departure)).count();
+        let is_written_so = count(|departure| !departure.is_full) * 16 > after.len()
+            || count(|departure| departure.is_pushed) * 20 > after.len() * 19;
+        let (rate, deviation) = line(&self.current)?;
+        let quantum = (MAX_QUANTUM * self.mss as f64).max(rate * self.rtt as f64 * QUANTUM_PART);
+        let wait = (last.at - first.at) / after.len() as u64;
+        let is_held = self.is_held(wait);
+        if deviation > quantum || is_written_so && !is_held {
+            return None;
+        }
+        let is_by_timer = is_held || is_by_timer(&self.current, wait, self.rtt);
+        Some(Window { from: first.at, to: last.at, rate, is_by_timer, is_held })
+    }
+
+    /// Whether most of the current departures echo an older timestamp than the latest acknowledgement's.
+    fn is_held(&self, wait: u64) -> bool {
+        let mut lags: Vec<u64> =
+            self.current.iter().filter_map(|one| Some(one.acked.saturating_sub(one.echoed?))).collect();
+        lags.sort_unstable();
+        let least = if self.is_away {
+            // An acknowledgement that seems to have arrived may be the next.
+            let pairs = self.current.windows(2);
+            let acks = pairs.map(|pair| pair[1].acked.saturating_sub(pair[0].acked)).filter(|apart| *apart > 0);
+            let (sum, count) = acks.fold((0, 0_u64), |(sum, count), apart| (sum + apart, count + 1));
+            sum / count.max(1) * 3 / 2
+        } else {
+            wait
+        };
+        lags.get(lags.len() / 2).is_some_and(|lag| *lag >= MIN_LAG.max(least))
     }
 }
 
-/// A window of departures, if they are even.
-fn window(departures: &[Departure], mss: u64, rtt: u64) -> Option<Window> {
-    let (first, last) = (departures.first()?, departures.get(1..)?.last()?);
-    let after = &departures[1..];
-    let count = |is: fn(&Departure) -> bool| after.iter().filter(|departure| is(departure)).count();
-    let is_written_so = count(|departure| !departure.is_full) * 16 > after.len()
-        || count(|departure| departure.is_pushed) * 20 > after.len() * 19;
-    let (rate, deviation) = line(departures)?;
-    let most = (MAX_QUANTUM * mss as f64).max(rate * rtt as f64 * QUANTUM_PART);
-    let mut lags: Vec<u64> = after.iter().filter_map(|one| Some(one.acked.saturating_sub(one.echoed?))).collect();
-    lags.sort_unstable();
-    let wait = (last.at - first.at) / after.len() as u64;
-    // Away from the sender, an acknowledgement that seems to have arrived may be the next.
-    let acks = after.iter().zip(departures).filter(|(one, before)| one.acked > before.acked).count() as u64;
-    let between_acks = (last.acked - first.acked.min(last.acked)) / acks.max(1);
-    let least = MIN_LAG.max(if last.is_away { between_acks * 3 / 2 } else { wait });
-    let is_held = lags.get(lags.len() / 2).is_some_and(|lag| *lag >= least);
-    if deviation > most || is_written_so && !is_held {
-        return None;
+impl Window {
+    fn duration(&self) -> u64 {
+        self.to - self.from
     }
-    let is_by_timer = is_held || is_by_timer(departures, wait, rtt);
-    Some(Window { from: first.at, to: last.at, rate, is_by_timer, is_held })
 }
 
 /// The rate of departures in bytes per nanosecond by least squares, and how far they stray from it in bytes.

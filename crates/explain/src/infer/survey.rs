@@ -48,7 +48,7 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
             properties.chunk = survey.chunk(&properties);
             let is_below_window = |flight: &u64| *flight < survey.max_window / 10 * 9;
             properties.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
-            survey.set_pacing(&mut properties, seen, vantage.rtt());
+            survey.set_pacing(&mut properties, seen);
             properties.is_ack_clocked = survey.is_ack_clocked();
             properties.nodelay = survey.nodelay;
         }
@@ -62,22 +62,24 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
     })
 }
 
-/// The survey; decides whether a window of a guessed scale can be believed.
+/// The survey; decides whether a window of a guessed scale can be believed. A sender that goes by a timer does not stop at
+/// its end.
 fn survey(
     connection: &CapturedConnection,
     vantage: &VantagePoint,
     side: Side,
     properties: &mut SenderProperties,
 ) -> Option<Survey> {
-    if !properties.knows_window {
+    let survey = Survey::of(connection, vantage, side, properties)?;
+    if !properties.knows_window && survey.departures.pacing(properties).is_none() {
         let believing = SenderProperties { knows_window: true, ..properties.clone() };
-        let survey = Survey::of(connection, vantage, side, &believing)?;
-        if survey.stops_at_window() {
+        let believing = Survey::of(connection, vantage, side, &believing)?;
+        if believing.stops_at_window() {
             properties.knows_window = true;
-            return Some(survey);
+            return Some(believing);
         }
     }
-    Survey::of(connection, vantage, side, properties)
+    Some(survey)
 }
 
 /// What the first pass over a sender's packets collects.
@@ -116,7 +118,8 @@ impl Survey {
         let scale = properties.window_shift;
         // At the receiver's end, the data itself shows the deliveries; elsewhere the acknowledgements do.
         let is_at_receiver = vantage.rtt_to[!side] * 4 < vantage.rtt_to[side];
-        let mut survey = Self::default();
+        let departures = Departures::new(properties.mss, rtt, sender.is_away());
+        let mut survey = Self { departures, ..Self::default() };
         let (mut chunk_start, mut delivered, mut last_small) = (sender.snd_nxt, 0, None);
         let mut all_acked: u64 = 0;
         for segment in &connection.segments {
@@ -157,7 +160,7 @@ impl Survey {
             if context.recovery.is_some() || context.receive_window.is_limiting {
                 survey.departures.interrupt();
             } else {
-                survey.departures.add(Departure::of(segment, &sender, properties), properties.mss, rtt);
+                survey.departures.add(Departure::of(segment, &sender, properties));
             }
             if is_at_receiver {
                 delivered += u64::from(segment.len);
@@ -204,8 +207,8 @@ impl Survey {
     }
 
     /// Sets the pacing of the sender, and with it what evenly sent packets say of the path and the send buffer.
-    fn set_pacing(&self, properties: &mut SenderProperties, seen: Seen, rtt: u64) {
-        let Some(pacing) = self.departures.pacing(properties, rtt) else { return };
+    fn set_pacing(&self, properties: &mut SenderProperties, seen: Seen) {
+        let Some(pacing) = self.departures.pacing(properties) else { return };
         let is_of_sender = match seen {
             // The path would spread them between here and the receiver.
             Seen::FromSender => {

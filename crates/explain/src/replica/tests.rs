@@ -248,11 +248,12 @@ prop_compose! {
         mss in 1u64..3000, initial_window in 1u32..50,
         congestion in select(vec![Congestion::Reno, Congestion::Cubic, Congestion::Bbr]),
         nagle in select(vec![Nagle::Off, Nagle::Any, Nagle::Small]),
-        threshold in option::of(1u64..100_000), largest in option::of(1u64..100_000), min_rto in 0u64..1000,
+        pacing in option::of(10_000u64..1_000_000_000), threshold in option::of(1u64..100_000), largest in option::of(1u64..100_000), min_rto in 0u64..1000,
         flags in any::<[bool; 3]>(),
     ) -> Sender {
         Sender {
             mss: Size(mss), initial_window, congestion, nagle, min_rto: ms(min_rto),
+            pacing: pacing.map(Rate::bits_per_second),
             slow_start_threshold: threshold.map(Size), largest_window: largest.map(Size),
             restart_after_idle: flags[0], sack: flags[1], tail_loss_probe: flags[2],
         }
