@@ -54,8 +54,8 @@ pub(super) struct Delivery {
     pub(super) time: u64,
     pub(super) total: u64,
     pub(super) sent: u64,
-    /// For how long it waited in a queue before the capture point, in nanoseconds.
-    pub(super) late: u64,
+    /// For how long it waited in queues, in nanoseconds, as far as that shows.
+    pub(super) queued: u64,
 }
 
 /// Where the deliveries were captured.
@@ -105,7 +105,7 @@ impl Dispersion {
 
     /// Records that `bytes` were delivered.
     pub(super) fn deliver(&mut self, delivery: Delivery, bytes: u64, properties: &SenderProperties, rtt: u64) {
-        let Delivery { time, total, sent, late } = delivery;
+        let Delivery { time, total, sent, queued } = delivery;
         if let (Some(first), Some(last)) = (self.train.front(), self.train.back()) {
             let spacing = (last.time - first.time) / self.train.len() as u64;
             let silence = time.saturating_sub(last.time);
@@ -135,7 +135,7 @@ impl Dispersion {
         };
         // A sender that is clocked by acknowledgements sends as evenly as they come, on an empty path too. So the packets
         // were closer together when they were sent, or they queued.
-        let queued = if sent > 0 { rate / 8e9 * (time.saturating_sub(sent + rtt) + late) as f64 } else { 0.0 };
+        let queued = rate / 8e9 * queued as f64;
         if sent.saturating_sub(first.sent) * 10 <= took * 8 || queued >= (MIN_QUEUE * properties.mss) as f64 {
             add(&mut self.spread);
         }

@@ -84,8 +84,8 @@ pub(super) struct Departure {
     pub(super) len: u64,
     /// When an acknowledgement last arrived before it.
     pub(super) acked: u64,
-    /// When the acknowledgement had arrived whose timestamp it echoes, if that is known.
-    pub(super) echoed: Option<u64>,
+    /// How much earlier the acknowledgement arrived whose timestamp it echoes, if that is known.
+    pub(super) lag: Option<u64>,
     /// Whether nothing was in flight before it.
     pub(super) is_first: bool,
     /// Whether it is full, and whether it is pushed (PSH).
@@ -100,7 +100,7 @@ impl Departure {
             at: segment.time,
             len: segment.len.into(),
             acked: sender.last_ack(segment.time),
-            echoed: segment.echo().map(|age| sender.arrival(segment.time - age.min(segment.time))),
+            lag: sender.lag(segment),
             is_first: sender.flight() <= u64::from(segment.len),
             is_full: u64::from(segment.len) >= properties.mss,
             // Linux pushes each batch that the network card splits, whoever wrote it.
@@ -213,8 +213,7 @@ impl Departures {
 
     /// Whether most of the current departures echo an older timestamp than the latest acknowledgement's.
     fn is_held(&self, wait: u64) -> bool {
-        let mut lags: Vec<u64> =
-            self.current.iter().filter_map(|one| Some(one.acked.saturating_sub(one.echoed?))).collect();
+        let mut lags: Vec<u64> = self.current.iter().filter_map(|one| one.lag).collect();
         lags.sort_unstable();
         let least = if self.is_away {
             // An acknowledgement that seems to have arrived may be the next.

@@ -52,7 +52,7 @@ struct SentSegment {
     time: u64,
     /// When the bottleneck had transmitted it.
     transmitted: u64,
-    /// How much later than the acknowledgement that may have released it allows it passed the capture point.
+    /// For how long it waited in a queue before the capture point, where timestamps show it.
     late: u64,
 }
 
@@ -245,9 +245,11 @@ impl<'a> SenderState<'a> {
         self.rtt_to_sender * 8 >= self.rtt
     }
 
-    /// When an acknowledgement reaches the sender that passed the capture point at this time.
-    pub(crate) fn arrival(&self, passed: u64) -> u64 {
-        passed + self.rtt_to_sender
+    /// How much older the acknowledgement is that a packet echoes than the latest that its sender had received, in nanoseconds:
+    /// for that long, the packet waited below TCP or on the path. None without timestamps.
+    pub(crate) fn lag(&self, segment: &SegmentRecord) -> Option<u64> {
+        let echoed = (segment.time + self.rtt_to_sender).saturating_sub(segment.echo()?);
+        Some(self.last_ack(segment.time).saturating_sub(echoed))
     }
 
     /// Bytes in flight.
@@ -308,9 +310,8 @@ impl<'a> SenderState<'a> {
             self.last_small = Some(end);
         }
         if is_new {
-            // At the sender's end, it is not late but idle.
-            let late =
-                segment.echo().filter(|_| self.is_away()).map_or(0, |age| age.saturating_sub(self.rtt_to_sender));
+            // At the sender's end, no path is in between.
+            let late = self.lag(segment).filter(|_| self.is_away()).unwrap_or(0);
             self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until, late });
         }
         if self.recovery.current.is_none() {

@@ -147,7 +147,7 @@ impl Survey {
                         time: ack.time,
                         total: ack.ack,
                         sent: ack.last_packet_sent,
-                        late: ack.last_packet_late,
+                        queued: ack.time.saturating_sub(ack.last_packet_sent + rtt) + ack.last_packet_late,
                     };
                     survey.dispersion.deliver(delivery, ack.bytes, properties, rtt);
                 }
@@ -165,7 +165,8 @@ impl Survey {
             if is_at_receiver {
                 delivered += u64::from(segment.len);
                 let sent = segment.echo().map_or(0, |age| segment.time - age);
-                let delivery = Delivery { time: segment.time, total: delivered, sent, late: 0 };
+                let queued = sender.lag(segment).unwrap_or(0);
+                let delivery = Delivery { time: segment.time, total: delivered, sent, queued };
                 survey.dispersion.deliver(delivery, segment.len.into(), properties, rtt);
                 if u64::from(segment.len) < properties.mss || sent == 0 && context.receive_window.is_limiting {
                     // The sender had no more to send, or was not allowed to: the path was not full.
