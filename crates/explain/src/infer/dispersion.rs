@@ -73,6 +73,8 @@ pub(super) enum Seen {
 #[derive(Debug, Clone, Copy)]
 struct Bin {
     bytes: f64,
+    /// Those of them that queued.
+    queued: f64,
     /// When it was delivered at this rate first, and last.
     first: u64,
     last: u64,
@@ -129,14 +131,15 @@ impl Dispersion {
         let took = time - first.time;
         let rate = payload * properties.wire_factor() * 8e9 / took as f64;
         let bin = (rate.ln() / BIN_WIDTH) as i32;
+        let is_queued = rate / 8e9 * queued as f64 >= (MIN_QUEUE * properties.mss) as f64;
         let add = |rates: &mut HashMap<i32, Bin>| {
-            let bin = rates.entry(bin).or_insert(Bin { bytes: 0.0, first: time, last: time });
+            let bin = rates.entry(bin).or_insert(Bin { bytes: 0.0, queued: 0.0, first: time, last: time });
             (bin.bytes, bin.last) = (bin.bytes + bytes as f64, time);
+            bin.queued += if is_queued { bytes as f64 } else { 0.0 };
         };
         // A sender that is clocked by acknowledgements sends as evenly as they come, on an empty path too. So the packets
         // were closer together when they were sent, or they queued.
-        let queued = rate / 8e9 * queued as f64;
-        if sent.saturating_sub(first.sent) * 10 <= took * 8 || queued >= (MIN_QUEUE * properties.mss) as f64 {
+        if sent.saturating_sub(first.sent) * 10 <= took * 8 || is_queued {
             add(&mut self.spread);
         }
         add(&mut self.all);
@@ -182,9 +185,14 @@ impl Dispersion {
                 let rate = rate_of(bin);
                 self.most_in_round_trip * 8e9 > rate * FASTER || self.began_faster(properties, rate)
             };
-            // A path with a token bucket is faster at first, too; and a machine that was late makes packets look faster.
+            // A path with a token bucket is faster at first, too, and a machine that was late makes packets look faster.
+            let is_queue = || {
+                let (all, queued) =
+                    peak().fold((0.0, 0.0), |(all, queued), bin| (all + bin.bytes, queued + bin.queued));
+                queued >= COMMON_SHARE * all
+            };
             seen == Seen::FromSender
-                || lasted > LONG_TRIPS * rtt
+                || lasted > LONG_TRIPS * rtt && (is_queue() || !self.began_faster(properties, rate_of(bin)))
                 || (is_first || lasted * 2 > 3 * rtt) && !is_exceeded()
         };
         highest(rates, properties, is_accepted)
