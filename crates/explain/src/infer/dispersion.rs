@@ -21,6 +21,9 @@ const BIN_WIDTH: f64 = 0.05;
 /// The number of bins on each side that belong to the same rate, because machines add jitter.
 const HALF_PEAK: i32 = 5;
 
+/// The number of bins on each side of a rate that is known well.
+const NARROW_PEAK: i32 = 2;
+
 /// The smallest number of full segments that a rate is measured by.
 const MIN_SEGMENTS: u64 = 6;
 
@@ -165,7 +168,7 @@ impl Dispersion {
 
     /// The highest common rate. Deliveries are slower where the path was not full, and occasionally faster where a
     /// machine was late.
-    pub(super) fn rate(&self, properties: &SenderProperties, seen: Seen, rtt: u64) -> Option<f64> {
+    pub(super) fn rate(&self, properties: &SenderProperties, seen: Seen, rtt: u64, has_loss: bool) -> Option<f64> {
         // Only packets that the path has spread show its rate; the others arrived as they were sent. A capture that
         // begins in the middle of a full path, or was taken behind the bottleneck, has no others.
         let has_spread = sum(&self.spread) * 20.0 >= sum(&self.all);
@@ -185,14 +188,15 @@ impl Dispersion {
                 let rate = rate_of(bin);
                 self.most_in_round_trip * 8e9 > rate * FASTER || self.began_faster(properties, rate)
             };
-            // A path with a token bucket is faster at first, too, and a machine that was late makes packets look faster.
-            let is_queue = || {
+            // A path with a token bucket is faster at first, too, and a machine that was late makes packets look faster. But
+            // then they queue, or are lost.
+            let is_full = || {
                 let (all, queued) =
                     peak().fold((0.0, 0.0), |(all, queued), bin| (all + bin.bytes, queued + bin.queued));
-                queued >= COMMON_SHARE * all
+                has_loss || queued >= COMMON_SHARE * all
             };
             seen == Seen::FromSender
-                || lasted > LONG_TRIPS * rtt && (is_queue() || !self.began_faster(properties, rate_of(bin)))
+                || lasted > LONG_TRIPS * rtt && (is_full() || !self.began_faster(properties, rate_of(bin)))
                 || (is_first || lasted * 2 > 3 * rtt) && !is_exceeded()
         };
         highest(rates, properties, is_accepted)
@@ -213,10 +217,11 @@ impl Dispersion {
         })
     }
 
-    /// Whether the path spread packets to about this rate: then it is the path's.
+    /// Whether the path spread packets to this rate: then it is the path's. Jitter spreads them to lower ones.
     pub(super) fn has_spread_to(&self, properties: &SenderProperties, rate: f64) -> bool {
         let bin = (rate.ln() / BIN_WIDTH) as i32;
-        let bytes: f64 = peak_bins(&self.spread, bin).map(|bin| bin.bytes).sum();
+        let same = (bin - NARROW_PEAK..=bin + NARROW_PEAK).filter_map(|bin| self.spread.get(&bin));
+        let bytes: f64 = same.map(|bin| bin.bytes).sum();
         bytes >= (2 * MIN_SEGMENTS * properties.mss) as f64 && bytes >= SPREAD_SHARE * sum(&self.all)
     }
 }

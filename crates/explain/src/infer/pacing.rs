@@ -40,6 +40,9 @@ const SAME: f64 = 0.12;
 /// The share of the windows with the same rate whose departures must go by a timer.
 const MOST: f64 = 0.6;
 
+/// The share of them in which packets may queue without a queue.
+const FEW: f64 = 0.1;
+
 /// The number of full segments that may leave at once, or this part of a round trip's (TCP segmentation offload).
 const MAX_QUANTUM: f64 = 3.5;
 const QUANTUM_PART: f64 = 0.25;
@@ -65,6 +68,8 @@ pub(crate) struct Pacing {
     pub(crate) rate: f64,
     /// Whether the packets waited in the sender's host below TCP: in a shaper, or for the interface.
     pub(crate) is_held_in_host: bool,
+    /// Whether next to none did, or queued on the path as far as that shows.
+    pub(crate) is_without_queue: bool,
     /// When, in order.
     spans: Vec<(u64, u64)>,
 }
@@ -174,7 +179,9 @@ impl Departures {
         let rest = self.window().filter(|rest| is_same(&rest));
         spans.extend(rest.map(|rest| (rest.from, rest.to)));
         let rate = rate * properties.wire_factor() * 8e9;
-        Some(Pacing { rate, is_held_in_host: is_most(|one| one.is_held), spans })
+        let is_held_in_host = is_most(|one| one.is_held);
+        let is_without_queue = duration(|one| one.is_held) <= FEW * duration(|_| true);
+        Some(Pacing { rate, is_held_in_host, is_without_queue, spans })
     }
 
     /// The rate that the windows had for the longest time: the median of those that differ little.

@@ -230,6 +230,11 @@ impl<'a> SenderState<'a> {
         self.recovery.min_cwnd
     }
 
+    /// Whether anything was lost so far.
+    pub(crate) fn has_loss(&self) -> bool {
+        self.recovery.has_loss
+    }
+
     /// How many acknowledgements have reported a loss since the last that acknowledged new data.
     pub(crate) fn sacks(&self) -> u32 {
         self.recovery.sacks

@@ -44,7 +44,7 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
                 (false, true) => Seen::WithEcho,
                 (false, false) => Seen::WithoutEcho,
             };
-            properties.rate = survey.dispersion.rate(&properties, seen, vantage.rtt());
+            properties.rate = survey.dispersion.rate(&properties, seen, vantage.rtt(), survey.has_loss);
             properties.chunk = survey.chunk(&properties);
             let is_below_window = |flight: &u64| *flight < survey.max_window / 10 * 9;
             properties.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
@@ -93,6 +93,7 @@ struct Survey {
     late_chunks: Vec<u64>,
     /// The most that was in flight in each round trip, if nothing was lost.
     rounds: Vec<u64>,
+    has_loss: bool,
     /// The largest window that the receiver offered.
     max_window: u64,
     /// Whether it is known at the receiver's end when data was released.
@@ -204,6 +205,7 @@ impl Survey {
         }
         survey.chunks.push(sender.snd_nxt - chunk_start);
         survey.rounds = sender.take_rounds();
+        survey.has_loss = sender.has_loss();
         Some(survey)
     }
 
@@ -216,8 +218,11 @@ impl Survey {
                 properties.rate.is_none_or(|rate| rate > pacing.rate * MUCH_FASTER)
                     && !self.dispersion.has_spread_to(properties, pacing.rate)
             }
-            // A path that carried the initial window faster is no bottleneck, unless the packets queue in front of it.
-            Seen::WithEcho => self.dispersion.began_faster(properties, pacing.rate) && !pacing.is_held_in_host,
+            // A path that carried the initial window faster is no bottleneck, unless packets queue in front of it or are
+            // lost there.
+            Seen::WithEcho => {
+                self.dispersion.began_faster(properties, pacing.rate) && pacing.is_without_queue && !self.has_loss
+            }
             Seen::WithoutEcho => false,
         };
         if is_of_sender {
