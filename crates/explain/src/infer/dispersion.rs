@@ -76,7 +76,7 @@ pub(super) enum Seen {
 #[derive(Debug, Clone, Copy)]
 struct Bin {
     bytes: f64,
-    /// Those of them that queued.
+    /// Those of them that queued, but were as far apart when they were sent.
     queued: f64,
     /// When it was delivered at this rate first, and last.
     first: u64,
@@ -134,15 +134,16 @@ impl Dispersion {
         let took = time - first.time;
         let rate = payload * properties.wire_factor() * 8e9 / took as f64;
         let bin = (rate.ln() / BIN_WIDTH) as i32;
+        let is_spread = sent.saturating_sub(first.sent) * 10 <= took * 8;
         let is_queued = rate / 8e9 * queued as f64 >= (MIN_QUEUE * properties.mss) as f64;
         let add = |rates: &mut HashMap<i32, Bin>| {
             let bin = rates.entry(bin).or_insert(Bin { bytes: 0.0, queued: 0.0, first: time, last: time });
             (bin.bytes, bin.last) = (bin.bytes + bytes as f64, time);
-            bin.queued += if is_queued { bytes as f64 } else { 0.0 };
+            bin.queued += if is_spread { 0.0 } else { bytes as f64 };
         };
         // A sender that is clocked by acknowledgements sends as evenly as they come, on an empty path too. So the packets
         // were closer together when they were sent, or they queued.
-        if sent.saturating_sub(first.sent) * 10 <= took * 8 || is_queued {
+        if is_spread || is_queued {
             add(&mut self.spread);
         }
         add(&mut self.all);
@@ -205,7 +206,9 @@ impl Dispersion {
     /// The rate of the path, if it was once faster than `than` at the same place: in bursts, such as the initial window.
     pub(super) fn faster_rate(&self, properties: &SenderProperties, than: f64) -> Option<f64> {
         let faster = self.spread.iter().filter(|(bin, _)| rate_of(**bin) > than * FASTER);
-        let faster: HashMap<i32, Bin> = faster.map(|(bin, of)| (*bin, *of)).collect();
+        // Jitter alone makes packets late, and brings others together.
+        let faster = faster.map(|(bin, of)| (*bin, Bin { bytes: of.bytes - of.queued, ..*of }));
+        let faster: HashMap<i32, Bin> = faster.collect();
         highest(&faster, properties, |_| true)
     }
 
