@@ -8,15 +8,17 @@
 //! - They are *even* if the bytes sent so far never stray far from a straight line. A window's worth sent in a burst per
 //!   round trip does.
 //! - They go *by a timer* if acknowledgements do not start them: the waits that an acknowledgement ended are no longer
-//!   than the others; or the packets do not leave when it arrives, but later. Pacing that is only as fast as the window
-//!   requires (fq with CUBIC, RFC 8985's and BBR's in start-up) still begins when an acknowledgement arrives.
+//!   than the others; or the packets do not leave when it arrives, but later. A sender that paces what a window lets it
+//!   send (fq with CUBIC at 1.2 times the window per round trip, BBR) still begins when an acknowledgement arrives.
 //! - They were *held in the host* if they echo an older timestamp than that of the latest acknowledgement: TCP had written
 //!   them before it arrived (RFC 7323 §3.2). Then they waited below TCP, in a shaper or for the interface.
 //!
 //! The rate must be the same in several windows. A start-up, whose rate grows, and BBR's probing do not qualify. Nor do
-//! packets smaller than a segment, or pushed one by one: a program writes those at a rate of its own.
+//! packets smaller than a segment, or pushed one by one: a program writes those at a rate of its own. A sender whose timer
+//! fires within a moment of each acknowledgement, by chance, is not recognised.
 //!
-//! Away from the sender, a queue on the path looks the same, so more is required there: see [`Departures::pacing`].
+//! Away from the sender, a queue on the path looks the same. There, the survey asks for more: the path must have been faster
+//! once, and nothing may have queued or been lost.
 
 use capture::tcp::Flags;
 
@@ -131,8 +133,10 @@ pub(super) struct Departures {
     mss: u64,
     rtt: u64,
     /// Whether they were captured away from the sender.
-    is_away: bool,
+    pub(super) is_away: bool,
     current: Vec<Departure>,
+    /// The bytes of the current departures.
+    bytes: u64,
     windows: Vec<Window>,
 }
 
@@ -144,21 +148,21 @@ impl Departures {
     /// What was sent so far cannot be compared with what follows: a loss was repaired, or a window was full.
     pub(super) fn interrupt(&mut self) {
         self.current.clear();
+        self.bytes = 0;
     }
 
     pub(super) fn add(&mut self, departure: Departure) {
         self.current.push(departure);
+        self.bytes += departure.len;
         let (Some(first), Some(last)) = (self.current.first(), self.current.last()) else { return };
         let is_long = last.at - first.at >= WINDOW_TRIPS * self.rtt;
         if self.current.len() > MAX_DEPARTURES {
-            self.current.clear();
-        } else if is_long
-            && self.current.len() >= MIN_DEPARTURES
-            && self.current.iter().map(|departure| departure.len).sum::<u64>() >= MIN_SEGMENTS * self.mss
-        {
+            self.interrupt();
+        } else if is_long && self.current.len() >= MIN_DEPARTURES && self.bytes >= MIN_SEGMENTS * self.mss {
             let window = self.window();
             // The next window begins where this one ends, or where its end may be even.
             self.current.drain(..if window.is_some() { self.current.len() - 1 } else { self.current.len() / 2 });
+            self.bytes = self.current.iter().map(|departure| departure.len).sum();
             self.windows.extend(window);
         }
     }

@@ -212,24 +212,22 @@ impl Survey {
     /// Sets the pacing of the sender, and with it what evenly sent packets say of the path and the send buffer.
     fn set_pacing(&self, properties: &mut SenderProperties, seen: Seen) {
         let Some(pacing) = self.departures.pacing(properties) else { return };
-        let is_of_sender = match seen {
+        let is_away = self.departures.is_away;
+        let is_of_sender = if is_away {
+            // A path that carried the first packets faster is no bottleneck, unless packets queue in front of it or are lost
+            // there. Without timestamps, a queue does not show.
+            let is_path_empty = pacing.is_without_queue && !self.has_loss;
+            seen == Seen::WithEcho && is_path_empty && self.dispersion.began_faster(properties, pacing.rate)
+        } else {
             // The path would spread them between here and the receiver.
-            Seen::FromSender => {
-                properties.rate.is_none_or(|rate| rate > pacing.rate * MUCH_FASTER)
-                    && !self.dispersion.has_spread_to(properties, pacing.rate)
-            }
-            // A path that carried the initial window faster is no bottleneck, unless packets queue in front of it or are
-            // lost there.
-            Seen::WithEcho => {
-                self.dispersion.began_faster(properties, pacing.rate) && pacing.is_without_queue && !self.has_loss
-            }
-            Seen::WithoutEcho => false,
+            properties.rate.is_none_or(|rate| rate > pacing.rate * MUCH_FASTER)
+                && !self.dispersion.has_spread_to(properties, pacing.rate)
         };
         if is_of_sender {
             properties.rate = self.dispersion.faster_rate(properties, pacing.rate);
             (properties.chunk, properties.steady_flight) = (None, None);
             properties.pacing = Some(pacing);
-        } else if seen != Seen::FromSender
+        } else if is_away
             && properties.rate.is_none_or(|rate| pacing.is_held_in_host && rate > pacing.rate * MUCH_FASTER)
         {
             // From here, a shaper in the sender's host looks like a bottleneck, and one with a bucket was faster at first.

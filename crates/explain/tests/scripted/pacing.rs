@@ -2,7 +2,10 @@
 
 use explain::{Cause, Connection, Transfer};
 
-use crate::simulated_download::{Download, View, takes};
+use crate::{
+    connection_script::Captured,
+    simulated_download::{Download, View, takes},
+};
 
 /// The initial window of ten segments, then slow start, up to a window.
 fn window(view: View, most: u64) -> bool {
@@ -22,7 +25,7 @@ fn paced(rate: f64) -> impl FnMut(View) -> bool {
 }
 
 /// The downloads of the only connection of captures at the client and the server, with their connections.
-fn explained(captures: [crate::connection_script::Captured; 2]) -> [(Connection, Transfer); 2] {
+fn explained(captures: [Captured; 2]) -> [(Connection, Transfer); 2] {
     captures.map(|captured| {
         let mut connections = captured.explained().connections;
         assert_eq!(connections.len(), 1);
@@ -70,6 +73,24 @@ fn paced_sender_is_named_with_its_rate_at_both_ends() {
             let ratio = predicted.as_secs_f64() / full[0].as_secs_f64();
             assert!((0.6..1.3).contains(&ratio), "{predicted:?} instead of {full:?}");
         }
+    }
+}
+
+#[test]
+fn paced_sender_is_named_in_a_capture_that_begins_late() {
+    let late = |captured: Captured| {
+        let packets = captured.packets[captured.packets.len() / 3..].to_vec();
+        let mut late = captured;
+        late.packets = packets;
+        late
+    };
+    let [_, server] = Download::default().run(paced(8.0)).map(late);
+    let server = server.explained().connections.remove(0);
+    assert_is_mostly(&server.transfers[0], Cause::Pacing);
+    let full = Download { link: 10.0, segments: 3000, ..Download::default() };
+    for [_, server] in [full.run(|view| window(view, 40)), full.run(bbr(30_000, 10.0))] {
+        let server = late(server).explained().connections.remove(0);
+        assert_eq!(server.transfers[0].times[Cause::Pacing], 0, "{:?}", server.transfers[0].times.ranked());
     }
 }
 

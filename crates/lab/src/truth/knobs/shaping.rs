@@ -12,7 +12,7 @@ use crate::truth::{
     },
 };
 
-/// Pacing below this is so slow that everything is acknowledged between two packets, in bytes per second.
+/// The lowest and the highest rate in bytes per second, below those of the links.
 const RATE: (f64, f64) = (1.5e5, 1.2e6);
 
 /// A rate that the sending program sets for its socket (SO_MAX_PACING_RATE).
@@ -21,7 +21,10 @@ pub(super) fn pacing(draw: &mut Draw) -> Option<[Scenario; 2]> {
     let rate = draw.between(RATE.0, RATE.1);
     let bytes = rate * draw.between(1.5, 3.0);
     let is_upload = draw.chance(0.25);
-    let (server, client) = match draw.iperf3() {
+    let iperf3 = draw.iperf3();
+    // Its server does not pace.
+    let is_upload = is_upload || iperf3.is_some();
+    let (server, client) = match iperf3 {
         Some(pair) => pair,
         None if is_upload => (draw.server(&[Python, Nginx])?, draw.client(&[ClientProgram::Python])?),
         None => (

@@ -96,7 +96,7 @@ fn iperf3(scenario: &Scenario, server: Ipv4Addr, folder: &Path) -> Result<Comman
     if !scenario.is_upload {
         command.arg("-R");
     }
-    if let Some(Size(rate)) = side.pacing.or(scenario.server.pacing) {
+    if let Some(Size(rate)) = side.pacing {
         command.args(["--fq-rate", &(8 * rate).to_string()]);
     }
     Ok(command)
