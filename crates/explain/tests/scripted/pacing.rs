@@ -1,6 +1,9 @@
 //! Senders that pace, told from a window that acknowledgements refill, and from the path.
 
-use explain::{Cause, Connection, Transfer};
+use explain::{
+    Cause, Connection, Transfer,
+    render::{PredictionRequest, text},
+};
 
 use crate::{
     connection_script::Captured,
@@ -33,6 +36,14 @@ fn explained(captures: [Captured; 2]) -> [(Connection, Transfer); 2] {
         let transfer = connection.transfers[0].clone();
         (connection, transfer)
     })
+}
+
+/// The first line for the user.
+fn answer(captured: Captured) -> String {
+    let connections = explain::pair_captures([captured.explained()]);
+    let layout = text::Layout { width: 1000, colour: false, top: 5 };
+    let text = text::render(&connections, 9, &PredictionRequest::default(), &layout);
+    text.lines().next().unwrap_or_default().to_owned()
 }
 
 fn share(transfer: &Transfer, cause: Cause) -> f64 {
@@ -97,7 +108,11 @@ fn paced_sender_is_named_in_a_capture_that_begins_late() {
 #[test]
 fn shaper_in_the_senders_host_is_seen_there_and_looks_like_a_bottleneck_elsewhere() {
     let download = Download { shaper: Some(8.0), ..Download::default() };
-    let [client, server] = explained(download.run(|view| window(view, 200)));
+    let captures = download.run(|view| window(view, 200));
+    let [at_client, at_server] = captures.clone().map(answer);
+    assert!(at_client.contains("A shaper in the sender's host would look the same"), "{at_client}");
+    assert!(at_server.contains("pacing in the sender's host"), "{at_server}");
+    let [client, server] = explained(captures);
     assert_is_mostly(&server.1, Cause::Pacing);
     assert!(server.1.findings[0].why.contains("in a shaper"), "{}", server.1.findings[0].why);
     assert_is_mostly(&client.1, Cause::PathRate);
