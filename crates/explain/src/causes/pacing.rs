@@ -26,13 +26,13 @@ fn why(evidence: &Evidence) -> String {
         "That is a rate set for the socket (SO_MAX_PACING_RATE), a shaper, or a program that writes full segments at this \
          rate."
     };
-    let path = match evidence.properties.rate {
-        Some(rate) => format!(", and the path had carried {}", rate_text(rate)),
-        None => String::new(),
+    let (path, unknown) = match evidence.properties.rate {
+        Some(rate) => (format!(", and the path had carried {}", rate_text(rate)), ""),
+        None => (String::new(), " How fast the path is does not show, so nothing is predicted."),
     };
     format!(
         "For {}, packets left the sender's host evenly, at {}, by a timer and not when acknowledgements arrived. No window \
-         was the limit, with at most {} in flight{path}. {what}",
+         was the limit, with at most {} in flight{path}. {what}{unknown}",
         ms(evidence.total),
         rate_text(pacing.rate),
         bytes(evidence.max_in_flight),

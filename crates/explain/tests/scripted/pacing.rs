@@ -69,7 +69,7 @@ fn paced_sender_is_named_with_its_rate_at_both_ends() {
         [(30_000, 8.0, 2), (31_700, 8.0, 2), (40_000, 3.0, 2), (30_000, 8.0, 9), (25_000, 20.0, 4)]
     {
         let download = Download { rtt, ack_every, ..Download::default() };
-        for (_, transfer) in explained(download.run(paced(rate))) {
+        for (connection, transfer) in explained(download.run(paced(rate))) {
             assert_is_mostly(&transfer, Cause::Pacing);
             let finding = &transfer.findings[0];
             assert_eq!(finding.cause, Cause::Pacing);
@@ -79,10 +79,12 @@ fn paced_sender_is_named_with_its_rate_at_both_ends() {
                 finding.why
             );
             // Without it, the path's rate is the limit, and slow start before.
-            let predicted = transfer.without(finding).expect("a prediction").duration;
+            let predicted = transfer.without(finding);
+            assert_eq!(predicted.is_some(), connection.rate.is_some());
+            let Some(predicted) = predicted.map(|predicted| predicted.duration) else { continue };
             let full = explained(download.run(|view| window(view, 1000))).map(|(_, transfer)| transfer.duration);
             let ratio = predicted.as_secs_f64() / full[0].as_secs_f64();
-            assert!((0.6..1.3).contains(&ratio), "{predicted:?} instead of {full:?}");
+            assert!((0.8..1.25).contains(&ratio), "{predicted:?} instead of {full:?}");
         }
     }
 }
