@@ -32,6 +32,7 @@ const CAUSES: Record<string, CauseStyle> = {
   delayed_ack: { title: "delayed ACKs", kind: "ack", step: 1 },
   nagle: { title: "Nagle's algorithm", kind: "ack", step: 2 },
   send_buffer: { title: "send buffer full", kind: "ack", step: 3 },
+  pacing: { title: "sender pacing", kind: "ack", step: 4 },
   server_think: { title: "server at work", kind: "program", step: 1 },
   client_think: { title: "client at work", kind: "program", step: 2 },
   sender_idle: { title: "sender idle", kind: "program", step: 3 },

@@ -277,7 +277,9 @@ impl Analysis<'_> {
             packets,
             why: (cause.rule().why)(&evidence),
             situation,
-            what_if: infer_model::remedy(cause, self.timeline.times(start, end)[Cause::Nagle] > 0),
+            what_if: infer_model::remedy(cause, self.timeline.times(start, end)[Cause::Nagle] > 0)
+                // Without pacing, the path is the limit.
+                .filter(|_| cause != Cause::Pacing || evidence.properties.rate.is_some()),
         })
     }
 }

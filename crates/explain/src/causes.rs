@@ -17,6 +17,7 @@ mod fast_recovery;
 mod http_flow_control;
 pub(crate) mod nagle;
 mod name_lookup;
+mod pacing;
 mod path_rate;
 mod propagation;
 mod queueing;
@@ -73,6 +74,8 @@ pub enum Cause {
     ReceiveWindow,
     /// Nagle's algorithm held a small segment until everything before it was acknowledged.
     Nagle,
+    /// The sender's own host spaced its packets, below what windows and path allow.
+    Pacing,
     /// The sender waited for its own data to be acknowledged before it wrote more.
     SendBuffer,
     /// The sending program had nothing to send in the middle of a message.
@@ -121,6 +124,7 @@ pub(crate) const RULES: [Rule; COUNT] = [
     http_flow_control::RULE,
     receive_window::RULE,
     nagle::RULE,
+    pacing::RULE,
     send_buffer::RULE,
     sender_idle::RULE,
     slow_start::RULE,
@@ -131,7 +135,7 @@ pub(crate) const RULES: [Rule; COUNT] = [
 ];
 
 /// The number of causes.
-const COUNT: usize = 21;
+const COUNT: usize = 22;
 
 impl Cause {
     /// All causes.
@@ -175,6 +179,7 @@ impl Cause {
             Self::HttpFlowControl => "http_flow_control",
             Self::ReceiveWindow => "receive_window",
             Self::Nagle => "nagle",
+            Self::Pacing => "pacing",
             Self::SendBuffer => "send_buffer",
             Self::SenderIdle => "sender_idle",
             Self::SlowStart => "slow_start",

@@ -2,8 +2,10 @@
 
 pub(crate) mod ack_policy;
 pub(crate) mod control_frames;
+mod dispersion;
 pub(crate) mod exchange;
 pub(crate) mod loss_response;
+pub(crate) mod pacing;
 pub(crate) mod send_context;
 pub(crate) mod sender_properties;
 pub(crate) mod sender_state;

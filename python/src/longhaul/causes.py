@@ -31,6 +31,7 @@ _CAUSES: dict[str, tuple[str, str]] = {
     "delayed_ack": ("delayed ACKs", "#b4528f"),
     "nagle": ("Nagle's algorithm", "#d995c0"),
     "send_buffer": ("send buffer full", "#86306a"),
+    "pacing": ("sender pacing", "#ecc9df"),
     "server_think": ("server at work", "#009e73"),
     "client_think": ("client at work", "#7fcdb5"),
     "sender_idle": ("sender idle", "#00694d"),

@@ -119,6 +119,7 @@ impl ModelInput<'_> {
         let history = &message.history;
         model.sender.mss = Size(properties.mss);
         model.sender.sack = self.connection.syn[self.sender].is_none_or(|syn| syn.sack);
+        model.sender.pacing = properties.pacing.as_ref().map(|pacing| Rate::bits_per_second(pacing.rate as u64));
         // Lost bytes were part of the first flight, although they were captured later.
         let lost: u64 = history.losses.iter().map(|(from, to, _)| to - from).sum();
         let not_lost = message.bytes.saturating_sub(lost);
@@ -191,6 +192,7 @@ pub(crate) fn remedy(cause: Cause, is_held_by_nagle: bool) -> Option<WhatIf> {
         Cause::SenderIdle => "no-idle",
         Cause::ReceiverStalled => "no-stalls",
         Cause::Queueing => "no-queue",
+        Cause::Pacing => "no-pacing",
         Cause::SendBuffer => "send-buffer=16MiB",
         Cause::ReceiveWindow => "receive-window=16MiB",
         Cause::SlowStart => "initial-window=40",

@@ -4,6 +4,9 @@
 //! of packets that were sent back to back (packet-train dispersion; Dovrolis et al., INFOCOM 2001). A wait for an
 //! acknowledgement belongs here too while at least a bandwidth-delay product is in flight: then the link, not the window,
 //! limits the rate.
+//!
+//! From outside, a shaper in the sender's host looks the same. Only a capture there tells it apart ([`super::pacing`]), or
+//! an initial window that arrived faster.
 
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms, rate_text};
 

@@ -61,7 +61,8 @@ pub(crate) struct DirectionStats {
 impl MessageHistory {
     /// Records new data at this offset, up to that one, sent after a wait.
     pub(crate) fn record_data(&mut self, context: &SendContext, at: u64, to: u64, waited: u64) {
-        if context.writer.is_unprompted && at > 0 && self.pauses.len() < MAX_INCIDENTS {
+        let is_pause = context.writer.is_unprompted && !context.writer.is_paced;
+        if is_pause && at > 0 && self.pauses.len() < MAX_INCIDENTS {
             self.pauses.push((at, waited));
         }
         if at > 0 && nagle::is_held(context) {

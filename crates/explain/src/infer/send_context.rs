@@ -61,6 +61,8 @@ pub(crate) struct WriterState {
     pub(crate) follows_peer: bool,
     /// Whether it waits for chunks of the same size to be acknowledged.
     pub(crate) waits_for_chunks: bool,
+    /// Whether it sends evenly, by a timer.
+    pub(crate) is_paced: bool,
     /// Whether it mostly sends when an acknowledgement arrives.
     pub(crate) is_ack_clocked: bool,
     /// Whether the segment is smaller than the MSS, from a sender that may use Nagle's algorithm.

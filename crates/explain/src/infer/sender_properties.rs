@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{shared_link::SharedLink, window_scale::WindowScale};
+use super::{pacing::Pacing, shared_link::SharedLink, window_scale::WindowScale};
 use crate::{collect::CapturedConnection, side::Side};
 
 /// Properties of one side as a sender.
@@ -19,6 +19,8 @@ pub(crate) struct SenderProperties {
     pub(crate) chunk: Option<u64>,
     /// The number of bytes in flight per round trip, if it stays the same without loss: the size of the send buffer.
     pub(crate) steady_flight: Option<u64>,
+    /// The even rate at which it sends, if neither a window nor the path requires that.
+    pub(crate) pacing: Option<Pacing>,
     /// Whether a sender that could have sent earlier mostly sends when an acknowledgement arrives.
     pub(crate) is_ack_clocked: bool,
     /// Whether it sends small segments while earlier small ones are unacknowledged, which neither Nagle's algorithm
@@ -44,6 +46,11 @@ impl SenderProperties {
         self.rate.map_or(0, |rate| (bits as f64 * 1e9 / rate) as u64)
     }
 
+    /// The bytes of a full packet for each byte of its payload.
+    pub(crate) fn wire_factor(&self) -> f64 {
+        (self.mss + self.headers) as f64 / self.mss as f64
+    }
+
     /// Whether this many bytes in flight keep the bottleneck busy for a round trip.
     pub(crate) fn fills_path(&self, flight: u64, rtt: u64) -> bool {
         self.rate.is_some() && self.transmission_time(flight) * 10 >= rtt * 9
@@ -60,6 +67,7 @@ impl SenderProperties {
             rate: None,
             chunk: None,
             steady_flight: None,
+            pacing: None,
             is_ack_clocked: true,
             nodelay: false,
             http2_window: None,

@@ -53,7 +53,7 @@ struct SentSegment {
     time: u64,
     /// When the bottleneck had transmitted it.
     transmitted: u64,
-    /// How much later than the acknowledgement that may have released it allows it passed the capture point.
+    /// For how long it waited in a queue before the capture point, where timestamps show it.
     late: u64,
 }
 
@@ -97,6 +97,7 @@ pub(crate) struct SenderState<'a> {
     /// When the bottleneck has transmitted everything sent so far.
     pub(crate) busy_until: u64,
     last_ack: u64,
+    ack_before_last: u64,
     /// The end of the last segment smaller than the MSS, if it is not acknowledged.
     last_small: Option<u64>,
     since_send: SinceLastSend,
@@ -201,6 +202,7 @@ impl<'a> SenderState<'a> {
             last_sent: 0,
             busy_until: 0,
             last_ack: 0,
+            ack_before_last: 0,
             last_small: None,
             since_send: SinceLastSend::default(),
             right_edge: None,
@@ -231,9 +233,31 @@ impl<'a> SenderState<'a> {
         self.recovery.min_cwnd
     }
 
+    /// Whether anything was lost so far.
+    pub(crate) fn has_loss(&self) -> bool {
+        self.recovery.has_loss
+    }
+
     /// How many acknowledgements have reported a loss since the last that acknowledged new data.
     pub(crate) fn sacks(&self) -> u32 {
         self.recovery.sacks
+    }
+
+    /// When an acknowledgement last arrived, up to a time.
+    pub(crate) fn last_ack(&self, now: u64) -> u64 {
+        if self.last_ack <= now { self.last_ack } else { self.ack_before_last.min(now) }
+    }
+
+    /// Whether the capture was taken away from the sender's end.
+    pub(crate) fn is_away(&self) -> bool {
+        self.rtt_to_sender * 8 >= self.rtt
+    }
+
+    /// How much older the acknowledgement is that a packet echoes than the latest that its sender had received, in nanoseconds:
+    /// for that long, the packet waited below TCP or on the path. None without timestamps.
+    pub(crate) fn lag(&self, segment: &SegmentRecord) -> Option<u64> {
+        let echoed = (segment.time + self.rtt_to_sender).saturating_sub(segment.echo()?);
+        Some(self.last_ack(segment.time).saturating_sub(echoed))
     }
 
     /// Bytes in flight.
@@ -294,9 +318,8 @@ impl<'a> SenderState<'a> {
             self.last_small = Some(end);
         }
         if is_new {
-            // At the sender's end, it is not late but idle.
-            let is_away = self.rtt_to_sender * 8 >= self.rtt;
-            let late = segment.echo().filter(|_| is_away).map_or(0, |age| age.saturating_sub(self.rtt_to_sender));
+            // At the sender's end, no path is in between.
+            let late = self.lag(segment).filter(|_| self.is_away()).unwrap_or(0);
             self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until, late });
         }
         if self.recovery.current.is_none() {
@@ -427,6 +450,7 @@ impl<'a> SenderState<'a> {
                 is_unprompted: released_by.is_none() && now > last_event + self.prompt(),
                 follows_peer: self.since_send.peer_data.is_some_and(|time| now <= time + self.prompt()),
                 waits_for_chunks,
+                is_paced: properties.pacing.as_ref().is_some_and(|pacing| pacing.covers(now)),
                 is_ack_clocked: properties.is_ack_clocked,
                 sent_small_segment: len < properties.mss && !properties.nodelay,
                 follows_small_ack: self.since_send.small_acked.is_some_and(|acked| {

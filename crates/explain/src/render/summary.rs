@@ -3,7 +3,10 @@
 use std::{collections::HashMap, fmt::Write as _, time::Duration};
 
 use super::{failures::failures, notes};
-use crate::{Cause, CauseTimes, PageLoad, PairedConnection, Transfer, number_format::plural, page_loads, time_text};
+use crate::{
+    Cause, CauseTimes, Direction, PageLoad, PairedConnection, Transfer, Vantage, number_format::plural, page_loads,
+    time_text,
+};
 
 /// All transfers with the index of their connection, those that lost most first.
 pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)> {
@@ -54,13 +57,19 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
             1 => "The transfer took".to_owned(),
             all => format!("The {all} transfers took"),
         };
-        return format!(
+        let healthy = format!(
             "Healthy: nothing is worth a change. {what} {}, of which {} were {}. The RTT is {}.",
             time_text(Duration::from_nanos(total)),
             time_text(Duration::from_nanos(time)),
             cause.title(),
             time_text(connections[*index].connection.rtt)
         );
+        let is_path = cause == Cause::PathRate;
+        return if is_path && transfers.iter().all(|(index, transfer)| is_away(&connections[*index], transfer)) {
+            format!("{healthy} A shaper in the sender's host would look the same from here; capture there to tell.")
+        } else {
+            healthy
+        };
     };
     let scope = match transfers.len() {
         1 => String::new(),
@@ -89,6 +98,12 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         };
     }
     text
+}
+
+/// Whether a transfer was captured away from its sender.
+fn is_away(paired: &PairedConnection, transfer: &Transfer) -> bool {
+    let sender = if transfer.direction == Direction::Upload { Vantage::Client } else { Vantage::Server };
+    paired.connection.vantage != sender
 }
 
 /// The smallest share of the whole time that makes a headline.

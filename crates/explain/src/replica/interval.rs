@@ -15,6 +15,7 @@ fn ratios(change: Change) -> Option<[f64; 2]> {
         Change::NoDelay | Change::NoIdle => [0.7, 1.15],
         Change::NoLoss => [0.55, 1.3],
         Change::SendBuffer(_) => [0.65, 1.3],
+        Change::NoPacing => [0.85, 1.75],
         Change::NoServerThink => [0.7, 2.5],
         Change::NoClientThink => [0.7, 2.7],
         Change::NoStalls => [0.35, 1.3],

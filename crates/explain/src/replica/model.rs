@@ -143,6 +143,9 @@ pub struct Sender {
     pub slow_start_threshold: Option<Size>,
     /// The maximum congestion window in payload bytes (Linux: `snd_cwnd_clamp`).
     pub largest_window: Option<Size>,
+    /// The rate at which it, or a shaper in its host, sends at most, counting whole IP packets; none: as the congestion
+    /// control allows. The initial window is not paced.
+    pub pacing: Option<Rate>,
     /// Which small segments Nagle's algorithm holds.
     pub nagle: Nagle,
     /// Whether the window is reduced after an idle period of an RTO (RFC 5681 §4.1; Linux: `tcp_slow_start_after_idle`).
@@ -235,6 +238,7 @@ impl Model {
                 congestion: Congestion::Cubic,
                 slow_start_threshold: None,
                 largest_window: None,
+                pacing: None,
                 nagle: Nagle::Small,
                 restart_after_idle: true,
                 min_rto: Duration::from_millis(200),
@@ -291,6 +295,7 @@ impl Model {
             ("the number of bytes", Some(self.bytes.0), 0, sender.mss.0.saturating_mul(MAX_PACKETS)),
             ("the headers' size", Some(path.headers.0), 0, 1 << 16),
             ("the rate in bits per second", path.rate.map(Rate::as_bits_per_second), 1, 1 << 50),
+            ("the pacing rate in bits per second", sender.pacing.map(Rate::as_bits_per_second), 1, 1 << 50),
             ("the chunk of a write", writes.chunk.map(|chunk| chunk.0), 1 + self.bytes.0 / MAX_PACKETS, u64::MAX),
             ("the number of writes in flight", writes.in_flight.map(u64::from), 1, u64::MAX),
             ("the send buffer", writes.send_buffer.map(|bytes| bytes.0), 1 + self.bytes.0 / MAX_PACKETS, u64::MAX),

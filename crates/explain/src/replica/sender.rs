@@ -12,7 +12,7 @@ use units::Size;
 use super::{
     Bottleneck, Fate, Model, Nagle, Sender as Settings,
     clock::{Nanos, nanos},
-    congestion::{self, CongestionControl, Cwnd},
+    congestion::{self, CongestionControl, Cwnd, Pacing},
 };
 use on_ack::LossRecovery;
 use rto::RttEstimator;
@@ -21,6 +21,9 @@ use timer::Timer;
 
 /// The number of packets at the start of a connection that are not paced, as in Linux.
 const UNPACED: u64 = 10;
+
+/// The number of packets that are sent at once below a pacing limit (Linux: `tcp_min_tso_segs`).
+const MIN_QUANTUM: u32 = 2;
 
 /// A packet on the path, and when it arrives.
 #[derive(Debug, Clone, Copy)]
@@ -82,6 +85,8 @@ pub(super) struct Sender {
     /// How often the RTO has been doubled.
     backoff: u32,
     pacing: PacingState,
+    /// The limit of the pacing rate in payload bytes per second (Linux: `sk_max_pacing_rate`).
+    max_pacing_rate: f64,
     last_sent: Nanos,
     /// The end of the last packet sent.
     last_end: u64,
@@ -112,6 +117,10 @@ impl Sender {
             timer: None,
             backoff: 0,
             pacing: PacingState::default(),
+            max_pacing_rate: sender.pacing.map_or(f64::INFINITY, |rate| {
+                let payload = sender.mss.0 as f64 / (sender.mss.0 + model.path.headers.0) as f64;
+                rate.as_bits_per_second() as f64 / 8.0 * payload
+            }),
             last_sent: start,
             last_end: 0,
             counters: Counters::default(),
@@ -253,9 +262,18 @@ impl Sender {
         }
     }
 
+    /// How packets are paced: by the congestion control, or a limit below its rate.
+    fn pacing(&self) -> Option<Pacing> {
+        let control = self.control.pacing();
+        if control.is_some_and(|pacing| pacing.rate <= self.max_pacing_rate) || self.max_pacing_rate.is_infinite() {
+            return control;
+        }
+        Some(Pacing { rate: self.max_pacing_rate, send_quantum: MIN_QUANTUM })
+    }
+
     /// Whether pacing allows a packet now; if so, takes it from the current burst.
     fn take_from_quantum(&mut self, now: Nanos) -> bool {
-        let Some(pacing) = self.control.pacing().filter(|_| self.counters.packets >= UNPACED) else { return true };
+        let Some(pacing) = self.pacing().filter(|_| self.counters.packets >= UNPACED) else { return true };
         if self.pacing.quantum_left == 0 {
             if now < self.pacing.next_send_time {
                 return false;

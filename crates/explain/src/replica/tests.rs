@@ -104,6 +104,20 @@ fn sender_is_limited_to_one_window_or_buffer_per_round_trip() {
 }
 
 #[test]
+fn sender_is_limited_to_its_pacing_rate() {
+    for congestion in [Congestion::Reno, Congestion::Cubic, Congestion::Bbr] {
+        let mut model = plain(1000 * 1448, 30, 100_000_000);
+        model.sender.congestion = congestion;
+        let free = seconds(&model);
+        // A packet of 1500 bytes takes 1.5 ms; the first ten leave at once.
+        model.sender.pacing = Some(Rate::bits_per_second(8_000_000));
+        assert!((1.45..1.6).contains(&seconds(&model)), "{congestion:?}: {}", seconds(&model));
+        let without = "no-pacing".parse::<WhatIf>().unwrap().apply(&model);
+        assert!((seconds(&without) - free).abs() < 1e-9 && free < 0.5, "{congestion:?}: {free}");
+    }
+}
+
+#[test]
 fn nagle_holds_the_second_small_write_until_the_first_is_acknowledged() {
     let mut model = Model::new(Size(200), ms(40));
     model.writes.chunk = Some(Size(100));
@@ -248,11 +262,12 @@ prop_compose! {
         mss in 1u64..3000, initial_window in 1u32..50,
         congestion in select(vec![Congestion::Reno, Congestion::Cubic, Congestion::Bbr]),
         nagle in select(vec![Nagle::Off, Nagle::Any, Nagle::Small]),
-        threshold in option::of(1u64..100_000), largest in option::of(1u64..100_000), min_rto in 0u64..1000,
+        pacing in option::of(10_000u64..1_000_000_000), threshold in option::of(1u64..100_000), largest in option::of(1u64..100_000), min_rto in 0u64..1000,
         flags in any::<[bool; 3]>(),
     ) -> Sender {
         Sender {
             mss: Size(mss), initial_window, congestion, nagle, min_rto: ms(min_rto),
+            pacing: pacing.map(Rate::bits_per_second),
             slow_start_threshold: threshold.map(Size), largest_window: largest.map(Size),
             restart_after_idle: flags[0], sack: flags[1], tail_loss_probe: flags[2],
         }

@@ -29,10 +29,11 @@ pub(super) enum Change {
     NoIdle,
     NoStalls,
     NoQueue,
+    NoPacing,
 }
 
 /// The changes without a value.
-const PLAIN: [(&str, Change); 7] = [
+const PLAIN: [(&str, Change); 8] = [
     ("nodelay", Change::NoDelay),
     ("no-loss", Change::NoLoss),
     ("no-server-think", Change::NoServerThink),
@@ -40,10 +41,11 @@ const PLAIN: [(&str, Change); 7] = [
     ("no-idle", Change::NoIdle),
     ("no-stalls", Change::NoStalls),
     ("no-queue", Change::NoQueue),
+    ("no-pacing", Change::NoPacing),
 ];
 
 /// The names of the changes, with an example of each value.
-const NAMES: [(&str, &str); 15] = [
+const NAMES: [(&str, &str); 16] = [
     ("rtt", "20ms"),
     ("rate", "100mbit"),
     ("mss", "1460"),
@@ -59,6 +61,7 @@ const NAMES: [(&str, &str); 15] = [
     ("no-idle", ""),
     ("no-stalls", ""),
     ("no-queue", ""),
+    ("no-pacing", ""),
 ];
 
 /// The maximum number of chunks that get a pause.
@@ -167,6 +170,7 @@ impl Change {
                 model.receiver.stalls.clear();
                 model.receiver.window = model.receiver.largest_window;
             }
+            Self::NoPacing => model.sender.pacing = None,
             // They change only what happens before the first byte.
             Self::NoClientThink | Self::NoQueue => {}
         }
@@ -257,7 +261,7 @@ mod tests {
 
     const ALL: &str = "rtt=20ms,rate=100mbit,mss=1460,deferred-ack=1ms,initial-window=30,chunk=64KiB,\
                        send-buffer=128KiB,receive-window=1MiB,nodelay,no-loss,no-server-think,no-client-think,no-idle,\
-                       no-stalls,no-queue";
+                       no-stalls,no-queue,no-pacing";
 
     #[test]
     fn every_change_is_parsed_printed_and_applied() {
@@ -266,6 +270,7 @@ mod tests {
         let mut before = Model::new(Size(1000), Duration::from_millis(5));
         before.writes.in_flight = Some(1);
         before.path.queue = Some(Size(1));
+        before.sender.pacing = Some(Rate::bits_per_second(1));
         let after = what_if.apply(&before);
         assert_eq!(
             (after.path.rtt, after.path.rate),
@@ -275,7 +280,7 @@ mod tests {
         assert_eq!(after.receiver.acks.timer, Duration::from_millis(1));
         assert_eq!(after.receiver.window, Some(Size(1 << 20)));
         assert_eq!((after.writes.chunk, after.writes.in_flight), (Some(Size(65536)), Some(2)));
-        assert_eq!((after.path.queue, after.bytes), (None, before.bytes));
+        assert_eq!((after.path.queue, after.sender.pacing, after.bytes), (None, None, before.bytes));
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub(crate) fn remedy(cause: &str) -> Option<&'static str> {
         "http_flow_control" => "larger HTTP/2 flow-control windows, for the stream and the connection",
         "delayed_ack" => "writes that fill segments, and a receiver that acknowledges at once",
         "nagle" => "TCP_NODELAY, and fewer small writes",
+        "pacing" => "a higher pacing rate or shaper rate in the sender's host, or a faster interface",
         "send_buffer" => "a larger send buffer, and writes that do not wait for acknowledgements",
         "server_think" => "the server's own work: its disk, its handlers, its configuration",
         "sender_idle" | "client_think" => "the sending program, which had nothing ready to send",
@@ -49,6 +50,6 @@ mod tests {
         assert_eq!(of(&seconds), remedy("propagation"));
         assert_eq!(remedy("unheard_of"), None);
         let known = explain::Cause::all().filter(|cause| remedy(cause.name()).is_some());
-        assert!(known.count() >= 21, "a cause goes by another name than explain's");
+        assert!(known.count() >= 22, "a cause goes by another name than explain's");
     }
 }

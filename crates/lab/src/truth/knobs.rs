@@ -7,6 +7,7 @@
 mod failures;
 mod path;
 mod programs;
+mod shaping;
 mod windows;
 
 use super::{draw::Draw, scenario::Scenario};
@@ -69,6 +70,21 @@ pub const KNOBS: &[Knob] = &[
         expected: &["send_buffer"],
         is_event: false,
         draw: windows::send_buffer,
+    },
+    Knob {
+        name: "pacing",
+        turns: "a low SO_MAX_PACING_RATE",
+        expected: &["pacing"],
+        is_event: false,
+        draw: shaping::pacing,
+    },
+    Knob {
+        name: "shaper",
+        turns: "a shaper with a bucket in the sender's host",
+        // From outside, it looks like a bottleneck.
+        expected: &["pacing", "path_rate"],
+        is_event: false,
+        draw: shaping::shaper,
     },
     Knob {
         name: "slow-writer",
@@ -161,7 +177,7 @@ pub fn party(cause: &str, is_upload: bool) -> Party {
     match cause {
         "receive_window" | "receiver_stalled" | "delayed_ack" | "http_flow_control" => receiver,
         // Either end can turn off what makes the two wait for each other; it is the sender's first.
-        "send_buffer" | "sender_idle" | "nagle" => sender,
+        "send_buffer" | "pacing" | "sender_idle" | "nagle" => sender,
         "server_think" | "tls" | "refused" => Party::Server,
         "client_think" => Party::Client,
         "propagation" | "connect" | "slow_start" | "name_lookup" => Party::Nobody,

@@ -164,6 +164,11 @@ fn transfer(
             fs::write(&path, text).map_err(|source| MeasureError::File { path, source })?;
         }
     }
+    for (host, shaper) in [(&testbed.client, scenario.client.shaper), (&testbed.server, scenario.server.shaper)] {
+        if let Some(shaper) = shaper {
+            process::run(host, &mut programs::shape(shaper, folder)?, deadline)?;
+        }
+    }
     let server = programs::start(scenario, &testbed.server, root, folder, deadline)?;
     let competitors = scenario.competitor.map(|competitor| {
         let other = if competitor.is_behind_router { &testbed.router } else { &testbed.client };

@@ -6,14 +6,17 @@
 mod clients;
 mod servers;
 
-use std::path::{Path, PathBuf};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 pub(crate) use clients::client;
 use link::host::Host;
 pub(crate) use servers::{competitor, start};
 
-use super::scenario::{ClientProgram, ServerProgram};
-use crate::process::{Missing, Program};
+use super::scenario::{ClientProgram, ServerProgram, Shaper};
+use crate::process::{self, Missing, Program};
 
 pub(super) const CURL: Program = Program { name: "curl", package: "curl", version: "--version" };
 pub(super) const WGET: Program = Program { name: "wget", package: "wget", version: "--version" };
@@ -22,6 +25,7 @@ pub(super) const NODE: Program = Program { name: "node", package: "nodejs", vers
 pub(super) const RCLONE: Program = Program { name: "rclone", package: "rclone", version: "version" };
 pub(super) const NGINX: Program = Program { name: "nginx", package: "nginx", version: "-v" };
 pub(super) const APACHE: Program = Program { name: "apache2", package: "apache2-bin", version: "-v" };
+pub(super) const TC: Program = Program { name: "tc", package: "iproute2", version: "-V" };
 pub(super) const IPERF3: Program = Program { name: "iperf3", package: "iperf3", version: "--version" };
 
 /// The port of the measured server.
@@ -39,6 +43,8 @@ pub struct Installed {
     pub clients: Vec<ClientProgram>,
     /// Whether iperf3 is there.
     pub has_iperf3: bool,
+    /// Whether tc is there.
+    pub has_tc: bool,
     /// The congestion controls that a network namespace may use.
     pub congestion_controls: Vec<String>,
     /// The programs that are missing.
@@ -73,6 +79,7 @@ impl Installed {
             }
         }
         installed.has_iperf3 = installed.has(IPERF3);
+        installed.has_tc = installed.has(TC);
         let allowed = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_allowed_congestion_control").unwrap_or_default();
         installed.congestion_controls = allowed.split_whitespace().map(str::to_owned).collect();
         installed
@@ -90,6 +97,15 @@ impl Installed {
         }
         true
     }
+}
+
+/// The command that adds a shaper to a host's first device.
+pub(super) fn shape(shaper: Shaper, folder: &Path) -> Result<Command, Missing> {
+    let mut command = process::command(&find(TC)?, folder);
+    let Shaper { rate, burst } = shaper;
+    command.args(["qdisc", "add", "dev", "eth0", "root", "tbf", "rate", &format!("{}bps", rate.0)]);
+    command.args(["burst", &format!("{}b", burst.0), "latency", "200ms"]);
+    Ok(command)
 }
 
 /// The path of a program. The system's Python goes first: a user's may be a script that needs the user's environment.

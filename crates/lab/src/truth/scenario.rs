@@ -49,6 +49,12 @@ pub struct ServerSide {
     /// The send buffer, if the program sets one (SO_SNDBUF).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<Size>,
+    /// The maximum pacing rate, if the program sets one (SO_MAX_PACING_RATE), in bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pacing: Option<Size>,
+    /// A shaper on the host's device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shaper: Option<Shaper>,
     /// The receive buffer, if the program sets one (SO_RCVBUF).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<Size>,
@@ -80,6 +86,12 @@ pub struct ClientSide {
     /// The send buffer, if the program sets one (SO_SNDBUF).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub send_buffer: Option<Size>,
+    /// The maximum pacing rate, if the program sets one (SO_MAX_PACING_RATE), in bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pacing: Option<Size>,
+    /// A shaper on the host's device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shaper: Option<Shaper>,
     /// The receive buffer, if the program sets one (SO_RCVBUF).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive_buffer: Option<Size>,
@@ -92,6 +104,15 @@ pub struct ClientSide {
     /// The time for which the program stops reading in the middle.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stall: Option<Span>,
+}
+
+/// A token bucket filter (tc-tbf).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shaper {
+    /// Its rate in bytes per second.
+    pub rate: Size,
+    /// The size of its bucket.
+    pub burst: Size,
 }
 
 /// A server program.

@@ -19,6 +19,7 @@ fn everything() -> Installed {
         servers: vec![ServerProgram::Python, ServerProgram::Nginx, ServerProgram::Apache, ServerProgram::Node],
         clients: vec![Curl, Wget, Python, Node, Rclone],
         has_iperf3: true,
+        has_tc: true,
         congestion_controls: vec!["reno".to_owned(), "cubic".to_owned(), "bbr".to_owned()],
         ..Installed::default()
     }

@@ -43,8 +43,7 @@ pub(crate) struct AckRecord {
     pub(crate) last_packet_bytes: u64,
     /// When that packet was sent.
     pub(crate) last_packet_sent: u64,
-    /// How much later it passed than the acknowledgement that released it allows: the time in a queue before the capture
-    /// point, where timestamps show it.
+    /// For how long that packet waited in a queue before the capture point, where timestamps show it.
     pub(crate) last_packet_late: u64,
     /// Whether it has no data and no SACK blocks, and nothing was being repaired.
     pub(crate) is_plain: bool,
@@ -129,7 +128,7 @@ impl SenderState<'_> {
             self.since_send.release =
                 Some(ReleasingAck { time: ack.time, held: 0, acks_all: false, packet: ack.packet });
         }
-        self.last_ack = ack.time;
+        (self.ack_before_last, self.last_ack) = (self.last_ack, ack.time);
         if ack.has_data {
             self.since_send.peer_data = Some(ack.time);
         }

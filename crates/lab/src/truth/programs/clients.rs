@@ -90,10 +90,14 @@ fn wget(side: &ClientSide, urls: &[String], folder: &Path) -> Result<Command, Me
 }
 
 fn iperf3(scenario: &Scenario, server: Ipv4Addr, folder: &Path) -> Result<Command, MeasureError> {
+    let side = &scenario.client;
     let mut command = process::command(&find(IPERF3)?, folder);
     command.args(["-c", &server.to_string(), "-p", &PORT.to_string(), "-n", &scenario.file.0.to_string()]);
     if !scenario.is_upload {
         command.arg("-R");
+    }
+    if let Some(Size(rate)) = side.pacing {
+        command.args(["--fq-rate", &(8 * rate).to_string()]);
     }
     Ok(command)
 }
@@ -130,7 +134,9 @@ fn script(
     if let Some(stall) = side.stall {
         knobs["stall"] = json!([scenario.file.0 / 3, stall.0.as_secs_f64()]);
     }
-    for (name, size) in [("receive_buffer", side.receive_buffer), ("send_buffer", side.send_buffer)] {
+    for (name, size) in
+        [("receive_buffer", side.receive_buffer), ("send_buffer", side.send_buffer), ("pacing", side.pacing)]
+    {
         if let Some(Size(bytes)) = size {
             knobs[name] = json!(bytes);
         }

@@ -116,6 +116,9 @@ fn script_knobs(scenario: &Scenario, root: &Path, folder: &Path) -> serde_json::
             knobs[name] = json!(time.0.as_secs_f64());
         }
     }
+    if let Some(Size(rate)) = server.pacing {
+        knobs["pacing"] = json!(rate);
+    }
     if let Some(rate) = server.write_rate {
         let [size, gap] = pieces(rate);
         knobs["write"] = json!([size as u64, gap]);

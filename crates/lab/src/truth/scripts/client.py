@@ -12,12 +12,16 @@ if knobs["tls"]:
     connection = http.client.HTTPSConnection(knobs["host"], knobs["port"], timeout=60, context=context)
 else:
     connection = http.client.HTTPConnection(knobs["host"], knobs["port"], timeout=60)
-if "receive_buffer" in knobs or "send_buffer" in knobs:
+# socket.SO_MAX_PACING_RATE is not in Python's module.
+SO_MAX_PACING_RATE = 47
+if {"receive_buffer", "send_buffer", "pacing"} & knobs.keys():
     plain = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if "receive_buffer" in knobs:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, knobs["receive_buffer"])
     if "send_buffer" in knobs:
         plain.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, knobs["send_buffer"])
+    if "pacing" in knobs:
+        plain.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, knobs["pacing"])
     plain.connect((knobs["host"], knobs["port"]))
     connection.sock = context.wrap_socket(plain) if knobs["tls"] else plain
 for index, path in enumerate(knobs["paths"]):

@@ -3,16 +3,24 @@ import functools
 import http.server
 import json
 import os
+import socket
 import ssl
 import sys
 import time
 
 knobs = json.loads(sys.argv[1])
+# socket.SO_MAX_PACING_RATE is not in Python's module.
+SO_MAX_PACING_RATE = 47
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = knobs.get("nodelay", False)
+
+    def setup(self):
+        if "pacing" in knobs:
+            self.request.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, knobs["pacing"])
+        super().setup()
 
     def do_GET(self):
         time.sleep(knobs.get("think", 0))

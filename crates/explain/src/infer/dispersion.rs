@@ -1,0 +1,265 @@
+//! The bottleneck's rate, from the spacing of packets that were sent back to back (packet-train dispersion; Dovrolis et
+//! al., INFOCOM 2001).
+//!
+//! Three things look like a bottleneck and are none. A sender that is clocked by acknowledgements spaces its packets on an
+//! empty path too: only packets that were closer together when they were sent, or that queued, show a rate. A sender that
+//! paces spaces them as well, and away from it only the acknowledgement that released a packet is known, not when it was
+//! sent. In start-up, BBR and Linux's fq pace at a rate that grows from round trip to round trip. So a rate counts there only
+//! if the first flight, which is not paced, came at it or it lasted longer than a round trip, and if no round trip carried
+//! more. And a machine that is late handles its packets all at once: only common rates count.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::sender_properties::SenderProperties;
+
+/// The number of segments over which a rate is measured. With fewer, the sending machine's jitter counts too much.
+const TRAIN: u64 = 6;
+
+/// The width of a histogram bin, as a logarithm of the rate: 5 %.
+const BIN_WIDTH: f64 = 0.05;
+
+/// The number of bins on each side that belong to the same rate, because machines add jitter.
+const HALF_PEAK: i32 = 5;
+
+/// The number of bins on each side of a rate that is known well.
+const NARROW_PEAK: i32 = 2;
+
+/// The smallest number of full segments that a rate is measured by.
+const MIN_SEGMENTS: u64 = 6;
+
+/// The number of full segments at the start of a connection that senders do not pace, less the first (Linux: 10).
+const FIRST_SEGMENTS: u64 = 9;
+
+/// The number of full segments in a queue that show that the path is full.
+const MIN_QUEUE: u64 = 4;
+
+/// The share of the delivered bytes that makes a rate common.
+const COMMON_SHARE: f64 = 0.2;
+
+/// The share of the bytes that must have been delivered at a rate to show that the path has it, in a sender's capture, even
+/// if most of what it sent did not fill the path.
+const SPREAD_SHARE: f64 = 0.02;
+
+/// How many times as high a rate must be to count as another; and if it was measured by few segments.
+const FASTER: f64 = 1.4;
+const MUCH_FASTER: f64 = 2.0;
+
+/// The smallest number of full segments that a rate of the first ones is measured by.
+const FEW: u64 = 2;
+
+/// The number of round trips for which no start-up has the same rate.
+const LONG_TRIPS: u64 = 8;
+
+/// A delivery: when, the total of bytes delivered so far, and when the last of them was sent, 0 if unknown. At the
+/// receiver's end, that is when the acknowledgement passed which released it: the latest that its sender had received.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Delivery {
+    pub(super) time: u64,
+    pub(super) total: u64,
+    pub(super) sent: u64,
+    /// For how long it waited in queues, in nanoseconds, as far as that shows.
+    pub(super) queued: u64,
+}
+
+/// Where the deliveries were captured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// At the sender's end: it is known when each packet was sent.
+    FromSender,
+    /// Elsewhere, with timestamps: it is known which acknowledgement released a packet.
+    WithEcho,
+    /// Elsewhere, without.
+    WithoutEcho,
+}
+
+/// What was delivered at a rate.
+#[derive(Debug, Clone, Copy)]
+struct Bin {
+    bytes: f64,
+    /// Those of them that queued, but were as far apart when they were sent.
+    queued: f64,
+    /// When it was delivered at this rate first, and last.
+    first: u64,
+    last: u64,
+}
+
+/// The rates at which packet trains were delivered.
+#[derive(Debug, Default)]
+pub(super) struct Dispersion {
+    /// Trains that the path had spread, by rate (logarithmic bins).
+    spread: HashMap<i32, Bin>,
+    /// All trains.
+    all: HashMap<i32, Bin>,
+    /// The latest deliveries: the current train.
+    train: VecDeque<Delivery>,
+    /// The total with the first delivery.
+    first_total: Option<u64>,
+    /// The bytes of the first segments by rate.
+    first_segments: HashMap<i32, f64>,
+    /// The deliveries of the latest round trip.
+    round_trip: VecDeque<(u64, u64)>,
+    /// The most that was delivered in a round trip, in bytes of whole packets per nanosecond: the path carries that.
+    most_in_round_trip: f64,
+}
+
+impl Dispersion {
+    /// The next delivery does not belong to the train before it.
+    pub(super) fn interrupt(&mut self) {
+        self.train.clear();
+    }
+
+    /// Records that `bytes` were delivered.
+    pub(super) fn deliver(&mut self, delivery: Delivery, bytes: u64, properties: &SenderProperties, rtt: u64) {
+        let Delivery { time, total, sent, queued } = delivery;
+        if let (Some(first), Some(last)) = (self.train.front(), self.train.back()) {
+            let spacing = (last.time - first.time) / self.train.len() as u64;
+            let silence = time.saturating_sub(last.time);
+            if silence * 3 > rtt && silence > 8 * spacing && self.train.len() > 1 {
+                // The path was empty in between.
+                self.train.clear();
+            }
+        }
+        self.train.push_back(delivery);
+        let first_total = *self.first_total.get_or_insert(total);
+        self.add_to_round_trip(time, total, properties, rtt);
+        let enough = TRAIN * properties.mss;
+        while self.train.get(1).is_some_and(|second| total - second.total >= enough) {
+            self.train.pop_front();
+        }
+        let Some(first) = self.train.front().copied() else { return };
+        if total.saturating_sub(first.total) < enough / 2 || time <= first.time {
+            return;
+        }
+        let payload = (total - first.total) as f64;
+        let took = time - first.time;
+        let rate = payload * properties.wire_factor() * 8e9 / took as f64;
+        let bin = (rate.ln() / BIN_WIDTH) as i32;
+        let is_spread = sent.saturating_sub(first.sent) * 10 <= took * 8;
+        let is_queued = rate / 8e9 * queued as f64 >= (MIN_QUEUE * properties.mss) as f64;
+        let add = |rates: &mut HashMap<i32, Bin>| {
+            let bin = rates.entry(bin).or_insert(Bin { bytes: 0.0, queued: 0.0, first: time, last: time });
+            (bin.bytes, bin.last) = (bin.bytes + bytes as f64, time);
+            bin.queued += if is_spread { 0.0 } else { bytes as f64 };
+        };
+        // A sender that is clocked by acknowledgements sends as evenly as they come, on an empty path too. So the packets
+        // were closer together when they were sent, or they queued.
+        if is_spread || is_queued {
+            add(&mut self.spread);
+        }
+        add(&mut self.all);
+        if total <= first_total + FIRST_SEGMENTS * properties.mss {
+            *self.first_segments.entry(bin).or_default() += bytes as f64;
+        }
+    }
+
+    fn add_to_round_trip(&mut self, time: u64, total: u64, properties: &SenderProperties, rtt: u64) {
+        self.round_trip.push_back((time, total));
+        while let (Some(_), Some(second)) = (self.round_trip.front(), self.round_trip.get(1))
+            && time - second.0.min(time) >= rtt
+        {
+            self.round_trip.pop_front();
+        }
+        if let Some((begin, before)) = self.round_trip.front().copied()
+            && time >= begin + rtt.max(1)
+        {
+            let rate = total.saturating_sub(before) as f64 * properties.wire_factor() / (time - begin) as f64;
+            self.most_in_round_trip = self.most_in_round_trip.max(rate);
+        }
+    }
+
+    /// The highest common rate. Deliveries are slower where the path was not full, and occasionally faster where a
+    /// machine was late.
+    pub(super) fn rate(&self, properties: &SenderProperties, seen: Seen, rtt: u64, has_loss: bool) -> Option<f64> {
+        // Only packets that the path has spread show its rate; the others arrived as they were sent. A capture that
+        // begins in the middle of a full path, or was taken behind the bottleneck, has no others.
+        let has_spread = sum(&self.spread) * 20.0 >= sum(&self.all);
+        let rates = if has_spread { &self.spread } else { &self.all };
+        if seen != Seen::WithoutEcho && !has_spread {
+            return None;
+        }
+        let is_accepted = |bin: i32| {
+            let peak = || peak_bins(rates, bin);
+            let first = peak().map(|bin| bin.first).min().unwrap_or(0);
+            let last = peak().map(|bin| bin.last).max().unwrap_or(0);
+            let lasted = last - first;
+            // The initial window is sent back to back, and shows the path's rate at once.
+            let at_first = (bin - HALF_PEAK..=bin + HALF_PEAK).filter_map(|bin| self.first_segments.get(&bin));
+            let is_first = at_first.sum::<f64>() >= (MIN_QUEUE * properties.mss) as f64;
+            let is_exceeded = || {
+                let rate = rate_of(bin);
+                self.most_in_round_trip * 8e9 > rate * FASTER || self.began_faster(properties, rate)
+            };
+            // A path with a token bucket is faster at first, too, and a machine that was late makes packets look faster. But
+            // then they queue, or are lost.
+            let is_full = || {
+                let (all, queued) =
+                    peak().fold((0.0, 0.0), |(all, queued), bin| (all + bin.bytes, queued + bin.queued));
+                has_loss || queued >= COMMON_SHARE * all
+            };
+            seen == Seen::FromSender
+                || lasted > LONG_TRIPS * rtt && (is_full() || !self.began_faster(properties, rate_of(bin)))
+                || (is_first || lasted * 2 > 3 * rtt) && !is_exceeded()
+        };
+        highest(rates, properties, is_accepted)
+    }
+
+    /// The rate of the path, if it was once faster than `than` at the same place: in bursts, such as the initial window.
+    pub(super) fn faster_rate(&self, properties: &SenderProperties, than: f64) -> Option<f64> {
+        let faster = self.spread.iter().filter(|(bin, _)| rate_of(**bin) > than * FASTER);
+        // Jitter alone makes packets late, and brings others together.
+        let faster = faster.map(|(bin, of)| (*bin, Bin { bytes: of.bytes - of.queued, ..*of }));
+        let faster: HashMap<i32, Bin> = faster.collect();
+        highest(&faster, properties, |_| true)
+    }
+
+    /// Whether the first segments came clearly faster than this: then the path is.
+    pub(super) fn began_faster(&self, properties: &SenderProperties, than: f64) -> bool {
+        [(FASTER, MIN_QUEUE), (MUCH_FASTER, FEW)].into_iter().any(|(times, segments)| {
+            let faster = self.first_segments.iter().filter(|(bin, _)| rate_of(**bin) > than * times);
+            faster.map(|(_, bytes)| bytes).sum::<f64>() >= (segments * properties.mss) as f64
+        })
+    }
+
+    /// Whether the path spread packets to this rate: then it is the path's. Jitter spreads them to lower ones.
+    pub(super) fn has_spread_to(&self, properties: &SenderProperties, rate: f64) -> bool {
+        let bin = (rate.ln() / BIN_WIDTH) as i32;
+        let same = (bin - NARROW_PEAK..=bin + NARROW_PEAK).filter_map(|bin| self.spread.get(&bin));
+        let bytes: f64 = same.map(|bin| bin.bytes).sum();
+        bytes >= (2 * MIN_SEGMENTS * properties.mss) as f64 && bytes >= SPREAD_SHARE * sum(&self.all)
+    }
+}
+
+fn rate_of(bin: i32) -> f64 {
+    ((f64::from(bin) + 0.5) * BIN_WIDTH).exp()
+}
+
+fn sum(rates: &HashMap<i32, Bin>) -> f64 {
+    rates.values().map(|bin| bin.bytes).sum()
+}
+
+/// The bins of about the same rate.
+fn peak_bins(rates: &HashMap<i32, Bin>, bin: i32) -> impl Iterator<Item = &Bin> {
+    (bin - HALF_PEAK..=bin + HALF_PEAK).filter_map(|bin| rates.get(&bin))
+}
+
+/// The highest common rate that is accepted.
+fn highest(rates: &HashMap<i32, Bin>, properties: &SenderProperties, is_accepted: impl Fn(i32) -> bool) -> Option<f64> {
+    let total = sum(rates);
+    if total < (MIN_SEGMENTS * properties.mss) as f64 {
+        return None;
+    }
+    let peak = |bin: i32| peak_bins(rates, bin).map(|bin| bin.bytes).sum::<f64>();
+    let mut bins: Vec<i32> = rates.keys().copied().collect();
+    bins.sort_unstable();
+    let is_common = |bin: &i32| peak(*bin) >= total * COMMON_SHARE && is_accepted(*bin);
+    let first = bins.iter().rev().copied().find(is_common)?;
+    let near = (first - 2 * HALF_PEAK..=first).filter(|bin| is_accepted(*bin));
+    let top = near.max_by(|a, b| peak(*a).total_cmp(&peak(*b)))?;
+    // The median of the peak.
+    let mut left = peak(top) / 2.0;
+    let median = (top - HALF_PEAK..=top + HALF_PEAK).find(|bin| {
+        left -= rates.get(bin).map_or(0.0, |bin| bin.bytes);
+        left <= 0.0
+    })?;
+    Some(rate_of(median))
+}
