@@ -28,7 +28,7 @@
 //! };
 //! use units::Span;
 //!
-//! let spec = LinkSpec { rtt: Span(Duration::from_millis(18)), ..LinkSpec::default() };
+//! let spec = LinkSpec { rtt: Span(Duration::from_millis(18)).into(), ..LinkSpec::default() };
 //! let mut up = Chain::new(spec.lanes()?.up.stages);
 //! let (start, mut output) = (Instant::now(), Output::default());
 //! up.push(0, Packet::new(vec![0; 100]), start, &mut output);
@@ -42,6 +42,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod addresses;
 pub mod cable;
 pub mod calibrate;
 pub mod chain;
@@ -61,6 +62,7 @@ pub mod spec;
 pub mod stage;
 pub mod stages;
 pub mod tap;
+pub mod topology;
 mod tun;
 mod tx_timestamps;
 

@@ -57,7 +57,7 @@ const QUEUE: u32 = 1000;
 /// Maximum time until passt is ready; it usually takes 10 ms.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Addresses of the host and its gateway: in the range of the cables (see [`crate::host::Addresses`]), but on none of
+/// Addresses of the host and its gateway: in the range of the cables (see [`crate::addresses`]), but on none of
 /// their networks.
 const V4: Uplink = Uplink {
     host: IpAddr::V4(Ipv4Addr::new(100, 127, 255, 2)),

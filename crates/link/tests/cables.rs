@@ -322,7 +322,7 @@ proptest! {
             let pairs: Vec<_> = sent.zip(delivered).collect();
             for (sent, (_, at, packet)) in &pairs {
                 prop_assert_eq!(&sent.bytes, &packet.bytes);
-                prop_assert!(*at >= sent.at + spec.rtt.0 / 2);
+                prop_assert!(*at >= sent.at + spec.rtt.of(way));
             }
             prop_assert!(pairs.is_sorted_by_key(|(_, (_, at, _))| at));
         }

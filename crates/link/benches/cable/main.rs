@@ -23,7 +23,7 @@ use link::{
     host::Host,
     lateness::Lateness,
     sandbox,
-    spec::{LinkSpec, LossSpec, QueueSpec, RateSpec},
+    spec::{LinkSpec, LossModel, LossSpec, QueueSpec, RateSpec},
 };
 use units::{Percent, Rate};
 
@@ -139,7 +139,7 @@ fn packet_by_packet() -> LinkSpec {
     LinkSpec {
         rate: Some(RateSpec { up: rate, down: rate }),
         queue: Some(QueueSpec::Infinite),
-        loss: Some(LossSpec::Independent(Percent::from_fraction(0.0))),
+        loss: Some(LossSpec::both(LossModel::Independent(Percent::from_fraction(0.0)))),
         ..delay_alone()
     }
 }
