@@ -560,7 +560,7 @@ mod tests {
         link.delays_up = Some(wrong.path().to_owned());
         assert!(error(&link).contains("the jitter `0ms` has no effect"));
         link.jitter = None;
-        assert!(error(&link).starts_with(&format!("{}:1: `0` is not a delay", wrong.path().display())));
+        assert!(error(&link).starts_with(&format!("{}:2: `2` is not a delay", wrong.path().display())));
         link.delays_up = Some("/nowhere/at/all".into());
         assert!(error(&link).starts_with("cannot read the file of delays /nowhere/at/all: "));
     }

@@ -51,6 +51,8 @@ pub struct HostPlan {
     pub name: String,
     /// A command for `sh`, such as a server.
     pub command: Option<String>,
+    /// Whether that command is a server, which listens before the default host's command starts.
+    pub listens: bool,
 }
 
 /// A cable to be connected.
@@ -78,7 +80,7 @@ pub struct Route {
 impl Topology {
     /// A client and a server, joined by one link.
     pub fn pair(spec: LinkSpec, server_command: Option<String>) -> Self {
-        let host = |name: &str, command| HostPlan { name: name.to_owned(), command };
+        let host = |name: &str, command| HostPlan { name: name.to_owned(), command, listens: true };
         let link = CablePlan { name: "link".to_owned(), ends: [0, 1], spec };
         Self { hosts: vec![host("client", None), host("server", server_command)], cables: vec![link], default: 0 }
     }
@@ -169,7 +171,7 @@ mod tests {
 
     /// Hosts 0 to `hosts`, and cables of these ends and RTTs in milliseconds.
     fn topology(hosts: usize, cables: &[(usize, usize, u64)]) -> Topology {
-        let host = |n| HostPlan { name: format!("h{n}"), command: None };
+        let host = |n| HostPlan { name: format!("h{n}"), command: None, listens: true };
         let cable = |(n, (a, b, rtt)): (usize, &(usize, usize, u64))| {
             let rtt = format!("{rtt}ms").parse().unwrap();
             CablePlan { name: format!("c{n}"), ends: [*a, *b], spec: LinkSpec { rtt, ..LinkSpec::default() } }

@@ -133,10 +133,11 @@ fn take<T: DeserializeOwned>(table: &mut DeTable<'_>, key: &str) -> Result<Optio
 
 fn host((name, mut table): Entry<'_>) -> Result<HostPlan, Fault> {
     let command = take(table.get_mut(), "command")?.map(Spanned::into_inner);
+    let listens = take(table.get_mut(), "listens")?.is_none_or(Spanned::into_inner);
     if let Some((key, _)) = table.into_inner().into_iter().next() {
-        return Err(Fault::new(key.span(), format!("unknown key `{}`; a host has only `command`", key.get_ref())));
+        return Err(Fault::new(key.span(), format!("unknown key `{}`; a host has `command` and `listens`", key.get_ref())));
     }
-    Ok(HostPlan { name: name.into_inner(), command })
+    Ok(HostPlan { name: name.into_inner(), command, listens })
 }
 
 fn index_of(name: &Spanned<String>, hosts: &[HostPlan]) -> Result<usize, Fault> {
@@ -227,7 +228,7 @@ rate = "1mbit"
             ("default = \"client\"", "default = \"me\"", "net.toml:2: unknown host `me`"),
             ("default = \"client\"", "", "net.toml:1: missing key `default`"),
             ("default = \"client\"", "defualt = 1", "net.toml:2: unknown key `defualt`"),
-            ("command =", "comand =", "net.toml:6: unknown key `comand`; a host has only `command`"),
+            ("command =", "comand =", "net.toml:6: unknown key `comand`; a host has `command` and `listens`"),
             ("rate =", "rat =", "net.toml:12: unknown field `rat`"),
             ("\"1mbit\"", "\"fast\"", "net.toml:12: `fast` is not a rate"),
             ("[host.router]", "[host.Router]", "net.toml:4: `Router` cannot name a host"),

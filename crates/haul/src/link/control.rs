@@ -1,0 +1,192 @@
+//! The control socket: `haul link --control PATH …`, and `haul link set PATH loss=1%` beside it.
+//!
+//! A request is one change per line, up to the end of the stream. The response is a line `ok` with the changed cables
+//! below it, or a line `error` with a sentence. Both sides wait for a bounded time. The socket belongs to its user alone.
+
+use std::{
+    error::Error,
+    fs,
+    io::{self, Read, Write},
+    net::Shutdown,
+    os::{
+        fd::AsFd,
+        unix::{
+            fs::{FileTypeExt, MetadataExt},
+            net::{UnixListener, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use link::{spec::Change, topology::Network};
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::stat::{Mode, umask},
+};
+
+/// Maximum time for a request, and for its response.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Maximum length of a request or response, in bytes.
+const LIMIT: usize = 1 << 16;
+
+/// Change a running link
+///
+/// The link must have been started with `--control PATH`. All changes are applied together, or none.
+#[derive(clap::Args)]
+pub(crate) struct SetArgs {
+    /// The socket of `haul link --control`
+    #[arg(value_name = "PATH")]
+    socket: PathBuf,
+
+    /// Values to change: rate=10mbit, loss.up=1% (one direction), wan.rtt=80ms (a cable of a topology)
+    #[arg(value_name = "[CABLE.]KEY=VALUE", required = true)]
+    changes: Vec<Change>,
+}
+
+/// A socket on which a running link can be changed. Dropping it removes it.
+pub(crate) struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+    /// Device and inode of the file.
+    file: (u64, u64),
+}
+
+impl Socket {
+    /// Creates the socket. Call it while the process has one thread: it changes the umask for a moment.
+    pub(crate) fn bind(path: &Path) -> Result<Self, Box<dyn Error>> {
+        let private = Mode::from_bits_truncate(0o177);
+        let bind = || {
+            let before = umask(private);
+            let bound = UnixListener::bind(path);
+            umask(before);
+            bound
+        };
+        let listener = bind().or_else(|error| if remove_leftover(path) { bind() } else { Err(error) });
+        let failed = |error: io::Error| match error.kind() {
+            io::ErrorKind::AddrInUse => {
+                format!("cannot create the control socket {}: the path is in use; choose another", path.display())
+            }
+            _ => format!("cannot create the control socket {}: {error}", path.display()),
+        };
+        let listener = listener.map_err(failed)?;
+        listener.set_nonblocking(true)?;
+        let file = fs::symlink_metadata(path).map_err(failed)?;
+        Ok(Self { listener, path: path.to_owned(), file: (file.dev(), file.ino()) })
+    }
+
+    /// Answers requests until the other end of `over` is closed.
+    pub(crate) fn serve(&self, network: &Network, over: &UnixStream) {
+        loop {
+            let mut files = [
+                PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+                PollFd::new(over.as_fd(), PollFlags::POLLIN),
+            ];
+            let _ = poll(&mut files, PollTimeout::NONE);
+            if files[1].any().unwrap_or(true) {
+                return;
+            }
+            // A client that is gone or too slow only harms itself.
+            if let Ok((stream, _)) = self.listener.accept() {
+                let _ = answer(stream, network);
+            }
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        let is_ours = |file: fs::Metadata| (file.dev(), file.ino()) == self.file;
+        if fs::symlink_metadata(&self.path).is_ok_and(is_ours) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Removes the socket of a killed link, on which nobody listens; returns whether there was one.
+fn remove_leftover(path: &Path) -> bool {
+    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let is_refused = || UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    is_socket && is_refused() && fs::remove_file(path).is_ok()
+}
+
+fn answer(mut stream: UnixStream, network: &Network) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    let request = read(&mut stream)?;
+    let changes: Result<Vec<Change>, _> = request.lines().map(str::parse).collect();
+    let changed = changes.map_err(|error| error.to_string()).and_then(|changes| {
+        let changed = network.change(&changes).map_err(|error| error.to_string())?;
+        Ok(changed.iter().map(|(cable, spec)| format!("{cable}: {spec}\n")).collect::<String>())
+    });
+    let response = match changed {
+        Ok(changed) => format!("ok\n{changed}"),
+        Err(error) => format!("error\n{error}\n"),
+    };
+    stream.write_all(response.as_bytes())
+}
+
+/// Reads to the end of the stream.
+fn read(stream: &mut UnixStream) -> io::Result<String> {
+    let end = Instant::now() + TIMEOUT;
+    let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        match stream.read(&mut buffer) {
+            Ok(0) => return String::from_utf8(text).map_err(io::Error::other),
+            Ok(length) if text.len() + length <= LIMIT => text.extend_from_slice(&buffer[..length]),
+            Ok(_) => return Err(io::ErrorKind::FileTooLarge.into()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// `haul link set`.
+pub(crate) fn set(args: &SetArgs) -> Result<ExitCode, Box<dyn Error>> {
+    let response = request(args).map_err(|error| {
+        let path = args.socket.display();
+        match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                format!("no link listens at {path}; start one with `haul link --control {path}`")
+            }
+            io::ErrorKind::TimedOut => {
+                format!("the link at {path} did not answer within {} s; the change may still happen", TIMEOUT.as_secs())
+            }
+            _ => format!("cannot change the link at {path}: {error}"),
+        }
+    })?;
+    match response.split_once('\n') {
+        Some(("ok", changed)) => {
+            changed.lines().for_each(crate::say);
+            Ok(ExitCode::SUCCESS)
+        }
+        Some(("error", why)) => Err(why.trim_end().into()),
+        _ => Err(format!("the link at {} ended before it answered", args.socket.display()).into()),
+    }
+}
+
+fn request(args: &SetArgs) -> io::Result<String> {
+    let mut lines = String::new();
+    for change in &args.changes {
+        let mut change = change.clone();
+        if change.is_path() {
+            // Relative to this process, not to the link's.
+            let path = std::path::absolute(change.value())?;
+            change = change.with_value(path.to_string_lossy().into_owned());
+        }
+        lines += &format!("{change}\n");
+    }
+    let mut stream = UnixStream::connect(&args.socket)?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
+    stream.write_all(lines.as_bytes())?;
+    stream.shutdown(Shutdown::Write)?;
+    read(&mut stream)
+}
