@@ -156,7 +156,9 @@ fn topology(args: &Args) -> Result<Topology, Box<dyn Error>> {
         return Ok(Topology::pair(args.link.clone(), args.server.clone()));
     };
     if args.link != LinkSpec::default() {
-        return Err(crate::usage("--topology describes the links in its file; leave out the options that describe a link"));
+        return Err(crate::usage(
+            "--topology describes the links in its file; leave out the options that describe a link",
+        ));
     }
     let name = path.display();
     let text = read_topology(path).map_err(|error| format!("cannot read the topology {name}: {error}"))?;
@@ -193,15 +195,10 @@ fn run_in(args: &Args, topology: Topology, timetable: &Timetable, sandbox: &Sand
     }
     // The first device gets the default route, so this one must come before the cables.
     let outside = args.outside.then(|| Outside::open(&hosts[topology.default])).transpose()?;
-    let mtu = |index: usize| {
-        let later = timetable.iter().filter(|coming| coming.cable == index).map(|coming| coming.spec.device_mtu());
-        later.fold(topology.cables[index].spec.device_mtu(), u16::max)
-    };
-    let mtus = (0..topology.cables.len()).map(mtu).collect();
     let mut taps = Vec::new();
     let first_number = addresses::first_free(topology.cables.len() as u16);
     let plan = topology.clone();
-    let network = Network::connect(topology, hosts, first_number, mtus, |host, cable| {
+    let network = Network::connect(topology, hosts, first_number, |host, cable| {
         let Some(folder) = &args.capture else { return Ok::<_, Box<dyn Error>>(None) };
         let tap = tap(folder, &tap_name(&plan, host, cable), args.snaplen)?;
         taps.push(tap.clone());
@@ -279,7 +276,11 @@ fn run_commands(args: &Args, sandbox: &Sandbox, network: &Network) -> Result<i32
     equip(&mut command);
     network.hosts()[topology.default].attach(&mut command);
     match command.spawn() {
-        Ok(child) => Ok(sandbox.wait_for(&child)),
+        Ok(child) => {
+            let status = sandbox.wait_for(&child);
+            servers.iter().for_each(|(server, _)| server.terminate()); // all at once; each is then waited for
+            Ok(status)
+        }
         Err(error) => {
             crate::say(format_args!("cannot run {}: {error}", program.display()));
             Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })

@@ -105,7 +105,15 @@ impl Topology {
                 return Err(ChangeError::new(text));
             }
         };
-        specs[index] = change.apply(&specs[index])?;
+        let new = change.apply(&specs[index])?;
+        // The devices keep the MTU with which they were created.
+        let mtu = self.cables[index].spec.device_mtu();
+        if new.device_mtu() > mtu {
+            let text =
+                format!("`{change}`: the MTU cannot grow beyond that at the start, {mtu}; start with a larger one");
+            return Err(ChangeError::new(text));
+        }
+        specs[index] = new;
         Ok(index)
     }
 
@@ -205,6 +213,10 @@ mod tests {
         assert!(change(&net, "loss=1%").unwrap_err().to_string().contains("write `CABLE.loss=1%` with one of: c0, c1"));
         assert!(change(&net, "c2.loss=1%").unwrap_err().to_string().contains("no cable `c2`; there are: c0, c1"));
         let pair = Topology::pair(LinkSpec::default(), None);
+        let growing = change(&pair, "mtu=1501").unwrap_err().to_string();
+        assert!(growing.contains("cannot grow beyond that at the start, 1500"), "{growing}");
+        let jumbo = LinkSpec { mtu: "9000".parse().ok(), ..LinkSpec::default() };
+        assert!(change(&Topology::pair(jumbo, None), "mtu=1501").is_ok());
         assert_eq!(change(&pair, "rtt=1ms").unwrap(), change(&pair, "link.rtt=1ms").unwrap());
     }
 

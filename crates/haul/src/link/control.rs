@@ -29,6 +29,9 @@ use nix::{
 /// Maximum time for a request, and for its response.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a killed link may still hold its socket.
+const LEFTOVER: Duration = Duration::from_millis(500);
+
 /// Maximum length of a request or response, in bytes.
 const LIMIT: usize = 1 << 16;
 
@@ -57,21 +60,23 @@ pub(crate) struct Socket {
 impl Socket {
     /// Creates the socket. Call it while the process has one thread: it changes the umask for a moment.
     pub(crate) fn bind(path: &Path) -> Result<Self, Box<dyn Error>> {
-        let private = Mode::from_bits_truncate(0o177);
-        let bind = || {
-            let before = umask(private);
-            let bound = UnixListener::bind(path);
-            umask(before);
-            bound
-        };
-        let listener = bind().or_else(|error| if remove_leftover(path) { bind() } else { Err(error) });
         let failed = |error: io::Error| match error.kind() {
             io::ErrorKind::AddrInUse => {
                 format!("cannot create the control socket {}: the path is in use; choose another", path.display())
             }
             _ => format!("cannot create the control socket {}: {error}", path.display()),
         };
-        let listener = listener.map_err(failed)?;
+        let start = Instant::now();
+        let listener = loop {
+            match bind_private(path) {
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse && start.elapsed() < LEFTOVER => {
+                    if !remove_leftover(path) {
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                }
+                bound => break bound.map_err(failed)?,
+            }
+        };
         listener.set_nonblocking(true)?;
         let file = fs::symlink_metadata(path).map_err(failed)?;
         Ok(Self { listener, path: path.to_owned(), file: (file.dev(), file.ino()) })
@@ -80,17 +85,15 @@ impl Socket {
     /// Answers requests until the other end of `over` is closed.
     pub(crate) fn serve(&self, network: &Network, over: &UnixStream) {
         loop {
-            let mut files = [
-                PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
-                PollFd::new(over.as_fd(), PollFlags::POLLIN),
-            ];
+            let mut files =
+                [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN), PollFd::new(over.as_fd(), PollFlags::POLLIN)];
             let _ = poll(&mut files, PollTimeout::NONE);
             if files[1].any().unwrap_or(true) {
                 return;
             }
             // A client that is gone or too slow only harms itself.
             if let Ok((stream, _)) = self.listener.accept() {
-                let _ = answer(stream, network);
+                let _ = answer(stream, network, over);
             }
         }
     }
@@ -105,6 +108,14 @@ impl Drop for Socket {
     }
 }
 
+/// Creates a socket that only its user may connect to.
+fn bind_private(path: &Path) -> io::Result<UnixListener> {
+    let before = umask(Mode::from_bits_truncate(0o177));
+    let bound = UnixListener::bind(path);
+    umask(before);
+    bound
+}
+
 /// Removes the socket of a killed link, on which nobody listens; returns whether there was one.
 fn remove_leftover(path: &Path) -> bool {
     let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
@@ -112,10 +123,10 @@ fn remove_leftover(path: &Path) -> bool {
     is_socket && is_refused() && fs::remove_file(path).is_ok()
 }
 
-fn answer(mut stream: UnixStream, network: &Network) -> io::Result<()> {
+fn answer(mut stream: UnixStream, network: &Network, over: &UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let request = read(&mut stream)?;
+    let request = read(&mut stream, Some(over))?;
     let changes: Result<Vec<Change>, _> = request.lines().map(str::parse).collect();
     let changed = changes.map_err(|error| error.to_string()).and_then(|changes| {
         let changed = network.change(&changes).map_err(|error| error.to_string())?;
@@ -128,23 +139,22 @@ fn answer(mut stream: UnixStream, network: &Network) -> io::Result<()> {
     stream.write_all(response.as_bytes())
 }
 
-/// Reads to the end of the stream.
-fn read(stream: &mut UnixStream) -> io::Result<String> {
+/// Reads to the end of the stream, until the time is up or the other end of `over` is closed.
+fn read(stream: &mut UnixStream, over: Option<&UnixStream>) -> io::Result<String> {
     let end = Instant::now() + TIMEOUT;
     let (mut text, mut buffer) = (Vec::new(), [0; 4096]);
     loop {
         let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
+        let mut files = vec![PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
+        files.extend(over.map(|over| PollFd::new(over.as_fd(), PollFlags::POLLIN)));
+        let ready = poll(&mut files, PollTimeout::try_from(left).unwrap_or(PollTimeout::ZERO))?;
+        if ready == 0 || files.get(1).is_some_and(|over| over.any().unwrap_or(true)) {
             return Err(io::ErrorKind::TimedOut.into());
         }
-        stream.set_read_timeout(Some(left))?;
-        match stream.read(&mut buffer) {
-            Ok(0) => return String::from_utf8(text).map_err(io::Error::other),
-            Ok(length) if text.len() + length <= LIMIT => text.extend_from_slice(&buffer[..length]),
-            Ok(_) => return Err(io::ErrorKind::FileTooLarge.into()),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(io::ErrorKind::TimedOut.into()),
-            Err(error) => return Err(error),
+        match stream.read(&mut buffer)? {
+            0 => return String::from_utf8(text).map_err(io::Error::other),
+            length if text.len() + length <= LIMIT => text.extend_from_slice(&buffer[..length]),
+            _ => return Err(io::ErrorKind::FileTooLarge.into()),
         }
     }
 }
@@ -188,5 +198,5 @@ fn request(args: &SetArgs) -> io::Result<String> {
     stream.set_write_timeout(Some(TIMEOUT))?;
     stream.write_all(lines.as_bytes())?;
     stream.shutdown(Shutdown::Write)?;
-    read(&mut stream)
+    read(&mut stream, None)
 }

@@ -60,6 +60,15 @@ impl Server {
         }
         Ok(())
     }
+
+    fn group(&self) -> Pid {
+        Pid::from_raw(self.shell.id() as i32)
+    }
+
+    /// Sends SIGTERM to the command's process group.
+    pub(crate) fn terminate(&self) {
+        let _ = killpg(self.group(), Signal::SIGTERM);
+    }
 }
 
 /// Whether a socket on the calling thread's host waits for clients (proc_net_tcp: state 0A is LISTEN, 07 a UDP socket
@@ -73,8 +82,8 @@ fn has_listener() -> bool {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let group = Pid::from_raw(self.shell.id() as i32);
-        let _ = killpg(group, Signal::SIGTERM);
+        let group = self.group();
+        self.terminate();
         let start = Instant::now();
         while start.elapsed() < GRACE && matches!(self.shell.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));

@@ -135,7 +135,10 @@ fn host((name, mut table): Entry<'_>) -> Result<HostPlan, Fault> {
     let command = take(table.get_mut(), "command")?.map(Spanned::into_inner);
     let listens = take(table.get_mut(), "listens")?.is_none_or(Spanned::into_inner);
     if let Some((key, _)) = table.into_inner().into_iter().next() {
-        return Err(Fault::new(key.span(), format!("unknown key `{}`; a host has `command` and `listens`", key.get_ref())));
+        return Err(Fault::new(
+            key.span(),
+            format!("unknown key `{}`; a host has `command` and `listens`", key.get_ref()),
+        ));
     }
     Ok(HostPlan { name: name.into_inner(), command, listens })
 }

@@ -38,8 +38,6 @@ pub struct Network {
     topology: Topology,
     hosts: Vec<Host>,
     cables: Vec<Cable>,
-    /// The MTU of the devices of each cable, which cannot change.
-    mtus: Vec<u16>,
     /// What each cable is now.
     specs: Mutex<Vec<LinkSpec>>,
 }
@@ -47,13 +45,11 @@ pub struct Network {
 impl Network {
     /// Connects the topology's hosts, which have no cables yet, and sets up their routes.
     ///
-    /// The cables are numbered from `first_number` on. `mtus` are the MTUs of their devices, each at least that of the
-    /// cable's spec. `tap` returns the capture at the end of a cable: host, cable.
+    /// The cables are numbered from `first_number` on. `tap` returns the capture at the end of a cable: host, cable.
     pub fn connect<E: From<NetworkError>>(
         topology: Topology,
         hosts: Vec<Host>,
         first_number: u16,
-        mtus: Vec<u16>,
         mut tap: impl FnMut(usize, usize) -> Result<Option<Arc<Tap>>, E>,
     ) -> Result<Self, E> {
         for (index, host) in hosts.iter().enumerate() {
@@ -70,11 +66,11 @@ impl Network {
             let [a, b] = plan.ends;
             let lanes = plan.spec.lanes().map_err(NetworkError::from)?;
             let taps = [tap(a, index)?, tap(b, index)?];
-            let options = Options { number: first_number + index as u16, mtu: mtus[index], taps };
+            let options = Options { number: first_number + index as u16, mtu: plan.spec.device_mtu(), taps };
             cables.push(Cable::connect(&hosts[a], &hosts[b], lanes, &options).map_err(NetworkError::from)?);
         }
         let specs = Mutex::new(topology.cables.iter().map(|cable| cable.spec.clone()).collect());
-        let network = Self { topology, hosts, cables, mtus, specs };
+        let network = Self { topology, hosts, cables, specs };
         network.set_routes(first_number)?;
         Ok(network)
     }
@@ -132,11 +128,6 @@ impl Network {
         }
         let mut lanes = Vec::new();
         for index in &changed {
-            let (wanted, mtu) = (new[*index].device_mtu(), self.mtus[*index]);
-            if wanted > mtu {
-                let text = format!("the MTU cannot grow beyond {mtu}, the MTU at the start; start with a larger `mtu`");
-                return Err(ChangeError::new(text).into());
-            }
             lanes.push(new[*index].lanes()?);
             self.cables[*index].check()?;
         }
