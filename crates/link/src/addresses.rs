@@ -3,7 +3,8 @@
 //! IPv4 networks are in 100.64.0.0/10 (RFC 6598), which the user's networks should not use, and IPv6 networks are unique
 //! local (RFC 4193). A host may itself run `haul link`, and reach the outer hosts through `--outside`. The networks inside
 //! must then differ from those outside, so they continue after the highest number in use ([`first_free`]). Mahimahi's
-//! nested shells do the same (`src/util/interfaces.cc`).
+//! nested shells take the first unused addresses of that range (`src/util/interfaces.cc`); here a host at the second level
+//! has no address of the first one, which would then be taken again at the third.
 
 use std::{
     net::{Ipv4Addr, Ipv6Addr},
