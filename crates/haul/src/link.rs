@@ -145,8 +145,28 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = run_in(args, topology, &timetable, &sandbox)?;
+    let status = run_in(args, topology, &timetable, &sandbox).or_else(|error| match error.downcast_ref() {
+        Some(Interrupted(signal)) => Ok(128 + signal),
+        None => Err(error),
+    })?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
+}
+
+/// A signal that ended the set-up.
+#[derive(Debug)]
+struct Interrupted(i32);
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "interrupted by signal {}", self.0)
+    }
+}
+
+impl Error for Interrupted {}
+
+/// Fails after a termination signal. A large topology takes a while to set up.
+fn continues(sandbox: &Sandbox) -> Result<(), Box<dyn Error>> {
+    sandbox.termination_signal().map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
 }
 
 /// What to build, checked.
@@ -187,7 +207,11 @@ fn check(spec: &LinkSpec, message: impl Fn(&SpecError) -> String) -> Result<(), 
 /// Connects the hosts, runs all commands, and disconnects them; returns the command's exit status.
 fn run_in(args: &Args, topology: Topology, timetable: &Timetable, sandbox: &Sandbox) -> Result<i32, Box<dyn Error>> {
     let socket = args.control.as_deref().map(Socket::bind).transpose()?;
-    let hosts = topology.hosts.iter().map(|host| Host::new(&host.name)).collect::<Result<Vec<_>, _>>()?;
+    let mut hosts = Vec::new();
+    for host in &topology.hosts {
+        continues(sandbox)?;
+        hosts.push(Host::new(&host.name)?);
+    }
     for host in &hosts {
         for sysctl in &args.sysctl {
             sysctl.set(host)?;
@@ -199,7 +223,8 @@ fn run_in(args: &Args, topology: Topology, timetable: &Timetable, sandbox: &Sand
     let first_number = addresses::first_free(topology.cables.len() as u16);
     let plan = topology.clone();
     let network = Network::connect(topology, hosts, first_number, |host, cable| {
-        let Some(folder) = &args.capture else { return Ok::<_, Box<dyn Error>>(None) };
+        continues(sandbox)?;
+        let Some(folder) = &args.capture else { return Ok(None) };
         let tap = tap(folder, &tap_name(&plan, host, cable), args.snaplen)?;
         taps.push(tap.clone());
         Ok(Some(tap))
@@ -267,9 +292,7 @@ fn run_commands(args: &Args, sandbox: &Sandbox, network: &Network) -> Result<i32
     for (server, _) in servers.iter_mut().filter(|(_, listens)| *listens) {
         server.wait_until_it_listens(sandbox)?;
     }
-    if let Some(signal) = sandbox.termination_signal() {
-        return Ok(128 + signal);
-    }
+    continues(sandbox)?;
     let [program, arguments @ ..] = args.command.as_slice() else { return Err("no command".into()) };
     let mut command = Command::new(program);
     command.args(arguments);

@@ -205,7 +205,12 @@ fn faithful(reorder: bool) -> impl Strategy<Value = LinkSpec> {
     let jitter = if reorder { "2ms normal reorder" } else { "2ms normal" };
     let lines = (
         select(vec!["", "rtt = '1ms'", "rtt = '18ms'", "rtt = '2ms/13ms'"]),
-        select(vec![String::new(), "jitter = '300us'".into(), "jitter = '0ms/900us'".into(), format!("jitter = '{jitter}'")]),
+        select(vec![
+            String::new(),
+            "jitter = '300us'".into(),
+            "jitter = '0ms/900us'".into(),
+            format!("jitter = '{jitter}'"),
+        ]),
         select(vec!["", "rate = '7mbit/100mbit'\nqueue = 'infinite'", "rate = '1gbit'\nqueue = '10000p'"]),
         if reorder { select(vec!["", "reorder = '10% 700us'"]) } else { select(vec![""]) },
         any::<u32>(),

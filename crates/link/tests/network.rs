@@ -23,8 +23,8 @@ use link::{
     host::Host,
     lanes::Lanes,
     packet::Packet,
-    stage::{Direction, Out, Stage},
     spec::LinkSpec,
+    stage::{Direction, Out, Stage},
     stages::{Delay, Effect, Loss, Rng},
     tap::Tap,
 };
