@@ -29,7 +29,7 @@ use link::{
     sandbox::{self, Sandbox},
     spec::{LinkSpec, SpecError},
     tap::Tap,
-    topology::{self, Network, Topology},
+    topology::{self, HostPlan, Network, Topology},
 };
 use units::Span;
 
@@ -222,7 +222,7 @@ fn run_in(args: &Args, topology: Topology, timetable: &Timetable, sandbox: &Sand
     let mut taps = Vec::new();
     let first_number = addresses::first_free(topology.cables.len() as u16);
     let plan = topology.clone();
-    let network = Network::connect(topology, hosts, first_number, |host, cable| {
+    let network = Network::connect(topology, hosts, first_number, |host, cable| -> Result<_, Box<dyn Error>> {
         continues(sandbox)?;
         let Some(folder) = &args.capture else { return Ok(None) };
         let tap = tap(folder, &tap_name(&plan, host, cable), args.snaplen)?;
@@ -270,14 +270,13 @@ fn with_changes<T>(timetable: &Timetable, socket: Option<&Socket>, network: &Net
 /// Runs the commands of all hosts; returns the exit status of the default host's.
 fn run_commands(args: &Args, sandbox: &Sandbox, network: &Network) -> Result<i32, Box<dyn Error>> {
     let topology = network.topology();
-    let names: Vec<_> = topology.hosts.iter().map(|host| host.name.as_str()).collect();
-    let addresses: Vec<_> = (0..names.len()).map(|index| network.address(index)).collect();
-    let named: Vec<_> = names.iter().zip(&addresses).filter_map(|(name, at)| Some((*name, (*at)?))).collect();
-    if let Err(error) = topology::install_names(sandbox, &named) {
+    let address = |(index, host): (usize, &HostPlan)| Some((host.name.clone(), network.address(index)?));
+    let names: Vec<_> = topology.hosts.iter().enumerate().filter_map(address).collect();
+    if let Err(error) = topology::install_names(sandbox, &names) {
         crate::say(format_args!("the names of the hosts do not resolve: cannot change /etc/hosts: {error}"));
     }
     let equip = |command: &mut Command| {
-        for (name, addresses) in &named {
+        for (name, addresses) in &names {
             let name = name.to_uppercase().replace('-', "_");
             command.env(format!("HAUL_{name}_IP"), addresses.v4.to_string());
             command.env(format!("HAUL_{name}_IP6"), addresses.v6.to_string());
@@ -301,7 +300,10 @@ fn run_commands(args: &Args, sandbox: &Sandbox, network: &Network) -> Result<i32
     match command.spawn() {
         Ok(child) => {
             let status = sandbox.wait_for(&child);
-            servers.iter().for_each(|(server, _)| server.terminate()); // all at once; each is then waited for
+            // All at once; each is then waited for.
+            for (server, _) in &servers {
+                server.terminate();
+            }
             Ok(status)
         }
         Err(error) => {

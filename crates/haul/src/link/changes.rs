@@ -59,8 +59,8 @@ pub(crate) fn timetable(topology: &Topology, changes: &[TimedChange]) -> Result<
     let mut specs: Vec<_> = topology.cables.iter().map(|cable| cable.spec.clone()).collect();
     let mut table = Timetable::new();
     for timed in changes {
-        let changed = topology.change(&mut specs, &timed.change);
-        let cable = changed.map_err(|error| crate::usage(format!("--at {timed}: {error}")))?;
+        let cable = topology.change(&mut specs, &timed.change);
+        let cable = cable.map_err(|error| crate::usage(format!("--at {timed}: {error}")))?;
         check(&specs[cable], |error| format!("--at {timed}: {error}"))?;
         table.push(Coming { at: timed.at.into(), change: timed.change, cable, spec: specs[cable].clone() });
     }

@@ -5,6 +5,7 @@
 
 use std::{
     error::Error,
+    fmt::Write as _,
     fs,
     io::{self, Read, Write},
     net::Shutdown,
@@ -127,16 +128,21 @@ fn answer(mut stream: UnixStream, network: &Network, over: &UnixStream) -> io::R
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(TIMEOUT))?;
     let request = read(&mut stream, Some(over))?;
-    let changes: Result<Vec<Change>, _> = request.lines().map(str::parse).collect();
-    let changed = changes.map_err(|error| error.to_string()).and_then(|changes| {
-        let changed = network.change(&changes).map_err(|error| error.to_string())?;
-        Ok(changed.iter().map(|(cable, spec)| format!("{cable}: {spec}\n")).collect::<String>())
-    });
-    let response = match changed {
-        Ok(changed) => format!("ok\n{changed}"),
+    let response = match apply(&request, network) {
+        Ok(cables) => format!("ok\n{cables}"),
         Err(error) => format!("error\n{error}\n"),
     };
     stream.write_all(response.as_bytes())
+}
+
+/// Applies the changes of a request; returns a line for each cable that has changed.
+fn apply(request: &str, network: &Network) -> Result<String, Box<dyn Error>> {
+    let changes = request.lines().map(str::parse).collect::<Result<Vec<Change>, _>>()?;
+    let mut cables = String::new();
+    for (cable, spec) in network.change(&changes)? {
+        writeln!(cables, "{cable}: {spec}")?;
+    }
+    Ok(cables)
 }
 
 /// Reads to the end of the stream, until the time is up or the other end of `over` is closed.
@@ -192,7 +198,7 @@ fn request(args: &SetArgs) -> io::Result<String> {
             let path = std::path::absolute(change.value())?;
             change = change.with_value(path.to_string_lossy().into_owned());
         }
-        lines += &format!("{change}\n");
+        let _ = writeln!(lines, "{change}");
     }
     let mut stream = UnixStream::connect(&args.socket)?;
     stream.set_write_timeout(Some(TIMEOUT))?;

@@ -25,7 +25,7 @@ use link::{
     sandbox,
     spec::{LinkSpec, LossModel, LossSpec, QueueSpec, RateSpec},
 };
-use units::{Percent, Rate};
+use units::{Percent, Rate, Span};
 
 use report::{Bar, Estimate, Section, quantile};
 use rig::{Joined, MTU, Rig};
@@ -124,7 +124,7 @@ fn idle() -> Result<f64> {
 }
 
 fn delay_alone() -> LinkSpec {
-    LinkSpec { rtt: RTT.into(), ..LinkSpec::default() }
+    LinkSpec { rtt: Span(RTT).into(), ..LinkSpec::default() }
 }
 
 fn rate_alone(rate: u64, queue: usize) -> LinkSpec {

@@ -98,7 +98,7 @@ impl RttSpec {
 impl From<Span> for RttSpec {
     fn from(rtt: Span) -> Self {
         let up = rtt.0 / 2;
-        Self { up, down: rtt.0 - up }
+        Self { up, down: rtt.0.saturating_sub(up) }
     }
 }
 

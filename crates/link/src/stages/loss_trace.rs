@@ -76,7 +76,7 @@ mod tests {
     use super::*;
     use crate::stages::tests::survivors;
 
-    fn stage(text: &str) -> Box<LossTrace> {
+    fn stage(text: &str) -> Box<dyn Stage> {
         Box::new(LossTrace::new(Arc::new(Losses::parse(text).unwrap())))
     }
 

@@ -1,6 +1,6 @@
 //! Names of hosts: an /etc/hosts that only the programs in the sandbox see.
 
-use std::{fs, io, path::Path};
+use std::{fmt::Write, fs, io, path::Path};
 
 use nix::mount::{MsFlags, mount};
 
@@ -9,21 +9,20 @@ use crate::{addresses::Addresses, sandbox::Sandbox};
 const HOSTS: &str = "/etc/hosts";
 
 /// Makes the names resolve to these addresses, for all programs in the sandbox. The machine's other names stay valid.
-pub fn install(sandbox: &Sandbox, names: &[(&str, Addresses)]) -> io::Result<()> {
+pub fn install(sandbox: &Sandbox, names: &[(String, Addresses)]) -> io::Result<()> {
     let file = sandbox.scratch().join("hosts");
     let machine = fs::read_to_string(HOSTS).unwrap_or_default();
     fs::write(&file, hosts_file(&machine, names))?;
-    const NONE: Option<&str> = None;
-    mount(Some(&file), Path::new(HOSTS), NONE, MsFlags::MS_BIND, NONE)?;
+    mount(Some(&file), Path::new(HOSTS), None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
     Ok(())
 }
 
 /// A hosts(5) file with these names, in front of those of `machine`. A name keeps none of its other addresses: some
 /// resolvers return all.
-fn hosts_file(machine: &str, names: &[(&str, Addresses)]) -> String {
+fn hosts_file(machine: &str, names: &[(String, Addresses)]) -> String {
     let mut text = String::new();
     for (name, Addresses { v4, v6 }) in names {
-        text += &format!("{v4} {name}\n{v6} {name}\n");
+        let _ = writeln!(text, "{v4} {name}\n{v6} {name}");
     }
     for line in machine.lines() {
         let entry = line.split('#').next().unwrap_or_default();
@@ -32,7 +31,7 @@ fn hosts_file(machine: &str, names: &[(&str, Addresses)]) -> String {
         let Some(address) = words.next() else { continue };
         let kept: Vec<_> = words.filter(|word| !is_ours(word)).collect();
         if !kept.is_empty() {
-            text += &format!("{address} {}\n", kept.join(" "));
+            let _ = writeln!(text, "{address} {}", kept.join(" "));
         }
     }
     text
@@ -47,7 +46,7 @@ mod tests {
         let machine =
             "127.0.0.1 localhost\n# 1.1.1.1 x\n10.0.0.1 Server\n10.0.0.2 server.example server other # ours\n";
         assert_eq!(
-            hosts_file(machine, &[("server", Addresses::of(3, 2))]),
+            hosts_file(machine, &[("server".to_owned(), Addresses::of(3, 2))]),
             "100.64.3.2 server\nfd00:6861:756c:3::2 server\n127.0.0.1 localhost\n10.0.0.2 server.example other\n"
         );
     }

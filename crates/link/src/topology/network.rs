@@ -119,24 +119,24 @@ impl Network {
     pub fn change(&self, changes: &[Change]) -> Result<Vec<(&str, LinkSpec)>, NetworkError> {
         let mut specs = self.specs.lock().unwrap_or_else(PoisonError::into_inner);
         let mut new = specs.clone();
-        let mut changed = Vec::new();
+        let mut indices = Vec::new();
         for change in changes {
             let index = self.topology.change(&mut new, change)?;
-            if !changed.contains(&index) {
-                changed.push(index);
+            if !indices.contains(&index) {
+                indices.push(index);
             }
         }
         let mut lanes = Vec::new();
-        for index in &changed {
+        for index in &indices {
             lanes.push(new[*index].lanes()?);
             self.cables[*index].check()?;
         }
-        for (index, lanes) in changed.iter().zip(lanes) {
+        for (index, lanes) in indices.iter().zip(lanes) {
             self.cables[*index].change(lanes)?;
         }
         *specs = new;
         let now = |index: usize| (self.topology.cables[index].name.as_str(), specs[index].clone());
-        Ok(changed.into_iter().map(now).collect())
+        Ok(indices.into_iter().map(now).collect())
     }
 
     /// Disconnects all cables, and returns the counters of each.
