@@ -23,6 +23,7 @@ use link::{
     cable::Traffic,
     calibrate::calibrate,
     host::Host,
+    lanes::Lanes,
     lateness::Lateness,
     middleboxes::{self, Parameter},
     outside::Outside,
@@ -137,7 +138,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if args.json.is_some() && !args.calibrate {
         return Err(crate::usage("--json needs --calibrate, and no command"));
     }
-    let topology = topology(args)?;
+    let (topology, lanes) = topology(args)?;
     let timetable = changes::timetable(&topology, &args.at)?;
     let sandbox = sandbox::enter()?;
     if args.calibrate {
@@ -145,7 +146,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = run_in(args, topology, &timetable, &sandbox).or_else(|error| match error.downcast_ref() {
+    let status = run_in(args, topology, lanes, &timetable, &sandbox).or_else(|error| match error.downcast_ref() {
         Some(Interrupted(signal)) => Ok(128 + signal),
         None => Err(error),
     })?;
@@ -169,11 +170,11 @@ fn continues(sandbox: &Sandbox) -> Result<(), Box<dyn Error>> {
     sandbox.termination_signal().map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
 }
 
-/// What to build, checked.
-fn topology(args: &Args) -> Result<Topology, Box<dyn Error>> {
+/// What to build, checked, and the stages of each cable.
+fn topology(args: &Args) -> Result<(Topology, Vec<Lanes>), Box<dyn Error>> {
     let Some(path) = &args.topology else {
-        check(&args.link, ToString::to_string)?;
-        return Ok(Topology::pair(args.link.clone(), args.server.clone()));
+        let lanes = lanes(&args.link, ToString::to_string)?;
+        return Ok((Topology::pair(args.link.clone(), args.server.clone()), vec![lanes]));
     };
     if args.link != LinkSpec::default() {
         return Err(crate::usage(
@@ -183,10 +184,12 @@ fn topology(args: &Args) -> Result<Topology, Box<dyn Error>> {
     let name = path.display();
     let text = read_topology(path).map_err(|error| format!("cannot read the topology {name}: {error}"))?;
     let topology = Topology::parse(&text, &name.to_string()).map_err(crate::usage)?;
-    for cable in &topology.cables {
-        check(&cable.spec, |error| format!("{name}: cable `{}`: {error}", cable.name))?;
-    }
-    Ok(topology)
+    let lanes = topology.cables.iter().map(|cable| {
+        let message = |error: &SpecError| format!("{name}: cable `{}`: {error}", cable.name);
+        lanes(&cable.spec, message)
+    });
+    let lanes = lanes.collect::<Result<_, _>>()?;
+    Ok((topology, lanes))
 }
 
 fn read_topology(path: &Path) -> io::Result<String> {
@@ -195,17 +198,22 @@ fn read_topology(path: &Path) -> io::Result<String> {
     if read as u64 == MAX_TOPOLOGY { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
 }
 
-/// Builds the stages of a cable once, before anything runs. Contradicting options are a usage error; an unreadable file is
-/// a failure.
-fn check(spec: &LinkSpec, message: impl Fn(&SpecError) -> String) -> Result<(), Box<dyn Error>> {
-    spec.lanes().map(drop).map_err(|error| match error {
+/// The stages of a cable. Contradicting options are a usage error; an unreadable file is a failure.
+fn lanes(spec: &LinkSpec, message: impl Fn(&SpecError) -> String) -> Result<Lanes, Box<dyn Error>> {
+    spec.lanes().map_err(|error| match error {
         SpecError::Read { .. } | SpecError::Trace { .. } | SpecError::Line { .. } => message(&error).into(),
         _ => crate::usage(message(&error)),
     })
 }
 
 /// Connects the hosts, runs all commands, and disconnects them; returns the command's exit status.
-fn run_in(args: &Args, topology: Topology, timetable: &Timetable, sandbox: &Sandbox) -> Result<i32, Box<dyn Error>> {
+fn run_in(
+    args: &Args,
+    topology: Topology,
+    lanes: Vec<Lanes>,
+    timetable: &Timetable,
+    sandbox: &Sandbox,
+) -> Result<i32, Box<dyn Error>> {
     let socket = args.control.as_deref().map(Socket::bind).transpose()?;
     let mut hosts = Vec::new();
     for host in &topology.hosts {
@@ -222,7 +230,7 @@ fn run_in(args: &Args, topology: Topology, timetable: &Timetable, sandbox: &Sand
     let mut taps = Vec::new();
     let first_number = addresses::first_free(topology.cables.len() as u16);
     let plan = topology.clone();
-    let network = Network::connect(topology, hosts, first_number, |host, cable| -> Result<_, Box<dyn Error>> {
+    let network = Network::connect(topology, hosts, lanes, first_number, |host, cable| -> Result<_, Box<dyn Error>> {
         continues(sandbox)?;
         let Some(folder) = &args.capture else { return Ok(None) };
         let tap = tap(folder, &tap_name(&plan, host, cable), args.snaplen)?;
@@ -243,8 +251,7 @@ fn run_in(args: &Args, topology: Topology, timetable: &Timetable, sandbox: &Sand
     }
     if !args.quiet {
         for (cable, traffic) in plan.cables.iter().zip(&traffic) {
-            let prefix = if args.topology.is_some() { format!("{}: ", cable.name) } else { String::new() };
-            print_summary(&prefix, traffic);
+            print_summary(&prefix(args, &cable.name), traffic);
         }
     }
     Ok(status)
@@ -272,7 +279,9 @@ fn run_commands(args: &Args, sandbox: &Sandbox, network: &Network) -> Result<i32
     let topology = network.topology();
     let address = |(index, host): (usize, &HostPlan)| Some((host.name.clone(), network.address(index)?));
     let names: Vec<_> = topology.hosts.iter().enumerate().filter_map(address).collect();
-    if let Err(error) = topology::install_names(sandbox, &names) {
+    if let Err(error) = topology::install_names(sandbox, &names)
+        && !args.quiet
+    {
         crate::say(format_args!("the names of the hosts do not resolve: cannot change /etc/hosts: {error}"));
     }
     let equip = |command: &mut Command| {
@@ -325,18 +334,24 @@ fn tap(folder: &Path, name: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<
     Ok(Arc::new(Tap::create(&folder.join(format!("{name}.pcapng")), name, snaplen)?))
 }
 
+/// The name of a cable in front of a message, if there may be several.
+fn prefix(args: &Args, cable: &str) -> String {
+    if args.topology.is_some() { format!("{cable}: ") } else { String::new() }
+}
+
 fn describe(args: &Args, timetable: &Timetable, network: &Network) {
     let plans = &network.topology().cables;
     for (plan, cable) in plans.iter().zip(network.cables()) {
         let [a, b] = plan.ends.map(|end| network.topology().hosts[end].name.as_str());
         let [at_a, at_b] = cable.addresses().map(|addresses| addresses.v4);
         // "a cable without delay", but "a link of 18ms RTT".
+        let prefix = prefix(args, &plan.name);
         let kind = match &args.topology {
-            Some(_) => format!("{}: ", plan.name),
-            None if plan.spec == LinkSpec::default() => "a ".to_owned(),
-            None => "a link of ".to_owned(),
+            Some(_) => "",
+            None if plan.spec == LinkSpec::default() => "a ",
+            None => "a link of ",
         };
-        crate::say(format_args!("{kind}{}; {a} {at_a}, {b} {at_b}", plan.spec));
+        crate::say(format_args!("{prefix}{kind}{}; {a} {at_a}, {b} {at_b}", plan.spec));
         if cable.passes_segments_unsplit().contains(&true) {
             let direction = match cable.passes_segments_unsplit() {
                 [true, true] => String::new(),
@@ -344,12 +359,12 @@ fn describe(args: &Args, timetable: &Timetable, network: &Network) {
                 _ => format!(" from the {b} to the {a}"),
             };
             crate::say(format_args!(
-                "TCP segments of up to 64 KiB pass unsplit{direction}, since no stage needs single packets"
+                "{prefix}TCP segments of up to 64 KiB pass unsplit{direction}, since no stage needs single packets"
             ));
         }
     }
     for Coming { at, cable, spec, .. } in timetable {
-        let prefix = if args.topology.is_some() { format!("{}: ", plans[*cable].name) } else { String::new() };
+        let prefix = prefix(args, &plans[*cable].name);
         crate::say(format_args!("after {}: {prefix}{spec}", Span(*at)));
     }
 }

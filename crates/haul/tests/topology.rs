@@ -24,12 +24,13 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: topologies: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 12] = [
+    let links: [(&str, fn()); 13] = [
         ("two_servers_have_their_own_rtt_and_names", two_servers_have_their_own_rtt_and_names),
         ("two_clients_share_a_bottleneck", two_clients_share_a_bottleneck),
         ("topology_leaves_nothing_behind_after_a_signal", topology_leaves_nothing_behind_after_a_signal),
         ("failed_server_of_a_topology_is_named", failed_server_of_a_topology_is_named),
         ("names_resolve_on_a_link_of_two_hosts", names_resolve_on_a_link_of_two_hosts),
+        ("files_of_a_link_may_be_pipes", files_of_a_link_may_be_pipes),
         ("nested_links_have_different_addresses", nested_links_have_different_addresses),
         ("set_changes_the_rtt_of_a_running_link", set_changes_the_rtt_of_a_running_link),
         ("set_changes_the_rate_of_one_cable", set_changes_the_rate_of_one_cable),
@@ -161,7 +162,10 @@ fn failed_server_of_a_topology_is_named() {
     let file =
         write(&room, "default = 'a'\n[host.a]\n[host.mail]\ncommand = 'exit 3'\n[cable.x]\nbetween = ['a', 'mail']\n");
     let said = one_sentence(&run(&room, &["--topology", &file, "--", "true"]), 1);
-    assert!(said.contains("the mail command ended before it listened") && said.contains("exit 3"), "{said}");
+    assert!(
+        said.contains("the command of the host `mail` ended before it listened") && said.contains("exit 3"),
+        "{said}"
+    );
     room.assert_clear();
 }
 
@@ -204,6 +208,17 @@ fn names_resolve_on_a_link_of_two_hosts() {
     let told = printed(&room.link(&["--server", &serve(&room.path("tmp")), "--", "bash", "-c", script]));
     assert_eq!(told.lines().count(), 4, "{told}");
     assert_eq!(fs::read_to_string("/etc/hosts").unwrap_or_default(), before, "the machine's file changed");
+    room.assert_clear();
+}
+
+/// The files are read once.
+fn files_of_a_link_may_be_pipes() {
+    let room = Room::new();
+    let script =
+        format!("'{HAUL}' link -q --loss-trace-up <(echo 0) --delays-down <(echo 1ms) --trace-up <(echo 1) -- true");
+    let mut command = room.command("bash");
+    command.args(["-c", &script]);
+    printed(&output(command));
     room.assert_clear();
 }
 

@@ -14,7 +14,7 @@ use link::{
 };
 use units::Span;
 
-use crate::link::check;
+use crate::link::lanes;
 
 /// One value that changes at one time.
 #[derive(Debug, Clone)]
@@ -61,7 +61,7 @@ pub(crate) fn timetable(topology: &Topology, changes: &[TimedChange]) -> Result<
     for timed in changes {
         let cable = topology.change(&mut specs, &timed.change);
         let cable = cable.map_err(|error| crate::usage(format!("--at {timed}: {error}")))?;
-        check(&specs[cable], |error| format!("--at {timed}: {error}"))?;
+        lanes(&specs[cable], |error| format!("--at {timed}: {error}"))?;
         table.push(Coming { at: timed.at.into(), change: timed.change, cable, spec: specs[cable].clone() });
     }
     Ok(table)

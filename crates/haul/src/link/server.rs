@@ -50,13 +50,17 @@ impl Server {
             if let Some(status) = self.shell.try_wait()?.filter(|status| !status.success()) {
                 let host = self.host.name();
                 let command = &self.command;
-                return Err(format!("the {host} command ended before it listened ({status}): {command}").into());
+                return Err(
+                    format!("the command of the host `{host}` ended before it listened ({status}): {command}").into()
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         if start.elapsed() >= LISTEN_TIMEOUT {
             let host = self.host.name();
-            crate::say(format_args!("the {host} command does not listen after 5 s; starting the command anyway"));
+            crate::say(format_args!(
+                "the command of the host `{host}` does not listen after 5 s; starting the command anyway"
+            ));
         }
         Ok(())
     }

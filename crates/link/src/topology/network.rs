@@ -10,6 +10,7 @@ use crate::{
     addresses::{Addresses, PREFIX, PREFIX6},
     cable::{Cable, CableError, Options, Traffic},
     host::{Host, HostError},
+    lanes::Lanes,
     spec::{Change, ChangeError, LinkSpec, SpecError},
     tap::Tap,
 };
@@ -45,10 +46,11 @@ pub struct Network {
 impl Network {
     /// Connects the topology's hosts, which have no cables yet, and sets up their routes.
     ///
-    /// The cables are numbered from `first_number` on. `tap` returns the capture at the end of a cable: host, cable.
+    /// `lanes` are the stages of each cable's spec. The cables are numbered from `first_number` on. `tap` returns the capture at the end of a cable: host, cable.
     pub fn connect<E: From<NetworkError>>(
         topology: Topology,
         hosts: Vec<Host>,
+        lanes: Vec<Lanes>,
         first_number: u16,
         mut tap: impl FnMut(usize, usize) -> Result<Option<Arc<Tap>>, E>,
     ) -> Result<Self, E> {
@@ -62,9 +64,8 @@ impl Network {
             }
         }
         let mut cables = Vec::new();
-        for (index, plan) in topology.cables.iter().enumerate() {
+        for (index, (plan, lanes)) in topology.cables.iter().zip(lanes).enumerate() {
             let [a, b] = plan.ends;
-            let lanes = plan.spec.lanes().map_err(NetworkError::from)?;
             let taps = [tap(a, index)?, tap(b, index)?];
             let options = Options { number: first_number + index as u16, mtu: plan.spec.device_mtu(), taps };
             cables.push(Cable::connect(&hosts[a], &hosts[b], lanes, &options).map_err(NetworkError::from)?);
