@@ -259,7 +259,8 @@ fn set_changes_the_rate_of_one_cable() {
             serve(&room.path(""))
         ),
     );
-    let fetch = "start=${EPOCHREALTIME/./}; haul cat http://$HAUL_C_IP:8080/file >/dev/null; echo $((${EPOCHREALTIME/./} - start))";
+    let fetch = "start=${EPOCHREALTIME/./}; haul cat http://$HAUL_C_IP:8080/file >/dev/null; \
+                 echo $((${EPOCHREALTIME/./} - start))";
     let script = format!("{fetch}; haul link set ctl y.rate.down=1mbit x.loss=0% 2>/dev/null; {fetch}");
     let told = printed(&run(&room, &["--topology", &file, "--control", "ctl", "--", "bash", "-c", &script]));
     let [fast, slow] = microseconds(&told)[..] else { panic!("{told}") };

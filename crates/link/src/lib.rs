@@ -14,8 +14,8 @@
 //! that the kernel leaves to the network card (TSO). The stages of a direction form a [`chain`] of pure state machines
 //! ([`stage`], [`stages`], [`middleboxes`]), which get packets with times and decide what leaves when. A
 //! [`spec::LinkSpec`] describes them as text; [`lanes`] puts them in the order of each direction. A [`tap`] captures the
-//! packets at one end. A [`topology`] joins more than two hosts. Everything runs in a [`sandbox`] that the kernel cleans up, and [`calibrate`] measures the accuracy
-//! of the emulation on this machine.
+//! packets at one end. A [`topology`] joins more than two hosts. Everything runs in a [`sandbox`] that the kernel cleans
+//! up, and [`calibrate`] measures the accuracy of the emulation on this machine.
 //!
 //! A link in a test is in `examples/link_in_a_test.rs`. Without a network, the stages run in simulated time:
 //!

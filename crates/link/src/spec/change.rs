@@ -223,7 +223,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_refused_or_printed_as_it_reads(text in "([a-z]{0,4}\\.)?(rtt|rate|loss|mtu|queue)(\\.up|\\.down)?=[0-9]{1,4}(ms|%|mbit|p)?|.*") {
+        fn any_text_is_refused_or_printed_as_it_reads(
+            text in "([a-z]{0,4}\\.)?(rtt|rate|loss|mtu|queue)(\\.up|\\.down)?=[0-9]{1,4}(ms|%|mbit|p)?|.*",
+        ) {
             if let Ok(change) = text.parse::<Change>() {
                 prop_assert_eq!(change.to_string().parse::<Change>(), Ok(change));
             }

@@ -46,7 +46,8 @@ pub struct Network {
 impl Network {
     /// Connects the topology's hosts, which have no cables yet, and sets up their routes.
     ///
-    /// `lanes` are the stages of each cable's spec. The cables are numbered from `first_number` on. `tap` returns the capture at the end of a cable: host, cable.
+    /// `lanes` are the stages of each cable's spec. The cables are numbered from `first_number` on. `tap` returns the
+    /// capture at the end of a cable: host, cable.
     pub fn connect<E: From<NetworkError>>(
         topology: Topology,
         hosts: Vec<Host>,
