@@ -102,7 +102,7 @@ impl From<Span> for RttSpec {
     }
 }
 
-text_form!(RttSpec, "a time", "`18ms`, or `10ms/30ms` for the one-way delays up and down", RttSpec::parse);
+text_form!(RttSpec, "a time", "`18ms`, or `10ms/30ms` for up and down", RttSpec::parse);
 
 impl fmt::Display for RttSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
