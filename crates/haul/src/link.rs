@@ -1,6 +1,7 @@
 //! `haul link`: a command at the end of an emulated link.
 
 mod changes;
+mod control;
 mod server;
 mod sysctl;
 
@@ -9,6 +10,7 @@ use std::{
     ffi::OsString,
     fmt::Write as _,
     fs, io,
+    os::unix::net::UnixStream,
     path::{Path, PathBuf},
     process::{Command, ExitCode},
     sync::{Arc, mpsc},
@@ -17,7 +19,8 @@ use std::{
 };
 
 use link::{
-    cable::{Cable, DEFAULT_MTU, Options, Traffic},
+    addresses,
+    cable::Traffic,
     calibrate::calibrate,
     host::Host,
     lanes::Lanes,
@@ -27,11 +30,13 @@ use link::{
     sandbox::{self, Sandbox},
     spec::{LinkSpec, SpecError},
     tap::Tap,
+    topology::{self, HostPlan, Network, Topology},
 };
 use units::Span;
 
 use crate::link::{
-    changes::{Change, Timetable},
+    changes::{Coming, TimedChange, Timetable},
+    control::{SetArgs, Socket},
     server::Server,
     sysctl::Sysctl,
 };
@@ -40,23 +45,36 @@ use crate::link::{
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
 
+/// Maximum size of a topology file in bytes.
+const MAX_TOPOLOGY: u64 = 1 << 20;
+
 /// Run a command at the end of an emulated link
 ///
 /// The command runs on the client host, the command of --server on the server host; the link described by the options
-/// connects them. The environment variables `HAUL_SERVER_IP`, `HAUL_CLIENT_IP`, `HAUL_SERVER_IP6` and `HAUL_CLIENT_IP6`
-/// contain the hosts' addresses. The exit status is that of the command, as in a shell: 127 if it does not exist,
-/// 128 + n if signal n killed it. Needs no root.
+/// connects them. With --topology, a file describes hosts and cables instead. The hosts' names resolve, and the environment
+/// variables `HAUL_SERVER_IP`, `HAUL_CLIENT_IP`, `HAUL_SERVER_IP6` and `HAUL_CLIENT_IP6` contain their addresses. The exit
+/// status is that of the command, as in a shell: 127 if it does not exist, 128 + n if signal n killed it. Needs no root.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --calibrate [--json <FILE>]",
-    after_long_help = middlebox_help()
+    override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --topology <FILE> [OPTIONS] -- <CMD>...\n       \
+                      haul link set <PATH> <[CABLE.]KEY=VALUE>...\n       haul link --calibrate [--json <FILE>]",
+    after_long_help = middlebox_help(),
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
 )]
 pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+
     /// Command for the server host, run by sh; without it, the server host only answers pings
     #[arg(long, value_name = "CMD")]
     server: Option<String>,
 
-    /// Capture the packets at both ends, into client.pcapng and server.pcapng in this folder
+    /// Hosts and cables described in a TOML file, in place of a client, a server and the options of the link
+    #[arg(long, value_name = "FILE", conflicts_with = "server")]
+    topology: Option<PathBuf>,
+
+    /// Capture the packets at both ends of each cable, into HOST.pcapng in this folder (HOST.CABLE.pcapng for routers)
     #[arg(long, value_name = "DIR")]
     capture: Option<PathBuf>,
 
@@ -64,20 +82,26 @@ pub(crate) struct Args {
     #[arg(long, value_name = "BYTES", requires = "capture", value_parser = clap::value_parser!(u32).range(1..))]
     snaplen: Option<u32>,
 
-    /// Let the client host also reach this machine's network (needs the package passt)
+    /// Let the command's host also reach this machine's network (needs the package passt)
     #[arg(long)]
     outside: bool,
 
-    /// Set a sysctl on both hosts, such as net.ipv4.tcp_fastopen=3; repeatable
+    /// Set a sysctl on all hosts, such as net.ipv4.tcp_fastopen=3; repeatable
     #[arg(long, value_name = "NAME=VALUE")]
     sysctl: Vec<Sysctl>,
+
+    /// Create a socket through which `haul link set` changes the running link
+    #[arg(long, value_name = "PATH")]
+    control: Option<PathBuf>,
 
     /// Print no messages about the link
     #[arg(long, short)]
     quiet: bool,
 
     /// Measure the emulator's accuracy on this machine, and run no command
-    #[arg(long, conflicts_with_all = ["at", "server", "capture", "snaplen", "outside", "sysctl", "command"])]
+    #[arg(long, conflicts_with_all = [
+        "at", "server", "topology", "capture", "snaplen", "outside", "sysctl", "control", "command",
+    ])]
     calibrate: bool,
 
     /// Write the calibration as JSON (schema longhaul.calibration/1) to FILE; `-` is standard output
@@ -92,12 +116,21 @@ pub(crate) struct Args {
     #[command(flatten)]
     link: LinkSpec,
 
-    /// Change the link at a time after the start, as in `--at 5s:loss=100% --at 8s:loss=0%`; repeatable
+    /// Change the link at a time after the start, as in `--at 5s:loss=100% --at 8s:rate.up=1mbit`; with a topology,
+    /// `--at 5s:CABLE.loss=100%`; repeatable
     #[arg(long, value_name = "TIME:KEY=VALUE")]
-    at: Vec<Change>,
+    at: Vec<TimedChange>,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    Set(SetArgs),
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
+    if let Some(Action::Set(set)) = &args.action {
+        return control::set(set);
+    }
     let spec = &args.link;
     if args.calibrate && *spec != LinkSpec::default() {
         return Err(crate::usage("--calibrate measures its own links; leave out the options that describe a link"));
@@ -105,101 +138,183 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if args.json.is_some() && !args.calibrate {
         return Err(crate::usage("--json needs --calibrate, and no command"));
     }
-    let lanes = lanes(spec, ToString::to_string)?;
-    let timetable = changes::timetable(spec, &args.at)?;
+    let (topology, lanes) = topology(args)?;
+    let timetable = changes::timetable(&topology, &args.at)?;
     let sandbox = sandbox::enter()?;
     if args.calibrate {
         sandbox.on_signal(|signal| std::process::exit(128 + signal))?;
         print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = run_over_link(args, spec, lanes, &timetable, &sandbox)?;
+    let status = run_in(args, topology, lanes, &timetable, &sandbox).or_else(|error| match error.downcast_ref() {
+        Some(Interrupted(signal)) => Ok(128 + signal),
+        None => Err(error),
+    })?;
     Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
 }
 
-/// The stages of the cable. Contradicting options are a usage error; an unreadable file is a failure.
+/// A signal that ended the set-up.
+#[derive(Debug)]
+struct Interrupted(i32);
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "interrupted by signal {}", self.0)
+    }
+}
+
+impl Error for Interrupted {}
+
+/// Fails after a termination signal. A large topology takes a while to set up.
+fn continues(sandbox: &Sandbox) -> Result<(), Box<dyn Error>> {
+    sandbox.termination_signal().map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
+}
+
+/// What to build, checked, and the stages of each cable.
+fn topology(args: &Args) -> Result<(Topology, Vec<Lanes>), Box<dyn Error>> {
+    let Some(path) = &args.topology else {
+        let lanes = lanes(&args.link, ToString::to_string)?;
+        return Ok((Topology::pair(args.link.clone(), args.server.clone()), vec![lanes]));
+    };
+    if args.link != LinkSpec::default() {
+        return Err(crate::usage(
+            "--topology describes the links in its file; leave out the options that describe a link",
+        ));
+    }
+    let name = path.display();
+    let text = read_topology(path).map_err(|error| format!("cannot read the topology {name}: {error}"))?;
+    let topology = Topology::parse(&text, &name.to_string()).map_err(crate::usage)?;
+    let lanes = topology.cables.iter().map(|cable| {
+        let message = |error: &SpecError| format!("{name}: cable `{}`: {error}", cable.name);
+        lanes(&cable.spec, message)
+    });
+    let lanes = lanes.collect::<Result<_, _>>()?;
+    Ok((topology, lanes))
+}
+
+fn read_topology(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let read = io::Read::read_to_string(&mut io::Read::take(fs::File::open(path)?, MAX_TOPOLOGY), &mut text)?;
+    if read as u64 == MAX_TOPOLOGY { Err(io::ErrorKind::FileTooLarge.into()) } else { Ok(text) }
+}
+
+/// The stages of a cable. Contradicting options are a usage error; an unreadable file is a failure.
 fn lanes(spec: &LinkSpec, message: impl Fn(&SpecError) -> String) -> Result<Lanes, Box<dyn Error>> {
     spec.lanes().map_err(|error| match error {
-        SpecError::ReadTrace { .. } | SpecError::Trace { .. } => message(&error).into(),
+        SpecError::Read { .. } | SpecError::Trace { .. } | SpecError::Line { .. } => message(&error).into(),
         _ => crate::usage(message(&error)),
     })
 }
 
-/// Connects the hosts, runs both commands, and disconnects them; returns the command's exit status.
-fn run_over_link(
+/// Connects the hosts, runs all commands, and disconnects them; returns the command's exit status.
+fn run_in(
     args: &Args,
-    spec: &LinkSpec,
-    lanes: Lanes,
+    topology: Topology,
+    lanes: Vec<Lanes>,
     timetable: &Timetable,
     sandbox: &Sandbox,
 ) -> Result<i32, Box<dyn Error>> {
-    let (client, server) = (Host::new("client")?, Host::new("server")?);
-    for host in [&client, &server] {
+    let socket = args.control.as_deref().map(Socket::bind).transpose()?;
+    let mut hosts = Vec::new();
+    for host in &topology.hosts {
+        continues(sandbox)?;
+        hosts.push(Host::new(&host.name)?);
+    }
+    for host in &hosts {
         for sysctl in &args.sysctl {
             sysctl.set(host)?;
         }
     }
-    // The first device gets the default route, so this one must come before the cable.
-    let outside = args.outside.then(|| Outside::open(&client)).transpose()?;
-    let taps = match &args.capture {
-        Some(folder) => [Some(tap(folder, "client", args.snaplen)?), Some(tap(folder, "server", args.snaplen)?)],
-        None => [None, None],
-    };
-    let options = Options { taps: taps.clone(), mtu: DEFAULT_MTU, ..Options::default() };
-    let cable = Cable::connect(&client, &server, lanes, &options)?;
-    if !args.quiet {
-        describe(spec, timetable, &cable);
-    }
-    let equip = |command: &mut Command| {
-        for (end, addresses) in ["CLIENT", "SERVER"].into_iter().zip(cable.addresses()) {
-            command.env(format!("HAUL_{end}_IP"), addresses.v4.to_string());
-            command.env(format!("HAUL_{end}_IP6"), addresses.v6.to_string());
-        }
-    };
-    let mut status = thread::scope(|scope| {
-        let (running, over) = mpsc::channel::<()>();
-        let cable = &cable;
-        scope.spawn(move || changes::follow(timetable, cable, &over));
-        let status = run_both(args, sandbox, [&client, &server], equip);
-        drop(running);
-        status
+    // The first device gets the default route, so this one must come before the cables.
+    let outside = args.outside.then(|| Outside::open(&hosts[topology.default])).transpose()?;
+    let mut taps = Vec::new();
+    let first_number = addresses::first_free(topology.cables.len() as u16);
+    let plan = topology.clone();
+    let network = Network::connect(topology, hosts, lanes, first_number, |host, cable| -> Result<_, Box<dyn Error>> {
+        continues(sandbox)?;
+        let Some(folder) = &args.capture else { return Ok(None) };
+        let tap = tap(folder, &tap_name(&plan, host, cable), args.snaplen)?;
+        taps.push(tap.clone());
+        Ok(Some(tap))
     })?;
-    drop(outside);
-    drop(options);
-    let traffic = cable.disconnect()?;
-    for tap in taps.into_iter().flatten().filter_map(Arc::into_inner) {
+    if !args.quiet {
+        describe(args, timetable, &network);
+    }
+    let mut status = with_changes(timetable, socket.as_ref(), &network, || run_commands(args, sandbox, &network))?;
+    drop((outside, socket));
+    let traffic = network.disconnect()?;
+    for tap in taps.into_iter().filter_map(Arc::into_inner) {
         if let Err(error) = tap.finish() {
             crate::say(error);
             status = status.max(1); // keeps the command's own failure
         }
     }
     if !args.quiet {
-        print_summary(&traffic);
+        for (cable, traffic) in plan.cables.iter().zip(&traffic) {
+            print_summary(&prefix(args, &cable.name), traffic);
+        }
     }
     Ok(status)
 }
 
-/// Runs the server's command and the client's; returns the exit status of the latter.
-fn run_both(
-    args: &Args,
-    sandbox: &Sandbox,
-    [client, server]: [&Host; 2],
-    equip: impl Fn(&mut Command),
-) -> Result<i32, Box<dyn Error>> {
-    let mut running = args.server.as_deref().map(|command| Server::start(command, server, &equip)).transpose()?;
-    if let Some(running) = &mut running {
-        running.wait_until_it_listens(sandbox)?;
+/// Calls `f` while the timetable and the control socket may change the network.
+fn with_changes<T>(timetable: &Timetable, socket: Option<&Socket>, network: &Network, f: impl FnOnce() -> T) -> T {
+    thread::scope(|scope| {
+        let (running, over) = mpsc::channel::<()>();
+        scope.spawn(move || changes::follow(timetable, network, &over));
+        // Without file descriptors for the pair, nobody could connect to the socket either.
+        let open = socket.and_then(|socket| Some((socket, UnixStream::pair().ok()?)));
+        let open = open.map(|(socket, (ours, theirs))| {
+            scope.spawn(move || socket.serve(network, &theirs));
+            ours
+        });
+        let result = f();
+        drop((running, open));
+        result
+    })
+}
+
+/// Runs the commands of all hosts; returns the exit status of the default host's.
+fn run_commands(args: &Args, sandbox: &Sandbox, network: &Network) -> Result<i32, Box<dyn Error>> {
+    let topology = network.topology();
+    let address = |(index, host): (usize, &HostPlan)| Some((host.name.clone(), network.address(index)?));
+    let names: Vec<_> = topology.hosts.iter().enumerate().filter_map(address).collect();
+    if let Err(error) = topology::install_names(sandbox, &names)
+        && !args.quiet
+    {
+        crate::say(format_args!("the names of the hosts do not resolve: cannot change /etc/hosts: {error}"));
     }
-    if let Some(signal) = sandbox.termination_signal() {
-        return Ok(128 + signal);
+    let equip = |command: &mut Command| {
+        for (name, addresses) in &names {
+            let name = name.to_uppercase().replace('-', "_");
+            command.env(format!("HAUL_{name}_IP"), addresses.v4.to_string());
+            command.env(format!("HAUL_{name}_IP6"), addresses.v6.to_string());
+        }
+    };
+    let mut servers = Vec::new();
+    for (plan, host) in topology.hosts.iter().zip(network.hosts()) {
+        if let Some(command) = &plan.command {
+            servers.push((Server::start(command, host, equip)?, plan.listens));
+        }
     }
+    for (server, _) in servers.iter_mut().filter(|(_, listens)| *listens) {
+        server.wait_until_it_listens(sandbox)?;
+    }
+    continues(sandbox)?;
     let [program, arguments @ ..] = args.command.as_slice() else { return Err("no command".into()) };
     let mut command = Command::new(program);
     command.args(arguments);
     equip(&mut command);
-    client.attach(&mut command);
+    network.hosts()[topology.default].attach(&mut command);
     match command.spawn() {
-        Ok(child) => Ok(sandbox.wait_for(&child)),
+        Ok(child) => {
+            let status = sandbox.wait_for(&child);
+            // All at once; each is then waited for.
+            for (server, _) in &servers {
+                server.terminate();
+            }
+            Ok(status)
+        }
         Err(error) => {
             crate::say(format_args!("cannot run {}: {error}", program.display()));
             Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
@@ -207,41 +322,64 @@ fn run_both(
     }
 }
 
-fn tap(folder: &Path, end: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<dyn Error>> {
+/// The name of the capture at one end of a cable: the host's, with that of the cable if the host has several.
+fn tap_name(topology: &Topology, host: usize, cable: usize) -> String {
+    let name = &topology.hosts[host].name;
+    let has_several = topology.cables_of(host).nth(1).is_some();
+    if has_several { format!("{name}.{}", topology.cables[cable].name) } else { name.clone() }
+}
+
+fn tap(folder: &Path, name: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<dyn Error>> {
     fs::create_dir_all(folder).map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
-    Ok(Arc::new(Tap::create(&folder.join(end).with_extension("pcapng"), end, snaplen)?))
+    Ok(Arc::new(Tap::create(&folder.join(format!("{name}.pcapng")), name, snaplen)?))
 }
 
-fn describe(spec: &LinkSpec, timetable: &Timetable, cable: &Cable) {
-    let [client, server] = cable.addresses();
-    // "a cable without delay", but "a link of 18ms RTT".
-    let kind = if *spec == LinkSpec::default() { "a " } else { "a link of " };
-    crate::say(format_args!("{kind}{spec}; client {}, server {}", client.v4, server.v4));
-    if cable.passes_segments_unsplit().contains(&true) {
-        let direction = match cable.passes_segments_unsplit() {
-            [true, true] => "",
-            [true, false] => " from the client to the server",
-            _ => " from the server to the client",
+/// The name of a cable in front of a message, if there may be several.
+fn prefix(args: &Args, cable: &str) -> String {
+    if args.topology.is_some() { format!("{cable}: ") } else { String::new() }
+}
+
+fn describe(args: &Args, timetable: &Timetable, network: &Network) {
+    let plans = &network.topology().cables;
+    for (plan, cable) in plans.iter().zip(network.cables()) {
+        let [a, b] = plan.ends.map(|end| network.topology().hosts[end].name.as_str());
+        let [at_a, at_b] = cable.addresses().map(|addresses| addresses.v4);
+        // "a cable without delay", but "a link of 18ms RTT".
+        let prefix = prefix(args, &plan.name);
+        let kind = match &args.topology {
+            Some(_) => "",
+            None if plan.spec == LinkSpec::default() => "a ",
+            None => "a link of ",
         };
-        crate::say(format_args!(
-            "TCP segments of up to 64 KiB pass unsplit{direction}, since no stage needs single packets"
-        ));
+        crate::say(format_args!("{prefix}{kind}{}; {a} {at_a}, {b} {at_b}", plan.spec));
+        if cable.passes_segments_unsplit().contains(&true) {
+            let direction = match cable.passes_segments_unsplit() {
+                [true, true] => String::new(),
+                [true, false] => format!(" from the {a} to the {b}"),
+                _ => format!(" from the {b} to the {a}"),
+            };
+            crate::say(format_args!(
+                "{prefix}TCP segments of up to 64 KiB pass unsplit{direction}, since no stage needs single packets"
+            ));
+        }
     }
-    for (at, spec) in timetable {
-        crate::say(format_args!("after {}: {spec}", Span(*at)));
+    for Coming { at, cable, spec, .. } in timetable {
+        let prefix = prefix(args, &plans[*cable].name);
+        crate::say(format_args!("after {}: {prefix}{spec}", Span(*at)));
     }
 }
 
-fn print_summary([up, down]: &[Traffic; 2]) {
+fn print_summary(prefix: &str, [up, down]: &[Traffic; 2]) {
     if up.packets_out + down.packets_out == 0 {
-        crate::say("no packet crossed the link");
+        let what = if prefix.is_empty() { "link" } else { "cable" };
+        crate::say(format_args!("{prefix}no packet crossed the {what}"));
         return;
     }
     let mut late = Lateness::default();
     late.merge(&up.lateness);
     late.merge(&down.lateness);
     crate::say(format_args!(
-        "{} packets up, {} down; sent {} µs late at the median, {} µs at the 99th percentile",
+        "{prefix}{} packets up, {} down; sent {} µs late at the median, {} µs at the 99th percentile",
         up.packets_out,
         down.packets_out,
         late.quantile(0.5).as_micros(),
@@ -250,7 +388,7 @@ fn print_summary([up, down]: &[Traffic; 2]) {
     let drops = up.device_drops + down.device_drops;
     if drops > 0 {
         crate::say(format_args!(
-            "the emulator was too slow: {drops} packets were dropped before they reached the link"
+            "{prefix}the emulator was too slow: {drops} packets were dropped before they reached the link"
         ));
     }
 }

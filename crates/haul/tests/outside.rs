@@ -33,6 +33,7 @@ fn main() {
         trial("outside_is_reached_without_loss", ready, outside_is_reached_without_loss),
         trial("outside_is_unreachable_without_the_option", ready, outside_is_unreachable_without_the_option),
         trial("server_is_reached_through_the_cable", ready, server_is_reached_through_the_cable),
+        trial("nested_link_reaches_both_servers", ready, nested_link_reaches_both_servers),
         trial("loopback_of_the_machine_is_unreachable", ready, loopback_of_the_machine_is_unreachable),
         trial("passt_ends_with_a_killed_haul", ready, passt_ends_with_a_killed_haul),
         trial("resolver_on_loopback_is_reached", ready && !no_resolver, move || {
@@ -109,6 +110,20 @@ fn outside_is_unreachable_without_the_option() {
     let (_listener, address) = listener();
     assert!(!reaches(&[], address, 2));
     assert!(reaches(&["--outside"], address, 60));
+}
+
+/// The outer link's host has no gateway of its own, and no Ethernet device.
+fn nested_link_reaches_both_servers() {
+    let room = Room::new();
+    let server = serve(&room.path("tmp"));
+    let fetch = r#"for ip in $OUTER $HAUL_SERVER_IP; do
+        exec 3<>"/dev/tcp/$ip/8080" && printf "GET / HTTP/1.0\r\n\r\n" >&3 && head -n 1 <&3; done"#;
+    let inner = format!("OUTER=$HAUL_SERVER_IP '{HAUL}' link -q --outside --server \"{server}\" -- bash -c '{fetch}'");
+    for outside in [&[][..], &["--outside"]] {
+        let told = printed(&room.link(&[outside, &["--server", &server, "--", "sh", "-c", &inner]].concat()));
+        assert_eq!(told.matches("HTTP/1.").count(), 2, "{told}");
+    }
+    room.assert_clear();
 }
 
 fn loopback_of_the_machine_is_unreachable() {

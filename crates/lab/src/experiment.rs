@@ -204,7 +204,7 @@ impl Network {
 
     /// The round-trip time of the empty link.
     pub fn rtt(&self) -> Duration {
-        self.link.rtt.0
+        self.link.rtt.total()
     }
 
     /// The rate from the client to the server, if there is a limit.

@@ -87,7 +87,8 @@ impl Testbed {
     pub fn create(network: &Network, with_pc: bool, capture: &Path) -> Result<Self, TestbedError> {
         let (client, server) = (Host::new("client")?, Host::new("server")?);
         let tap = Arc::new(Tap::create(capture, "client", Some(SNAPLEN))?);
-        let options = Options { taps: [Some(tap.clone()), None], ..Options::default() };
+        let mtu = network.link.device_mtu();
+        let options = Options { mtu, taps: [Some(tap.clone()), None], ..Options::default() };
         let cable = Cable::connect(&client, &server, network.link.lanes()?, &options)?;
         let (pc, lan) = if with_pc {
             let pc = Host::new("pc")?;
@@ -188,7 +189,7 @@ pub fn furnish(sandbox: &Sandbox) -> io::Result<PathBuf> {
 fn lan() -> LinkSpec {
     let rate = Rate::bits_per_second(1_000_000_000);
     LinkSpec {
-        rtt: Span(Duration::from_micros(500)),
+        rtt: Span(Duration::from_micros(500)).into(),
         rate: Some(RateSpec { up: rate, down: rate }),
         ..LinkSpec::default()
     }

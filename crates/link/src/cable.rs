@@ -5,17 +5,13 @@
 
 mod relay;
 
-use std::{
-    io,
-    net::{Ipv4Addr, Ipv6Addr},
-    sync::Arc,
-    time::Duration,
-};
+use std::{io, sync::Arc, time::Duration};
 
 use relay::{Driver, Failure, Relay};
 
 use crate::{
-    host::{Addresses, Host},
+    addresses::Addresses,
+    host::Host,
     lanes::Lanes,
     lateness::Lateness,
     mailbox::{Message, mailbox},
@@ -43,8 +39,8 @@ pub enum CableError {
 
 /// Options of a cable, besides its stages.
 pub struct Options {
-    /// Number of the cable, unique among cables with a common host; the addresses are derived from it.
-    pub number: u8,
+    /// Number of the cable, unique among cables that reach one another; the addresses are derived from it.
+    pub number: u16,
     /// The MTU of both devices, in bytes.
     pub mtu: u16,
     /// Captures at end A and at end B.
@@ -92,10 +88,7 @@ pub struct Traffic {
 impl Cable {
     /// Connects `a` and `b` with a new cable.
     pub fn connect(a: &Host, b: &Host, lanes: Lanes, options: &Options) -> Result<Self, CableError> {
-        let addresses = [1, 2].map(|end| Addresses {
-            v4: Ipv4Addr::new(100, 64, options.number, end),
-            v6: Ipv6Addr::new(0xfd00, 0x6861, 0x756c, options.number.into(), 0, 0, 0, end.into()),
-        });
+        let addresses = [1, 2].map(|end| Addresses::of(options.number, end));
         let mtu = options.mtu.into();
         let tuns = [Arc::new(Tun::new(a, addresses[0], mtu)?), Arc::new(Tun::new(b, addresses[1], mtu)?)];
         let ((to_up, up_mailbox), (to_down, down_mailbox)) = (mailbox()?, mailbox()?);

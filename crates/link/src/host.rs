@@ -9,7 +9,7 @@
 use std::{
     fs::File,
     io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::IpAddr,
     os::{fd::AsFd, unix::process::CommandExt},
     process::Command,
     sync::{
@@ -198,13 +198,4 @@ fn silence() {
 
 fn sysctl_path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
-}
-
-/// The addresses of one end of a cable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Addresses {
-    /// IPv4, in 100.64.0.0/10 (RFC 6598), which the user's networks should not use.
-    pub v4: Ipv4Addr,
-    /// IPv6, unique local (RFC 4193).
-    pub v6: Ipv6Addr,
 }

@@ -14,6 +14,11 @@ pub struct Element {
 }
 
 impl Element {
+    /// An element with these stages; `None` if it has none.
+    pub(crate) fn of(up: Option<Box<dyn Stage>>, down: Option<Box<dyn Stage>>) -> Option<Self> {
+        (up.is_some() || down.is_some()).then_some(Self { up, down })
+    }
+
     /// An element with the same kind of stage in both directions.
     pub(crate) fn both<S: Stage>(stage: impl Fn(Direction) -> S) -> Self {
         Self { up: Some(Box::new(stage(Direction::Up))), down: Some(Box::new(stage(Direction::Down))) }

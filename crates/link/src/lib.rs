@@ -14,8 +14,8 @@
 //! that the kernel leaves to the network card (TSO). The stages of a direction form a [`chain`] of pure state machines
 //! ([`stage`], [`stages`], [`middleboxes`]), which get packets with times and decide what leaves when. A
 //! [`spec::LinkSpec`] describes them as text; [`lanes`] puts them in the order of each direction. A [`tap`] captures the
-//! packets at one end. Everything runs in a [`sandbox`] that the kernel cleans up, and [`calibrate`] measures the accuracy
-//! of the emulation on this machine.
+//! packets at one end. A [`topology`] joins more than two hosts. Everything runs in a [`sandbox`] that the kernel cleans
+//! up, and [`calibrate`] measures the accuracy of the emulation on this machine.
 //!
 //! A link in a test is in `examples/link_in_a_test.rs`. Without a network, the stages run in simulated time:
 //!
@@ -28,7 +28,7 @@
 //! };
 //! use units::Span;
 //!
-//! let spec = LinkSpec { rtt: Span(Duration::from_millis(18)), ..LinkSpec::default() };
+//! let spec = LinkSpec { rtt: Span(Duration::from_millis(18)).into(), ..LinkSpec::default() };
 //! let mut up = Chain::new(spec.lanes()?.up.stages);
 //! let (start, mut output) = (Instant::now(), Output::default());
 //! up.push(0, Packet::new(vec![0; 100]), start, &mut output);
@@ -42,6 +42,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod addresses;
 pub mod cable;
 pub mod calibrate;
 pub mod chain;
@@ -61,6 +62,7 @@ pub mod spec;
 pub mod stage;
 pub mod stages;
 pub mod tap;
+pub mod topology;
 mod tun;
 mod tx_timestamps;
 

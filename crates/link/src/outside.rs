@@ -54,10 +54,14 @@ const MAX_FRAME: usize = MTU as usize + 14;
 /// Length of the device's transmit queue in packets, as for a network card.
 const QUEUE: u32 = 1000;
 
+/// The Ethernet address of the gateway, locally administered. By default it is that of the machine's device, and a host of
+/// an outer link has a TUN device, which has none.
+const GATEWAY_MAC: &str = "9a:55:9a:55:9a:55";
+
 /// Maximum time until passt is ready; it usually takes 10 ms.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Addresses of the host and its gateway: in the range of the cables (see [`crate::host::Addresses`]), but on none of
+/// Addresses of the host and its gateway: in the range of the cables (see [`crate::addresses`]), but on none of
 /// their networks.
 const V4: Uplink = Uplink {
     host: IpAddr::V4(Ipv4Addr::new(100, 127, 255, 2)),
@@ -168,7 +172,7 @@ fn start(uplinks: &[Uplink]) -> Result<UnixStream, OutsideError> {
     // closes.
     fcntl(&theirs, FcntlArg::F_SETFD(FdFlag::empty())).map_err(step("pass a socket to passt"))?;
     let mut command = Command::new("passt");
-    command.args(["--quiet", "--no-map-gw", "--fd", &theirs.as_raw_fd().to_string()]);
+    command.args(["--quiet", "--no-map-gw", "--mac-addr", GATEWAY_MAC, "--fd", &theirs.as_raw_fd().to_string()]);
     for uplink in uplinks {
         command.args(["--address", &uplink.host.to_string(), "--gateway", &uplink.gateway.to_string()]);
     }

@@ -12,8 +12,8 @@
 //! 1. the middleboxes at the client's end, in the given order: firewalls and NATs at the client's site;
 //! 2. MTU, then rate with its queue: the client's access link, which is the bottleneck of most long paths. So packets to
 //!    the client queue after the delay, as at an Internet provider;
-//! 3. the length of the path: delay, then jitter;
-//! 4. impairments: loss, reordering, duplication, corruption, far from the bottleneck;
+//! 3. the length of the path: delay, then jitter or measured delays;
+//! 4. impairments: loss or a loss trace, reordering, duplication, corruption, far from the bottleneck;
 //! 5. the middleboxes at the server's end, in the given order: the last one is next to the server.
 //!
 //! Packets from the server pass them in reverse order. So a packet that is lost on the way up has used the bottleneck,
@@ -31,26 +31,29 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
+mod change;
 mod values;
 
-use units::{Percent, Rate, Span};
-pub use values::{JitterSpec, LossSpec, MtuSpec, QueueSpec, RateSpec, ReorderSpec};
+pub use change::{Change, ChangeError};
+use units::{Percent, Rate};
+pub use values::{
+    JitterModel, JitterSpec, LossModel, LossSpec, MtuSpec, PerDirection, QueueSpec, RateSpec, ReorderSpec, RttSpec,
+};
 
 use crate::{
+    cable::DEFAULT_MTU,
     lanes::{Element, Lanes},
     middleboxes::{Middlebox, MiddleboxError, Side},
     stage::{Direction, Stage},
     stages::{
-        Corrupt, Delay, DelayDistribution, Discipline, Duplicate, Effect, GilbertElliott, Jitter, Loss, Mtu, Queue,
-        RateLimit, Reorder, Rng, Schedule, Start, TraceError, TraceLink,
+        Corrupt, Delay, DelayDistribution, Delays, Discipline, Duplicate, Effect, GilbertElliott, Jitter, LineError,
+        Loss, LossTrace, Losses, Mtu, Queue, RateLimit, Reorder, Rng, Schedule, Start, TraceError, TraceLink,
     },
 };
 
-/// Size of a full packet in bytes, for [`QueueSpec::Bdp`].
-const FULL_PACKET: u128 = 1500;
 /// Minimum length of a [`QueueSpec::Bdp`] queue, in packets.
 const MIN_QUEUE: usize = 100;
-/// Maximum size of a trace file in bytes: an hour at 100 Mbit/s.
+/// Maximum size of a file in bytes: a rate trace of an hour at 100 Mbit/s.
 const MAX_TRACE: u64 = 1 << 28;
 
 /// The description of a link. The default has no effect on packets.
@@ -59,14 +62,22 @@ const MAX_TRACE: u64 = 1 << 28;
 #[command(next_help_heading = "The link")]
 // Flat: each field is an option and a key.
 pub struct LinkSpec {
-    /// Round-trip time, half in each direction: 18ms
-    #[serde(skip_serializing_if = "is_zero")]
+    /// Round-trip time, half in each direction: 18ms; or the one-way delays up/down: 10ms/30ms
+    #[serde(skip_serializing_if = "RttSpec::is_zero")]
     #[arg(long, value_name = "DURATION", default_value = "0ms")]
-    pub rtt: Span,
-    /// Random additional delay in each direction: 2ms (uniform), "2ms normal", "2ms reorder"
+    pub rtt: RttSpec,
+    /// Random additional delay in both directions, or up/down: 2ms (uniform), "2ms normal", "2ms reorder", 1ms/5ms
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "JITTER")]
     pub jitter: Option<JitterSpec>,
+    /// File of one-way delays from the client: each packet draws one, in place of jitter, in addition to the RTT's half
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "FILE")]
+    pub delays_up: Option<PathBuf>,
+    /// File of one-way delays to the client
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "FILE")]
+    pub delays_down: Option<PathBuf>,
     /// Rate of the bottleneck in both directions, or up/down: 100mbit, 20mbit/100mbit
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "RATE")]
@@ -84,10 +95,18 @@ pub struct LinkSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "QUEUE")]
     pub queue: Option<QueueSpec>,
-    /// Loss in each direction: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
+    /// Loss in both directions, or up/down: 0.1%, 1%/0%; in bursts (Gilbert–Elliott): ge:p=1%,r=20%
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "LOSS")]
     pub loss: Option<LossSpec>,
+    /// File that says which packets from the client are lost, in place of the loss: a 0 (passes) or 1 (lost) for each
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "FILE")]
+    pub loss_trace_up: Option<PathBuf>,
+    /// File that says which packets to the client are lost
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[arg(long, value_name = "FILE")]
+    pub loss_trace_down: Option<PathBuf>,
     /// Share of packets that are held back by 1 ms, so that others overtake them: 1%, or "1% 5ms"
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "PERCENT")]
@@ -100,7 +119,7 @@ pub struct LinkSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "PERCENT")]
     pub corrupt: Option<Percent>,
-    /// MTU of the link, from 68 to 1500: 1400, or "1400 black-hole" to drop larger packets without ICMP
+    /// MTU of the link, from 68 to 65535: 1400, 9000 (jumbo frames), or "1400 black-hole" to drop larger packets without ICMP
     #[serde(skip_serializing_if = "Option::is_none")]
     #[arg(long, value_name = "BYTES")]
     pub mtu: Option<MtuSpec>,
@@ -116,13 +135,17 @@ pub struct LinkSpec {
 impl Default for LinkSpec {
     fn default() -> Self {
         Self {
-            rtt: Span::default(),
+            rtt: RttSpec::default(),
             jitter: None,
+            delays_up: None,
+            delays_down: None,
             rate: None,
             trace_up: None,
             trace_down: None,
             queue: None,
             loss: None,
+            loss_trace_up: None,
+            loss_trace_down: None,
             reorder: None,
             duplicate: None,
             corrupt: None,
@@ -133,17 +156,14 @@ impl Default for LinkSpec {
     }
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands over a reference")]
-fn is_zero(time: &Span) -> bool {
-    time.0.is_zero()
-}
-
 /// Why a description is invalid.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
-    /// A trace file cannot be read.
-    #[error("cannot read the trace file {}: {source}", path.display())]
-    ReadTrace {
+    /// A file cannot be read.
+    #[error("cannot read the {what} {}: {source}", path.display())]
+    Read {
+        /// What the file should be.
+        what: &'static str,
         /// The file.
         path: PathBuf,
         /// The system's error.
@@ -157,12 +177,26 @@ pub enum SpecError {
         /// What is wrong with it.
         source: TraceError,
     },
+    /// A line that does not belong in a file of delays or of losses.
+    #[error("{}:{source}", path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line, and what is wrong with it.
+        source: LineError,
+    },
     /// A queue without a rate.
     #[error("the queue `{0}` needs a bottleneck; give a rate or a trace as well")]
     QueueWithoutRate(QueueSpec),
     /// A rate beside two traces.
     #[error("the rate `{0}` has no effect with traces in both directions; omit the rate or one trace")]
     RateBesideTraces(RateSpec),
+    /// Jitter beside two files of delays.
+    #[error("the jitter `{0}` has no effect with files of delays in both directions; omit the jitter or one file")]
+    JitterBesideDelays(JitterSpec),
+    /// Loss beside two loss traces.
+    #[error("the loss `{0}` has no effect with loss traces in both directions; omit the loss or one trace")]
+    LossBesideTraces(LossSpec),
     /// An invalid middlebox.
     #[error(transparent)]
     Middlebox(#[from] MiddleboxError),
@@ -177,23 +211,9 @@ impl LinkSpec {
             elements.push(Element::both(|_| Mtu::new(bytes, black_hole)));
         }
         elements.extend(self.bottleneck()?);
-        elements.push(Element::both(|_| Delay::new(self.rtt.0 / 2)));
-        if let Some(JitterSpec { time, normal, reorder }) = self.jitter {
-            let distribution = if normal { DelayDistribution::Normal(time) } else { DelayDistribution::Uniform(time) };
-            elements.push(Element::both(|direction| {
-                Jitter::new(distribution, reorder, self.rng(Effect::Jitter, direction))
-            }));
-        }
-        match self.loss {
-            Some(LossSpec::Independent(probability)) => {
-                elements.push(Element::both(|direction| Loss::new(probability, self.rng(Effect::Loss, direction))));
-            }
-            Some(LossSpec::Bursts(bursts)) => {
-                elements
-                    .push(Element::both(|direction| GilbertElliott::new(bursts, self.rng(Effect::Loss, direction))));
-            }
-            None => {}
-        }
+        elements.push(Element::both(|direction| Delay::new(self.rtt.of(direction))));
+        elements.extend(self.jitter()?);
+        elements.extend(self.loss()?);
         if let Some(ReorderSpec { probability, by }) = self.reorder {
             elements
                 .push(Element::both(|direction| Reorder::new(probability, by, self.rng(Effect::Reorder, direction))));
@@ -225,6 +245,55 @@ impl LinkSpec {
         Ok(())
     }
 
+    /// The MTU of the devices at both ends: Ethernet's, or a larger one that the link has.
+    pub fn device_mtu(&self) -> u16 {
+        self.mtu.map_or(DEFAULT_MTU, |mtu| mtu.bytes.max(DEFAULT_MTU))
+    }
+
+    /// The random delay of each direction, if there is one.
+    fn jitter(&self) -> Result<Option<Element>, SpecError> {
+        if let (Some(jitter), Some(_), Some(_)) = (self.jitter, &self.delays_up, &self.delays_down) {
+            return Err(SpecError::JitterBesideDelays(jitter));
+        }
+        let stage = |direction, file: &Option<PathBuf>| -> Result<Option<Box<dyn Stage>>, SpecError> {
+            let (distribution, reorder) = if let Some(path) = file {
+                let delays = read_lines(path, "file of delays", Delays::parse)?;
+                (DelayDistribution::Measured(Arc::new(delays)), false)
+            } else if let Some(jitter) = self.jitter {
+                let JitterModel { time, normal, reorder } = *jitter.of(direction);
+                let distribution = if normal { DelayDistribution::Normal } else { DelayDistribution::Uniform };
+                (distribution(time), reorder)
+            } else {
+                return Ok(None);
+            };
+            Ok(Some(Box::new(Jitter::new(distribution, reorder, self.rng(Effect::Jitter, direction)))))
+        };
+        let (up, down) = (stage(Direction::Up, &self.delays_up)?, stage(Direction::Down, &self.delays_down)?);
+        Ok(Element::of(up, down))
+    }
+
+    /// The loss of each direction, if there is one.
+    fn loss(&self) -> Result<Option<Element>, SpecError> {
+        if let (Some(loss), Some(_), Some(_)) = (self.loss, &self.loss_trace_up, &self.loss_trace_down) {
+            return Err(SpecError::LossBesideTraces(loss));
+        }
+        let stage = |direction, file: &Option<PathBuf>| -> Result<Option<Box<dyn Stage>>, SpecError> {
+            if let Some(path) = file {
+                let losses = read_lines(path, "loss trace", Losses::parse)?;
+                return Ok(Some(Box::new(LossTrace::new(Arc::new(losses)))));
+            }
+            let rng = self.rng(Effect::Loss, direction);
+            Ok(self.loss.map(|loss| -> Box<dyn Stage> {
+                match *loss.of(direction) {
+                    LossModel::Independent(probability) => Box::new(Loss::new(probability, rng)),
+                    LossModel::Bursts(bursts) => Box::new(GilbertElliott::new(bursts, rng)),
+                }
+            }))
+        };
+        let (up, down) = (stage(Direction::Up, &self.loss_trace_up)?, stage(Direction::Down, &self.loss_trace_down)?);
+        Ok(Element::of(up, down))
+    }
+
     /// The bottleneck, if there is one in either direction.
     fn bottleneck(&self) -> Result<Option<Element>, SpecError> {
         match (self.rate, self.queue) {
@@ -247,15 +316,15 @@ impl LinkSpec {
         };
         let up = stage(self.trace_up.as_ref(), self.rate.map(|rate| rate.up))?;
         let down = stage(self.trace_down.as_ref(), self.rate.map(|rate| rate.down))?;
-        Ok((up.is_some() || down.is_some()).then_some(Element { up, down }))
+        Ok(Element::of(up, down))
     }
 
     /// The queue in front of a bottleneck of this rate.
     fn discipline(&self, rate: Rate) -> Discipline {
         match self.queue.unwrap_or_default() {
             QueueSpec::Bdp => {
-                let bits = self.rtt.0.as_nanos().saturating_mul(rate.as_bits_per_second().into()) / 1_000_000_000;
-                let packets = bits.div_ceil(8 * FULL_PACKET);
+                let bits = self.rtt.total().as_nanos().saturating_mul(rate.as_bits_per_second().into()) / 1_000_000_000;
+                let packets = bits.div_ceil(8 * u128::from(self.device_mtu()));
                 Discipline::Packets(usize::try_from(packets).unwrap_or(usize::MAX).max(MIN_QUEUE))
             }
             QueueSpec::Packets(packets) => Discipline::Packets(packets),
@@ -279,24 +348,39 @@ impl LinkSpec {
 }
 
 fn read_trace(path: &Path) -> Result<Schedule, SpecError> {
-    let error = |source| SpecError::ReadTrace { path: path.to_owned(), source };
+    let text = read(path, "trace file")?;
+    Schedule::parse(&text).map_err(|source| SpecError::Trace { path: path.to_owned(), source })
+}
+
+fn read_lines<T>(
+    path: &Path,
+    what: &'static str,
+    parse: impl Fn(&str) -> Result<T, LineError>,
+) -> Result<T, SpecError> {
+    parse(&read(path, what)?).map_err(|source| SpecError::Line { path: path.to_owned(), source })
+}
+
+fn read(path: &Path, what: &'static str) -> Result<String, SpecError> {
+    let error = |source| SpecError::Read { what, path: path.to_owned(), source };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(error)?;
     let read = file.take(MAX_TRACE).read_to_string(&mut text).map_err(error)?;
     if read as u64 == MAX_TRACE {
         return Err(error(io::Error::from(io::ErrorKind::FileTooLarge)));
     }
-    Schedule::parse(&text).map_err(|source| SpecError::Trace { path: path.to_owned(), source })
+    Ok(text)
 }
 
 impl fmt::Display for LinkSpec {
     /// One line for people: `18ms RTT, 100mbit, queue 150p, loss 0.1%, strip-tfo`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut words = Vec::new();
-        if !self.rtt.0.is_zero() {
+        if !self.rtt.is_zero() {
             words.push(format!("{} RTT", self.rtt));
         }
         words.extend(self.jitter.map(|jitter| format!("jitter {jitter}")));
+        words.extend(self.delays_up.as_ref().map(|path| format!("delays {} up", path.display())));
+        words.extend(self.delays_down.as_ref().map(|path| format!("delays {} down", path.display())));
         words.extend(self.rate.map(|rate| rate.to_string()));
         words.extend(self.trace_up.as_ref().map(|path| format!("trace {} up", path.display())));
         words.extend(self.trace_down.as_ref().map(|path| format!("trace {} down", path.display())));
@@ -304,12 +388,15 @@ impl fmt::Display for LinkSpec {
             words.push(format!("queue {}", self.queue_text()));
         }
         words.extend(self.loss.map(|loss| format!("loss {loss}")));
+        words.extend(self.loss_trace_up.as_ref().map(|path| format!("loss trace {} up", path.display())));
+        words.extend(self.loss_trace_down.as_ref().map(|path| format!("loss trace {} down", path.display())));
         words.extend(self.reorder.map(|reorder| format!("reorder {reorder}")));
         words.extend(self.duplicate.map(|share| format!("duplicate {share}")));
         words.extend(self.corrupt.map(|share| format!("corrupt {share}")));
         words.extend(self.mtu.map(|mtu| format!("MTU {mtu}")));
         words.extend(self.middlebox.iter().map(ToString::to_string));
-        let random = self.jitter.is_some() || self.loss.is_some() || self.reorder.is_some();
+        let random = self.jitter.is_some() || self.delays_up.is_some() || self.delays_down.is_some();
+        let random = random || self.loss.is_some() || self.reorder.is_some();
         if self.seed != Self::default().seed && (random || self.duplicate.is_some() || self.corrupt.is_some()) {
             words.push(format!("seed {}", self.seed));
         }
@@ -318,118 +405,4 @@ impl fmt::Display for LinkSpec {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::{
-        any::{Any, TypeId},
-        io::Write,
-    };
-
-    use super::*;
-
-    fn spec(toml: &str) -> LinkSpec {
-        toml::from_str(toml).unwrap_or_else(|error| panic!("{error}"))
-    }
-
-    /// What the stages on the way up are.
-    fn names(spec: &LinkSpec) -> Vec<&'static str> {
-        let kinds = [
-            (TypeId::of::<Mtu>(), "mtu"),
-            (TypeId::of::<RateLimit>(), "rate"),
-            (TypeId::of::<Delay>(), "delay"),
-            (TypeId::of::<Jitter>(), "jitter"),
-            (TypeId::of::<GilbertElliott>(), "loss"),
-            (TypeId::of::<Reorder>(), "reorder"),
-            (TypeId::of::<Duplicate>(), "duplicate"),
-            (TypeId::of::<Corrupt>(), "corrupt"),
-        ];
-        let name = |stage: Box<dyn Stage>| {
-            let stage: Box<dyn Any> = stage;
-            kinds.iter().find(|(kind, _)| *kind == (*stage).type_id()).map_or("middlebox", |(_, name)| name)
-        };
-        spec.lanes().unwrap().up.stages.into_iter().map(name).collect()
-    }
-
-    const FULL: &str = r#"
-        rtt = "140ms"
-        jitter = "2ms normal"
-        rate = "20mbit/100mbit"
-        queue = "codel"
-        loss = "ge:p=1%,r=20%"
-        reorder = "1%"
-        duplicate = "0.5%"
-        corrupt = "0.01%"
-        mtu = 1400
-        middlebox = ["hold-acks", "strip-tfo", "reset:syn=3,at=client"]
-        seed = 7
-    "#;
-
-    #[test]
-    fn toml_round_trips() {
-        let full = spec(FULL);
-        assert_eq!(spec(&toml::to_string(&full).unwrap()), full);
-        assert_eq!(spec(""), LinkSpec::default());
-        assert_eq!(spec(&toml::to_string(&LinkSpec::default()).unwrap()), LinkSpec::default());
-    }
-
-    #[test]
-    fn display_is_one_line_for_people() {
-        assert_eq!(LinkSpec::default().to_string(), "cable without delay");
-        let article = "rtt = '18ms'\nrate = '100mbit'\nloss = '0.1%'\nmiddlebox = ['strip-tfo']";
-        assert_eq!(spec(article).to_string(), "18ms RTT, 100mbit, queue 150p, loss 0.1%, strip-tfo");
-        assert_eq!(
-            spec(FULL).to_string(),
-            "140ms RTT, jitter 2ms normal, 20mbit/100mbit, queue codel, loss ge:p=1%,r=20%,bad=100%,good=0%, \
-             reorder 1% 1ms, duplicate 0.5%, corrupt 0.01%, MTU 1400, hold-acks, strip-tfo, reset:syn=3,at=client, seed 7"
-        );
-        assert_eq!(
-            spec("rtt = '140ms'\nrate = '20mbit/100mbit'").to_string(),
-            "140ms RTT, 20mbit/100mbit, queue 234p/1167p"
-        );
-    }
-
-    #[test]
-    fn stages_are_in_the_order_of_the_path() {
-        assert_eq!(names(&LinkSpec::default()), ["delay"]);
-        let link = ["mtu", "rate", "delay", "jitter", "loss", "reorder", "duplicate", "corrupt"];
-        assert_eq!(names(&spec(FULL)), [&["middlebox"; 2], &link[..], &["middlebox"]].concat());
-    }
-
-    #[test]
-    fn returned_packets_enter_just_after_their_element() {
-        let element = |up: bool, down: bool| {
-            let stage = |there: bool| there.then(|| Box::new(Delay::new(std::time::Duration::ZERO)) as Box<dyn Stage>);
-            Element { up: stage(up), down: stage(down) }
-        };
-        let elements = vec![element(true, true), element(true, false), element(false, true), element(true, true)];
-        let lanes = Lanes::of(elements);
-        // Up: elements 0, 1, 3; down: elements 3, 2, 0.
-        assert_eq!((lanes.up.back, lanes.down.back), (vec![3, 2, 1], vec![3, 2, 1]));
-    }
-
-    #[test]
-    fn errors_name_the_line_and_the_mistake() {
-        let error = |toml: &str| toml::from_str::<LinkSpec>(toml).unwrap_err().to_string();
-        assert!(error("seed = 1\nrtt = '18'").contains("line 2") && error("rtt = '18'").contains("`18` is not a time"));
-        assert!(error("delay = '18ms'").contains("unknown field `delay`"));
-        assert!(error("middlebox = ['strip-tof']").contains("did you mean `strip-tfo`"));
-        let error = |toml: &str| spec(toml).elements().err().unwrap().to_string();
-        assert!(error("queue = '10p'").contains("give a rate"));
-        assert!(error("rate = '1mbit'\ntrace_up = 'a'\ntrace_down = 'b'").contains("no effect"));
-        assert!(error("trace_up = '/nowhere/at/all'").contains("/nowhere/at/all"));
-    }
-
-    #[test]
-    fn trace_replaces_the_rate_of_its_direction() {
-        let mut file = tempfile::NamedTempFile::new().unwrap();
-        file.write_all(b"1\n2\n").unwrap();
-        let mut traced = spec("rate = '5mbit'");
-        traced.trace_down = Some(file.path().to_owned());
-        assert_eq!((names(&traced), traced.lanes().unwrap().down.stages.len()), (vec!["rate", "delay"], 2));
-        traced.rate = None;
-        let link = traced.bottleneck().unwrap().unwrap();
-        assert!(link.up.is_none() && link.down.is_some());
-        file.write_all(b"x").unwrap();
-        let error = traced.elements().err().unwrap().to_string();
-        assert!(error.contains("not a Mahimahi trace: line 3 is `x`"), "{error}");
-    }
-}
+mod tests;

@@ -22,7 +22,8 @@ use nix::{
 };
 
 use crate::{
-    host::{Addresses, Host},
+    addresses::{Addresses, PREFIX, PREFIX6},
+    host::Host,
     netlink,
     offload::Header,
     tx_timestamps::TxTimestamps,
@@ -75,10 +76,10 @@ impl Tun {
         let set_up = move || {
             netlink::run(|net| async move {
                 let index = net.index(&device).await?;
-                net.address(index, IpAddr::V4(addresses.v4), 24).await?;
+                net.address(index, IpAddr::V4(addresses.v4), PREFIX).await?;
                 net.set_up(index, mtu, QUEUE).await?;
                 // Without IPv6 in the kernel, the cable carries IPv4 only.
-                let v6 = net.address(index, IpAddr::V6(addresses.v6), 64).await;
+                let v6 = net.address(index, IpAddr::V6(addresses.v6), PREFIX6).await;
                 match &v6 {
                     Ok(()) => await_address(addresses.v6),
                     Err(error) => tracing::warn!("a cable without IPv6: {error}"),

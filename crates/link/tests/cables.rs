@@ -204,8 +204,13 @@ fn garbage() -> impl Strategy<Value = (Direction, Vec<u8>)> {
 fn faithful(reorder: bool) -> impl Strategy<Value = LinkSpec> {
     let jitter = if reorder { "2ms normal reorder" } else { "2ms normal" };
     let lines = (
-        select(vec!["", "rtt = '1ms'", "rtt = '18ms'"]),
-        select(vec![String::new(), "jitter = '300us'".into(), format!("jitter = '{jitter}'")]),
+        select(vec!["", "rtt = '1ms'", "rtt = '18ms'", "rtt = '2ms/13ms'"]),
+        select(vec![
+            String::new(),
+            "jitter = '300us'".into(),
+            "jitter = '0ms/900us'".into(),
+            format!("jitter = '{jitter}'"),
+        ]),
         select(vec!["", "rate = '7mbit/100mbit'\nqueue = 'infinite'", "rate = '1gbit'\nqueue = '10000p'"]),
         if reorder { select(vec!["", "reorder = '10% 700us'"]) } else { select(vec![""]) },
         any::<u32>(),
@@ -244,8 +249,8 @@ fn any_cable() -> impl Strategy<Value = LinkSpec> {
     let lines = (
         faithful(true),
         proptest::sample::subsequence(MIDDLEBOXES, 0..4),
-        select(vec!["", "mtu = 576", "mtu = 1300", "mtu = '1000 black-hole'"]),
-        select(vec!["", "loss = '10%'", "loss = 'ge:p=5%,r=30%'", "duplicate = '10%'"]),
+        select(vec!["", "mtu = 576", "mtu = 1300", "mtu = '1000 black-hole'", "mtu = 9000"]),
+        select(vec!["", "loss = '10%'", "loss = 'ge:p=5%,r=30%'", "loss = '20%/ge:p=5%,r=30%'", "duplicate = '10%'"]),
         select(vec![
             "",
             "rate = '3mbit'\nqueue = 'codel'",
@@ -322,7 +327,7 @@ proptest! {
             let pairs: Vec<_> = sent.zip(delivered).collect();
             for (sent, (_, at, packet)) in &pairs {
                 prop_assert_eq!(&sent.bytes, &packet.bytes);
-                prop_assert!(*at >= sent.at + spec.rtt.0 / 2);
+                prop_assert!(*at >= sent.at + spec.rtt.of(way));
             }
             prop_assert!(pairs.is_sorted_by_key(|(_, (_, at, _))| at));
         }

@@ -23,6 +23,7 @@ use link::{
     host::Host,
     lanes::Lanes,
     packet::Packet,
+    spec::LinkSpec,
     stage::{Direction, Out, Stage},
     stages::{Delay, Effect, Loss, Rng},
     tap::Tap,
@@ -41,6 +42,7 @@ fn main() {
         ("no_packet_of_a_burst_arrives_early", no_packet_of_a_burst_arrives_early),
         ("transfer_over_a_lossy_cable_is_intact", transfer_over_a_lossy_cable_is_intact),
         ("segments_pass_unsplit_only_without_stages_and_taps", segments_pass_unsplit_only_without_stages_and_taps),
+        ("large_mtu_carries_large_packets", large_mtu_carries_large_packets),
         ("tap_records_every_packet_as_on_the_wire", tap_records_every_packet_as_on_the_wire),
         ("connection_starts_with_the_hosts_initial_window", connection_starts_with_the_hosts_initial_window),
         ("changed_cable_loses_no_packet_in_flight", changed_cable_loses_no_packet_in_flight),
@@ -172,6 +174,43 @@ fn segments_pass_unsplit_only_without_stages_and_taps() -> Result<(), Failed> {
     assert!(whole == [true, true] && size > 3000, "{whole:?}, {size} bytes a packet");
     let (whole, size) = average(|| vec![delay(1), loss("0%")])?;
     assert!(whole == [false, false] && size <= 1500, "{whole:?}, {size} bytes a packet");
+    Ok(())
+}
+
+fn large_mtu_carries_large_packets() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let bytes = noise(2_000_000);
+    for mtu in ["9000", "65535"] {
+        let path = folder.path().join(mtu).with_extension("pcapng");
+        let tap = Arc::new(Tap::create(&path, "a", None)?);
+        let spec = LinkSpec { mtu: mtu.parse().ok(), rtt: "2ms".parse()?, ..LinkSpec::default() };
+        let (a, b) = (Host::new("a")?, Host::new("b")?);
+        let options = Options { mtu: spec.device_mtu(), taps: [Some(tap.clone()), None], ..Options::default() };
+        let cable = Cable::connect(&a, &b, spec.lanes()?, &options)?;
+        let to = cable.addresses()[1];
+        assert!(transfer(&a, &b, to.v4.into(), bytes.clone())? == bytes, "the bytes differ");
+        assert!(transfer(&a, &b, to.v6.into(), bytes.clone())? == bytes, "the bytes differ");
+        // The largest datagram: 20 bytes of IP and 8 of UDP in front of it.
+        let mtu: usize = mtu.parse()?;
+        let receiver = b.run(move || UdpSocket::bind((to.v4, 0)))??;
+        receiver.set_read_timeout(Some(PATIENCE))?;
+        let (address, datagram) = (receiver.local_addr()?, noise(mtu - 28));
+        let sent = datagram.clone();
+        a.run(move || UdpSocket::bind("0.0.0.0:0")?.send_to(&sent, address))??;
+        let mut buffer = vec![0; mtu];
+        let length = receiver.recv(&mut buffer)?;
+        assert!(buffer[..length] == datagram, "the datagram differs");
+        cable.disconnect()?;
+        let mut reader = capture::pcapng::Reader::open(&path)?;
+        // TCP over IPv4, TCP over IPv6, and UDP.
+        let mut largest = [0; 3];
+        while let Some(packet) = reader.next()? {
+            let kind = if packet.bytes[0] >> 4 == 6 { 1 } else { 2 * usize::from(packet.bytes[9] == 17) };
+            largest[kind] = largest[kind].max(packet.original_len as usize);
+        }
+        assert!(largest.iter().all(|length| (mtu - 60..=mtu).contains(length)), "{largest:?} of {mtu}");
+        assert_eq!(largest[2], mtu);
+    }
     Ok(())
 }
 

@@ -54,7 +54,7 @@ fn concurrent_recording_is_complete_and_ordered() {
     let packets = read(&path);
     assert_eq!(summary.packets, u64::from(THREADS * EACH));
     assert_eq!(packets.len(), (THREADS * EACH) as usize);
-    assert_eq!(summary.bytes, packets.iter().map(|packet| u64::from(packet.2)).sum());
+    assert_eq!(summary.bytes, packets.iter().map(|packet| u64::from(packet.2)).sum::<u64>());
     assert!(packets.is_sorted_by_key(|packet| packet.0), "times are not monotonic");
     let mut next = [0; THREADS as usize];
     for (_, direction, _, bytes) in &packets {

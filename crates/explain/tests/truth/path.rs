@@ -29,9 +29,9 @@ pub(crate) fn lanes(scenario: &Scenario, taps: &[Tap; 3]) -> Result<Lanes, SpecE
         let middlebox = path.middlebox.iter().filter(|middlebox| middlebox.side() == side).cloned().collect();
         LinkSpec { middlebox, ..LinkSpec::default() }.lanes()
     };
-    let near_delay = path.rtt.0.mul_f64(scenario.middle);
+    let near_delay = path.rtt.total().mul_f64(scenario.middle);
     let near = LinkSpec {
-        rtt: Span(near_delay),
+        rtt: Span(near_delay).into(),
         middlebox: Vec::new(),
         loss: None,
         reorder: None,
@@ -40,7 +40,7 @@ pub(crate) fn lanes(scenario: &Scenario, taps: &[Tap; 3]) -> Result<Lanes, SpecE
         ..path.clone()
     };
     let far = LinkSpec {
-        rtt: Span(path.rtt.0.saturating_sub(near_delay)),
+        rtt: Span(path.rtt.total().saturating_sub(near_delay)).into(),
         middlebox: Vec::new(),
         rate: None,
         queue: None,

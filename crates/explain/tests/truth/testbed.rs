@@ -41,7 +41,7 @@ pub(crate) fn run(scenario: &Scenario, folder: &Path) -> Result<Recorded, Box<dy
     let at = if scenario.ipv6 { server.v6.into() } else { server.v4.into() };
     let observed = run_programs(scenario, &hosts, at)?;
     // The connection closes, and its last packets arrive.
-    std::thread::sleep(scenario.path.rtt.0 * 2);
+    std::thread::sleep(scenario.path.rtt.total() * 2);
     let traffic = cable.disconnect()?;
     if traffic.iter().any(|lane| lane.device_drops > 0) {
         return Err("a host's device dropped packets; this machine is too busy".into());

@@ -8,97 +8,75 @@ use std::{
     time::{Duration, Instant},
 };
 
-use link::{cable::Cable, lanes::Lanes, spec::LinkSpec};
+use link::{
+    spec::{Change, LinkSpec},
+    topology::{Network, Topology},
+};
 use units::Span;
 
 use crate::link::lanes;
 
-/// The options that can change: all but the seed, since the random sequences continue.
-const KEYS: [&str; 12] = [
-    "rtt",
-    "jitter",
-    "rate",
-    "trace-up",
-    "trace-down",
-    "queue",
-    "loss",
-    "reorder",
-    "duplicate",
-    "corrupt",
-    "mtu",
-    "middlebox",
-];
-
 /// One value that changes at one time.
 #[derive(Debug, Clone)]
-pub(crate) struct Change {
+pub(crate) struct TimedChange {
     at: Span,
-    key: &'static str,
-    value: String,
+    change: Change,
 }
 
-impl FromStr for Change {
+impl FromStr for TimedChange {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        let parts = text.split_once(':').and_then(|(at, rest)| Some((at, rest.split_once('=')?)));
-        let Some((at, (key, value))) = parts else { return Err("write it like `5s:rate=1mbit`".to_owned()) };
+        let parts = text.split_once(':').filter(|(_, change)| change.contains('='));
+        let Some((at, change)) = parts else { return Err("write it like `5s:rate=1mbit`".to_owned()) };
         let at = at.parse().map_err(|error| format!("{error}"))?;
-        let key = key.trim();
-        let Some(key) = KEYS.into_iter().find(|known| *known == key) else {
-            return Err(format!("`{key}` cannot change; these can: {}", KEYS.join(", ")));
-        };
-        let change = Self { at, key, value: value.trim().to_owned() };
-        change.apply(&LinkSpec::default())?;
-        Ok(change)
+        Ok(Self { at, change: change.parse().map_err(|error| format!("{error}"))? })
     }
 }
 
-impl Change {
-    /// The link after this change.
-    fn apply(&self, spec: &LinkSpec) -> Result<LinkSpec, String> {
-        let say = |error: serde_json::Error| error.to_string();
-        let mut fields = serde_json::to_value(spec).map_err(say)?;
-        fields[self.key.replace('-', "_")] =
-            if self.key == "middlebox" { self.value.split_whitespace().collect() } else { self.value.as_str().into() };
-        serde_json::from_value(fields).map_err(say)
-    }
-}
-
-impl fmt::Display for Change {
+impl fmt::Display for TimedChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}={}", self.at, self.key, self.value)
+        write!(f, "{}:{}", self.at, self.change)
     }
 }
 
-/// The descriptions of the link, with the time of each.
-pub(crate) type Timetable = Vec<(Duration, LinkSpec)>;
+/// A coming change, and the cable as it will be then, if nothing else changes it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Coming {
+    pub(crate) at: Duration,
+    change: Change,
+    /// The index of the cable.
+    pub(crate) cable: usize,
+    pub(crate) spec: LinkSpec,
+}
 
-/// The link after each change, in order of time. Checks every change before anything runs; the error names the change.
-pub(crate) fn timetable(first: &LinkSpec, changes: &[Change]) -> Result<Timetable, Box<dyn Error>> {
+/// The changes in order of time.
+pub(crate) type Timetable = Vec<Coming>;
+
+/// Puts the changes in order. Checks every change before anything runs; the error names the change.
+pub(crate) fn timetable(topology: &Topology, changes: &[TimedChange]) -> Result<Timetable, Box<dyn Error>> {
     let mut changes = changes.to_vec();
     changes.sort_by_key(|change| change.at);
-    let mut spec = first.clone();
+    let mut specs: Vec<_> = topology.cables.iter().map(|cable| cable.spec.clone()).collect();
     let mut table = Timetable::new();
-    for change in changes {
-        spec = change.apply(&spec)?;
-        lanes(&spec, |error| format!("--at {change}: {error}"))?;
-        table.push((change.at.into(), spec.clone()));
+    for timed in changes {
+        let cable = topology.change(&mut specs, &timed.change);
+        let cable = cable.map_err(|error| crate::usage(format!("--at {timed}: {error}")))?;
+        lanes(&specs[cable], |error| format!("--at {timed}: {error}"))?;
+        table.push(Coming { at: timed.at.into(), change: timed.change, cable, spec: specs[cable].clone() });
     }
     Ok(table)
 }
 
 /// Applies the changes until the last one, or until `over` is closed.
-pub(crate) fn follow(table: &Timetable, cable: &Cable, over: &Receiver<()>) {
+pub(crate) fn follow(table: &Timetable, network: &Network, over: &Receiver<()>) {
     let start = Instant::now();
-    for (at, spec) in table {
+    for Coming { at, change, .. } in table {
         let wait = at.saturating_sub(start.elapsed());
         if over.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
             return;
         }
         // Checked before the start, but a trace file may be gone, or the cable may have failed.
-        if let Err(error) =
-            spec.lanes().map_err(Box::<dyn Error>::from).and_then(|lanes: Lanes| Ok(cable.change(lanes)?))
-        {
+        if let Err(error) = network.change(std::slice::from_ref(change)) {
             crate::say(format_args!("cannot change the link: {error}"));
         }
     }
@@ -109,40 +87,27 @@ mod tests {
     use super::*;
 
     fn changes(texts: &[&str]) -> Result<Timetable, String> {
-        let changes: Result<Vec<Change>, String> = texts.iter().map(|text| text.parse()).collect();
-        timetable(&LinkSpec { rtt: "18ms".parse().unwrap(), ..LinkSpec::default() }, &changes?)
-            .map_err(|e| e.to_string())
+        let changes: Result<Vec<TimedChange>, String> = texts.iter().map(|text| text.parse()).collect();
+        let spec = LinkSpec { rtt: "18ms".parse().unwrap(), ..LinkSpec::default() };
+        timetable(&Topology::pair(spec, None), &changes?).map_err(|error| error.to_string())
     }
 
     #[test]
     fn changes_accumulate_in_order_of_time() {
         let table = changes(&["8s:loss=0%", "5s:loss=100%", "8s:rate=1mbit"]).unwrap();
-        let told: Vec<String> = table.iter().map(|(at, spec)| format!("{at:?} {spec}")).collect();
+        let told: Vec<String> = table.iter().map(|coming| format!("{:?} {}", coming.at, coming.spec)).collect();
         assert_eq!(told, ["5s 18ms RTT, loss 100%", "8s 18ms RTT, loss 0%", "8s 18ms RTT, 1mbit, queue 100p, loss 0%"]);
     }
 
     #[test]
     fn invalid_changes_are_rejected_before_anything_runs() {
-        assert_eq!(changes(&["soon"]).unwrap_err(), "write it like `5s:rate=1mbit`");
+        for wrong in ["soon", "5s:soon", "5s"] {
+            assert_eq!(changes(&[wrong]).unwrap_err(), "write it like `5s:rate=1mbit`");
+        }
         assert!(changes(&["5s:rate=fast"]).unwrap_err().starts_with("`fast` is not a rate"));
         assert!(changes(&["5s:middlebox=strip-tfo strip-tof"]).unwrap_err().contains("unknown middlebox `strip-tof`"));
         assert!(changes(&["5s:queue=9p"]).unwrap_err().contains("--at 5s:queue=9p: the queue `9p` needs a bottleneck"));
         assert!(changes(&["5s:trace-up=/no/file"]).unwrap_err().contains("cannot read the trace file /no/file"));
-    }
-
-    #[test]
-    fn error_lists_the_options_that_can_change() {
-        for key in ["speed", "seed", "trace_up", ""] {
-            let told = changes(&[&format!("5s:{key}=1")]).unwrap_err();
-            assert!(told.starts_with(&format!("`{key}` cannot change; these can: rtt, ")), "{told}");
-            assert!(told.contains("trace-up") && !told.contains(", seed"), "{told}");
-        }
-    }
-
-    #[test]
-    fn all_options_but_the_seed_can_change() {
-        let unknown = serde_json::from_str::<LinkSpec>(r#"{"": 0}"#).unwrap_err().to_string();
-        let names = unknown.split('`').skip(1).step_by(2).filter(|name| !name.is_empty() && *name != "seed");
-        assert_eq!(names.collect::<Vec<_>>(), KEYS.map(|key| key.replace('-', "_")));
+        assert!(changes(&["5s:wan.loss=1%"]).unwrap_err().contains("--at 5s:wan.loss=1%: there is no cable `wan`"));
     }
 }

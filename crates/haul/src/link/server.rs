@@ -1,4 +1,4 @@
-//! The command on the server host.
+//! The command on a host other than the default one.
 
 use std::{
     error::Error,
@@ -34,7 +34,7 @@ impl Server {
         shell.arg("-c").arg(command).process_group(0);
         equip(&mut shell);
         host.attach(&mut shell);
-        let shell = shell.spawn().map_err(|error| format!("cannot run sh for the server: {error}"))?;
+        let shell = shell.spawn().map_err(|error| format!("cannot run sh on the host `{}`: {error}", host.name()))?;
         Ok(Self { shell, command: command.to_owned(), host: host.clone() })
     }
 
@@ -48,14 +48,30 @@ impl Server {
         {
             // After exit status 0, a daemon may still start to listen.
             if let Some(status) = self.shell.try_wait()?.filter(|status| !status.success()) {
-                return Err(format!("the server command ended before it listened ({status}): {}", self.command).into());
+                let host = self.host.name();
+                let command = &self.command;
+                return Err(
+                    format!("the command of the host `{host}` ended before it listened ({status}): {command}").into()
+                );
             }
             std::thread::sleep(Duration::from_millis(5));
         }
         if start.elapsed() >= LISTEN_TIMEOUT {
-            crate::say("the server command does not listen after 5 s; starting the client command anyway");
+            let host = self.host.name();
+            crate::say(format_args!(
+                "the command of the host `{host}` does not listen after 5 s; starting the command anyway"
+            ));
         }
         Ok(())
+    }
+
+    fn group(&self) -> Pid {
+        Pid::from_raw(self.shell.id() as i32)
+    }
+
+    /// Sends SIGTERM to the command's process group.
+    pub(crate) fn terminate(&self) {
+        let _ = killpg(self.group(), Signal::SIGTERM);
     }
 }
 
@@ -70,8 +86,8 @@ fn has_listener() -> bool {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let group = Pid::from_raw(self.shell.id() as i32);
-        let _ = killpg(group, Signal::SIGTERM);
+        let group = self.group();
+        self.terminate();
         let start = Instant::now();
         while start.elapsed() < GRACE && matches!(self.shell.try_wait(), Ok(None)) {
             std::thread::sleep(Duration::from_millis(5));

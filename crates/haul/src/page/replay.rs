@@ -61,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "QUEUE")]
     queue: Option<QueueSpec>,
 
-    /// Loss in each direction: 0.1%, or in bursts (Gilbert–Elliott): ge:p=1%,r=20%
+    /// Loss in both directions, or up/down: 0.1%, 1%/0%; in bursts (Gilbert–Elliott): ge:p=1%,r=20%
     #[arg(long, value_name = "LOSS")]
     loss: Option<LossSpec>,
 
@@ -112,7 +112,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let name = format!("page-{}", page.0.name);
     let network = |rtt: &Span| Network {
         name: rtt.to_string(),
-        link: LinkSpec { rtt: *rtt, rate: args.rate, queue: args.queue, loss: args.loss, ..LinkSpec::default() },
+        link: LinkSpec {
+            rtt: (*rtt).into(),
+            rate: args.rate,
+            queue: args.queue,
+            loss: args.loss,
+            ..LinkSpec::default()
+        },
         note: None,
         server: Stack { sysctls: [(FAST_OPEN.to_owned(), "3".to_owned())].into(), ..Stack::default() },
         variant_of: None,

@@ -288,6 +288,17 @@ proptest::proptest! {
 }
 
 #[test]
+fn network_may_differ_by_direction() {
+    let mut race = race();
+    race.sweep_networks("rtt", &["30ms/50ms".to_owned()]).unwrap();
+    race.sweep_networks("loss", &["1%/0%".to_owned()]).unwrap();
+    race.sweep_networks("jitter", &["1ms/5ms".to_owned()]).unwrap();
+    assert_eq!(race.networks[0].rtt(), Duration::from_millis(80));
+    let told = race.networks[0].describe();
+    assert!(told.starts_with("30ms/50ms RTT, jitter 1ms/5ms, ") && told.contains("loss 1%/0%"), "{told}");
+}
+
+#[test]
 fn every_network_has_a_variant_per_value() {
     let mut race = race();
     race.sweep_networks("rtt", &["5ms".to_owned(), "80ms".to_owned()]).unwrap();

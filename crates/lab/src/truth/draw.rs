@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use link::spec::{LinkSpec, LossSpec, QueueSpec, RateSpec};
+use link::spec::{LinkSpec, LossModel, LossSpec, QueueSpec, RateSpec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use units::{Percent, Rate, Size, Span};
@@ -139,8 +139,8 @@ impl Network {
         };
         let link = |part: f64, is_here: bool, loss: f64, seed: u64| {
             let (rate, queue) = bottleneck(is_here);
-            let loss = (loss > 0.0).then(|| LossSpec::Independent(percent(loss)));
-            LinkSpec { rtt: span(self.rtt * part), rate, queue, loss, seed, ..LinkSpec::default() }
+            let loss = (loss > 0.0).then(|| LossSpec::both(LossModel::Independent(percent(loss))));
+            LinkSpec { rtt: span(self.rtt * part).into(), rate, queue, loss, seed, ..LinkSpec::default() }
         };
         [
             link(self.split, !self.is_at_server, 0.0, self.seed),

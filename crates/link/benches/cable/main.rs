@@ -23,9 +23,9 @@ use link::{
     host::Host,
     lateness::Lateness,
     sandbox,
-    spec::{LinkSpec, LossSpec, QueueSpec, RateSpec},
+    spec::{LinkSpec, LossModel, LossSpec, QueueSpec, RateSpec},
 };
-use units::{Percent, Rate};
+use units::{Percent, Rate, Span};
 
 use report::{Bar, Estimate, Section, quantile};
 use rig::{Joined, MTU, Rig};
@@ -124,7 +124,7 @@ fn idle() -> Result<f64> {
 }
 
 fn delay_alone() -> LinkSpec {
-    LinkSpec { rtt: RTT.into(), ..LinkSpec::default() }
+    LinkSpec { rtt: Span(RTT).into(), ..LinkSpec::default() }
 }
 
 fn rate_alone(rate: u64, queue: usize) -> LinkSpec {
@@ -139,7 +139,7 @@ fn packet_by_packet() -> LinkSpec {
     LinkSpec {
         rate: Some(RateSpec { up: rate, down: rate }),
         queue: Some(QueueSpec::Infinite),
-        loss: Some(LossSpec::Independent(Percent::from_fraction(0.0))),
+        loss: Some(LossSpec::both(LossModel::Independent(Percent::from_fraction(0.0)))),
         ..delay_alone()
     }
 }

@@ -14,7 +14,7 @@ use std::{
 use link::{
     cable::{Cable, Options, Traffic},
     host::Host,
-    spec::{LinkSpec, LossSpec},
+    spec::{LinkSpec, LossModel, LossSpec},
     tap::Tap,
 };
 use nix::sched::{CloneFlags, setns};
@@ -209,11 +209,11 @@ fn rattan(hosts: [Host; 2], spec: &LinkSpec) -> Result<Joined> {
     let mut command = Command::new("rattan");
     command.arg("link");
     for way in ["uplink", "downlink"] {
-        command.arg(format!("--{way}-delay={}us", (spec.rtt.0 / 2).as_micros()));
+        command.arg(format!("--{way}-delay={}us", (spec.rtt.total() / 2).as_micros()));
         if let Some(rate) = spec.rate {
             command.arg(format!("--{way}-bandwidth={}bps", rate.up.as_bits_per_second()));
         }
-        if let Some(LossSpec::Independent(loss)) = spec.loss {
+        if let Some(LossSpec { up: LossModel::Independent(loss), .. }) = spec.loss {
             command.arg(format!("--{way}-loss={}", loss.fraction()));
         }
     }

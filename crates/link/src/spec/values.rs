@@ -1,16 +1,121 @@
 //! Values of a [`super::LinkSpec`] with more than one quantity, and their text forms.
 
-use std::{fmt, time::Duration};
+use std::{fmt, str::FromStr, time::Duration};
 use units::{Percent, Rate, Size, Span, text_form};
 
 use crate::{
-    cable::DEFAULT_MTU,
+    stage::Direction,
     stages::{Bursts, Mtu},
 };
 
-/// Jitter: `2ms`, `2ms normal`, `2ms reorder`, `2ms normal reorder`. See [`crate::stages::Jitter`].
+/// One value for each direction. Its text is `A` if both are equal, and `A/B` for up and down otherwise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct JitterSpec {
+pub struct PerDirection<T> {
+    /// From the client to the server.
+    pub up: T,
+    /// From the server to the client.
+    pub down: T,
+}
+
+impl<T> PerDirection<T> {
+    /// The same value in both directions.
+    pub fn both(value: T) -> Self
+    where
+        T: Clone,
+    {
+        Self { up: value.clone(), down: value }
+    }
+
+    /// The value of one direction.
+    pub fn of(&self, direction: Direction) -> &T {
+        match direction {
+            Direction::Up => &self.up,
+            Direction::Down => &self.down,
+        }
+    }
+
+    /// The value of one direction, to change it.
+    pub(super) fn of_mut(&mut self, direction: Direction) -> &mut T {
+        match direction {
+            Direction::Up => &mut self.up,
+            Direction::Down => &mut self.down,
+        }
+    }
+}
+
+impl<T: FromStr + Clone> PerDirection<T> {
+    fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().map(Self::both).or_else(|| halves(text).map(|[up, down]| Self { up, down }))
+    }
+}
+
+/// The values on both sides of a slash. `20mbit/s/100mbit/s` has more than one slash.
+fn halves<T: FromStr>(text: &str) -> Option<[T; 2]> {
+    text.match_indices('/').find_map(|(slash, _)| Some([text[..slash].parse().ok()?, text[slash + 1..].parse().ok()?]))
+}
+
+impl<T: fmt::Display + PartialEq> fmt::Display for PerDirection<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.up)?;
+        if self.up == self.down { Ok(()) } else { write!(f, "/{}", self.down) }
+    }
+}
+
+/// The round-trip time: `18ms`, half of it in each direction; or the one-way delays up/down: `10ms/30ms`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RttSpec {
+    /// From the client to the server.
+    pub up: Duration,
+    /// From the server to the client.
+    pub down: Duration,
+}
+
+impl RttSpec {
+    /// Both ways together.
+    pub fn total(self) -> Duration {
+        self.up.saturating_add(self.down)
+    }
+
+    /// Whether neither direction has a delay.
+    pub fn is_zero(&self) -> bool {
+        self.total().is_zero()
+    }
+
+    /// The one-way delay of a direction.
+    pub fn of(self, direction: Direction) -> Duration {
+        match direction {
+            Direction::Up => self.up,
+            Direction::Down => self.down,
+        }
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let one_way = || halves::<Span>(text).map(|[up, down]| Self { up: up.0, down: down.0 });
+        text.parse().ok().map(|rtt: Span| rtt.into()).or_else(one_way)
+    }
+}
+
+impl From<Span> for RttSpec {
+    fn from(rtt: Span) -> Self {
+        let up = rtt.0 / 2;
+        Self { up, down: rtt.0.saturating_sub(up) }
+    }
+}
+
+text_form!(RttSpec, "a time", "`18ms`, or `10ms/30ms` for up and down", RttSpec::parse);
+
+impl fmt::Display for RttSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::from(Span(self.total())) {
+            return write!(f, "{}", Span(self.total()));
+        }
+        write!(f, "{}/{}", Span(self.up), Span(self.down))
+    }
+}
+
+/// Jitter of one direction: `2ms`, `2ms normal`, `2ms reorder`, `2ms normal reorder`. See [`crate::stages::Jitter`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct JitterModel {
     /// Maximum (uniform) or standard deviation (normal).
     pub time: Duration,
     /// Whether the distribution is normal instead of uniform.
@@ -19,7 +124,7 @@ pub struct JitterSpec {
     pub reorder: bool,
 }
 
-impl JitterSpec {
+impl JitterModel {
     fn parse(text: &str) -> Option<Self> {
         let mut words = text.split_whitespace();
         let time = words.next()?.parse::<Span>().ok()?.0;
@@ -36,45 +141,29 @@ impl JitterSpec {
     }
 }
 
-text_form!(JitterSpec, "jitter", "`2ms`, `2ms normal` or `2ms normal reorder`", JitterSpec::parse);
+text_form!(JitterModel, "jitter", "`2ms`, `2ms normal` or `2ms normal reorder`", JitterModel::parse);
 
-impl fmt::Display for JitterSpec {
+impl fmt::Display for JitterModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (normal, reorder) = (if self.normal { " normal" } else { "" }, if self.reorder { " reorder" } else { "" });
         write!(f, "{}{normal}{reorder}", Span(self.time))
     }
 }
 
-/// The rates of both directions: `100mbit` for both, or `20mbit/100mbit` for up and down.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RateSpec {
-    /// From the client to the server.
-    pub up: Rate,
-    /// From the server to the client.
-    pub down: Rate,
-}
+/// The jitter of both directions: `2ms` for both, or `1ms/5ms` for up and down.
+pub type JitterSpec = PerDirection<JitterModel>;
 
-impl RateSpec {
-    fn parse(text: &str) -> Option<Self> {
-        if let Ok(both) = text.parse() {
-            return Some(Self { up: both, down: both });
-        }
-        // `20mbit/s/100mbit/s` has more than one slash.
-        text.match_indices('/').find_map(|(slash, _)| {
-            let (up, down) = (text[..slash].parse().ok()?, text[slash + 1..].parse().ok()?);
-            Some(Self { up, down })
-        })
-    }
-}
+text_form!(
+    JitterSpec,
+    "jitter",
+    "`2ms`, `2ms normal` or `2ms normal reorder`, or `1ms/5ms` for up and down",
+    JitterSpec::parse
+);
+
+/// The rates of both directions: `100mbit` for both, or `20mbit/100mbit` for up and down.
+pub type RateSpec = PerDirection<Rate>;
 
 text_form!(RateSpec, "a rate", "`100mbit`, or `20mbit/100mbit` for up and down", RateSpec::parse);
-
-impl fmt::Display for RateSpec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.up)?;
-        if self.up == self.down { Ok(()) } else { write!(f, "/{}", self.down) }
-    }
-}
 
 /// The queue in front of a link of limited rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -124,16 +213,24 @@ impl fmt::Display for QueueSpec {
     }
 }
 
-/// Loss: `0.1%`, or in bursts `ge:p=1%,r=20%,bad=100%,good=0%`; `bad` and `good` are optional. See [`crate::stages::GilbertElliott`].
+/// Loss in one direction: `0.1%`, or in bursts `ge:p=1%,r=20%,bad=100%,good=0%`; `bad` and `good` are optional. See
+/// [`crate::stages::GilbertElliott`].
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum LossSpec {
+pub enum LossModel {
     /// Independent for each packet.
     Independent(Percent),
     /// In bursts.
     Bursts(Bursts),
 }
 
-impl LossSpec {
+impl Default for LossModel {
+    /// No loss.
+    fn default() -> Self {
+        Self::Independent(Percent::default())
+    }
+}
+
+impl LossModel {
     fn parse(text: &str) -> Option<Self> {
         let Some(list) = text.strip_prefix("ge:") else { return text.parse().ok().map(Self::Independent) };
         let [mut p, mut r, mut bad, mut good] = [None; 4];
@@ -155,9 +252,9 @@ impl LossSpec {
     }
 }
 
-text_form!(LossSpec, "a loss", "`0.1%`, or `ge:p=1%,r=20%` for bursts", LossSpec::parse);
+text_form!(LossModel, "a loss", "`0.1%`, or `ge:p=1%,r=20%` for bursts", LossModel::parse);
 
-impl fmt::Display for LossSpec {
+impl fmt::Display for LossModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Independent(probability) => write!(f, "{probability}"),
@@ -165,6 +262,11 @@ impl fmt::Display for LossSpec {
         }
     }
 }
+
+/// The loss of both directions: `0.1%` for both, or `1%/0%` for up and down.
+pub type LossSpec = PerDirection<LossModel>;
+
+text_form!(LossSpec, "a loss", "`0.1%`, `1%/0%` for up and down, or `ge:p=1%,r=20%` for bursts", LossSpec::parse);
 
 /// Reordering: `1%`, or `1% 5ms` with the time for which these packets are held, by default 1 ms. See [`crate::stages::Reorder`].
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -193,8 +295,9 @@ impl fmt::Display for ReorderSpec {
     }
 }
 
-/// An MTU in bytes: `1400`, or `1400 black-hole` for a link that drops larger packets without ICMP; at most
-/// [`DEFAULT_MTU`], since hosts send no larger packets. See [`crate::stages::Mtu`].
+/// An MTU in bytes: `1400`, or `1400 black-hole` for a link that drops larger packets without ICMP. Above
+/// [`crate::cable::DEFAULT_MTU`] it is also the MTU of the hosts' devices ([`super::LinkSpec::device_mtu`]). See
+/// [`crate::stages::Mtu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MtuSpec {
     /// Maximum size of an IP packet.
@@ -210,11 +313,11 @@ impl MtuSpec {
             None => (text, false),
         };
         let bytes = size.trim_end_matches(['B', 'b']).trim().parse().ok()?;
-        (Mtu::MIN..=DEFAULT_MTU).contains(&bytes).then_some(Self { bytes, black_hole })
+        (Mtu::MIN <= bytes).then_some(Self { bytes, black_hole })
     }
 }
 
-text_form!(MtuSpec, "an MTU from 68 to 1500 bytes", "`1400` or `1400 black-hole`", MtuSpec::parse);
+text_form!(MtuSpec, "an MTU from 68 to 65535 bytes", "`1400`, `9000` or `1400 black-hole`", MtuSpec::parse);
 
 impl fmt::Display for MtuSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -258,7 +361,19 @@ mod tests {
 
     #[test]
     fn text_forms_round_trip() {
-        round_trips::<JitterSpec>(&[("2ms", "2ms"), ("2ms reorder normal", "2ms normal reorder")]);
+        round_trips::<RttSpec>(&[
+            ("18ms", "18ms"),
+            ("10ms/30ms", "10ms/30ms"),
+            ("9 ms / 9ms", "18ms"),
+            ("0ms/30ms", "0ms/30ms"),
+            ("3ns", "3ns"),
+        ]);
+        round_trips::<JitterSpec>(&[
+            ("2ms", "2ms"),
+            ("2ms reorder normal", "2ms normal reorder"),
+            ("1ms/5ms", "1ms/5ms"),
+            ("1ms normal / 5ms reorder", "1ms normal/5ms reorder"),
+        ]);
         round_trips::<RateSpec>(&[
             ("100mbit", "100mbit"),
             ("100mbit/s", "100mbit"),
@@ -271,6 +386,8 @@ mod tests {
             ("0.1%", "0.1%"),
             ("ge:p=1%,r=20%", "ge:p=1%,r=20%,bad=100%,good=0%"),
             ("ge:r=20%,p=1%,good=0.5%,bad=50%", "ge:p=1%,r=20%,bad=50%,good=0.5%"),
+            ("1%/0%", "1%/0%"),
+            ("0.1%/ge:p=1%,r=20%", "0.1%/ge:p=1%,r=20%,bad=100%,good=0%"),
         ]);
         round_trips::<ReorderSpec>(&[("1%", "1% 1ms"), ("1% 5ms", "1% 5ms")]);
         round_trips::<MtuSpec>(&[
@@ -279,6 +396,8 @@ mod tests {
             ("1280 black-hole", "1280 black-hole"),
             ("68", "68"),
             ("1500", "1500"),
+            ("9000", "9000"),
+            ("65535", "65535"),
         ]);
     }
 
@@ -289,8 +408,8 @@ mod tests {
             "`lots` is not a queue; write it like `100p`, `64KiB`, `bdp`, `codel` or `infinite`"
         );
         assert_eq!(
-            "9000".parse::<MtuSpec>().unwrap_err().to_string(),
-            "`9000` is not an MTU from 68 to 1500 bytes; write it like `1400` or `1400 black-hole`"
+            "65536".parse::<MtuSpec>().unwrap_err().to_string(),
+            "`65536` is not an MTU from 68 to 65535 bytes; write it like `1400`, `9000` or `1400 black-hole`"
         );
         for bad in [
             "",
@@ -300,14 +419,22 @@ mod tests {
             "ge:p=1%",
             "ge:p=1%,p=1%,r=1%",
             "67",
-            "1501",
             "70000",
             "1% 2ms 3ms",
             "/",
             "1mbit/",
+            "1ms/",
+            "/1%",
+            "1%/2%/3%",
+            "1ms/2ms/3ms",
         ] {
             assert!(bad.parse::<JitterSpec>().is_err() && bad.parse::<LossSpec>().is_err(), "{bad}");
-            assert!(bad.parse::<RateSpec>().is_err() && bad.parse::<ReorderSpec>().is_err(), "{bad}");
+            assert!(
+                bad.parse::<RttSpec>().is_err()
+                    && bad.parse::<RateSpec>().is_err()
+                    && bad.parse::<ReorderSpec>().is_err(),
+                "{bad}"
+            );
             assert!(bad == "100" || bad.parse::<MtuSpec>().is_err(), "{bad}");
         }
     }

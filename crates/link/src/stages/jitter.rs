@@ -2,19 +2,24 @@
 //!
 //! netem varies the delay in both directions around its nominal value. Here the nominal RTT stays the minimum, as on a
 //! real path, where only queues vary; so the floor of an experiment stays a floor. The added delay is uniform between
-//! zero and the given time, or the absolute value of a normal distribution with the given standard deviation.
+//! zero and the given time, or the absolute value of a normal distribution with the given standard deviation, or drawn from
+//! measured delays ([`Delays`]).
 //!
 //! Unless reordering is enabled, a packet that would overtake another leaves together with it. (The delay is then the
 //! running maximum of the drawn ones, which is larger than the formula's if packets are closer together than the
 //! jitter.)
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use rand::RngExt;
 use rand_distr::{Distribution, StandardNormal};
 
 use super::{
     delay_queue::{DelayQueue, keep},
+    delays::Delays,
     rng::Rng,
 };
 use crate::{
@@ -23,12 +28,14 @@ use crate::{
 };
 
 /// The distribution of the added delay.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DelayDistribution {
     /// Uniform from zero to this time.
     Uniform(Duration),
     /// The absolute value of a normal distribution with mean zero and this standard deviation.
     Normal(Duration),
+    /// One of these delays, independently for each packet.
+    Measured(Arc<Delays>),
 }
 
 /// See the module documentation.
@@ -47,7 +54,7 @@ impl Jitter {
     }
 
     fn draw(&mut self) -> Duration {
-        match self.distribution {
+        match &self.distribution {
             DelayDistribution::Uniform(most) => {
                 let most = u64::try_from(most.as_nanos()).unwrap_or(u64::MAX);
                 Duration::from_nanos(self.rng.source().random_range(0..=most))
@@ -56,6 +63,7 @@ impl Jitter {
                 let z: f64 = StandardNormal.sample(self.rng.source());
                 deviation.mul_f64(z.abs())
             }
+            DelayDistribution::Measured(delays) => delays.draw(self.rng.source()),
         }
     }
 }
@@ -120,7 +128,7 @@ mod tests {
     #[test]
     fn order_is_kept_unless_reordering_is_enabled() {
         let distribution = DelayDistribution::Uniform(Duration::from_millis(2));
-        assert!(send(distribution, false, Duration::from_micros(100)).is_sorted());
+        assert!(send(distribution.clone(), false, Duration::from_micros(100)).is_sorted());
         assert!(!send(distribution, true, Duration::from_micros(100)).is_sorted());
     }
 }

@@ -36,7 +36,7 @@ const PORT: u16 = 8080;
 /// Two hosts, and the link between them.
 fn hosts() -> Result<(Host, Host, Cable), Box<dyn Error>> {
     let (here, there) = (Host::new("here")?, Host::new("there")?);
-    let spec = LinkSpec { rtt: Span(RTT), ..LinkSpec::default() };
+    let spec = LinkSpec { rtt: Span(RTT).into(), ..LinkSpec::default() };
     let cable = Cable::connect(&here, &there, spec.lanes()?, &cable::Options::default())?;
     Ok((here, there, cable))
 }

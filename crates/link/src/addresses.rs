@@ -1,0 +1,81 @@
+//! The addresses of the cables: one network for each, by its number.
+//!
+//! IPv4 networks are in 100.64.0.0/10 (RFC 6598), which the user's networks should not use, and IPv6 networks are unique
+//! local (RFC 4193). A host may itself run `haul link`, and reach the outer hosts through `--outside`. The networks inside
+//! must then differ from those outside, so they continue after the highest number in use ([`first_free`]). Mahimahi's
+//! nested shells take the first unused addresses of that range (`src/util/interfaces.cc`); here a host at the second level
+//! has no address of the first one, which would then be taken again at the third.
+
+use std::{
+    net::{Ipv4Addr, Ipv6Addr},
+    ops::RangeInclusive,
+};
+
+use nix::{ifaddrs::getifaddrs, sys::socket::SockaddrStorage};
+
+/// The second byte of the IPv4 addresses; 100.127.0.0/16 is left to [`crate::outside`].
+const SECOND: RangeInclusive<u8> = 64..=126;
+
+/// The number of networks.
+pub const NETWORKS: u16 = (*SECOND.end() - *SECOND.start() + 1) as u16 * 256;
+
+/// The prefix length of a cable's IPv4 network.
+pub(crate) const PREFIX: u8 = 24;
+
+/// The prefix length of a cable's IPv6 network.
+pub(crate) const PREFIX6: u8 = 64;
+
+/// The addresses of one end of a cable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Addresses {
+    /// IPv4, in 100.64.0.0/10 (RFC 6598), which the user's networks should not use.
+    pub v4: Ipv4Addr,
+    /// IPv6, unique local (RFC 4193).
+    pub v6: Ipv6Addr,
+}
+
+impl Addresses {
+    /// Those of an end (1 or 2) of the cable with this number, below [`NETWORKS`]; end 0 is the network itself.
+    pub(crate) fn of(number: u16, end: u8) -> Self {
+        let [high, low] = (number % NETWORKS).to_be_bytes();
+        Self {
+            v4: Ipv4Addr::new(100, SECOND.start() + high, low, end),
+            v6: Ipv6Addr::new(0xfd00, 0x6861, 0x756c, number, 0, 0, 0, end.into()),
+        }
+    }
+}
+
+/// The first of `count` numbers of cables that are above those in use in the network namespace of the calling thread.
+pub fn first_free(count: u16) -> u16 {
+    let Ok(interfaces) = getifaddrs() else { return 0 };
+    let v4 = |address: Option<SockaddrStorage>| Some(address?.as_sockaddr_in()?.ip());
+    let in_use = interfaces.filter_map(|interface| number_of(v4(interface.address)?, v4(interface.netmask)?));
+    let first = in_use.max().map_or(0, |highest| highest + 1);
+    if first + count <= NETWORKS { first } else { 0 }
+}
+
+/// The number of the cable whose end has this address; `None` if it is another kind of address, such as one of a VPN in the
+/// same range.
+fn number_of(address: Ipv4Addr, mask: Ipv4Addr) -> Option<u16> {
+    let [first, second, low, end] = address.octets();
+    let is_end = first == 100 && SECOND.contains(&second) && (1..=2).contains(&end);
+    let mask = u32::from(mask).leading_ones();
+    (is_end && mask == u32::from(PREFIX)).then(|| u16::from_be_bytes([second - SECOND.start(), low]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_has_its_own_network() {
+        assert_eq!(Addresses::of(0, 1).v4, Ipv4Addr::new(100, 64, 0, 1));
+        assert_eq!(Addresses::of(NETWORKS - 1, 2).v4, Ipv4Addr::new(100, 126, 255, 2));
+        for number in [0, 1, 255, 256, 5000, NETWORKS - 1] {
+            let mask = Ipv4Addr::new(255, 255, 255, 0);
+            assert_eq!(number_of(Addresses::of(number, 2).v4, mask), Some(number));
+            assert_eq!(number_of(Addresses::of(number, 2).v4, Ipv4Addr::BROADCAST), None, "a VPN's");
+        }
+        assert_eq!(number_of(Ipv4Addr::new(100, 127, 255, 2), Ipv4Addr::new(255, 255, 255, 0)), None);
+    }
+}

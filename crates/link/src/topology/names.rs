@@ -1,0 +1,53 @@
+//! Names of hosts: an /etc/hosts that only the programs in the sandbox see.
+
+use std::{fmt::Write, fs, io, path::Path};
+
+use nix::mount::{MsFlags, mount};
+
+use crate::{addresses::Addresses, sandbox::Sandbox};
+
+const HOSTS: &str = "/etc/hosts";
+
+/// Makes the names resolve to these addresses, for all programs in the sandbox. The machine's other names stay valid.
+pub fn install(sandbox: &Sandbox, names: &[(String, Addresses)]) -> io::Result<()> {
+    let file = sandbox.scratch().join("hosts");
+    let machine = fs::read_to_string(HOSTS).unwrap_or_default();
+    fs::write(&file, hosts_file(&machine, names))?;
+    mount(Some(&file), Path::new(HOSTS), None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+    Ok(())
+}
+
+/// A hosts(5) file with these names, in front of those of `machine`. A name keeps none of its other addresses: some
+/// resolvers return all.
+fn hosts_file(machine: &str, names: &[(String, Addresses)]) -> String {
+    let mut text = String::new();
+    for (name, Addresses { v4, v6 }) in names {
+        let _ = writeln!(text, "{v4} {name}\n{v6} {name}");
+    }
+    for line in machine.lines() {
+        let entry = line.split('#').next().unwrap_or_default();
+        let is_ours = |word: &&str| names.iter().any(|(name, _)| name.eq_ignore_ascii_case(word));
+        let mut words = entry.split_whitespace();
+        let Some(address) = words.next() else { continue };
+        let kept: Vec<_> = words.filter(|word| !is_ours(word)).collect();
+        if !kept.is_empty() {
+            let _ = writeln!(text, "{address} {}", kept.join(" "));
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_replace_those_of_the_machine() {
+        let machine =
+            "127.0.0.1 localhost\n# 1.1.1.1 x\n10.0.0.1 Server\n10.0.0.2 server.example server other # ours\n";
+        assert_eq!(
+            hosts_file(machine, &[("server".to_owned(), Addresses::of(3, 2))]),
+            "100.64.3.2 server\nfd00:6861:756c:3::2 server\n127.0.0.1 localhost\n10.0.0.2 server.example other\n"
+        );
+    }
+}
