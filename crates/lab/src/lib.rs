@@ -43,6 +43,7 @@ pub mod claims;
 pub mod compare;
 pub mod contenders;
 pub mod deadline;
+pub mod disturbance;
 pub mod execution;
 pub mod experiment;
 pub mod floor;
