@@ -44,8 +44,8 @@ const NOT_EXECUTABLE: i32 = 126;
 ///
 /// The command runs on the client host, the command of --server on the server host; the link described by the options
 /// connects them. The environment variables `HAUL_SERVER_IP`, `HAUL_CLIENT_IP`, `HAUL_SERVER_IP6` and `HAUL_CLIENT_IP6`
-/// contain the hosts' addresses. The exit status is that of the command, as in a shell: 127 if it does not exist,
-/// 128 + n if signal n killed it. Needs no root.
+/// contain the hosts' addresses. All output of the server goes to standard error. The exit status is that of the command,
+/// as in a shell: 127 if it does not exist, 128 + n if signal n killed it. Needs no root.
 #[derive(clap::Args)]
 #[command(
     override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --calibrate [--json <FILE>]",

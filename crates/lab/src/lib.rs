@@ -38,6 +38,7 @@
 //! ```
 
 mod attribution;
+mod capture_names;
 pub mod certs;
 pub mod claims;
 pub mod compare;

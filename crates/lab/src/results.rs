@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{claims::Verdict, disturbance::Machine, format::counted, servers::Protocol, stats::Interval};
+use crate::{
+    capture_names::CellName, claims::Verdict, disturbance::Machine, format::counted, servers::Protocol, stats::Interval,
+};
 
 pub(crate) use find::timestamp;
 pub use find::{ListedRun, create_folder, find, ids, list, locate};
@@ -333,6 +335,11 @@ impl CellResult {
     /// The contender's name, with the word "model" where it is one.
     pub fn label(&self) -> String {
         if self.model { format!("{} (model)", self.contender) } else { self.contender.clone() }
+    }
+
+    /// Its workload, network and contender.
+    pub(crate) fn names(&self) -> CellName {
+        [self.workload.clone(), self.network.clone(), self.contender.clone()]
     }
 
     /// How a comparison names it: `upload-small/article/rclone`.

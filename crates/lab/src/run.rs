@@ -247,7 +247,7 @@ impl Run<'_> {
     }
 
     fn captures(&self) -> Captures<'_> {
-        Captures(self.captures)
+        Captures::new(self.captures, &self.plan.cells)
     }
 
     fn is_cancelled(&self) -> bool {
