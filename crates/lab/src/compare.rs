@@ -15,6 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    format::spoken,
     results::{CellResult, RunResult, Status},
     stats::shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, ratio},
 };
@@ -37,6 +38,8 @@ pub struct Compared {
     pub started: String,
     /// Its differences from the baseline, one text each.
     pub unlike: Vec<String>,
+    /// Whether it was made on another processor, or with an emulator of another accuracy, than the baseline.
+    pub is_elsewhere: bool,
 }
 
 /// A cell in the baseline and in later runs.
@@ -131,6 +134,19 @@ impl Change {
         later.map(tally).collect()
     }
 
+    /// What to hold against the runs that were made under other conditions than the baseline; none if there are none.
+    pub(crate) fn elsewhere(&self) -> Option<String> {
+        let numbered = (1..).zip(&self.runs);
+        let runs: Vec<String> =
+            numbered.filter(|(_, run)| run.is_elsewhere).map(|(number, _)| format!("run {number}")).collect();
+        (!runs.is_empty()).then(|| {
+            format!(
+                "The machine or the emulator's accuracy is not that of run 1 in {}: differences may be theirs.",
+                spoken(&runs)
+            )
+        })
+    }
+
     /// How many differences to expect by chance, since the comparisons are not corrected for their number; none for
     /// few comparisons.
     pub(crate) fn by_chance(&self) -> Option<String> {
@@ -151,6 +167,7 @@ pub fn compare(runs: &[(&str, &RunResult)]) -> Change {
         name: (*name).to_owned(),
         started: run.started.clone(),
         unlike: circumstances(baseline, run),
+        is_elsewhere: baseline.host.cpu != run.host.cpu || late(baseline, run).is_some(),
     };
     let mut blocks: Vec<Vec<&CellResult>> = Vec::new();
     for cell in runs.iter().flat_map(|(_, run)| &run.cells) {

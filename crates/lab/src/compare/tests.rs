@@ -73,8 +73,14 @@ fn other_machine_and_other_calibration_are_reported() {
     assert_eq!(two(&then, &now).runs[1].unlike, ["machine: a → b"]);
     now.calibration.as_mut().unwrap().delay_error_p99_us = 2085.0;
     assert_eq!(two(&then, &now).runs[1].unlike, ["machine: a → b", "delay error, 99th percentile: 90 µs → 2085 µs"]);
+    let said = "The machine or the emulator's accuracy is not that of run 1 in run 2: differences may be theirs.";
+    assert_eq!(two(&then, &now).elsewhere().as_deref(), Some(said));
     then.calibration = None;
     assert_eq!(two(&then, &now).runs[1].unlike, ["machine: a → b"]);
+    // A container gets a new name each time.
+    assert_eq!(two(&then, &now).elsewhere(), None);
+    now.host.cpu = "another".into();
+    assert!(two(&then, &now).elsewhere().is_some());
 }
 
 #[test]

@@ -195,7 +195,8 @@ pub(super) fn of_comparison(change: &Change) -> Vec<String> {
             format!("Compared with run 1, the baseline: {}.", each.join("; "))
         }
     };
-    std::iter::once(first).chain(largest_change(change)).chain(change.by_chance()).collect()
+    let rest = largest_change(change).into_iter().chain(change.elsewhere()).chain(change.by_chance());
+    std::iter::once(first).chain(rest).collect()
 }
 
 /// How the cells changed in the only later run.
