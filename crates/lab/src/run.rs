@@ -122,6 +122,12 @@ impl SampleError {
     }
 }
 
+/// A run whose samples are being taken.
+struct Measuring {
+    start: Instant,
+    repeats: Repeats,
+}
+
 impl Run<'_> {
     /// Runs the plan. Returns one outcome for each cell, and why the run ended early if it did. Each sample is in `log`
     /// as soon as it is taken.
@@ -150,10 +156,9 @@ impl Run<'_> {
         log: &mut SampleLog,
         mut watch: impl FnMut(Event<'_>),
     ) -> Result<(), Halt> {
-        let mut repeats = Repeats::default();
-        let start = Instant::now();
+        let mut measuring = Measuring { start: Instant::now(), repeats: Repeats::default() };
         for block in self.plan.blocks(self.seed) {
-            let ended = self.run_block(&block, start, &mut repeats, contenders, outcomes, log, &mut watch);
+            let ended = self.run_block(&block, &mut measuring, contenders, outcomes, log, &mut watch);
             let cells = block.rounds.first().into_iter().flatten();
             let kept = cells.map(|cell| self.captures().settle(&self.plan.cells[*cell], outcomes[*cell].samples()));
             let kept = kept.collect::<Result<(), NotKept>>();
@@ -166,8 +171,7 @@ impl Run<'_> {
     fn run_block(
         &self,
         block: &Block,
-        start: Instant,
-        repeats: &mut Repeats,
+        measuring: &mut Measuring,
         contenders: &[Result<Box<dyn Contender>, String>],
         outcomes: &mut [Outcome],
         log: &mut SampleLog,
@@ -183,7 +187,7 @@ impl Run<'_> {
                     return Err(Halt::Interrupted);
                 }
                 watch(Event::Started(cell));
-                match self.least_disturbed(cell, contender.as_ref(), round, start, repeats, watch) {
+                match self.least_disturbed(cell, contender.as_ref(), round, measuring, watch) {
                     Ok(sample) => {
                         let logged = log.append(cell, &sample);
                         watch(Event::Finished(cell, Duration::from_secs_f64(sample.seconds)));
@@ -209,14 +213,13 @@ impl Run<'_> {
         cell: &Cell,
         contender: &dyn Contender,
         round: u32,
-        start: Instant,
-        repeats: &mut Repeats,
+        measuring: &mut Measuring,
         watch: &mut impl FnMut(Event<'_>),
     ) -> Result<Sample, SampleError> {
         let mut best: Option<Sample> = None;
         let mut repeated = 0;
         loop {
-            let start_s = start.elapsed().as_secs_f64();
+            let start_s = measuring.start.elapsed().as_secs_f64();
             let sample = match (self.sample(cell, contender, round, best.as_ref()), &best) {
                 (Ok(sample), _) => Sample { start_s, ..sample },
                 // What was measured before counts, whatever became of its repeat.
@@ -225,7 +228,7 @@ impl Run<'_> {
                 }
                 (Err(error), _) => return Err(error),
             };
-            let again = repeats.again(repeated, sample.is_disturbed());
+            let again = measuring.repeats.again(repeated, sample.is_disturbed());
             if best.as_ref().is_none_or(|best| is_better(&sample, best)) {
                 best = Some(sample);
             }

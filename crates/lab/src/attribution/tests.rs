@@ -47,7 +47,7 @@ fn waits_for_a_processor_are_the_machines() {
     let times = [(Cause::Propagation, 30), (Cause::ServerThink, 60)];
     let of = |server, client, emulator| {
         let mut all = account(&[transfer(0.0, 0.9, &times)], 1.0);
-        all.charge_machine(Delays { server, client, emulator });
+        all.charge_machine(Delays { client, server, emulator });
         near(all.seconds.values().sum::<f64>(), 1.0);
         all
     };
