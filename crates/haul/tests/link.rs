@@ -259,9 +259,13 @@ fn signal_ends_a_command_without_a_handler() {
 fn signal_before_the_command_starts_ends_it() {
     let room = Room::new();
     let touched = room.path("touched");
-    // The line shows that it waits for the server, which does not listen.
-    let server = format!("echo up; exec sleep {}", room.marker());
-    let mut haul = room.link_until_up(&["--server", &server, "--", "touch", touched.to_str().unwrap()]);
+    // The file shows that it waits for the server, which does not listen.
+    let up = room.path("up");
+    let server = format!("touch '{}'; exec sleep {}", up.display(), room.marker());
+    let mut command = room.command(HAUL);
+    command.args(["link", "--quiet", "--server", &server, "--", "touch", touched.to_str().unwrap()]);
+    let mut haul = Running::start(command);
+    assert!(eventually(|| up.exists()), "the server does not start");
     haul.send(Signal::SIGINT);
     assert_eq!(haul.status().code(), Some(130));
     assert!(!touched.exists(), "the command ran");
