@@ -59,6 +59,8 @@ pub struct Machine {
     pub own_s: Option<f64>,
     /// The processor time of everything else on the machine.
     pub others_s: Option<f64>,
+    /// Whether the run has real-time priority (`chrt -r 1 haul race`), so that ordinary programs cannot delay it.
+    pub real_time: bool,
     /// The processor time that the hypervisor took.
     pub stolen_s: f64,
     /// How long any thread of the machine waited for a processor.
@@ -152,6 +154,9 @@ impl Machine {
 
     /// The share of the processors' work that was not the sample's own.
     fn share_of_others(&self, certain: impl Fn(f64) -> f64) -> f64 {
+        if self.real_time {
+            return 0.0;
+        }
         match self.own_s.zip(self.others_s.map(certain)) {
             Some((own, others)) if own + others > 0.0 => others / (own + others),
             _ => 1.0,

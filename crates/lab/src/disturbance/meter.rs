@@ -16,7 +16,7 @@ use link::{cable::CableError, host::Host, lateness::Lateness};
 use super::{
     Machine, PressureSource,
     processors::Processors,
-    tasks::{Tasks, WATCHER},
+    tasks::{Tasks, WATCHER, is_real_time},
 };
 use crate::{spawn::Spawn, testbed::Testbed};
 
@@ -88,6 +88,7 @@ impl<'a> Meter<'a> {
             server_wait_s: totals.map(|totals| seconds(totals.server_waited)),
             others_s: totals.map(|totals| seconds(busy.saturating_sub(totals.ran))),
             own_s: totals.map(|totals| seconds(totals.ran)),
+            real_time: is_real_time(),
             stolen_s: seconds(processors.stolen.saturating_sub(self.processors.stolen)),
             pressure_s,
             pressure_source: source,

@@ -162,10 +162,22 @@ impl Times {
     }
 }
 
-/// The process group of a process: the third field after its name, which may hold anything (proc_pid_stat(5)).
+/// The process group of a process.
 fn group(process: i32) -> Option<i32> {
+    stat(&process.to_string(), 5)
+}
+
+/// Whether the calling process runs at real-time priority, which the programs that it starts inherit.
+pub(super) fn is_real_time() -> bool {
+    /// SCHED_FIFO and SCHED_RR (sched(7)).
+    const REAL_TIME: [i32; 2] = [1, 2];
+    stat("self", 41).is_some_and(|policy| REAL_TIME.contains(&policy))
+}
+
+/// A field of a process, by its number in proc_pid_stat(5), beyond its name (the second), which may hold anything.
+fn stat(process: &str, field: usize) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(2)?.parse().ok()
+    stat.rsplit_once(") ")?.1.split(' ').nth(field - 3)?.parse().ok()
 }
 
 /// The entries of a folder that are numbers.
