@@ -19,10 +19,6 @@ fn machine([client, server, own, others]: [f64; 4], late_round_trip_us: f64) -> 
     }
 }
 
-fn real_time(machine: Machine) -> Machine {
-    Machine { real_time: true, ..machine }
-}
-
 fn sample(ms: f64, rtt_s: f64, link_round_trips: u64, requests: u64) -> Measured {
     Measured {
         seconds: ms / 1e3,
@@ -34,6 +30,7 @@ fn sample(ms: f64, rtt_s: f64, link_round_trips: u64, requests: u64) -> Measured
 
 #[test]
 fn samples_are_disturbed_as_far_as_the_machine_prolonged_them() {
+    let in_real_time = Machine { real_time: true, ..machine([6.4, 48.1, 52.4, 47.6], 36.0) };
     let cases = [
         ("quiet, round trips", sample(2543.0, ARTICLE, 128, 128), machine([0.2, 0.6, 301.0, 20.0], 49.0), false),
         ("quiet, in parallel", sample(101.0, ARTICLE, 5, 16), machine([0.3, 2.1, 85.0, 20.0], 50.0), false),
@@ -46,7 +43,7 @@ fn samples_are_disturbed_as_far_as_the_machine_prolonged_them() {
         // The server's threads waited for 0.9 s of 2 s, the client's for 1.5 s.
         ("not real-time", sample(5000.0, ARTICLE, 128, 128), machine([1500.0, 900.0, 290.0, 9700.0], 600.0), true),
         // Its server's threads wait for one another, and programs of lower priority get what is left.
-        ("chrt -r 1", sample(44.4, LAN, 18, 34), real_time(machine([6.4, 48.1, 52.4, 47.6], 36.0)), false),
+        ("chrt -r 1", sample(44.4, LAN, 18, 34), in_real_time, false),
         ("own work only", sample(1000.0, ARTICLE, 10, 10), machine([500.0, 500.0, 2000.0, 15.0], 50.0), false),
         ("a LAN under a delay error of 2 ms", sample(400.0, LAN, 10, 10), machine([0.0; 4], 2000.0), true),
         ("the same error on a long link", sample(4000.0, ARTICLE, 20, 20), machine([0.0; 4], 2000.0), false),
