@@ -52,8 +52,9 @@ const MAX_TOPOLOGY: u64 = 1 << 20;
 ///
 /// The command runs on the client host, the command of --server on the server host; the link described by the options
 /// connects them. With --topology, a file describes hosts and cables instead. The hosts' names resolve, and the environment
-/// variables `HAUL_SERVER_IP`, `HAUL_CLIENT_IP`, `HAUL_SERVER_IP6` and `HAUL_CLIENT_IP6` contain their addresses. The exit
-/// status is that of the command, as in a shell: 127 if it does not exist, 128 + n if signal n killed it. Needs no root.
+/// variables `HAUL_SERVER_IP`, `HAUL_CLIENT_IP`, `HAUL_SERVER_IP6` and `HAUL_CLIENT_IP6` contain their addresses. All output
+/// of servers goes to standard error. The exit status is that of the command, as in a shell: 127 if it does not exist,
+/// 128 + n if signal n killed it. Needs no root.
 #[derive(clap::Args)]
 #[command(
     override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --topology <FILE> [OPTIONS] -- <CMD>...\n       \

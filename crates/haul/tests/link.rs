@@ -24,11 +24,12 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 18] = [
+    let links: [(&str, fn()); 19] = [
         ("exit_status_is_the_commands", exit_status_is_the_commands),
         ("command_that_cannot_run_gets_a_shells_exit_status", command_that_cannot_run_gets_a_shells_exit_status),
         ("both_commands_get_both_addresses", both_commands_get_both_addresses),
         ("server_listens_before_the_command_starts", server_listens_before_the_command_starts),
+        ("output_of_the_server_is_not_mixed_into_the_commands", output_of_the_server_is_not_mixed_into_the_commands),
         ("server_that_ends_early_is_reported", server_that_ends_early_is_reported),
         ("wait_for_a_silent_server_is_bounded", wait_for_a_silent_server_is_bounded),
         ("captures_of_both_ends_are_readable", captures_of_both_ends_are_readable),
@@ -109,6 +110,15 @@ fn server_listens_before_the_command_starts() {
     let server = format!("sleep 0.3; {}", serve(&room.path("tmp")));
     let answer = printed(&room.link(&["--rtt", "5ms", "--server", &server, "--", "bash", "-c", FETCH]));
     assert!(answer.starts_with("HTTP/1.") && answer.contains(" 200"), "{answer}");
+    room.assert_clear();
+}
+
+fn output_of_the_server_is_not_mixed_into_the_commands() {
+    let room = Room::new();
+    let server = format!("echo from the server; {}", serve(&room.path("tmp")));
+    let output = room.link(&["--server", &server, "--", "echo", "from the command"]);
+    assert!(text(&output.stderr).contains("from the server\n"), "{}", text(&output.stderr));
+    assert_eq!(printed(&output), "from the command\n");
     room.assert_clear();
 }
 
@@ -255,9 +265,13 @@ fn signal_ends_a_command_without_a_handler() {
 fn signal_before_the_command_starts_ends_it() {
     let room = Room::new();
     let touched = room.path("touched");
-    // The line shows that it waits for the server, which does not listen.
-    let server = format!("echo up; exec sleep {}", room.marker());
-    let mut haul = room.link_until_up(&["--server", &server, "--", "touch", touched.to_str().unwrap()]);
+    // The file shows that it waits for the server, which does not listen.
+    let up = room.path("up");
+    let server = format!("touch '{}'; exec sleep {}", up.display(), room.marker());
+    let mut command = room.command(HAUL);
+    command.args(["link", "--quiet", "--server", &server, "--", "touch", touched.to_str().unwrap()]);
+    let mut haul = Running::start(command);
+    assert!(eventually(|| up.exists()), "the server does not start");
     haul.send(Signal::SIGINT);
     assert_eq!(haul.status().code(), Some(130));
     assert!(!touched.exists(), "the command ran");

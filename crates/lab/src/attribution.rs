@@ -14,6 +14,10 @@
 //! transfer used it. In the first transfer of a connection, where handshakes precede it, its position is unknown; there
 //! it counts as idle.
 //!
+//! A capture does not tell a server that computes from one that waits for a processor, nor a client. But the machine's
+//! share was measured ([`disturbance`](crate::disturbance)), so it is taken from the causes that it looks like, and
+//! counts as the machine's.
+//!
 //! A transfer that begins before the clock, such as one on a connection opened during the preparation, is cut as if its
 //! causes were spread evenly over it.
 
@@ -24,11 +28,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use explain::{Cause, Explanation};
 
+use crate::disturbance::Delays;
+
 pub(crate) use remedy::{of as remedy_of, remedy};
 pub(crate) use sentence::sentence;
 
 /// The cause of time with nothing in flight, in addition to the names of [`Cause`]; includes [`Cause::ClientThink`].
 pub(crate) const IDLE: &str = "idle";
+
+/// The cause of time in which client, server or emulator waited for a processor.
+pub(crate) const MACHINE: &str = "machine";
 
 /// A transfer from its trigger until it ends, in seconds since the sample began.
 #[derive(Debug, Clone, PartialEq)]
@@ -119,6 +128,36 @@ pub(crate) fn account(transfers: &[Transfer], seconds: f64) -> Account {
         *account.seconds.entry(IDLE).or_default() += idle;
     }
     account
+}
+
+/// The causes that a server's wait for a processor looks like in a capture, the likeliest first.
+const OF_SERVER: [Cause; 2] = [Cause::ServerThink, Cause::SenderIdle];
+
+/// The same for a client's wait, besides [`IDLE`].
+const OF_CLIENT: [Cause; 4] = [Cause::SenderIdle, Cause::ReceiverStalled, Cause::DelayedAck, Cause::ReceiveWindow];
+
+/// The same for late packets. A round trip longer than the shortest one looks like a queue or like a slow server.
+const OF_EMULATOR: [Cause; 5] = [Cause::Queueing, Cause::ServerThink, Cause::Propagation, Cause::Connect, Cause::Tls];
+
+impl Account {
+    /// Charges the machine with the time that it took, instead of the causes that it looks like.
+    pub(crate) fn charge_machine(&mut self, delays: Delays) {
+        let names = |causes: &[Cause]| causes.iter().map(|cause| cause.name()).collect::<Vec<_>>();
+        let of_client = [vec![IDLE], names(&OF_CLIENT)].concat();
+        for (mut delay, causes) in
+            [(delays.server, names(&OF_SERVER)), (delays.client, of_client), (delays.emulator, names(&OF_EMULATOR))]
+        {
+            for cause in causes {
+                let Some(seconds) = self.seconds.get_mut(cause) else { continue };
+                let taken = delay.min(*seconds);
+                *seconds -= taken;
+                delay -= taken;
+                if taken > 0.0 {
+                    *self.seconds.entry(MACHINE).or_default() += taken;
+                }
+            }
+        }
+    }
 }
 
 #[cfg(test)]

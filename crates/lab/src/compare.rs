@@ -7,10 +7,15 @@
 //! The cells of one run took turns on one machine; those of several runs did not. So the comparison also lists how the
 //! runs differ: kernel, settings, versions, or a changed network or workload of the same name. Cells whose network or
 //! workload has changed are not compared.
+//!
+//! Nor are cells that other programs disturbed in one of the runs. Of the others, a difference counts only if it is more
+//! than the machine may have added to the slower run ([`disturbance`](crate::disturbance)): a busier machine is no
+//! regression.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    format::spoken,
     results::{CellResult, RunResult, Status},
     stats::shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, ratio},
 };
@@ -33,6 +38,8 @@ pub struct Compared {
     pub started: String,
     /// Its differences from the baseline, one text each.
     pub unlike: Vec<String>,
+    /// Whether it was made on another processor, or with an emulator of another accuracy, than the baseline.
+    pub is_elsewhere: bool,
 }
 
 /// A cell in the baseline and in later runs.
@@ -127,6 +134,19 @@ impl Change {
         later.map(tally).collect()
     }
 
+    /// What to hold against the runs that were made under other conditions than the baseline; none if there are none.
+    pub(crate) fn elsewhere(&self) -> Option<String> {
+        let numbered = (1..).zip(&self.runs);
+        let runs: Vec<String> =
+            numbered.filter(|(_, run)| run.is_elsewhere).map(|(number, _)| format!("run {number}")).collect();
+        (!runs.is_empty()).then(|| {
+            format!(
+                "The machine or the emulator's accuracy is not that of run 1 in {}: differences may be theirs.",
+                spoken(&runs)
+            )
+        })
+    }
+
     /// How many differences to expect by chance, since the comparisons are not corrected for their number; none for
     /// few comparisons.
     pub(crate) fn by_chance(&self) -> Option<String> {
@@ -147,6 +167,7 @@ pub fn compare(runs: &[(&str, &RunResult)]) -> Change {
         name: (*name).to_owned(),
         started: run.started.clone(),
         unlike: circumstances(baseline, run),
+        is_elsewhere: baseline.host.cpu != run.host.cpu || late(baseline, run).is_some(),
     };
     let mut blocks: Vec<Vec<&CellResult>> = Vec::new();
     for cell in runs.iter().flat_map(|(_, run)| &run.cells) {
@@ -174,7 +195,7 @@ fn change(baseline: &RunResult, later: &[(usize, &RunResult)], cell: &CellResult
         let samples = present(1, was).and_then(|was| Ok((was, present(*number, now)?)));
         let ratio = samples.and_then(|(was, now)| {
             unlike(baseline, run, cell).map_or(Ok(()), |what| Err(format!("run {number} has a different {what}")))?;
-            ratio(&was.samples_s, &now.samples_s).ok_or_else(|| "a time is zero".to_owned())
+            weighed(was, now).unwrap_or_else(|| Err("a time is zero".to_owned()))
         });
         Later { median_s: now.and_then(|cell| cell.median_s), ratio }
     };
@@ -188,11 +209,34 @@ fn change(baseline: &RunResult, later: &[(usize, &RunResult)], cell: &CellResult
     }
 }
 
+/// The ratio of two cells, unless the machine may have made the difference: then it disappears without the time that the
+/// machine may have added to the slower one. None if a time is zero.
+fn weighed(was: &CellResult, now: &CellResult) -> Option<Result<Shift, String>> {
+    let measured = ratio(&was.samples_s, &now.samples_s)?;
+    if !measured.differs() {
+        return Some(Ok(measured));
+    }
+    let least = if measured.value > 1.0 {
+        ratio(&was.samples_s, &undisturbed(now))
+    } else {
+        ratio(&undisturbed(was), &now.samples_s)
+    };
+    let remains = least.is_some_and(|least| least.differs() && (least.value > 1.0) == (measured.value > 1.0));
+    Some(if remains { Ok(measured) } else { Err("the machine may have made the difference".to_owned()) })
+}
+
+/// A cell's times without what the machine may have added.
+fn undisturbed(cell: &CellResult) -> Vec<f64> {
+    let added = cell.machine_samples.iter().map(|machine| machine.added_s).chain(std::iter::repeat(0.0));
+    cell.samples_s.iter().zip(added).map(|(time, added)| time - added).collect()
+}
+
 /// A measured cell, or why there is none.
 fn present(run: usize, cell: Option<&CellResult>) -> Result<&CellResult, String> {
     match cell {
         None => Err(format!("not in run {run}")),
         Some(cell) => match cell.status {
+            Status::Ok if cell.disturbed.is_some() => Err(format!("disturbed in run {run}")),
             Status::Ok => Ok(cell),
             Status::Skipped => Err(format!("skipped in run {run}")),
             Status::Failed => Err(format!("failed in run {run}")),
@@ -219,6 +263,10 @@ fn circumstances(then: &RunResult, now: &RunResult) -> Vec<String> {
         }
     };
     note("experiment", &then.experiment, &now.experiment);
+    note("machine", &then.host.name, &now.host.name);
+    if let Some([then, now]) = late(then, now) {
+        note("delay error, 99th percentile", &then, &now);
+    }
     note("kernel", &then.host.kernel, &now.host.kernel);
     note("cpu", &then.host.cpu, &now.host.cpu);
     let maps: [(_, &BTreeMap<_, _>, &BTreeMap<_, _>); 3] = [
@@ -241,6 +289,15 @@ fn circumstances(then: &RunResult, now: &RunResult) -> Vec<String> {
         note(&workload.name, same.map_or(&workload.description, |then| &then.description), &workload.description);
     }
     differences
+}
+
+/// The calibrations' delay errors, if they differ by more than calibrations of one quiet machine do.
+fn late(then: &RunResult, now: &RunResult) -> Option<[String; 2]> {
+    /// The 99th percentile varies by this factor from one calibration to the next.
+    const VARIES: f64 = 3.0;
+    let us = |run: &RunResult| run.calibration.as_ref().map(|calibration| calibration.delay_error_p99_us);
+    let (then, now) = (us(then)?, us(now)?);
+    (then.max(now) > VARIES * then.min(now)).then(|| [then, now].map(|us| format!("{us:.0} µs")))
 }
 
 #[cfg(test)]

@@ -38,11 +38,13 @@
 //! ```
 
 mod attribution;
+mod capture_names;
 pub mod certs;
 pub mod claims;
 pub mod compare;
 pub mod contenders;
 pub mod deadline;
+pub mod disturbance;
 pub mod execution;
 pub mod experiment;
 pub mod floor;

@@ -11,9 +11,11 @@ use std::{
 };
 
 use crate::{
+    capture_names::{CaptureNames, SLOWEST},
     claims::judge,
     experiment::{Cell, Experiment, Network, Selection},
     format::counted,
+    report_data,
     results::{
         Calibration, CellResult, Host, NetworkRecord, Part, ResultsError, RunFolder, RunResult, SCHEMA, Status,
         WorkloadRecord, read,
@@ -278,19 +280,23 @@ fn worst(parts: &[Part]) -> Option<Calibration> {
 }
 
 /// Copies the captures and the samples of the parts into the folder of the merged run. The times of samples count from
-/// the beginning of their part.
-pub fn copy_files(sources: &[Source], into: &RunFolder) -> Result<(), ResultsError> {
+/// the beginning of their part. A capture gets the name of its cell in the merged run.
+pub fn copy_files(sources: &[Source], merged: &RunResult, into: &RunFolder) -> Result<(), ResultsError> {
     for source in sources {
         let captures = source.folder.join("captures");
         // Some runs are kept without their captures.
         if !captures.exists() {
             continue;
         }
-        let failed = |error| ResultsError::read(&captures, error);
-        for entry in fs::read_dir(&captures).map_err(failed)? {
-            let file = entry.map_err(failed)?;
-            let copy = into.captures().join(file.file_name());
-            fs::copy(file.path(), &copy).map_err(|error| ResultsError::write(&copy, error))?;
+        let (old, new) = (report_data::names(&source.run), report_data::names(merged));
+        for cell in source.run.cells.iter().map(CellResult::names) {
+            for (suffix, extension) in [("", "pcapng"), ("", "html"), (SLOWEST, "pcapng")] {
+                let file = |names: &CaptureNames| Path::new(&names.file(&cell, suffix)).with_extension(extension);
+                let (from, to) = (captures.join(file(&old)), into.captures().join(file(&new)));
+                if from.exists() {
+                    fs::copy(from, &to).map_err(|error| ResultsError::write(&to, error))?;
+                }
+            }
         }
     }
     let (path, samples) = (into.samples(), samples(sources)?);

@@ -20,7 +20,10 @@ use std::{
 
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout},
-    sys::signal::{Signal, killpg},
+    sys::{
+        signal::{Signal, killpg},
+        wait::{Id, WaitPidFlag, WaitStatus, waitid},
+    },
     unistd::{Gid, Pid, SysconfVar, Uid, User, sysconf},
 };
 
@@ -182,7 +185,9 @@ fn collect(host: &dyn Spawn, command: &mut Command, deadline: &Deadline) -> Resu
     loop {
         if pipes.iter().any(Pipe::open) {
             wait_for_output(&mut pipes, deadline.slice());
-        } else if let Some(status) = child.try_wait().map_err(start)? {
+        } else if has_ended(&child) {
+            host.ended(child.id().cast_signed());
+            let status = child.wait().map_err(start)?;
             let [stdout, stderr] = pipes.map(|pipe| pipe.text());
             return Ok((status, Output { stdout, stderr }));
         } else {
@@ -193,6 +198,14 @@ fn collect(host: &dyn Spawn, command: &mut Command, deadline: &Deadline) -> Resu
             return Err(ProcessError::Stopped { program, stop, said: last_line(&pipes[1].text()) });
         }
     }
+}
+
+/// Whether it has ended; it is not reaped.
+fn has_ended(child: &Child) -> bool {
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+    let status = waitid(Id::Pid(Pid::from_raw(child.id().cast_signed())), flags);
+    // An error is for `wait` to report.
+    !matches!(status, Ok(WaitStatus::StillAlive))
 }
 
 /// One of a program's output streams, with all it printed, or the last `keep` bytes.
@@ -346,6 +359,11 @@ impl Daemon {
         let Ok(Some(status)) = self.child.try_wait() else { return Ok(()) };
         let printed = std::fs::read_to_string(&self.log).unwrap_or_default();
         Err(ProcessError::Failed { program: self.program.clone(), status, said: first_line(&printed) })
+    }
+
+    /// The process group of all its processes.
+    pub(crate) fn group(&self) -> i32 {
+        self.child.id().cast_signed()
     }
 
     /// The processor time of its process group, and of its children that have ended and were waited for.

@@ -8,10 +8,17 @@ use crate::{
     stats::shift::{CONFIDENCE, LEAST_CONFIDENCE},
 };
 
+/// The sign of a cell that other programs on the machine disturbed.
+pub(crate) const DISTURBED: &str = "⚠";
+
 /// The measured cells of one block, fastest first, and their comparisons.
+///
+/// Cells that other programs on the machine disturbed have no rank: they come last, and nothing is concluded from them.
 pub(crate) struct Ranking<'a> {
     /// Fastest first.
     pub(crate) ranked: Vec<&'a CellResult>,
+    /// The cells after them that were disturbed, fastest first.
+    pub(crate) disturbed: Vec<&'a CellResult>,
     /// By the indices of both cells, the faster one's first.
     pairs: HashMap<(usize, usize), &'a Comparison>,
 }
@@ -23,13 +30,19 @@ impl<'a> Ranking<'a> {
         let mut ranked: Vec<&CellResult> =
             run.cells.iter().filter(of_block).filter(|cell| cell.median_s.is_some()).collect();
         ranked.sort_by(|a, b| a.median_s.unwrap_or_default().total_cmp(&b.median_s.unwrap_or_default()));
+        let (disturbed, ranked): (Vec<_>, Vec<_>) = ranked.into_iter().partition(|cell| cell.disturbed.is_some());
         let indices: HashMap<String, usize> = (0..).zip(&ranked).map(|(index, cell)| (cell.path(), index)).collect();
         let pair = |comparison: &'a Comparison| {
             let (a, b) = (indices.get(&comparison.a)?, indices.get(&comparison.b)?);
             Some(((*a.min(b), *a.max(b)), comparison))
         };
         let pairs = run.comparisons.iter().filter_map(pair).collect();
-        Self { ranked, pairs }
+        Self { ranked, disturbed, pairs }
+    }
+
+    /// All measured cells, those with a rank first.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = &'a CellResult> {
+        self.ranked.iter().chain(&self.disturbed).copied()
     }
 
     pub(crate) fn compare(&self, faster: usize, slower: usize) -> Option<&'a Comparison> {
@@ -75,6 +88,9 @@ impl<'a> Ranking<'a> {
 
     /// The rank of a cell as text: `2`, `2–4`.
     pub(crate) fn rank(&self, cell: usize) -> String {
+        if cell >= self.ranked.len() {
+            return "–".to_owned();
+        }
         match self.ranks(cell) {
             (best, worst) if best == worst => best.to_string(),
             (best, worst) => format!("{best}–{worst}"),
@@ -93,8 +109,31 @@ impl<'a> Ranking<'a> {
         (0..self.ranked.len()).filter(|other| !apart(*other)).map(|index| self.ranked[index]).collect()
     }
 
-    /// The conclusions: who wins and by how much, or who may have won.
+    /// The conclusions: who wins and by how much, or who may have won, and which times are not to be trusted.
     pub(crate) fn sentences(&self) -> Vec<String> {
+        let mut sentences = self.order();
+        sentences.extend(self.disturbances());
+        sentences
+    }
+
+    /// What was disturbed, and by how much; cells of the same reason together.
+    fn disturbances(&self) -> Vec<String> {
+        let mut reasons: Vec<(&str, Vec<String>)> = Vec::new();
+        for cell in &self.disturbed {
+            let why = cell.disturbed.as_deref().unwrap_or_default();
+            match reasons.iter_mut().find(|(known, _)| *known == why) {
+                Some((_, names)) => names.push(cell.label()),
+                None => reasons.push((why, vec![cell.label()])),
+            }
+        }
+        let said = |(why, names): (&str, Vec<String>)| {
+            let was = if names.len() == 1 { "was" } else { "were" };
+            format!("{DISTURBED} {} {was} disturbed, and not ranked: {why}.", spoken(&names))
+        };
+        reasons.into_iter().map(said).collect()
+    }
+
+    fn order(&self) -> Vec<String> {
         let last = self.ranked.len().saturating_sub(1);
         let Some(widest) = (last > 0).then(|| self.compare(0, last)).flatten() else { return Vec::new() };
         if !self.is_comparable() {

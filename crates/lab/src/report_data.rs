@@ -15,10 +15,10 @@ use serde::Serialize;
 use self::answer::Answer;
 use crate::{
     attribution::remedy,
+    capture_names::{CaptureNames, SLOWEST},
     compare::{CellChange, Change, Compared, Later, Trend},
     ranking::{Ranking, server_bottleneck},
     results::{CellResult, RunResult},
-    run::captures::{SLOWEST, name},
     stats::Interval,
 };
 
@@ -60,7 +60,8 @@ struct Extras {
 
 /// The data of the report of `run`. `is_there` says whether a file is in the run's folder.
 pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunReport<'_> {
-    let mut cells: Vec<Extras> = run.cells.iter().map(|cell| extras(cell, &is_there)).collect();
+    let names = names(run);
+    let mut cells: Vec<Extras> = run.cells.iter().map(|cell| extras(&names, cell, &is_there)).collect();
     let mut blocks = Vec::new();
     for network in &run.networks {
         for workload in &run.workloads {
@@ -82,22 +83,32 @@ pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunReport<'_
     RunReport { run, page: Conclusions { answer: answer::of_run(run), blocks, cells, remedies } }
 }
 
-/// The capture of a cell's typical sample and the report of that capture, relative to the run's folder.
-pub fn files(cell: &CellResult) -> (PathBuf, PathBuf) {
-    let capture = capture(cell, "");
+/// For each cell of a run, the capture of its typical sample and the report of that capture, relative to the run's folder.
+pub fn files(run: &RunResult) -> Vec<(PathBuf, PathBuf)> {
+    let names = names(run);
+    run.cells.iter().map(|cell| files_of(&names, cell)).collect()
+}
+
+/// The names of the captures of a run.
+pub(crate) fn names(run: &RunResult) -> CaptureNames {
+    CaptureNames::new(run.cells.iter().map(CellResult::names))
+}
+
+fn files_of(names: &CaptureNames, cell: &CellResult) -> (PathBuf, PathBuf) {
+    let capture = capture(names, cell, "");
     let view = capture.with_extension("html");
     (capture, view)
 }
 
-fn capture(cell: &CellResult, suffix: &str) -> PathBuf {
-    Path::new("captures").join(name(&cell.workload, &cell.network, &cell.contender, suffix))
+fn capture(names: &CaptureNames, cell: &CellResult, suffix: &str) -> PathBuf {
+    Path::new("captures").join(names.file(&cell.names(), suffix))
 }
 
 /// The files of a cell that exist.
-fn extras(cell: &CellResult, is_there: impl Fn(&Path) -> bool) -> Extras {
+fn extras(names: &CaptureNames, cell: &CellResult, is_there: impl Fn(&Path) -> bool) -> Extras {
     let there = |path: PathBuf| is_there(&path).then_some(path);
-    let (typical, view) = files(cell);
-    Extras { place: None, capture: there(typical), slowest: there(capture(cell, SLOWEST)), view: there(view) }
+    let (typical, view) = files_of(names, cell);
+    Extras { place: None, capture: there(typical), slowest: there(capture(names, cell, SLOWEST)), view: there(view) }
 }
 
 /// The data of the report that compares runs, and of `--json`: schema `longhaul.compare/1`.

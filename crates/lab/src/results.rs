@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{claims::Verdict, format::counted, servers::Protocol, stats::Interval};
+use crate::{
+    capture_names::CellName, claims::Verdict, disturbance::Machine, format::counted, servers::Protocol, stats::Interval,
+};
 
 pub(crate) use find::timestamp;
 pub use find::{ListedRun, create_folder, find, ids, list, locate};
@@ -76,6 +78,19 @@ impl RunResult {
     /// The cell of this name.
     pub fn cell(&self, workload: &str, network: &str, contender: &str) -> Option<&CellResult> {
         self.cells.iter().find(|cell| cell.is(workload, network, contender))
+    }
+
+    /// How many cells other programs on the machine disturbed, and what to do; none if it is none.
+    pub fn disturbance(&self) -> Option<String> {
+        let disturbed = self.cells.iter().filter(|cell| cell.disturbed.is_some()).count();
+        let measured = self.cells.iter().filter(|cell| cell.median_s.is_some()).count();
+        (disturbed > 0).then(|| {
+            format!(
+                "{disturbed} of {} could not be measured: other programs kept the machine busy. No rank, no claim and no \
+                 comparison rests on them. Run them again on a quiet machine, as root if possible.",
+                counted(measured as u64, "cell")
+            )
+        })
     }
 
     /// The numbers of cells and judged claims, as text.
@@ -276,6 +291,16 @@ pub struct CellResult {
     pub floor_s: f64,
     /// The median as a multiple of the floor.
     pub times_floor: Option<f64>,
+    /// The machine during each sample, in order; empty in runs of earlier builds.
+    #[serde(default)]
+    pub machine_samples: Vec<Machine>,
+    /// The number of attempts that were discarded because the machine disturbed them.
+    #[serde(default)]
+    pub repeated: u32,
+    /// Why the cell is marked: other programs on the machine disturbed it. None if it is not, and in runs of earlier
+    /// builds.
+    #[serde(default)]
+    pub disturbed: Option<String>,
     /// The attribution of its typical sample's time; none if its capture was not explained.
     #[serde(default)]
     pub why: Option<TimeAttribution>,
@@ -310,6 +335,11 @@ impl CellResult {
     /// The contender's name, with the word "model" where it is one.
     pub fn label(&self) -> String {
         if self.model { format!("{} (model)", self.contender) } else { self.contender.clone() }
+    }
+
+    /// Its workload, network and contender.
+    pub(crate) fn names(&self) -> CellName {
+        [self.workload.clone(), self.network.clone(), self.contender.clone()]
     }
 
     /// How a comparison names it: `upload-small/article/rclone`.

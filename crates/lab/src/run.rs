@@ -3,7 +3,8 @@
 //! One sample: create a testbed, start the server on its host, create the files of the work, prepare the contender.
 //! Then the clock runs until the contender says it is done *and* every byte is in its place. Then requests and
 //! connections are counted, and everything is torn down. Contenders take turns ([`Plan::blocks`]). A sample counts if
-//! all of that succeeds.
+//! all of that succeeds. A sample that other programs on the machine have disturbed is taken again
+//! ([`disturbance`](crate::disturbance)).
 //!
 //! A failure is either the contender's or the lab's. A contender that fails, or exceeds the time limit, drops out of
 //! that cell, and the others go on. If the lab fails (a server does not start, a cable cannot be created, the disk is
@@ -19,10 +20,17 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use link::cable::CableError;
+
 use crate::{
     certs::{CertError, Certificates},
     contenders::{self, Contender, Failure, Pc},
     deadline::Deadline,
+    disturbance::{
+        meter::{Meter, MeteredHost},
+        repeats::{self, Repeats},
+        tasks::Tasks,
+    },
     experiment::{Block, Cell, Plan},
     process::ProcessError,
     results::{Outcome, Sample, SampleLog, Syns},
@@ -65,6 +73,8 @@ pub enum Event<'a> {
     Started(&'a Cell),
     /// A sample is finished: its time.
     Finished(&'a Cell, Duration),
+    /// A sample was disturbed by the machine, and is taken again.
+    Repeated(&'a Cell),
     /// A cell is dropped: the number of samples that will not be taken, and why.
     Dropped(&'a Cell, u32, &'a str),
 }
@@ -85,6 +95,8 @@ pub enum Halt {
 enum SampleError {
     #[error(transparent)]
     Testbed(#[from] TestbedError),
+    #[error(transparent)]
+    Cable(#[from] CableError),
     #[error(transparent)]
     Certificates(#[from] CertError),
     #[error(transparent)]
@@ -108,6 +120,12 @@ impl SampleError {
     fn is_contender_fault(&self) -> bool {
         matches!(self, Self::Contender(_) | Self::Work(_) | Self::ServerEnded(_))
     }
+}
+
+/// A run whose samples are being taken.
+struct Measuring {
+    start: Instant,
+    repeats: Repeats,
 }
 
 impl Run<'_> {
@@ -138,9 +156,9 @@ impl Run<'_> {
         log: &mut SampleLog,
         mut watch: impl FnMut(Event<'_>),
     ) -> Result<(), Halt> {
-        let start = Instant::now();
+        let mut measuring = Measuring { start: Instant::now(), repeats: Repeats::default() };
         for block in self.plan.blocks(self.seed) {
-            let ended = self.run_block(&block, start, contenders, outcomes, log, &mut watch);
+            let ended = self.run_block(&block, &mut measuring, contenders, outcomes, log, &mut watch);
             let cells = block.rounds.first().into_iter().flatten();
             let kept = cells.map(|cell| self.captures().settle(&self.plan.cells[*cell], outcomes[*cell].samples()));
             let kept = kept.collect::<Result<(), NotKept>>();
@@ -153,7 +171,7 @@ impl Run<'_> {
     fn run_block(
         &self,
         block: &Block,
-        start: Instant,
+        measuring: &mut Measuring,
         contenders: &[Result<Box<dyn Contender>, String>],
         outcomes: &mut [Outcome],
         log: &mut SampleLog,
@@ -169,13 +187,11 @@ impl Run<'_> {
                     return Err(Halt::Interrupted);
                 }
                 watch(Event::Started(cell));
-                let start_s = start.elapsed().as_secs_f64();
-                match self.sample(cell, contender.as_ref(), round) {
-                    Ok((took, counts)) => {
-                        let sample = Sample { round, start_s, seconds: took.as_secs_f64(), ..counts };
+                match self.least_disturbed(cell, contender.as_ref(), round, measuring, watch) {
+                    Ok(sample) => {
                         let logged = log.append(cell, &sample);
+                        watch(Event::Finished(cell, Duration::from_secs_f64(sample.seconds)));
                         samples.push(sample);
-                        watch(Event::Finished(cell, took));
                         logged.map_err(broken)?;
                     }
                     Err(_) if self.is_cancelled() => return Err(Halt::Interrupted),
@@ -191,8 +207,50 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// A sample, taken again while the machine disturbs it and it is worth it; the attempt that was disturbed least.
+    fn least_disturbed(
+        &self,
+        cell: &Cell,
+        contender: &dyn Contender,
+        round: u32,
+        measuring: &mut Measuring,
+        watch: &mut impl FnMut(Event<'_>),
+    ) -> Result<Sample, SampleError> {
+        let mut best: Option<Sample> = None;
+        let mut repeated = 0;
+        loop {
+            let start_s = measuring.start.elapsed().as_secs_f64();
+            let sample = match (self.sample(cell, contender, round, best.as_ref()), &best) {
+                (Ok(sample), _) => Sample { start_s, ..sample },
+                // What was measured before counts, whatever became of its repeat.
+                (Err(error), Some(best)) if error.is_contender_fault() || self.is_cancelled() => {
+                    return Ok(Sample { repeated, ..best.clone() });
+                }
+                (Err(error), _) => return Err(error),
+            };
+            let again = measuring.repeats.again(repeated, sample.is_disturbed());
+            if best.as_ref().is_none_or(|best| is_better(&sample, best)) {
+                best = Some(sample);
+            }
+            if let Some(best) = best.as_ref().filter(|_| !again || self.is_cancelled()) {
+                return Ok(Sample { repeated, ..best.clone() });
+            }
+            watch(Event::Repeated(cell));
+            self.pause(repeats::PAUSE);
+            repeated += 1;
+        }
+    }
+
+    /// Waits, unless the run is cancelled.
+    fn pause(&self, time: Duration) {
+        let deadline = Deadline::new(time, self.cancel.clone());
+        while deadline.check().is_ok() {
+            std::thread::sleep(deadline.slice());
+        }
+    }
+
     fn captures(&self) -> Captures<'_> {
-        Captures(self.captures)
+        Captures::new(self.captures, &self.plan.cells)
     }
 
     fn is_cancelled(&self) -> bool {
@@ -217,12 +275,19 @@ impl Run<'_> {
         }
     }
 
-    /// One sample, in a folder of its own that is removed afterwards.
-    fn sample(&self, cell: &Cell, contender: &dyn Contender, round: u32) -> Result<(Duration, Sample), SampleError> {
+    /// One sample, in a folder of its own that is removed afterwards. Its capture is kept if it is better than `best`, an
+    /// earlier attempt.
+    fn sample(
+        &self,
+        cell: &Cell,
+        contender: &dyn Contender,
+        round: u32,
+        best: Option<&Sample>,
+    ) -> Result<Sample, SampleError> {
         let folder = self.scratch.join("sample");
         let made = fs::create_dir_all(&folder);
         made.map_err(|error| SampleError::Folder { path: folder.clone(), error })?;
-        let result = self.sample_in(&folder, cell, contender, round);
+        let result = self.sample_in(&folder, cell, contender, round, best);
         let _ = fs::remove_dir_all(&folder);
         result
     }
@@ -233,7 +298,8 @@ impl Run<'_> {
         cell: &Cell,
         contender: &dyn Contender,
         round: u32,
-    ) -> Result<(Duration, Sample), SampleError> {
+        best: Option<&Sample>,
+    ) -> Result<Sample, SampleError> {
         let capture = folder.join("client.pcapng");
         let testbed = Testbed::create(&cell.network, contender.needs_pc(), &capture)?;
         let measured = self.measure(&testbed, folder, cell, contender);
@@ -248,13 +314,20 @@ impl Run<'_> {
         let work = &cell.workload.work;
         let since = sample.began.filter(|_| work.is_load() || work.is_warm());
         let traffic = since.map(|began| captured.since(began)).transpose()?.unwrap_or(captured.all);
-        self.captures().take(&capture, cell, round)?;
-        let counts = Sample {
+        let sample = Sample {
+            round,
+            seconds: took.as_secs_f64(),
             bytes: Some(traffic.inbound.bytes + traffic.outbound.bytes),
             connections: Some(traffic.connections.len() as u64),
             ..sample
         };
-        Ok((took, counts))
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let machine = sample.machine.clone().map(|machine| machine.judged(sample.measured(rtt), processors));
+        let sample = Sample { machine, ..sample };
+        if best.is_none_or(|best| is_better(&sample, best)) {
+            self.captures().take(&capture, cell, round)?;
+        }
+        Ok(sample)
     }
 
     /// Lets the contender do its work, and checks it against the server's files and log.
@@ -289,9 +362,12 @@ impl Run<'_> {
             Payload::new(cell.workload.work.clone(), self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
         let root = server.root().to_owned();
         task.prepare_server(&root, server.owner()).map_err(SampleError::Layout)?;
+        let tasks = Tasks::new(server.threads()).map(Arc::new);
+        let metered = |host| MeteredHost { host, tasks: tasks.clone() };
+        let (client, pc) = (metered(&testbed.client), testbed.pc.as_ref().map(metered));
         let sample = contenders::SampleSetup {
-            client: &testbed.client,
-            pc: testbed.pc.as_ref().zip(share).map(|(host, share)| Pc { host, share }),
+            client: &client,
+            pc: pc.as_ref().zip(share).map(|(host, share)| Pc { host, share }),
             address,
             url: format!("{}{FOLDER}/", server.url()),
             certificates,
@@ -300,23 +376,26 @@ impl Run<'_> {
             scratch: folder,
             deadline: Deadline::new(self.sample_timeout, self.cancel.clone()),
         };
-        timed(contender, &sample, server)
+        timed(contender, &sample, server, || Meter::start(testbed, tasks.clone()))
     }
 }
 
 /// Runs a prepared contender within the clock, and checks its work.
-fn timed(
+fn timed<'a>(
     contender: &dyn Contender,
     sample: &contenders::SampleSetup<'_>,
     mut server: Running,
+    meter: impl FnOnce() -> Result<Meter<'a>, CableError>,
 ) -> Result<(Duration, Sample), SampleError> {
     let mut prepared = contender.prepare(sample)?;
     server.mark();
     let before = server.processor_time();
+    let meter = meter()?;
     let began = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).ok();
     let start = Instant::now();
     let done = prepared.run()?;
     let end = sample.task.wait_done(sample.root, &done, &sample.deadline)?;
+    let machine = meter.stop()?;
     let used = server.processor_time().zip(before).map(|(after, before)| after.saturating_sub(before));
     // Locks may be released after the work is done, but before the contender has finished.
     prepared.finish()?;
@@ -329,9 +408,16 @@ fn timed(
         methods: Some(requests.methods),
         protocols: Some(requests.protocols),
         server_cpu_s: used.map(|used| used.as_secs_f64()),
+        machine: Some(machine),
         ..Sample::default()
     };
     Ok((done.took.unwrap_or(end - start), counts))
+}
+
+/// Whether the machine disturbed an attempt less than the best one before.
+fn is_better(sample: &Sample, best: &Sample) -> bool {
+    let rank = |sample: &Sample| (sample.is_disturbed(), sample.disturbance());
+    rank(sample) < rank(best)
 }
 
 /// The server that a contender prescribes.

@@ -30,6 +30,7 @@ pub(crate) use self::{nginx::NGINX, nginx_proxy::reverse_proxy};
 use crate::{
     certs::{CertError, Certificates},
     deadline::{Deadline, Stop},
+    disturbance::tasks::IsServer,
     experiment::advice,
     process::{Daemon, Missing, ProcessError, ordinary_user},
     spawn::Spawn,
@@ -261,6 +262,17 @@ impl Running {
         match &self.process {
             Process::Daemon(daemon) => daemon.processor_time(),
             Process::Embedded(handle) => handle.processor_time(),
+        }
+    }
+
+    /// What tells its threads from others.
+    pub(crate) fn threads(&self) -> IsServer {
+        match &self.process {
+            Process::Daemon(daemon) => {
+                let ours = daemon.group();
+                Box::new(move |group, _| group == ours)
+            }
+            Process::Embedded(handle) => handle.is_thread(),
         }
     }
 

@@ -10,6 +10,9 @@ pub trait Spawn: Send + Sync {
 
     /// Runs a closure on a thread on this host, for clients and servers inside this process.
     fn thread(&self, name: &str, f: Box<dyn FnOnce() + Send>) -> io::Result<thread::JoinHandle<()>>;
+
+    /// A program on this host has ended. Nobody has waited for it, so its last counters can still be read.
+    fn ended(&self, _process: i32) {}
 }
 
 /// This machine, without an emulated network.

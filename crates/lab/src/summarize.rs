@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     claims::judge,
+    disturbance,
     experiment::{Cell, Experiment, Network, Plan, Workload},
     floor::{floor, ideal},
     results::{
@@ -109,6 +110,9 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         times_floor: median_s
             .and_then(|median| floor.multiple(Duration::try_from_secs_f64(median).unwrap_or_default())),
         samples_s: taken.iter().map(|sample| sample.seconds).collect(),
+        machine_samples: samples.iter().filter_map(|sample| sample.machine.clone()).collect(),
+        repeated: samples.iter().map(|sample| sample.repeated).sum(),
+        disturbed: disturbance::mark(samples, rtt_s),
         why: None,
         part: None,
     }
@@ -139,9 +143,10 @@ fn protocols(samples: &[Sample]) -> Option<Vec<Protocol>> {
     (!samples.is_empty()).then(|| all.into_iter().cloned().collect())
 }
 
-/// Every pair of rivals, block by block.
+/// Every pair of rivals that were measured undisturbed, block by block.
 pub(crate) fn comparisons(cells: &[CellResult]) -> Vec<Comparison> {
-    let measured: Vec<&CellResult> = cells.iter().filter(|cell| cell.median_s.is_some()).collect();
+    let usable = |cell: &&CellResult| cell.median_s.is_some() && cell.disturbed.is_none();
+    let measured: Vec<&CellResult> = cells.iter().filter(usable).collect();
     let same_block = |a: &&CellResult, b: &&CellResult| a.workload == b.workload && a.network == b.network;
     measured
         .chunk_by(|a, b| same_block(a, b))

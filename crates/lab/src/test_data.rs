@@ -6,6 +6,7 @@ use std::{
 };
 
 use crate::{
+    disturbance::{MAX_ADDED, Machine},
     experiment::{Cell, Experiment, Known, KnownContender, Plan, Selection},
     results::{Calibration, Host, Outcome, RunResult, Sample},
     servers::Protocol,
@@ -54,6 +55,27 @@ pub(crate) fn run(samples: u32, factor: f64, missing: &[&str]) -> RunResult {
     summarize(&race, &plan, &outcomes(&plan, factor, missing), circumstances())
 }
 
+/// Disturbs the samples of these contenders: the machine may have added this share of their time.
+pub(crate) fn disturb(plan: &Plan, outcomes: &mut [Outcome], contenders: &[&str], share: f64) {
+    let of_plan = plan.cells.iter().zip(outcomes);
+    for (_, outcome) in of_plan.filter(|(cell, _)| contenders.contains(&cell.row.contender.as_str())) {
+        let Outcome::Done(samples) = outcome else { continue };
+        for sample in samples {
+            let added_s = share * sample.seconds;
+            let machine = Machine { added_s, disturbed: share > MAX_ADDED, ..Machine::default() };
+            sample.machine = Some(machine);
+        }
+    }
+}
+
+/// An invented quick race, in which the machine disturbed these contenders.
+pub(crate) fn disturbed_run(factor: f64, contenders: &[&str], share: f64) -> RunResult {
+    let (race, plan) = (race(), plan(4));
+    let mut outcomes = outcomes(&plan, factor, &[]);
+    disturb(&plan, &mut outcomes, contenders, share);
+    summarize(&race, &plan, &outcomes, circumstances())
+}
+
 /// The cells of the quick race.
 pub(crate) fn plan(samples: u32) -> Plan {
     race().plan(&Selection { quick: true, samples: Some(samples), ..Selection::default() }).unwrap()
@@ -88,6 +110,8 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         link_round_trips: Some(3 + (16.0 * trips) as u64),
         syns: None,
         server_cpu_s: None,
+        machine: None,
+        repeated: 0,
     };
     Outcome::Done((0..samples).map(sample).collect())
 }

@@ -24,6 +24,7 @@ use capture::{Source, Summary, pcapng};
 use link::{
     cable::{Cable, CableError, Options},
     host::{Host, HostError},
+    lateness::Lateness,
     sandbox::{self, Sandbox},
     spec::{LinkSpec, RateSpec, SpecError},
     tap::{Tap, TapError},
@@ -122,6 +123,17 @@ impl Testbed {
     pub fn check(&self) -> Result<(), TestbedError> {
         self.cable.check()?;
         Ok(self.lan.as_ref().map_or(Ok(()), Cable::check)?)
+    }
+
+    /// How late packets have left the cables so far, towards the server and back.
+    pub(crate) fn lateness(&self) -> Result<[Lateness; 2], CableError> {
+        let mut both = self.cable.lateness()?;
+        if let Some(lan) = &self.lan {
+            for (direction, of_lan) in both.iter_mut().zip(lan.lateness()?) {
+                direction.merge(&of_lan);
+            }
+        }
+        Ok(both)
     }
 
     /// Tears everything down and returns the captured traffic.

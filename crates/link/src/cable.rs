@@ -5,7 +5,11 @@
 
 mod relay;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::{Arc, mpsc},
+    time::Duration,
+};
 
 use relay::{Driver, Failure, Relay};
 
@@ -127,6 +131,19 @@ impl Cable {
     /// Whether the cable still works. Costs no system call, so it may be called often.
     pub fn check(&self) -> Result<(), CableError> {
         self.failure.get().map_or(Ok(()), |why| Err(CableError::Broken(why.clone())))
+    }
+
+    /// How late packets have left so far, from A to B and from B to A.
+    pub fn lateness(&self) -> Result<[Lateness; 2], CableError> {
+        let ask = |relay: &Relay| {
+            let (reply, answer) = mpsc::channel();
+            relay.mailbox.send(Message::Report(reply));
+            answer
+        };
+        // Both are asked before either is waited for. A relay that has ended drops the question.
+        let [up, down] = self.relays.each_ref().map(ask);
+        let gone = |_| CableError::Broken(self.failure.get().map_or("a relay has ended", String::as_str).to_owned());
+        Ok([up.recv().map_err(gone)?, down.recv().map_err(gone)?])
     }
 
     /// Disconnects the cable, and returns the counters of A to B and of B to A. Packets in flight are lost.

@@ -7,7 +7,7 @@ use std::{
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::{lanes::Lane, packet::Packet};
+use crate::{lanes::Lane, lateness::Lateness, packet::Packet};
 
 /// A message to a relay.
 pub(crate) enum Message {
@@ -18,6 +18,8 @@ pub(crate) enum Message {
     Change(Lane, Option<Lane>),
     /// The other direction has changed as well: indices in later messages are those of the new stages.
     Changed,
+    /// Reply with how late packets have been so far.
+    Report(mpsc::Sender<Lateness>),
     /// End, and return the counters.
     Stop,
 }

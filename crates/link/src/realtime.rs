@@ -16,8 +16,11 @@ pub(crate) fn request() -> bool {
     let _ = prctl::set_timerslack(1);
     // The kernel's `struct sched_param`. musl's has more fields, and its sched_setscheduler(3) always fails, because POSIX
     // means a process where Linux means a thread.
-    let lowest: libc::c_int = 1;
-    let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: the kernel reads the parameter during the call; 0 is the calling thread.
-    unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const lowest) == 0 }
+    let request = |priority: libc::c_int| {
+        let policy = libc::SCHED_RR | libc::SCHED_RESET_ON_FORK;
+        // SAFETY: the kernel reads the parameter during the call; 0 is the calling thread.
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy, &raw const priority) == 0 }
+    };
+    // The second lowest, so that programs which `chrt -r 1` started do not delay it; a limit may allow only the lowest.
+    request(2) || request(1)
 }

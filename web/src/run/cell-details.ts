@@ -33,6 +33,7 @@ function facts(cell: Cell): Child {
     ["Median", cell.median_s === null ? null : `${time(cell.median_s)}${cell.ci95_s ? `, interval ${times(...cell.ci95_s)}` : ""}`],
     ["Ideal", cell.ideal_s ? `${time(cell.ideal_s)}: handshakes, slow start and dependencies of the page alone` : null],
     ["Samples, in order", cell.samples_s.length > 0 ? cell.samples_s.map(time).join(", ") : null],
+    ["Machine", machine(cell)],
     ["Requests", cell.requests === null ? null : `${counted(cell.requests, "request")}${methods.length > 0 ? `: ${listInWords(methods)}` : ""}`],
     ["Protocols", protocols.length > 0 ? protocols.join("; ") : null],
     ["Connections", cell.connections === null ? null : counted(cell.connections, "TCP connection")],
@@ -41,6 +42,14 @@ function facts(cell: Cell): Child {
     ["Server CPU", cell.server_cpu_s === null || cell.server_cpu_s === undefined ? null : `${time(cell.server_cpu_s)}${cell.median_s ? `, ${share(cell.server_cpu_s / cell.median_s)} of one core` : ""}`],
   ];
   return definitionList(rows);
+}
+
+/** How much of each sample's time the machine may have added. */
+function machine({ machine_samples: samples, samples_s, repeated, disturbed }: Cell): string | null {
+  if (!samples || samples.length === 0) return null;
+  const parts = samples.map(({ added_s }, index) => share(added_s / (samples_s[index] ?? added_s)));
+  const again = repeated ? `; ${counted(repeated, "attempt")} discarded` : "";
+  return `may have added ${parts.join(", ")} of the samples' time${again}${disturbed ? "; disturbed: nothing is concluded from this cell" : ""}`;
 }
 
 /** The number of SYNs with data (TCP Fast Open), if there are any. */

@@ -66,7 +66,20 @@ export interface Cell {
   floor_s: number;
   ideal_s?: number | null;
   times_floor: number | null;
+  /** What the machine did to each sample; missing in runs of earlier builds, like the next two. */
+  machine_samples?: Machine[];
+  repeated?: number;
+  /** Why the cell is marked: other programs on the machine disturbed it. */
+  disturbed?: string | null;
   why: { round: number; seconds: Record<string, number>; answer: string } | null;
+}
+
+export interface Machine {
+  client_wait_s: number | null;
+  server_wait_s: number | null;
+  late_p99_us: number;
+  added_s: number;
+  disturbed: boolean;
 }
 
 export interface Comparison {

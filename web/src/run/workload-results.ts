@@ -80,9 +80,13 @@ function orDash(value: number | null, format: (value: number) => string): string
   return value === null ? "–" : format(value);
 }
 
-/** A contender's name, with a tag if it is a model. */
+/** A contender's name, with a tag if it is a model, and one if other programs on the machine disturbed it. */
 export function contenderName(cell: Cell): Child {
-  return [cell.contender, cell.model ? [" ", h("span", { class: "tag", title: "Replays the requests of a client that cannot run here" }, "model")] : null];
+  return [
+    cell.contender,
+    cell.model ? [" ", h("span", { class: "tag", title: "Replays the requests of a client that cannot run here" }, "model")] : null,
+    cell.disturbed ? [" ", h("span", { class: "tag", title: cell.disturbed }, "⚠ disturbed")] : null,
+  ];
 }
 
 /** The status in place of a bar; a failed cell also shows its samples. */

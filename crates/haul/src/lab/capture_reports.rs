@@ -24,8 +24,7 @@ const MAX_SIZE: u64 = 64 << 20;
 /// Writes the reports that `folder` lacks, until `stop` returns true.
 pub(super) fn write(folder: &Path, run: &RunResult, stop: impl Fn() -> bool) {
     let deadline = Instant::now() + TIME_LIMIT;
-    for cell in &run.cells {
-        let (capture, report) = report_data::files(cell);
+    for (capture, report) in report_data::files(run) {
         let (file, html) = (folder.join(&capture), folder.join(report));
         let is_small = fs::metadata(&file).is_ok_and(|file| file.len() <= MAX_SIZE);
         if !is_small || html.exists() {

@@ -127,6 +127,9 @@ fn finish(
     let reported = save_report(&folder.report(), result);
     publisher.finish();
 
+    if let Some(disturbance) = result.disturbance() {
+        say(disturbance);
+    }
     let path = folder.path().display();
     written.map_err(|error| {
         format!("{error}; the results are shown above and not stored, the samples are in {path}/samples.csv")

@@ -36,7 +36,8 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, Box<dyn Error>> {
     let merged = merge::merge(&experiment, &sources, command_line())?;
     let created = Arc::new(CreatedPaths::default());
     let mut folder = RunFolder::create(&args.folder.runs, &experiment.name, SystemTime::now(), created)?;
-    let copied = merge::copy_files(&sources, &folder).and_then(|()| results::write(&folder.results(), &merged));
+    let copied =
+        merge::copy_files(&sources, &merged, &folder).and_then(|()| results::write(&folder.results(), &merged));
     if let Err(error) = copied {
         let _ = fs::remove_dir_all(folder.path());
         return Err(error.into());

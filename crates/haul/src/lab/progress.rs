@@ -71,6 +71,14 @@ impl Progress {
                     say(format_args!("{}{}: {:.3} s", self.left(), name(cell), time.as_secs_f64()));
                 }
             }
+            Event::Repeated(cell) => {
+                let said = format!("{}: the machine was busy; taking the sample again", name(cell));
+                if self.is_terminal {
+                    self.bar.set_message(said);
+                } else {
+                    say(said);
+                }
+            }
             Event::Dropped(cell, left, why) => {
                 self.bar.dec_length(u64::from(*left).min(self.samples));
                 self.bar.suspend(|| say(format_args!("{}: {why}", name(cell))));

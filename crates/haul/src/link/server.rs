@@ -2,8 +2,8 @@
 
 use std::{
     error::Error,
-    fs,
-    os::unix::process::CommandExt,
+    fs, io,
+    os::{fd::AsFd, unix::process::CommandExt},
     process::{Child, Command},
     time::{Duration, Instant},
 };
@@ -31,7 +31,10 @@ impl Server {
     /// Starts `command` with sh.
     pub(crate) fn start(command: &str, host: &Host, equip: impl Fn(&mut Command)) -> Result<Self, Box<dyn Error>> {
         let mut shell = Command::new("sh");
-        shell.arg("-c").arg(command).process_group(0);
+        // Standard output is for the client's command alone, whose output may be parsed.
+        let output = io::stderr().as_fd().try_clone_to_owned();
+        let output = output.map_err(|error| format!("cannot share standard error with the server: {error}"))?;
+        shell.arg("-c").arg(command).process_group(0).stdout(output);
         equip(&mut shell);
         host.attach(&mut shell);
         let shell = shell.spawn().map_err(|error| format!("cannot run sh on the host `{}`: {error}", host.name()))?;

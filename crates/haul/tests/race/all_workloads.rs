@@ -157,7 +157,9 @@ fn every_contender_runs() {
     assert_eq!(cells(&kept).len(), 11);
     let measured: Vec<&Value> = cells(&kept).iter().filter(|cell| cell["status"] == "ok").collect();
     assert!(measured.iter().all(|cell| cell["samples_s"].as_array().unwrap().len() == 3));
-    assert_eq!(kept["comparisons"].as_array().unwrap().len(), measured.len() * (measured.len() - 1) / 2);
+    // A busy machine may have disturbed some.
+    let ranked = measured.iter().filter(|cell| cell["disturbed"].is_null()).count();
+    assert_eq!(kept["comparisons"].as_array().unwrap().len(), ranked * ranked.saturating_sub(1) / 2);
     assert_eq!(samples(&room), 3 * measured.len());
     for cell in measured {
         let (http, tls) = match cell["contender"].as_str().unwrap() {

@@ -2,6 +2,7 @@
 //! at any moment, missing system features, usage errors.
 
 mod all_workloads;
+mod busy;
 #[path = "../common/mod.rs"]
 mod common;
 mod faults;
@@ -33,6 +34,7 @@ fn main() {
         (all_workloads::TRIALS, ready),
         (interrupt::TRIALS, ready),
         (faults::TRIALS, ready),
+        (busy::TRIALS, ready),
         (parts::TRIALS, ready),
         (truth::TRIALS, ready),
     ];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::IDLE;
+use super::{IDLE, MACHINE};
 
 /// The remedy of the largest of these causes.
 pub(crate) fn of(seconds: &BTreeMap<String, f64>) -> Option<&'static str> {
@@ -14,6 +14,7 @@ pub(crate) fn of(seconds: &BTreeMap<String, f64>) -> Option<&'static str> {
 pub(crate) fn remedy(cause: &str) -> Option<&'static str> {
     Some(match cause {
         IDLE => "the client's own work between requests: nothing was in flight during that time",
+        MACHINE => "a quiet machine: client, server or emulator waited for a processor",
         "name_lookup" => "look the name up once and keep the answer",
         "connect_retry" => "find out why connection attempts are lost or ignored",
         "connect" => "keep connections open and reuse them; TCP Fast Open",

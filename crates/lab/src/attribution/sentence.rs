@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use explain::Cause;
 
-use super::{Account, IDLE};
+use super::{Account, IDLE, MACHINE};
 
 /// Causes below this share are not mentioned.
 const LEAST: f64 = 0.05;
@@ -35,7 +35,11 @@ pub(crate) fn sentence(account: &Account, methods: Option<&BTreeMap<String, u64>
 /// The name of a cause in tables; an unknown name stays as it is.
 fn title(name: &str) -> &str {
     let Some(cause) = Cause::all().find(|cause| cause.name() == name) else {
-        return if name == IDLE { "link idle" } else { name };
+        return match name {
+            IDLE => "link idle",
+            MACHINE => "machine busy",
+            _ => name,
+        };
     };
     match cause {
         Cause::Connect => "TCP handshakes",

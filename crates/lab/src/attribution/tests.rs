@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use explain::Cause;
 use proptest::prelude::*;
 
-use super::{Account, IDLE, Transfer, account, sentence};
+use super::{Account, IDLE, MACHINE, Transfer, account, sentence};
+use crate::disturbance::Delays;
 
 fn transfer(from: f64, to: f64, times: &[(Cause, u64)]) -> Transfer {
     Transfer { from, to, times: times.to_vec() }
@@ -39,6 +40,29 @@ fn parallel_transfers_share_the_time() {
     near(spent(&all, "connect"), 0.375);
     near(spent(&all, IDLE), 1.0);
     near(all.at_once, 4.0 / 3.0);
+}
+
+#[test]
+fn waits_for_a_processor_are_the_machines() {
+    let times = [(Cause::Propagation, 30), (Cause::ServerThink, 60)];
+    let of = |server, client, emulator| {
+        let mut all = account(&[transfer(0.0, 0.9, &times)], 1.0);
+        all.charge_machine(Delays { client, server, emulator });
+        near(all.seconds.values().sum::<f64>(), 1.0);
+        all
+    };
+    // The server worked for 0.09 s, and waited for a processor for the rest.
+    let busy = of(0.51, 0.0, 0.0);
+    near(spent(&busy, "server_think"), 0.09);
+    near(spent(&busy, MACHINE), 0.51);
+    assert_eq!(sentence(&busy, None), "51 % machine busy, 30 % round trips, 10 % link idle");
+    let late = of(0.0, 0.05, 0.7);
+    near(spent(&late, IDLE), 0.05);
+    near(spent(&late, "server_think"), 0.0);
+    near(spent(&late, "propagation"), 0.2);
+    near(spent(&late, MACHINE), 0.75);
+    near(spent(&of(9.0, 9.0, 9.0), MACHINE), 1.0);
+    assert_eq!(of(0.0, 0.0, 0.0), account(&[transfer(0.0, 0.9, &times)], 1.0));
 }
 
 #[test]

@@ -85,7 +85,10 @@ impl<'a> Evidence<'a> {
     pub(super) fn cell(&self, contender: &str) -> Result<&'a CellResult, Gap> {
         let cell = self.find(contender).ok_or(Gap::NotInRun)?;
         match cell.status {
-            Status::Ok => Ok(cell),
+            Status::Ok => match &cell.disturbed {
+                None => Ok(cell),
+                Some(why) => Err(unusable(format!("{} was disturbed: {why}", cell.label()))),
+            },
             Status::Skipped if !cell.was_reached() => Err(Gap::NotInRun),
             Status::Skipped => Err(unusable(format!("{} was skipped", cell.label()))),
             Status::Failed => Err(unusable(format!("{} failed", cell.label()))),

@@ -1,7 +1,10 @@
 //! Comparisons of runs with a known difference.
 
 use super::{Change, Tally, Trend, compare};
-use crate::{results::RunResult, test_data::run};
+use crate::{
+    results::RunResult,
+    test_data::{disturbed_run, run},
+};
 
 fn two(then: &RunResult, now: &RunResult) -> Change {
     compare(&[("then", then), ("now", now)])
@@ -37,6 +40,47 @@ fn each_run_is_compared_with_the_first() {
     let alone = two(&runs[0], &runs[3]);
     assert_eq!(cell.later[2], alone.cells[0].later[0], "as if the two were alone");
     assert_eq!(change.runs.iter().map(|run| run.name.as_str()).collect::<String>(), "abcde");
+}
+
+#[test]
+fn run_on_a_busier_machine_is_no_regression() {
+    let all = |run: &RunResult| run.cells.iter().map(|cell| cell.contender.clone()).collect::<Vec<_>>();
+    let quiet = run(4, 1.0, &[]);
+    let names = all(&quiet);
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    // Beyond the bounds: the cells are named, and left out of the verdict.
+    let disturbed = two(&quiet, &disturbed_run(2.0, &["curl", "haul"], 0.5));
+    let why = |change: &Change, contender: &str| {
+        change.cells.iter().find(|cell| cell.contender == contender).unwrap().later[0].ratio.clone().err()
+    };
+    assert_eq!(why(&disturbed, "curl"), Some("disturbed in run 2".into()));
+    assert_eq!(disturbed.tallies(), [Tally { slower: 19, unknown: 5, ..Tally::default() }]);
+    // Within the bounds: a tenth more may be the machine's, twice the time is not.
+    let busier = two(&quiet, &disturbed_run(1.08, &names, 0.12));
+    assert_eq!(why(&busier, "davfs2"), Some("the machine may have made the difference".into()));
+    assert_eq!(busier.tallies()[0].slower, 0);
+    let calmer = two(&disturbed_run(1.08, &names, 0.12), &quiet);
+    assert_eq!(calmer.tallies()[0].faster, 0);
+    let slower = two(&quiet, &disturbed_run(2.0, &names, 0.12));
+    assert_eq!(slower.tallies(), two(&quiet, &run(4, 2.0, &[])).tallies());
+}
+
+#[test]
+fn other_machine_and_other_calibration_are_reported() {
+    let (mut then, mut now) = (run(4, 1.0, &[]), run(4, 1.0, &[]));
+    (then.host.name, now.host.name) = ("a".into(), "b".into());
+    now.calibration.as_mut().unwrap().delay_error_p99_us *= 2.0;
+    assert_eq!(two(&then, &now).runs[1].unlike, ["machine: a → b"]);
+    now.calibration.as_mut().unwrap().delay_error_p99_us = 2085.0;
+    assert_eq!(two(&then, &now).runs[1].unlike, ["machine: a → b", "delay error, 99th percentile: 90 µs → 2085 µs"]);
+    let said = "The machine or the emulator's accuracy is not that of run 1 in run 2: differences may be theirs.";
+    assert_eq!(two(&then, &now).elsewhere().as_deref(), Some(said));
+    then.calibration = None;
+    assert_eq!(two(&then, &now).runs[1].unlike, ["machine: a → b"]);
+    // A container gets a new name each time.
+    assert_eq!(two(&then, &now).elsewhere(), None);
+    now.host.cpu = "another".into();
+    assert!(two(&then, &now).elsewhere().is_some());
 }
 
 #[test]

@@ -33,11 +33,13 @@ pub(super) fn of_run(run: &RunResult) -> Vec<Answer> {
         .filter(|ranking| !ranking.ranked.is_empty())
         .collect();
     let first = match &blocks[..] {
+        [] if run.cells.iter().any(|cell| cell.disturbed.is_some()) => Vec::new(),
         [] => vec![Answer::new("Fastest", nothing(run))],
         [only] => one_block(run, only),
         blocks => many_blocks(blocks),
     };
-    first.into_iter().chain(claims(run)).collect()
+    let disturbed = run.disturbance().map(|said| Answer::new("Disturbed", said));
+    first.into_iter().chain(claims(run)).chain(disturbed).collect()
 }
 
 fn nothing(run: &RunResult) -> String {
@@ -193,7 +195,8 @@ pub(super) fn of_comparison(change: &Change) -> Vec<String> {
             format!("Compared with run 1, the baseline: {}.", each.join("; "))
         }
     };
-    std::iter::once(first).chain(largest_change(change)).chain(change.by_chance()).collect()
+    let rest = largest_change(change).into_iter().chain(change.elsewhere()).chain(change.by_chance());
+    std::iter::once(first).chain(rest).collect()
 }
 
 /// How the cells changed in the only later run.

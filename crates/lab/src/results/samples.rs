@@ -13,7 +13,11 @@ use capture::summary::Connection;
 use serde::{Deserialize, Serialize};
 
 use super::ResultsError;
-use crate::{experiment::Cell, servers::Protocol};
+use crate::{
+    disturbance::{Machine, Measured},
+    experiment::Cell,
+    servers::Protocol,
+};
 
 /// One run of a cell.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -41,6 +45,10 @@ pub struct Sample {
     /// The server's processor time during the work, in seconds; of a server program, in steps of the kernel's clock (10
     /// ms).
     pub server_cpu_s: Option<f64>,
+    /// What the machine did to it.
+    pub machine: Option<Machine>,
+    /// How often it was taken before, and discarded because the machine disturbed it.
+    pub repeated: u32,
 }
 
 /// Counts of SYNs with data (TCP Fast Open), including connections from before the clock started.
@@ -110,6 +118,26 @@ fn beside(connections: &[Connection]) -> u64 {
 }
 
 impl Sample {
+    /// What an estimate of the machine's share needs; `rtt` is that of its network.
+    pub(crate) fn measured(&self, rtt: Duration) -> Measured {
+        Measured {
+            seconds: self.seconds,
+            rtt_s: rtt.as_secs_f64(),
+            link_round_trips: self.link_round_trips,
+            requests: self.requests(),
+        }
+    }
+
+    /// The share of its time that the machine may have added.
+    pub(crate) fn disturbance(&self) -> f64 {
+        self.machine.as_ref().map_or(0.0, |machine| machine.added_s / self.seconds)
+    }
+
+    /// Whether the machine disturbed it beyond the bounds.
+    pub(crate) fn is_disturbed(&self) -> bool {
+        self.machine.as_ref().is_some_and(|machine| machine.disturbed)
+    }
+
     /// HTTP requests of all methods, if the server logged them.
     pub fn requests(&self) -> Option<u64> {
         self.methods.as_ref().map(|methods| methods.values().sum())
@@ -156,6 +184,8 @@ struct Line<'a> {
     connections: Option<u64>,
     server_cpu_s: Option<f64>,
     link_round_trips: Option<u64>,
+    added_s: Option<f64>,
+    disturbed: Option<bool>,
 }
 
 /// A run's samples as CSV, with a heading before the first.
@@ -192,6 +222,8 @@ impl SampleLog {
             connections: sample.connections,
             server_cpu_s: sample.server_cpu_s,
             link_round_trips: sample.link_round_trips,
+            added_s: sample.machine.as_ref().map(|machine| machine.added_s),
+            disturbed: sample.machine.as_ref().map(|machine| machine.disturbed),
         };
         let failed = |why: &dyn std::fmt::Display| ResultsError::write(&self.path, why);
         let mut csv = csv::WriterBuilder::new().has_headers(self.len == 0).from_writer(Vec::new());

@@ -44,7 +44,7 @@ fn json_has_the_names_of_the_schema() {
     calibration cells claims command comparisons experiment host networks question schema settings started title workloads
     cpu kernel name sysctls tools
     delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
-    bytes ci95_s connections contender floor_s ideal_s link_round_trips median_s methods model network protocols reason requests round_trips samples_s server_cpu_s server_cpu_samples_s status syns times_floor why workload
+    bytes ci95_s connections contender disturbed floor_s ideal_s link_round_trips machine_samples median_s methods model network protocols reason repeated requests round_trips samples_s server_cpu_s server_cpu_samples_s status syns times_floor why workload
     a b ci95 confidence differs ratio
     ci95 confidence id in_run measured network said source verdict workload
     ");
@@ -69,8 +69,9 @@ fn older_runs_without_new_fields_are_read() {
     let folder = folder();
     let path = folder.path().join("run.json");
     let mut json = serde_json::to_value(run(3, 1.0, &[])).unwrap();
-    json["cells"][0].as_object_mut().unwrap().remove("methods");
-    json["cells"][0].as_object_mut().unwrap().remove("protocols");
+    for field in ["methods", "protocols", "machine_samples", "repeated", "disturbed"] {
+        json["cells"][0].as_object_mut().unwrap().remove(field);
+    }
     for field in ["workload", "network", "in_run", "confidence"] {
         json["claims"][0].as_object_mut().unwrap().remove(field);
     }
@@ -80,6 +81,7 @@ fn older_runs_without_new_fields_are_read() {
         (run.cells[0].methods.as_ref(), run.cells[0].protocols.as_ref(), run.claims[0].in_run),
         (None, None, true)
     );
+    assert_eq!((&run.cells[0].disturbed, run.cells[0].machine_samples.len()), (&None, 0));
 }
 
 #[test]
@@ -137,9 +139,9 @@ fn each_sample_is_written_at_once() {
     assert_eq!(lines, 1 + (2 * 12 - 3) * 2 + 1);
     let csv = fs::read_to_string(&path).unwrap();
     insta::assert_snapshot!(csv.lines().take(3).collect::<Vec<_>>().join("\n"), @r"
-    workload,network,contender,model,round,start_s,seconds,bytes,requests,connections,server_cpu_s,link_round_trips
-    upload-small,article,curl-parallel-h1,false,0,0.0,0.092628,180000,16,16,,4
-    upload-small,article,curl-parallel-h1,false,1,1.0,0.090528,180000,16,16,,4
+    workload,network,contender,model,round,start_s,seconds,bytes,requests,connections,server_cpu_s,link_round_trips,added_s,disturbed
+    upload-small,article,curl-parallel-h1,false,0,0.0,0.092628,180000,16,16,,4,,
+    upload-small,article,curl-parallel-h1,false,1,1.0,0.090528,180000,16,16,,4,,
     ");
     assert!(SampleLog::create(&path).is_err(), "another run's samples are not written over");
 }

@@ -9,13 +9,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{experiment::Cell, results::Sample, stats::median};
+use crate::{
+    capture_names::{CaptureNames, CellName, SLOWEST, round as round_suffix},
+    experiment::Cell,
+    results::Sample,
+    stats::median,
+};
 
 /// A sample that takes at least this many times the median is an outlier.
 const OUTLIER: f64 = 1.5;
-
-/// The suffix of the name of the slowest sample's capture.
-pub(crate) const SLOWEST: &str = "-slowest";
 
 /// A capture that could not be kept.
 #[derive(Debug, thiserror::Error)]
@@ -26,13 +28,20 @@ pub(super) struct NotKept {
 }
 
 /// The folder of a run's captures.
-#[derive(Clone, Copy)]
-pub(super) struct Captures<'a>(pub(super) &'a Path);
+pub(super) struct Captures<'a> {
+    folder: &'a Path,
+    names: CaptureNames,
+}
 
-impl Captures<'_> {
+impl<'a> Captures<'a> {
+    /// The captures of a plan's cells in this folder.
+    pub(super) fn new(folder: &'a Path, cells: &'a [Cell]) -> Self {
+        Self { folder, names: CaptureNames::new(cells.iter().map(cell_name)) }
+    }
+
     /// Copies a capture into the folder. An incomplete copy is removed, which frees a full disk for the results.
-    pub(super) fn take(self, capture: &Path, cell: &Cell, round: u32) -> Result<(), NotKept> {
-        let path = self.path(cell, &waiting(round));
+    pub(super) fn take(&self, capture: &Path, cell: &Cell, round: u32) -> Result<(), NotKept> {
+        let path = self.path(cell, &round_suffix(round));
         fs::copy(capture, &path).map(drop).map_err(|error| {
             let _ = fs::remove_file(&path);
             NotKept { path, error }
@@ -40,11 +49,11 @@ impl Captures<'_> {
     }
 
     /// Keeps the captures of the typical sample and of the outlier, and removes the others.
-    pub(super) fn settle(self, cell: &Cell, samples: &[Sample]) -> Result<(), NotKept> {
+    pub(super) fn settle(&self, cell: &Cell, samples: &[Sample]) -> Result<(), NotKept> {
         let seconds: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
         let (typical, outlier) = worth_keeping(&seconds);
         for (index, sample) in samples.iter().enumerate() {
-            let path = self.path(cell, &waiting(sample.round));
+            let path = self.path(cell, &round_suffix(sample.round));
             let settled = if Some(index) == typical {
                 fs::rename(&path, self.path(cell, ""))
             } else if Some(index) == outlier {
@@ -58,23 +67,18 @@ impl Captures<'_> {
     }
 
     /// The typical sample of a settled cell, and where its capture is.
-    pub(super) fn typical<'a>(self, cell: &Cell, samples: &'a [Sample]) -> Option<(PathBuf, &'a Sample)> {
+    pub(super) fn typical<'s>(&self, cell: &Cell, samples: &'s [Sample]) -> Option<(PathBuf, &'s Sample)> {
         let seconds: Vec<f64> = samples.iter().map(|sample| sample.seconds).collect();
         Some((self.path(cell, ""), &samples[worth_keeping(&seconds).0?]))
     }
 
-    fn path(self, cell: &Cell, suffix: &str) -> PathBuf {
-        self.0.join(name(&cell.workload.name, &cell.network.name, &cell.row.name(), suffix))
+    fn path(&self, cell: &Cell, suffix: &str) -> PathBuf {
+        self.folder.join(self.names.file(&cell_name(cell), suffix))
     }
 }
 
-/// The name of a cell's capture.
-pub(crate) fn name(workload: &str, network: &str, contender: &str, suffix: &str) -> String {
-    format!("{workload}-{network}-{contender}{suffix}").replace([' ', '/'], "-") + ".pcapng"
-}
-
-fn waiting(round: u32) -> String {
-    format!("-round{round}")
+fn cell_name(cell: &Cell) -> CellName {
+    [cell.workload.name.clone(), cell.network.name.clone(), cell.row.name()]
 }
 
 /// The indices of the typical sample (the median, or the lower of the two in the middle) and of the slowest if it is
@@ -104,7 +108,8 @@ mod tests {
     #[test]
     fn outlier_in_the_middle_of_a_cell_is_kept_to_the_end() {
         let folder = tempfile::tempdir().unwrap();
-        let (captures, cell) = (Captures(folder.path()), &crate::test_data::plan(4).cells[0]);
+        let cells = &crate::test_data::plan(4).cells;
+        let (captures, cell) = (Captures::new(folder.path(), cells), &cells[0]);
         let capture = folder.path().join("capture");
         let samples: Vec<Sample> = (0..4)
             .zip([1.1, 6.0, 1.0, 1.2])
@@ -122,10 +127,32 @@ mod tests {
     }
 
     #[test]
+    fn cells_with_like_names_keep_their_own_captures() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cells = crate::test_data::plan(1).cells[..1].to_vec();
+        cells.push(cells[0].clone());
+        (cells[0].network.name, cells[1].network.name) = ("a b".to_owned(), "a-b".to_owned());
+        let captures = Captures::new(folder.path(), &cells);
+        let samples = [Sample { seconds: 1.0, ..Sample::default() }];
+        for (cell, content) in cells.iter().zip(["first", "second"]) {
+            let capture = folder.path().join("capture");
+            fs::write(&capture, content).unwrap();
+            captures.take(&capture, cell, 0).unwrap();
+            fs::remove_file(capture).unwrap();
+        }
+        for (cell, content) in cells.iter().zip(["first", "second"]) {
+            captures.settle(cell, &samples).unwrap();
+            let (path, _) = captures.typical(cell, &samples).unwrap();
+            assert_eq!(fs::read_to_string(path).unwrap(), content);
+        }
+    }
+
+    #[test]
     fn capture_that_does_not_fit_is_reported_and_removed() {
         let folder = tempfile::tempdir().unwrap();
-        let cell = &crate::test_data::plan(1).cells[0];
-        let message = Captures(folder.path()).take(Path::new("/nowhere"), cell, 3).unwrap_err().to_string();
+        let cells = &crate::test_data::plan(1).cells;
+        let captures = Captures::new(folder.path(), cells);
+        let message = captures.take(Path::new("/nowhere"), &cells[0], 3).unwrap_err().to_string();
         assert!(message.contains("upload-small-article-curl-round3.pcapng: No such file"), "{message}");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }

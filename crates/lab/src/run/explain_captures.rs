@@ -53,14 +53,13 @@ impl Run<'_> {
 
     fn why(&self, index: usize, outcome: &Outcome, deadline: Instant) -> Option<TimeAttribution> {
         let Outcome::Done(samples) = outcome else { return None };
-        let (capture, sample) = self.captures().typical(&self.plan.cells[index], samples)?;
+        let cell = &self.plan.cells[index];
+        let (capture, sample) = self.captures().typical(cell, samples)?;
         // A bug in a rule, triggered by an odd packet, must not lose the results of the race.
         let result = catch_unwind(AssertUnwindSafe(|| self.read(&capture, deadline)));
         let result = result.unwrap_or_else(|_| Err(format!("explain panicked on {}", capture.display())));
-        Some(result.and_then(|explanation| why(&explanation, sample)).unwrap_or_else(|error| TimeAttribution {
-            round: sample.round,
-            seconds: [].into(),
-            answer: format!("not explained: {error}"),
+        Some(result.and_then(|explanation| why(&explanation, sample, cell.network.rtt())).unwrap_or_else(|error| {
+            TimeAttribution { round: sample.round, seconds: [].into(), answer: format!("not explained: {error}") }
         }))
     }
 
@@ -112,9 +111,12 @@ impl Source for Bounded<'_> {
     }
 }
 
-fn why(explanation: &Explanation, sample: &Sample) -> Result<TimeAttribution, String> {
+fn why(explanation: &Explanation, sample: &Sample, rtt: Duration) -> Result<TimeAttribution, String> {
     let began = sample.began.ok_or("the clock of the machine is before 1970")?;
-    let account = account(&transfers(explanation, began), sample.seconds);
+    let mut account = account(&transfers(explanation, began), sample.seconds);
+    if let Some(machine) = &sample.machine {
+        account.charge_machine(machine.delays(sample.measured(rtt)));
+    }
     let answer = sentence(&account, sample.methods.as_ref());
     let seconds = account.seconds.into_iter().map(|(cause, seconds)| (cause.to_owned(), seconds)).collect();
     Ok(TimeAttribution { round: sample.round, seconds, answer })

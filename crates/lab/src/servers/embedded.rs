@@ -13,7 +13,10 @@ use std::{
 use tokio::sync::oneshot;
 
 use super::{Folder, Process, RequestLog, Running, Server, ServerError, Setup, url};
-use crate::process::{Missing, ProcessError};
+use crate::{
+    disturbance::tasks::IsServer,
+    process::{Missing, ProcessError},
+};
 
 const NAME: &str = "embedded";
 
@@ -164,6 +167,14 @@ impl Handle {
         };
         let times: Option<Vec<Duration>> = self.threads.lock().iter().map(of).collect();
         times.map(|times| times.iter().sum())
+    }
+}
+
+impl Handle {
+    /// What tells its threads from others.
+    pub(super) fn is_thread(&self) -> IsServer {
+        let threads = self.threads.clone();
+        Box::new(move |_, thread| threads.lock().contains(&thread))
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     format::{Scale, times},
-    ranking::{Ranking, server_bottleneck},
+    ranking::{DISTURBED, Ranking, server_bottleneck},
     results::{CellResult, NetworkRecord, RunResult, Status, WorkloadRecord},
     stats::range_coverage,
 };
@@ -30,46 +30,46 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
         heading = look.paint(Style::Bold, &name) + rest;
     }
     let ranking = Ranking::new(run, &workload.name, &network.name);
-    let ranked = &ranking.ranked;
+    let shown: Vec<&CellResult> = ranking.shown().collect();
     let mut text = heading + "\n" + &table(&ranking, look);
     for cell in cells.iter().filter(|cell| cell.status == Status::Failed) {
         let why = cell.reason.as_deref().unwrap_or("no reason given");
         text += &look.paragraph("  ", 4, &format!("{} failed: {why}", cell.label()));
     }
-    if ranked.is_empty() {
+    if shown.is_empty() {
         text += "  nothing was measured\n";
     }
     let mut sentences = ranking.sentences();
-    sentences.extend(server_bottleneck(ranked));
+    sentences.extend(server_bottleneck(&ranking.ranked));
     if !sentences.is_empty() {
         text += "\n";
     }
     for sentence in sentences {
         text += &look.paragraph("  ", 4, &sentence);
     }
-    text + &reasons(ranked, look) + "\n"
+    text + &reasons(&shown, look) + "\n"
 }
 
 fn table(ranking: &Ranking<'_>, look: Look) -> String {
-    let ranked = &ranking.ranked;
-    if ranked.is_empty() {
+    let shown: Vec<&CellResult> = ranking.shown().collect();
+    if shown.is_empty() {
         return String::new();
     }
-    let medians: Vec<f64> = ranked.iter().filter_map(|cell| cell.median_s).collect();
+    let medians: Vec<f64> = shown.iter().filter_map(|cell| cell.median_s).collect();
     let scale = Scale::of(medians.iter().copied());
     let column = |heading: &str, rank, cell: &dyn Fn(&CellResult) -> Option<String>| Column {
         heading: heading.to_owned(),
         side: CellAlignment::Right,
         rank,
-        cells: ranked.iter().map(|each| cell(each).unwrap_or_else(|| "–".to_owned())).collect(),
+        cells: shown.iter().map(|each| cell(each).unwrap_or_else(|| "–".to_owned())).collect(),
     };
     let whole = |number: Option<u64>| number.map(|number| number.to_string());
     let interval = |cell: &CellResult| cell.ci95_s.map(|ci| format!("{}–{}", scale.number(ci.lo), scale.number(ci.hi)));
-    let ranks = (0..ranked.len()).map(|cell| ranking.rank(cell));
-    let fewest = ranked.iter().map(|cell| cell.samples_s.len()).min().unwrap_or_default();
+    let ranks = (0..shown.len()).map(|cell| ranking.rank(cell));
+    let fewest = shown.iter().map(|cell| cell.samples_s.len()).min().unwrap_or_default();
     let spread = if range_coverage(fewest) < 0.95 { "\nrange" } else { "95 %\ninterval" };
     let mut columns = vec![
-        Column { side: CellAlignment::Left, ..column("\ncontender", 0, &|cell| Some(cell.label())) },
+        Column { side: CellAlignment::Left, ..column("\ncontender", 0, &|cell| Some(marked(cell))) },
         column("\ntime", 0, &|cell| cell.median_s.map(|median| scale.with_unit(median))),
         column(spread, 2, &interval),
         column("quicker\nthan h1", 1, &|cell| ranking.saved(cell)),
@@ -84,16 +84,21 @@ fn table(ranking: &Ranking<'_>, look: Look) -> String {
     if ranking.is_comparable() {
         columns.insert(1, Column { cells: ranks.collect(), ..column("\nrank", 2, &|_| None) });
     }
-    let slowest = medians.last().copied().unwrap_or(1.0);
+    let slowest = medians.iter().copied().fold(f64::MIN_POSITIVE, f64::max);
     let shares: Vec<f64> = medians.iter().map(|median| median / slowest).collect();
-    let faint: Vec<bool> = ranked.iter().map(|cell| cell.model).collect();
+    let faint: Vec<bool> = shown.iter().map(|cell| cell.model).collect();
     draw(columns, &shares, &faint, look)
 }
 
+/// A cell's label, with a sign if it was disturbed.
+fn marked(cell: &CellResult) -> String {
+    if cell.disturbed.is_some() { format!("{DISTURBED} {}", cell.label()) } else { cell.label() }
+}
+
 /// The attribution of each contender's time, in the order of the table.
-fn reasons(ranked: &[&CellResult], look: Look) -> String {
+fn reasons(shown: &[&CellResult], look: Look) -> String {
     let answers: Vec<(String, &str)> =
-        ranked.iter().filter_map(|cell| Some((cell.label(), cell.why.as_ref()?.answer.as_str()))).collect();
+        shown.iter().filter_map(|cell| Some((cell.label(), cell.why.as_ref()?.answer.as_str()))).collect();
     if answers.is_empty() {
         return String::new();
     }

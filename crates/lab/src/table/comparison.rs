@@ -152,6 +152,9 @@ fn summary(change: &Change, look: Look) -> String {
         );
         text += &look.paragraph("", 2, &said);
     }
+    if let Some(elsewhere) = change.elsewhere() {
+        text += &look.paragraph("", 2, &elsewhere);
+    }
     let signs = if change.runs.len() > 2 {
         " ▼ faster, ▲ slower, = no detectable difference, ? too few samples to tell, – not comparable."
     } else {

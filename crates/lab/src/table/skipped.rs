@@ -1,4 +1,5 @@
-//! The contenders that were skipped, with advice, and the cells that a stopped run did not reach.
+//! The contenders that were skipped, with advice, the cells that a stopped run did not reach, and how many were
+//! disturbed.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +10,7 @@ use crate::{
 };
 
 pub(super) fn render(run: &RunResult, look: Look) -> String {
-    skipped(run, look) + &stopped(run, look)
+    skipped(run, look) + &stopped(run, look) + &disturbed(run, look)
 }
 
 fn skipped(run: &RunResult, look: Look) -> String {
@@ -32,6 +33,11 @@ fn stopped(run: &RunResult, look: Look) -> String {
     }
     let said = format!("{unreached} of {} cells were not measured, because the run was stopped.", run.cells.len());
     look.title("Stopped early") + &look.paragraph("  ", 4, &said) + "\n"
+}
+
+fn disturbed(run: &RunResult, look: Look) -> String {
+    let Some(said) = run.disturbance() else { return String::new() };
+    look.title("Disturbed") + &look.paragraph("  ", 4, &said) + "\n"
 }
 
 /// The contenders that were skipped, by reason, with the cells if only some were skipped.

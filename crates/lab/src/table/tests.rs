@@ -2,11 +2,12 @@
 
 use super::{Look, render, render_change};
 use crate::{
+    claims::Verdict,
     compare::compare,
     results::{Outcome, RunResult, TimeAttribution},
     stats::median,
     summarize::{comparisons, summarize},
-    test_data::{DAVFS2, circumstances, outcomes, plan, race, run},
+    test_data::{DAVFS2, circumstances, disturbed_run, outcomes, plan, race, run},
 };
 
 fn plain(width: usize) -> Look {
@@ -111,6 +112,29 @@ fn ranks_are_as_wide_as_samples_allow() {
     curl is 1.43× (1.12–1.80) as fast as rclone, the next, and 2.74× (2.31–3.30) as fast as davfs2,
     the slowest.
     ");
+}
+
+#[test]
+fn disturbed_cells_are_marked_and_nothing_rests_on_them() {
+    let run = disturbed_run(1.0, &["haul", "redirector-h1"], 0.48);
+    let text = render(&run, plain(100));
+    let block: Vec<&str> =
+        text.lines().skip_while(|line| !line.contains("contender")).take_while(|line| !line.contains("lan:")).collect();
+    insta::assert_snapshot!(block.join("\n"));
+    assert!(
+        text.contains("Disturbed\n  4 of 23 cells could not be measured: other programs kept the machine busy."),
+        "{text}"
+    );
+    assert!(run.comparisons.iter().all(|pair| !pair.a.ends_with("/haul") && !pair.b.ends_with("/haul")));
+    // Whatever is claimed of the slowest contender.
+    let claims = run.claims.iter().filter(|claim| claim.measured.contains("redirector-h1 (model) was disturbed"));
+    let claims: Vec<_> = claims.collect();
+    assert!(!claims.is_empty() && claims.iter().all(|claim| claim.verdict == Verdict::Inconclusive), "{claims:?}");
+    let quiet = disturbed_run(1.0, &["haul", "redirector-h1"], 0.05);
+    assert!(
+        quiet.disturbance().is_none()
+            && render(&quiet, plain(100)) == render(&crate::test_data::run(4, 1.0, &[]), plain(100))
+    );
 }
 
 #[test]

@@ -295,6 +295,8 @@ impl Driver {
                     }
                 }
                 Message::Changed => drop(self.translations.pop_front()),
+                // Whoever asked may have given up.
+                Message::Report(reply) => drop(reply.send(self.traffic.lateness.clone())),
             }
         }
         Ok(true)
