@@ -10,6 +10,9 @@
 //! pairs must hold to reproduce it. A contender that was not measured leaves it inconclusive, unless another pair has
 //! refuted it. Counts of requests and connections have no interval and decide alone.
 //!
+//! A figure of the source is reproduced only if the interval contains it, and otherwise *exceeded* or *missed*; an interval
+//! that contains no effect at all decides nothing. Whether there is an effect, or a large one, is another claim.
+//!
 //! A claim about a model and a real program is judged, and the sentence with the verdict calls the model a model. A
 //! comparison of two models proves nothing, since their requests and concurrency are our choice. Such a pair is skipped
 //! if there are others, and otherwise leaves the claim inconclusive. Two models of the same requests are compared if one
@@ -105,6 +108,15 @@ pub enum Check<N> {
         at_least: Option<f64>,
         /// The maximum share.
         at_most: Option<f64>,
+    },
+    /// The source's own figure: `to` takes this share less time than `of`.
+    Figure {
+        /// The slower contender.
+        of: N,
+        /// The faster contender.
+        to: N,
+        /// The share of the time of `of` that is saved, as the source gives it.
+        saves: f64,
     },
     /// `what` takes at most this much longer than `than`, in seconds.
     Loses {
@@ -239,6 +251,7 @@ impl<N> Check<N> {
             Self::Saves { of, to, at_least, at_most } => {
                 Check::Saves { of: contender(of)?, to: contender(to)?, at_least, at_most }
             }
+            Self::Figure { of, to, saves } => Check::Figure { of: contender(of)?, to: contender(to)?, saves },
             Self::Loses { what, than, at_most } => {
                 Check::Loses { what: contender(what)?, than: contender(than)?, at_most }
             }
@@ -264,7 +277,10 @@ impl<N> Check<N> {
         match self {
             Self::Slower { what, than, .. } => what.iter().chain(than).collect(),
             Self::Fastest { what, among, .. } => std::iter::once(what).chain(among).collect(),
-            Self::Ratio { of, to, .. } | Self::Shrinks { of, to, .. } | Self::Saves { of, to, .. } => vec![of, to],
+            Self::Ratio { of, to, .. }
+            | Self::Shrinks { of, to, .. }
+            | Self::Saves { of, to, .. }
+            | Self::Figure { of, to, .. } => vec![of, to],
             Self::More { what, than, .. } => std::iter::once(what).chain(than).collect(),
             Self::Pays { what, than, .. } | Self::Loses { what, than, .. } => vec![what, than],
             Self::PerStep { what, .. }
@@ -288,8 +304,15 @@ impl<N> Check<N> {
             {
                 return Some("a number must be at least 0");
             }
+            Self::Figure { saves, .. } if !(*saves > 0.0 && *saves < 1.0) => {
+                return Some("a saved share must be between 0 and 1");
+            }
             Self::PerStep { methods, .. } => (vec![], vec![methods.len()]),
-            Self::Takes { .. } | Self::Pays { .. } | Self::SynData { .. } | Self::Loses { .. } => (vec![], vec![]),
+            Self::Takes { .. }
+            | Self::Pays { .. }
+            | Self::SynData { .. }
+            | Self::Loses { .. }
+            | Self::Figure { .. } => (vec![], vec![]),
             Self::Slower { what, than, by } => (vec![*by], vec![what.len(), than.len()]),
             Self::Fastest { among, by, .. } => (vec![*by], vec![among.len()]),
             Self::Overhead { at_most, .. } => (vec![*at_most], vec![]),
@@ -312,6 +335,10 @@ impl<N> Check<N> {
 pub enum Verdict {
     /// The measurement agrees.
     Reproduced,
+    /// The effect is larger than the source's figure.
+    Exceeded,
+    /// The effect is smaller than the source's figure.
+    Missed,
     /// The measurement disagrees.
     Refuted,
     /// The measurement does not decide.

@@ -19,6 +19,7 @@ mod verdicts;
 use crate::{results::RunResult, stats::range_coverage};
 
 pub use comparison::render_change;
+pub(crate) use verdicts::figures;
 
 /// The terminal to draw on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

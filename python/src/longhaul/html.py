@@ -20,7 +20,7 @@ __all__ = ["of_explanation", "of_run", "of_table"]
 #: Rows of a table, transfers of an explanation, and claims of a run that are shown.
 ROWS, TRANSFERS, CLAIMS = 10, 10, 30
 
-_VERDICTS = {"reproduced": "✔", "refuted": "✘", "inconclusive": "?"}
+_VERDICTS = {"reproduced": "✔", "exceeded": "▲", "missed": "▼", "refuted": "✘", "inconclusive": "?"}
 
 
 def of_table(table: Table[Any]) -> str:

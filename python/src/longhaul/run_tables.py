@@ -75,6 +75,9 @@ class Cell:
         float | None, Column("The time of a page between ends that compute nothing; only of page loads", "s")
     ]
     why: Annotated[str | None, Column("What the typical sample's time was spent on, as a sentence")]
+    disturbed: Annotated[
+        str | None, Column("Why the times are too long: what the machine did to the samples; null if they can be used")
+    ]
     machine: Annotated[str | None, Column("The machine that measured it; none in runs of earlier builds")]
     late_s: Annotated[
         float | None, Column("The emulator's delay error on that machine: the 99th percentile, at 1000 packets/s", "s")
@@ -101,6 +104,8 @@ class Sample:
     link_round_trips: Annotated[
         int | None, Column("Round trips on the link that follow one another; from `samples.csv`")
     ]
+    added_s: Annotated[float | None, Column("The most that the machine added to it; from `samples.csv`", "s")]
+    disturbed: Annotated[bool | None, Column("Whether the machine added too much to it; from `samples.csv`")]
 
 
 @dataclass(frozen=True)
@@ -134,7 +139,7 @@ class Claim:
     ci95_lo: Annotated[float | None, Column("The lower end of the interval that the verdict is based on")]
     ci95_hi: Annotated[float | None, Column("The upper end of that interval")]
     confidence: Annotated[float | None, Column("The coverage of the interval")]
-    verdict: Annotated[str, Column("`reproduced`, `refuted` or `inconclusive`")]
+    verdict: Annotated[str, Column("`reproduced`, `refuted` or `inconclusive`; of a figure also `exceeded` or `missed`")]
 
 
 @dataclass(frozen=True)
@@ -226,6 +231,7 @@ def _cell(node: Node, key: tuple[str, str, str, str], rtt_s: float | None, part:
         server_cpu_s=node.optional_number("server_cpu_s"),
         ideal_s=node.optional_number("ideal_s"),
         why=why.text("answer") if why else None,
+        disturbed=node.optional_text("disturbed"),
         machine=(host.optional_text("name") or None) if host else None,
         late_s=None if late_us is None else late_us / 1e6,
     )
@@ -249,6 +255,8 @@ def _samples(node: Node, key: tuple[str, str, str, str], logged: list[dict[str, 
             connections=_whole(line.get("connections")),
             server_cpu_s=_decimal(line.get("server_cpu_s")),
             link_round_trips=_whole(line.get("link_round_trips")),
+            added_s=_decimal(line.get("added_s")),
+            disturbed={"true": True, "false": False}.get(line.get("disturbed", "")),
         )
 
 

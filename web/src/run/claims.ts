@@ -3,7 +3,7 @@
 import { h, type Child } from "../dom";
 import type { Claim } from "./data";
 
-const MARKS = { reproduced: "✔", refuted: "✘", inconclusive: "?" };
+const MARKS = { reproduced: "✔", exceeded: "▲", missed: "▼", refuted: "✘", inconclusive: "?" };
 
 /** Whether anything was measured for it. */
 function isJudged(claim: Claim): boolean {

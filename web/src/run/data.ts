@@ -101,7 +101,7 @@ export interface Claim {
   measured: string;
   ci95: Interval | null;
   confidence: number | null;
-  verdict: "reproduced" | "refuted" | "inconclusive";
+  verdict: "reproduced" | "exceeded" | "missed" | "refuted" | "inconclusive";
 }
 
 /** The conclusions in words, and the files next to run.json. */

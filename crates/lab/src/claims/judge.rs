@@ -37,6 +37,7 @@ pub fn judge(
         Check::Saves { of, to, at_least, at_most } => {
             saves(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
+        Check::Figure { of, to, saves } => figure(&evidence, of, to, *saves),
         Check::Loses { what, than, at_most } => loses(&evidence, what, than, at_most.0),
         Check::Takes { what, unit, at_least, at_most } => {
             takes(&evidence, what, *unit, Bound { at_least: *at_least, at_most: *at_most })
@@ -60,6 +61,7 @@ pub fn judge(
             let why = "; only models take part, and Longhaul chooses what they send in parallel";
             (Verdict::Inconclusive, why.to_owned())
         }
+        Some(_) if matches!(claim.check, Check::Figure { .. }) => (finding.verdict, String::new()),
         Some(needs) => (finding.verdict, format!("; the claim requires {needs}")),
     };
     ClaimResult {
@@ -130,7 +132,7 @@ fn rank(finding: &Finding) -> u8 {
     match finding.verdict {
         Verdict::Refuted => 0,
         Verdict::Inconclusive => 1,
-        Verdict::Reproduced => 2,
+        Verdict::Reproduced | Verdict::Exceeded | Verdict::Missed => 2,
     }
 }
 
@@ -248,6 +250,51 @@ fn saves(evidence: &Evidence<'_>, of: &str, to: &str, bound: Bound) -> Result<Fi
         needs: Some(bound.needs()),
         interval: Some((interval, CONFIDENCE)),
         margin: bound.margin(share(saved)),
+        in_run: true,
+    })
+}
+
+/// How far a figure that is printed to a tenth of a per cent may be from the exact one.
+const ROUNDING: f64 = 0.0005;
+
+fn figure(evidence: &Evidence<'_>, of: &str, to: &str, saves: f64) -> Result<Finding, Gap> {
+    let (ratio, to, of) = evidence.ratio(to, of)?;
+    let (lo, hi) = (1.0 - ratio.interval.hi, 1.0 - ratio.interval.lo);
+    let verdict = if lo <= 0.0 && hi >= 0.0 {
+        Verdict::Inconclusive
+    } else if lo > saves + ROUNDING {
+        Verdict::Exceeded
+    } else if hi < saves - ROUNDING {
+        Verdict::Missed
+    } else {
+        Verdict::Reproduced
+    };
+    let percent = |share: f64| format!("{:.1} %", 100.0 * share);
+    let sure = if ratio.confidence < CONFIDENCE {
+        format!(", {:.0} % confidence", 100.0 * ratio.confidence)
+    } else {
+        String::new()
+    };
+    let allowed = match (of.ideal_s, to.ideal_s) {
+        (Some(of), Some(to)) if of > to && to > 0.0 => {
+            format!("; without computation, the page's dependencies allow {}", percent(1.0 - to / of))
+        }
+        _ => String::new(),
+    };
+    Ok(Finding {
+        verdict,
+        measured: format!(
+            "{} saves {} ({:.1} to {}{sure}) of the time of {}; the source says {}{allowed}",
+            to.label(),
+            percent(1.0 - ratio.value),
+            100.0 * lo,
+            percent(hi),
+            of.label(),
+            percent(saves),
+        ),
+        needs: Some(percent(saves)),
+        interval: Some((Interval { lo, hi }, ratio.confidence)),
+        margin: 0.0,
         in_run: true,
     })
 }

@@ -59,6 +59,32 @@ fn interval_decides_the_verdict() {
 }
 
 #[test]
+fn figure_is_reproduced_only_if_the_interval_contains_it() {
+    let mut run = run(5, 1.0, &[]);
+    let slow = cell(&mut run, "curl").samples_s.clone();
+    // Of each time, 18 to 22 %.
+    let quick = slow.iter().zip([0.78, 0.79, 0.80, 0.81, 0.82]).map(|(slow, share)| slow * share).collect();
+    cell(&mut run, "rclone").samples_s = quick;
+    let figure = |run: &RunResult, saves| judged(run, Check::Figure { of: "curl", to: "rclone", saves });
+    let result = figure(&run, 0.2);
+    let interval = result.ci95.unwrap();
+    assert!(interval.lo > 0.1 && interval.hi < 0.3, "{}", result.measured);
+    for (saves, verdict) in [
+        (0.2, Verdict::Reproduced),
+        (interval.lo - 0.0004, Verdict::Reproduced),
+        (interval.lo - 0.0006, Verdict::Exceeded),
+        (interval.hi + 0.0004, Verdict::Reproduced),
+        (interval.hi + 0.0006, Verdict::Missed),
+    ] {
+        assert_eq!(figure(&run, saves).verdict, verdict, "{saves}");
+    }
+    // An interval that contains every figure reproduces none.
+    let noisy = slow.iter().zip([0.4, 1.3, 0.8, 1.9, 0.6]).map(|(slow, share)| slow * share).collect();
+    cell(&mut run, "rclone").samples_s = noisy;
+    assert_eq!(figure(&run, 0.2).verdict, Verdict::Inconclusive);
+}
+
+#[test]
 fn weakest_pair_decides_the_verdict() {
     let run = run(5, 1.0, &[]);
     let slower = |than: &[&'static str], by| {
@@ -307,6 +333,7 @@ proptest! {
             Verdict::Refuted => 0,
             Verdict::Inconclusive => 1,
             Verdict::Reproduced => 2,
+            verdict => unreachable!("a ratio is no figure, but is {verdict:?}"),
         };
         prop_assert!(rank(strong) <= rank(strong * weaker));
     }

@@ -8,7 +8,8 @@ use crate::{
     compare::{Change, Tally, Trend},
     format::{Scale, counted, estimated, spoken, times},
     ranking::Ranking,
-    results::{CellResult, RunResult},
+    results::{CellResult, ClaimResult, RunResult},
+    table::figures,
 };
 
 /// A part of the answer, with a heading of one to three words.
@@ -172,12 +173,15 @@ fn sentence(text: &str) -> String {
 }
 
 fn claims(run: &RunResult) -> Option<Answer> {
-    let count = |verdict| run.claims.iter().filter(|claim| claim.in_run && claim.verdict == verdict).count();
+    let all: Vec<ClaimResult> = run.claims.iter().filter(|claim| claim.in_run).cloned().collect();
+    let count = |verdict| all.iter().filter(|claim| claim.verdict == verdict).count();
     let (yes, no, open) = (count(Verdict::Reproduced), count(Verdict::Refuted), count(Verdict::Inconclusive));
-    let all = yes + no + open;
-    (all > 0).then(|| {
-        let checked = counted(all as u64, "claim");
-        Answer::new("Claims", format!("{checked} checked: {yes} reproduced, {no} refuted, {open} inconclusive."))
+    (!all.is_empty()).then(|| {
+        let (checked, figures) = (counted(all.len() as u64, "claim"), figures(&all));
+        Answer::new(
+            "Claims",
+            format!("{checked} checked: {yes} reproduced, {figures}{no} refuted, {open} inconclusive."),
+        )
     })
 }
 

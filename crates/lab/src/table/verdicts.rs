@@ -43,6 +43,8 @@ fn heading(look: Look, text: &str) -> String {
 fn judged(claim: &ClaimResult, look: Look) -> String {
     let (mark, style) = match claim.verdict {
         Verdict::Reproduced => ("✔", Style::Good),
+        Verdict::Exceeded => ("▲", Style::Open),
+        Verdict::Missed => ("▼", Style::Open),
         Verdict::Refuted => ("✘", Style::Bad),
         Verdict::Inconclusive => ("?", Style::Open),
     };
@@ -79,16 +81,28 @@ fn summary(run: &RunResult, open: usize) -> String {
     let count = |verdict| run.claims.iter().filter(|claim| claim.verdict == verdict).count();
     let inconclusive = count(Verdict::Inconclusive) - open;
     format!(
-        "{}: {} reproduced, {} refuted, {inconclusive} inconclusive, {open} not judged.",
+        "{}: {} reproduced, {}{} refuted, {inconclusive} inconclusive, {open} not judged.",
         counted(run.claims.len() as u64, "claim"),
         count(Verdict::Reproduced),
+        figures(&run.claims),
         count(Verdict::Refuted),
     )
+}
+
+/// The number of figures that were exceeded or missed, before the next number; empty if there are none.
+pub(crate) fn figures(claims: &[ClaimResult]) -> String {
+    let number = |verdict| match claims.iter().filter(|claim| claim.verdict == verdict).count() {
+        0 => String::new(),
+        count => format!("{count} {}, ", word(verdict)),
+    };
+    number(Verdict::Exceeded) + &number(Verdict::Missed)
 }
 
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Reproduced => "reproduced",
+        Verdict::Exceeded => "exceeded",
+        Verdict::Missed => "missed",
         Verdict::Refuted => "refuted",
         Verdict::Inconclusive => "inconclusive",
     }
