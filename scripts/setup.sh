@@ -39,6 +39,7 @@ ldap-utils                test            root  ldapmodify          Kerberos is 
 libapache2-mod-auth-gssapi test           root  /usr/lib/apache2/modules/mod_auth_gssapi.so  Kerberos is not tested
 samba-ad-provision        test            root  /usr/share/samba/setup  Kerberos is not tested with Active Directory
 samba-dsdb-modules        test            root  /usr/share/doc/samba-dsdb-modules  Kerberos is not tested with Active Directory
+samba-vfs-modules         test            root  /usr/share/doc/samba-vfs-modules  Kerberos is not tested with Active Directory
 gvfs-backends             race,test       any   /usr/libexec/gvfsd-dav  the contenders with gvfs are skipped
 libglib2.0-bin            race,test       any   gio                 the contenders with gvfs are skipped
 dbus-daemon               race,test       any   dbus-daemon         the contenders with gvfs are skipped
