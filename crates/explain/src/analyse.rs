@@ -137,10 +137,12 @@ impl Analysis<'_> {
         let Some(begin) = self.timeline.intervals.first().map(|interval| interval.from) else { return Vec::new() };
         if exchanges.is_empty() {
             // The connection was opened, or tried, and carried no data.
-            return vec![self.transfer(&Exchange::default(), &PerSide::default(), begin, self.timeline.end())];
+            let (none, end) = (PerSide::default(), self.timeline.end());
+            return vec![self.transfer(&Exchange::default(), &none, begin, end, PerSide::default())];
         }
         let mut previous_end: Option<u64> = None;
         let mut transfers = Vec::new();
+        let mut has_sent = PerSide::<bool>::default();
         for (exchange, messages) in exchanges.iter().zip(&self.timeline.messages) {
             let Some(first) = messages.client.first.or(messages.server.first) else { continue };
             let start = match previous_end {
@@ -151,14 +153,23 @@ impl Analysis<'_> {
             let last = if messages.server.first.is_some() { &messages.server } else { &messages.client };
             let end = last.acked.unwrap_or(0).max(last.last).max(start).min(self.timeline.end().max(start));
             previous_end = Some(end);
-            transfers.push(self.transfer(exchange, messages, start, end));
+            transfers.push(self.transfer(exchange, messages, start, end, has_sent));
+            has_sent = PerSide::of(|side| has_sent[side] || messages[side].bytes > 0);
         }
         // Most connections have one transfer, and there may be very many connections.
         transfers.shrink_to_fit();
         transfers
     }
 
-    fn transfer(&self, exchange: &Exchange, messages: &PerSide<ObservedMessage>, start: u64, end: u64) -> Transfer {
+    /// The transfer between two times; `has_sent` says who has sent data in earlier ones.
+    fn transfer(
+        &self,
+        exchange: &Exchange,
+        messages: &PerSide<ObservedMessage>,
+        start: u64,
+        end: u64,
+        has_sent: PerSide<bool>,
+    ) -> Transfer {
         let upload = messages.client.bytes > messages.server.bytes;
         let direction = if upload { Direction::Upload } else { Direction::Download };
         let sender = direction.sender();
@@ -172,7 +183,7 @@ impl Analysis<'_> {
             has_sack: [Side::Client, Side::Server].map(|side| self.connection.syn[side].is_some_and(|syn| syn.sack))
                 == [true; 2],
             initial_window,
-            is_warm: messages[sender].history.initial_cwnd.is_some(),
+            is_warm: has_sent[sender],
             ignores_losses: false,
             timer: Timer::default(),
         };

@@ -384,7 +384,7 @@ impl CapturedConnection {
             }
         }
         let heard = self.send_order[!from].end();
-        let allowed = self.syn[!from].and_then(|syn| syn.mss);
+        let allowed = self.syn.client.iter().chain(&self.syn.server).filter_map(|syn| syn.mss).min();
         let system = self.system(from);
         record.set_order(self.send_order[from].send(segment, system, allowed, heard));
         self.send_order[!from].hear(segment);

@@ -14,7 +14,7 @@ use crate::{
     read::{Protocol, alert_name},
     segment::SegmentRecord,
     side::{PerSide, Side},
-    system::hops,
+    system::{MAX_HOPS, hops},
 };
 
 /// A connection silent for this long before a reset was given up by its sender, in nanoseconds; and for this many RTTs.
@@ -119,10 +119,11 @@ pub(crate) fn ending(
         let end = name(reset.from);
         let place = match hops(hop_limit) {
             0 => "the capture point itself, or next to it".to_owned(),
+            hops if hops > MAX_HOPS => "another place".to_owned(),
             hops => format!("{} away", plural(hops.into(), "hop")),
         };
         let why = format!(
-            "was reset by a device on the path {missing}: the RST names {end} as its sender, but comes from {place} (its time to live is {hop_limit}, that of {end}'s packets {others}). Ask whoever runs the firewalls on the path"
+            "was reset by a device on the path {missing}: the RST names {end} as its sender, but comes from {place} (its time to live is {hop_limit}, that of {end}'s packets {others}). Ask the operator of the firewalls on the path"
         );
         return Some(ending(Failure::Reset, None, reset.number, reset.time, why));
     }
@@ -192,7 +193,8 @@ fn is_wanted(
     if last.from() == reset.from {
         let mut acks = earlier().filter(|segment| segment.from() != reset.from && segment.has(Flags::ACK));
         let end = last.seq.wrapping_add(last.len);
-        return acks.next().is_some_and(|ack| ack.ack.wrapping_sub(end) as i32 >= 0);
+        let has_delivered = acks.next().is_some_and(|ack| ack.ack.wrapping_sub(end) as i32 >= 0);
+        return has_delivered && before(connection, vantage, reset).is_empty();
     }
     // The last acknowledgement reports no gap and has room: the receiver had read.
     let has_all = earlier()

@@ -20,6 +20,9 @@ const MIN_PACKETS: u32 = 2;
 /// The difference in hops that routes account for.
 const MAX_DETOUR: u8 = 1;
 
+/// The largest limit that a program sets for a neighbour.
+const MAX_OWN: u8 = 2;
+
 /// The hop limits with which the packets of an end arrived.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct HopLimits {
@@ -48,8 +51,11 @@ impl HopLimits {
     /// The value of the end's packets that is nearest to this one, if a packet with it comes from another machine.
     pub(crate) fn others(&self, value: u8) -> Option<u8> {
         let known = &self.values[..self.len];
+        // A program's own limit for its socket (RFC 5082; BGP), which the kernel's resets do not have.
+        let is_set_by_program = |known: &u8| *known <= MAX_OWN && hops(value) == 0;
         // A printed capture has none.
-        if self.is_overfull || self.packets < MIN_PACKETS || value == 0 || known.contains(&0) {
+        let is_unknown = value == 0 || known.contains(&0) || known.iter().any(is_set_by_program);
+        if self.is_overfull || self.packets < MIN_PACKETS || is_unknown {
             return None;
         }
         let is_elsewhere = |known: &u8| {
@@ -85,6 +91,8 @@ mod tests {
         }
         // A hop more or less, and too little or too much to compare with.
         assert_eq!([others(&[52, 52], 53), others(&[52], 61), others(&[52, 50, 48, 46, 44], 61)], [None; 3]);
+        // BGP between neighbours.
+        assert_eq!(others(&[1, 1], 64), None);
         // A capture that was printed.
         assert_eq!([others(&[0, 0], 61), others(&[52, 52], 0)], [None; 2]);
     }

@@ -80,7 +80,7 @@ impl SendOrder {
         }
     }
 
-    /// This end, of this system, sent a packet; `mss` is what the other end's SYN allows, `heard` the sequence number after
+    /// This end, of this system, sent a packet; `mss` is what both SYNs allow, `heard` the sequence number after
     /// everything that the other end has sent.
     pub(crate) fn send(
         &mut self,
@@ -117,7 +117,8 @@ impl SendOrder {
 
     fn count(&mut self, segment: &Segment, mss: u16) -> u16 {
         let Some(identification) = segment.identification else { return 0 };
-        let is_joined = segment.data > mss.into();
+        // Paths carry less than jumbo frames, whatever the SYNs say.
+        let is_joined = segment.data > mss.min(DEFAULT_MSS).into();
         let latest = self.latest;
         let step = latest.map(|latest| identification.wrapping_sub(latest));
         if step.is_some_and(|step| step as i16 <= 0) {

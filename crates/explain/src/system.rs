@@ -37,7 +37,7 @@ use kind::{EOL, MSS, NOP, SOK, TS, WS};
 pub(crate) enum System {
     Linux,
     Windows,
-    /// macOS, iOS and their kin.
+    /// macOS, iOS and Apple's other systems.
     Apple,
     FreeBsd,
     OpenBsd,

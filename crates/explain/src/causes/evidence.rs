@@ -114,7 +114,7 @@ impl Situation {
     /// A sentence about a sender that does what is advised against losses already.
     pub(crate) fn loss_response(&self) -> &'static str {
         if self.ignores_losses {
-            " It does not reduce its window after a loss: its congestion control is BBR, or alike."
+            " It does not reduce its window after a loss: its congestion control is BBR or similar."
         } else {
             ""
         }
@@ -130,7 +130,7 @@ impl Default for Situation {
             chunk: None,
             has_sack: false,
             initial_window: None,
-            is_warm: true,
+            is_warm: false,
             ignores_losses: false,
             timer: Timer::default(),
         }
@@ -143,6 +143,8 @@ pub(crate) enum Timer {
     /// The retransmission timeout.
     #[default]
     Rto,
+    /// That, or a tail loss probe: on a long path both take about as long.
+    Either,
     /// Something that waits for less: a tail loss probe, or a lower minimum.
     Probe,
     /// Something that waits for less than two round trips: the reordering timer of RACK.
@@ -156,11 +158,14 @@ impl Timer {
 
     /// By the longest wait for it, and the round-trip time.
     pub(crate) fn of(longest: u64, rtt: u64) -> Self {
-        // A tail loss probe waits for two round trips (RFC 8985 §7.2), of which jitter may take a part.
+        // A tail loss probe waits for two round trips after the last acknowledgement (RFC 8985 §7.2), which came a round
+        // trip or less after the last packet. Jitter may take or add a part. A timeout waits for a round trip and the least.
+        let is_long_for_probe = longest > rtt * 3 + Self::MIN_RTO / 10;
         match longest {
-            Self::MIN_RTO.. => Self::Rto,
-            _ if longest * 2 >= rtt * 3 => Self::Probe,
-            _ => Self::Reordering,
+            Self::MIN_RTO.. if is_long_for_probe => Self::Rto,
+            _ if longest * 2 < rtt * 3 => Self::Reordering,
+            _ if longest >= Self::MIN_RTO + rtt * 3 / 4 => Self::Either,
+            _ => Self::Probe,
         }
     }
 }
@@ -209,7 +214,15 @@ mod tests {
     #[test]
     fn timer_is_told_by_how_long_it_took() {
         const MS: u64 = 1_000_000;
-        let cases = [(240, 40, Timer::Rto), (1200, 40, Timer::Rto), (15, 6, Timer::Probe), (4, 6, Timer::Reordering)];
+        let cases = [
+            (240, 40, Timer::Rto),
+            (1200, 40, Timer::Rto),
+            (15, 6, Timer::Probe),
+            (4, 6, Timer::Reordering),
+            (300, 150, Timer::Probe),
+            (450, 150, Timer::Either),
+            (900, 150, Timer::Rto),
+        ];
         for (longest, rtt, timer) in cases {
             assert_eq!(Timer::of(longest * MS, rtt * MS), timer, "{longest} ms at an RTT of {rtt} ms");
         }

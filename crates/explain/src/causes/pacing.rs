@@ -5,7 +5,7 @@
 //! shaper or a slow interface. BBR and fq pace as well, but follow the path: that is no limit, and `path_rate` goes first.
 //!
 //! Sources of the fixes: socket(7) and Linux's `tcp_internal_pacing` (`SO_MAX_PACING_RATE`); tc-fq(8) (`maxrate`); tc-tbf(8);
-//! ethtool(8); Microsoft's reference of `New-NetQosPolicy` (`-ThrottleRateActionBitsPerSecond`); dnctl(8) of macOS.
+//! ethtool(8); Microsoft's reference of `New-NetQosPolicy` (`-ThrottleRateActionBitsPerSecond`).
 
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms, rate_text};
 
@@ -20,11 +20,19 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 
 fn why(evidence: &Evidence) -> String {
     let Some(pacing) = &evidence.properties.pacing else { return String::new() };
+    let Situation { sender, systems, .. } = evidence.situation;
+    let names =
+        |names: &'static str| if systems[sender].is_none_or(|system| system == System::Linux) { names } else { "" };
     let what = if pacing.is_held_in_host {
-        "TCP had written them earlier, so they waited below it: in a shaper (tc), or for a slow interface."
+        format!(
+            "TCP had written them earlier, so they waited below it: in a shaper{}, or for a slow interface.",
+            names(" (tc)")
+        )
     } else {
-        "That is a rate set for the socket (SO_MAX_PACING_RATE), a shaper, or a program that writes full segments at this \
-         rate."
+        format!(
+            "That is a rate set for the socket{}, a shaper, or a program that writes full segments at this rate.",
+            names(" (SO_MAX_PACING_RATE)")
+        )
     };
     let (path, unknown) = match evidence.properties.rate {
         Some(rate) => (format!(", and the path had carried {}", rate_text(rate)), ""),
@@ -43,7 +51,7 @@ fn fixes(_: &Situation) -> Vec<Fix> {
     vec![
         Fix::new(
             "sending software",
-            "raise or remove its rate limit: setsockopt(SO_MAX_PACING_RATE), iperf3 --fq-rate",
+            "raise or remove its rate limit; on Linux, setsockopt(SO_MAX_PACING_RATE) or iperf3 --fq-rate may set it",
             "bursts that a short queue may drop",
         ),
         Fix::on(
@@ -53,6 +61,10 @@ fn fixes(_: &Situation) -> Vec<Fix> {
             "a shaper may keep a queue out of the next hop",
         ),
         Fix::on(System::Windows, Role::Sender, "Get-NetQosPolicy; Remove-NetQosPolicy one with a ThrottleRate", ""),
-        Fix::new("the sender's network card", "use a faster interface, or a faster link mode: ethtool INTERFACE", ""),
+        Fix::new(
+            "the sender's network card",
+            "use a faster interface, or a faster link mode (Linux: ethtool INTERFACE)",
+            "",
+        ),
     ]
 }

@@ -32,6 +32,11 @@ fn why(evidence: &Evidence) -> String {
             "its retransmission timer",
             "This happens when the last packets of a message are lost, or very many at once.",
         ),
+        (Timer::Either, _) => (
+            "its retransmission timer or a tail loss probe",
+            "At this RTT, both take about as long (RFC 8985 §7; Linux: at least 200 ms more than an RTT). This happens when \
+             the last packets of a message are lost.",
+        ),
         (Timer::Probe, Some(System::FreeBsd)) => (
             "its retransmission timer",
             "On FreeBSD, that is at least 30 ms. This happens when the last packets of a message are lost.",
@@ -52,8 +57,9 @@ fn why(evidence: &Evidence) -> String {
              might only have been reordered (RACK, RFC 8985 §6.2), or retransmitted without need.",
         ),
     };
+    let unreported = if timer == Timer::Reordering { "" } else { ", and no ACK reported it" };
     format!(
-        "Packets were lost, and no ACK reported it. The sender waited for {what}: {total} in total, at most {longest} at a \
+        "Packets were lost{unreported}. The sender waited for {what}: {total} in total, at most {longest} at a \
          time. {when}"
     )
 }

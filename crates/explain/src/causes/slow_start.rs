@@ -48,7 +48,7 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
     );
     let mut fixes = Vec::new();
     // This one was reused, and had been idle.
-    if !situation.is_warm || *situation == Situation::default() {
+    if !situation.is_warm {
         fixes.push(reuse);
     }
     fixes.extend([

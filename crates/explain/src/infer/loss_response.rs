@@ -5,7 +5,7 @@
 //! per round trip: before a loss, and in the two round trips after its repair.
 //!
 //! A sender that was limited by something else than its window may go on as before too, so its flight must be well below the
-//! receive window, and it must never run out of data. One whose buffer limits it would notice after some losses in a row.
+//! receive window, and it must never run out of data, nor send it at times of its own. One whose buffer limits it would notice after some losses in a row.
 //! Some senders restore their window when a retransmission was spurious (RFC 4015), so duplicate SACKs count against it.
 
 /// The smallest flight before a loss that is compared, in full segments: less is a matter of rounding.
@@ -38,12 +38,16 @@ struct Observed {
 
 impl LossResponse {
     /// Acknowledgements reported a loss: the most in flight before, of full segments of `mss` bytes, and the receive window.
-    pub(crate) fn lose(&mut self, before: u64, mss: u64, window: u64) {
-        // A second loss, too soon to tell what the first one did.
-        self.conclude(false);
+    ///
+    /// A second loss comes too soon to tell what the first one did.
+    pub(crate) fn lose(&mut self, before: u64, mss: u64, window: u64, rtt: u64) {
         let is_limited = before * 10 >= window * 8;
-        self.current =
-            (before >= MIN_FLIGHT * mss && !is_limited).then_some(Observed { before, after: 0, repaired: None });
+        // CUBIC grows with time and not with round trips: on a long path, a small window is soon back at nine tenths, after
+        // 0.28 s × ∛segments (RFC 9438 §4.2).
+        let observed = (ROUNDS + 3) as f64 * rtt as f64 / 1e9;
+        let is_soon_back = before as f64 / mss.max(1) as f64 <= (observed / 0.28).powi(3);
+        let can_tell = before >= MIN_FLIGHT * mss && !is_limited && !is_soon_back;
+        self.current = can_tell.then_some(Observed { before, after: 0, repaired: None });
     }
 
     /// Everything that was in flight at the loss is acknowledged.
@@ -68,16 +72,16 @@ impl LossResponse {
         if let Some(Observed { after, repaired: Some(repaired), .. }) = &mut self.current {
             *after = flight.max(*after);
             if round > *repaired + ROUNDS {
-                self.conclude(true);
+                self.conclude();
             }
         }
     }
 
-    fn conclude(&mut self, is_over: bool) {
+    fn conclude(&mut self) {
         let Some(Observed { before, after, .. }) = self.current.take() else { return };
         let is_ignored = after * 10 >= before * 9;
         self.ignored += u32::from(is_ignored);
-        self.heeded += u32::from(!is_ignored && is_over);
+        self.heeded += u32::from(!is_ignored);
     }
 
     /// Whether losses do not make it reduce its window.
@@ -96,7 +100,7 @@ mod tests {
     fn ignores(losses: u32, flight: u64, window: u64) -> LossResponse {
         let mut response = LossResponse::default();
         for loss in 0..losses as usize {
-            response.lose(100 * MSS, MSS, window);
+            response.lose(100 * MSS, MSS, window, 40_000_000);
             // During the repair, everything up to its end counts as in flight.
             response.send(150 * MSS, 10 * loss);
             response.repair(10 * loss);
@@ -115,13 +119,21 @@ mod tests {
         // Whoever runs out of data is not limited by the window.
         let mut idle = LossResponse::default();
         for loss in 0..9 {
-            idle.lose(100 * MSS, MSS, 1 << 20);
+            idle.lose(100 * MSS, MSS, 1 << 20, 40_000_000);
             idle.repair(10 * loss);
             idle.send(100 * MSS, 10 * loss + 1);
             idle.forget();
             idle.send(100 * MSS, 10 * loss + 5);
         }
         assert!(!idle.ignores());
+        // On a path of 0.6 s, CUBIC would be back as well.
+        let mut far = LossResponse::default();
+        for loss in 0..9 {
+            far.lose(40 * MSS, MSS, 1 << 20, 600_000_000);
+            far.repair(10 * loss);
+            (1..5).for_each(|round| far.send(40 * MSS, 10 * loss + round));
+        }
+        assert!(!far.ignores());
         // The receive window is the limit, whatever the congestion window.
         assert!(!ignores(9, 1000, 110 * MSS).ignores());
         // It restores its window after spurious retransmissions.

@@ -326,6 +326,11 @@ impl<'a> SenderState<'a> {
             self.recovery.min_cwnd = self.recovery.min_cwnd.max(self.flight());
         }
         self.rounds.recent[0] = self.rounds.recent[0].max(self.flight());
+        if let Sent::New(SendContext { writer, .. }) | Sent::Late(SendContext { writer, .. }) = &sent
+            && (writer.is_unprompted || writer.is_paced)
+        {
+            self.loss_response.forget();
+        }
         self.loss_response.send(self.flight(), self.rounds.count);
         self.since_send = SinceLastSend::default();
         if let Some(since) = &mut self.closed_since {
@@ -379,7 +384,7 @@ impl<'a> SenderState<'a> {
             let Recovery { min_cwnd, has_loss, .. } = self.recovery;
             self.recovery.undo = Undo { min_cwnd, has_loss, ack_due };
             let before = self.rounds.recent[0].max(self.rounds.recent[1]);
-            self.loss_response.lose(before, self.properties.mss, self.window);
+            self.loss_response.lose(before, self.properties.mss, self.window, self.rtt);
         }
         self.recovery.has_loss = true;
         self.recovery.min_cwnd = match trigger {

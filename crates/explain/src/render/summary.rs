@@ -66,7 +66,9 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         );
         let is_path = cause == Cause::PathRate;
         return if is_path && transfers.iter().all(|(index, transfer)| is_away(&connections[*index], transfer)) {
-            format!("{healthy} A shaper in the sender's host would look the same from here; capture there to tell.")
+            format!(
+                "{healthy} A shaper in the sender's host would look the same from here; capture there to tell them apart."
+            )
         } else {
             healthy
         };
