@@ -363,6 +363,10 @@ fn read_lines<T>(
 fn read(path: &Path, what: &'static str) -> Result<String, SpecError> {
     let error = |source| SpecError::Read { what, path: path.to_owned(), source };
     let mut text = String::new();
+    // To open a pipe would wait for its writer, and a device may have no end.
+    if !std::fs::metadata(path).map_err(error)?.is_file() {
+        return Err(error(io::Error::other("it is not a regular file")));
+    }
     let file = std::fs::File::open(path).map_err(error)?;
     let read = file.take(MAX_TRACE).read_to_string(&mut text).map_err(error)?;
     if read as u64 == MAX_TRACE {
