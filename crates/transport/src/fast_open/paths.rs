@@ -135,6 +135,11 @@ pub(super) struct PathHandle {
 }
 
 impl PathHandle {
+    /// How long an attempt waits for its SYN-ACK.
+    pub(super) fn wait(&self) -> Duration {
+        self.paths.history(&self.id).wait()
+    }
+
     /// How to begin a connection now: plainly too while an earlier attempt is overdue.
     pub(super) fn plan(&self) -> Plan {
         let plan = self.paths.history(&self.id).plan(now());

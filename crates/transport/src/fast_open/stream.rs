@@ -58,8 +58,10 @@ pub(super) struct FastStream {
     repeatable: Option<bool>,
     /// Whether silence after the handshake is normal.
     trusted: bool,
-    /// The wait for a SYN-ACK; starts with the SYN.
+    /// The wait for a SYN-ACK; starts with the SYN, or with that of another attempt on the path.
     alarm: Option<Pin<Box<Sleep>>>,
+    /// When the SYN with data was sent.
+    sent: Option<Instant>,
     /// The path, whose history records the outcome.
     path: PathHandle,
     /// All addresses of the host, for the plain connection.
@@ -78,6 +80,7 @@ impl FastStream {
             repeatable: None,
             trusted: false,
             alarm: None,
+            sent: None,
             path,
             addresses,
             tcp,
@@ -89,6 +92,8 @@ impl FastStream {
         while self.settled.is_none() {
             let Some(alarm) = &mut self.alarm else { return Poll::Pending };
             let late = alarm.as_mut().poll(context).is_ready();
+            // Another connection may have proven the path meanwhile.
+            self.trusted |= late && self.path.plan() == Plan::Data { proven: true };
             let fast = self.poll_fast(context)?;
             let plain = self.poll_plain(context);
             match decide(fast, plain, late, self.trusted) {
@@ -104,7 +109,11 @@ impl FastStream {
                 }
                 Move::TakePlain(learned) => {
                     if let Plain::Open(stream, took, given) = std::mem::replace(&mut self.plain, Plain::No) {
-                        self.path.record(learned);
+                        // Nothing is learned from an attempt that lost because another one's wait was over.
+                        let has_waited = |sent: Instant| sent.elapsed() >= self.path.wait();
+                        if self.fast.is_none() || self.sent.is_none_or(has_waited) {
+                            self.path.record(learned);
+                        }
                         self.path.round_trip(took);
                         (self.settled, self.fast) = (Some(stream), None);
                         self.copy.drain(..given);
@@ -214,6 +223,7 @@ impl FastStream {
                     Ok(wrote) => {
                         self.copy.extend_from_slice(&bytes[..wrote]);
                         self.alarm = Some(Box::pin(sleep_until(self.path.deadline())));
+                        self.sent = Some(Instant::now());
                         return Poll::Ready(Ok(Some(wrote)));
                     }
                     Err(_) => self.fast = None,
@@ -235,6 +245,15 @@ impl FastStream {
                 Poll::Ready(Ok(Some(wrote)))
             }
             _ => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for FastStream {
+    /// An attempt that is given up has no outcome, and must not hold up others.
+    fn drop(&mut self) {
+        if self.settled.is_none() && self.sent.is_some() {
+            self.path.end_trial();
         }
     }
 }
