@@ -17,7 +17,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::{
     format::spoken,
     results::{CellResult, RunResult, Status},
-    stats::shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, ratio},
+    stats::{
+        median,
+        shift::{CONFIDENCE, LEAST_CONFIDENCE, Shift, ratio},
+    },
 };
 
 /// The comparison of several runs.
@@ -210,24 +213,27 @@ fn change(baseline: &RunResult, later: &[(usize, &RunResult)], cell: &CellResult
 }
 
 /// The ratio of two cells, unless the machine may have made the difference: then it disappears without the time that the
-/// machine may have added to the slower one. None if a time is zero.
+/// machine may have added to the slower one, and not to the other. None if a time is zero.
 fn weighed(was: &CellResult, now: &CellResult) -> Option<Result<Shift, String>> {
     let measured = ratio(&was.samples_s, &now.samples_s)?;
     if !measured.differs() {
         return Some(Ok(measured));
     }
     let least = if measured.value > 1.0 {
-        ratio(&was.samples_s, &undisturbed(now))
+        ratio(&was.samples_s, &undisturbed(now, was))
     } else {
-        ratio(&undisturbed(was), &now.samples_s)
+        ratio(&undisturbed(was, now), &now.samples_s)
     };
     let remains = least.is_some_and(|least| least.differs() && (least.value > 1.0) == (measured.value > 1.0));
     Some(if remains { Ok(measured) } else { Err("the machine may have made the difference".to_owned()) })
 }
 
-/// A cell's times without what the machine may have added.
-fn undisturbed(cell: &CellResult) -> Vec<f64> {
-    let added = cell.machine_samples.iter().map(|machine| machine.added_s).chain(std::iter::repeat(0.0));
+/// A cell's times without what the machine may have added, beyond what it usually added to those of `other`: an emulator that
+/// is as late in both runs makes no difference.
+fn undisturbed(cell: &CellResult, other: &CellResult) -> Vec<f64> {
+    let added = |cell: &CellResult| cell.machine_samples.iter().map(|machine| machine.added_s).collect::<Vec<_>>();
+    let usual = median(&added(other)).unwrap_or_default();
+    let added = added(cell).into_iter().map(|added| (added - usual).max(0.0)).chain(std::iter::repeat(0.0));
     cell.samples_s.iter().zip(added).map(|(time, added)| time - added).collect()
 }
 

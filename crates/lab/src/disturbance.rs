@@ -135,7 +135,8 @@ impl Machine {
         // A contender's threads also wait for one another. That is not a disturbance: it is the same in every run.
         let certain = |time: f64| (time - TICK_S * processors as f64).max(0.0);
         let waited = (delays.client + delays.server) * self.share_of_others(certain);
-        let stolen = certain(self.stolen_s);
+        // The sum over all processors, of which a thread has one.
+        let stolen = certain(self.stolen_s) / processors.max(1) as f64;
         let added_s = (waited + delays.emulator + stolen).min(sample.seconds);
         let late = sample.rtt_s > 0.0 && self.late_round_trip_us / 1e6 > MAX_LATE * sample.rtt_s;
         Self { added_s, disturbed: late || added_s > MAX_ADDED * sample.seconds, ..self }

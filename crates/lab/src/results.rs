@@ -86,7 +86,7 @@ impl RunResult {
         let measured = self.cells.iter().filter(|cell| cell.median_s.is_some()).count();
         (disturbed > 0).then(|| {
             format!(
-                "{disturbed} of {} could not be measured: other programs kept the machine busy. No rank, no claim and no \
+                "{disturbed} of {} could not be measured: the machine kept programs or packets waiting. No rank, no claim and no \
                  comparison rests on them. Run them again on a quiet machine, as root if possible.",
                 counted(measured as u64, "cell")
             )

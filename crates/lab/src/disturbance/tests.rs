@@ -61,7 +61,10 @@ fn samples_are_disturbed_as_far_as_the_machine_prolonged_them() {
 #[test]
 fn stolen_time_counts_beyond_the_kernels_steps() {
     let judged = |stolen_s| Machine { stolen_s, ..Machine::default() }.judged(sample(100.0, ARTICLE, 5, 5), 2);
-    assert_eq!([0.01, 0.02, 0.03, 0.04].map(|stolen| judged(stolen).disturbed), [false, false, false, true]);
+    assert_eq!([0.01, 0.02, 0.04, 0.06].map(|stolen| judged(stolen).disturbed), [false, false, false, true]);
+    // Two per cent of each of 16 processors are two per cent of the sample.
+    let many = Machine { stolen_s: 1.6, ..Machine::default() }.judged(sample(5000.0, ARTICLE, 5, 5), 16);
+    assert!(!many.disturbed && many.added_s <= 0.1);
     assert!(judged(9.0).added_s <= 0.1);
 }
 

@@ -122,7 +122,9 @@ fn disturbed_cells_are_marked_and_nothing_rests_on_them() {
         text.lines().skip_while(|line| !line.contains("contender")).take_while(|line| !line.contains("lan:")).collect();
     insta::assert_snapshot!(block.join("\n"));
     assert!(
-        text.contains("Disturbed\n  4 of 23 cells could not be measured: other programs kept the machine busy."),
+        text.contains(
+            "Disturbed\n  4 of 23 cells could not be measured: the machine kept programs or packets waiting."
+        ),
         "{text}"
     );
     assert!(run.comparisons.iter().all(|pair| !pair.a.ends_with("/haul") && !pair.b.ends_with("/haul")));
