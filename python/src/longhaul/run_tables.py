@@ -139,7 +139,9 @@ class Claim:
     ci95_lo: Annotated[float | None, Column("The lower end of the interval that the verdict is based on")]
     ci95_hi: Annotated[float | None, Column("The upper end of that interval")]
     confidence: Annotated[float | None, Column("The coverage of the interval")]
-    verdict: Annotated[str, Column("`reproduced`, `refuted` or `inconclusive`; of a figure also `exceeded` or `missed`")]
+    verdict: Annotated[
+        str, Column("`reproduced`, `refuted` or `inconclusive`; of a figure also `exceeded` or `missed`")
+    ]
 
 
 @dataclass(frozen=True)
