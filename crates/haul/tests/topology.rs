@@ -273,10 +273,10 @@ fn set_that_is_refused_changes_nothing() {
     let room = Room::new();
     let script = "haul link set ctl loss=100% queue=9p; echo $?; haul link set ctl wan.rtt=1s; echo $?; \
                   haul link set ctl mtu=9000; echo $?; haul link set ctl delays-up=none; echo $?; \
-                  haul link set ctl seed=2; echo $?; exec 3<>/dev/tcp/server/8080 && echo connected";
+                  haul link set ctl seed=2; echo $?; mkfifo pipe; haul link set ctl loss-trace-up=pipe; echo $?; exec 3<>/dev/tcp/server/8080 && echo connected";
     let server = serve(&room.path("tmp"));
     let ended = run(&room, &["--control", "ctl", "--server", &server, "--", "bash", "-c", script]);
-    assert_eq!(printed(&ended), "1\n1\n1\n1\n2\nconnected\n");
+    assert_eq!(printed(&ended), "1\n1\n1\n1\n2\n1\nconnected\n");
     let said = text(&ended.stderr);
     let file = room.path("none").display().to_string();
     for sentence in [
@@ -285,6 +285,7 @@ fn set_that_is_refused_changes_nothing() {
         "haul: `mtu=9000`: the MTU cannot grow beyond",
         &*format!("haul: cannot read the file of delays {file}"),
         "`seed` cannot change; these can: rtt, ",
+        "pipe: a running link reads it again, so it must be a regular file",
     ] {
         assert!(said.contains(sentence), "{said}");
     }

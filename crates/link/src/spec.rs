@@ -347,6 +347,23 @@ impl LinkSpec {
     }
 }
 
+impl LinkSpec {
+    /// Whether its files can be read again: those of a running link are read at each change, when a pipe is empty, and to open
+    /// another would wait for its writer.
+    pub(crate) fn check_rereadable(&self) -> Result<(), SpecError> {
+        let Self { delays_up, delays_down, trace_up, trace_down, loss_trace_up, loss_trace_down, .. } = self;
+        let files = [delays_up, delays_down, trace_up, trace_down, loss_trace_up, loss_trace_down];
+        let odd = |path: &&PathBuf| std::fs::metadata(path).is_ok_and(|file| !file.is_file());
+        match files.into_iter().flatten().find(odd) {
+            None => Ok(()),
+            Some(path) => {
+                let source = io::Error::other("a running link reads it again, so it must be a regular file");
+                Err(SpecError::Read { what: "file", path: path.clone(), source })
+            }
+        }
+    }
+}
+
 fn read_trace(path: &Path) -> Result<Schedule, SpecError> {
     let text = read(path, "trace file")?;
     Schedule::parse(&text).map_err(|source| SpecError::Trace { path: path.to_owned(), source })
@@ -363,10 +380,6 @@ fn read_lines<T>(
 fn read(path: &Path, what: &'static str) -> Result<String, SpecError> {
     let error = |source| SpecError::Read { what, path: path.to_owned(), source };
     let mut text = String::new();
-    // To open a pipe would wait for its writer, and a device may have no end.
-    if !std::fs::metadata(path).map_err(error)?.is_file() {
-        return Err(error(io::Error::other("it is not a regular file")));
-    }
     let file = std::fs::File::open(path).map_err(error)?;
     let read = file.take(MAX_TRACE).read_to_string(&mut text).map_err(error)?;
     if read as u64 == MAX_TRACE {

@@ -130,6 +130,7 @@ impl Network {
         }
         let mut lanes = Vec::new();
         for index in &indices {
+            new[*index].check_rereadable()?;
             lanes.push(new[*index].lanes()?);
             self.cables[*index].check()?;
         }
