@@ -38,8 +38,9 @@ use crate::{
 pub const MAX_ADDED: f64 = 0.15;
 
 /// A sample is disturbed if a packet there and one back were late by more than this share of the RTT, on average: the
-/// link was then not the one that was asked for. A quiet machine takes about 50 µs, a tenth of a LAN's 0.5 ms.
-pub const MAX_LATE: f64 = 0.25;
+/// link was then not the one that was asked for. Less counts by the time that it adds, as everything else. A quiet machine
+/// takes about 50 µs, a tenth of a LAN's 0.5 ms; without real-time priority, up to half of it.
+pub const MAX_LATE: f64 = 1.0;
 
 /// A cell is marked if more than this share of its samples are disturbed. The median of all pairwise differences, which
 /// compares cells, withstands up to 29 % of arbitrary values (Hodges and Lehmann 1963; its breakdown point is 1 − √½).

@@ -47,7 +47,8 @@ fn samples_are_disturbed_as_far_as_the_machine_prolonged_them() {
         ("own work only", sample(1000.0, ARTICLE, 10, 10), machine([500.0, 500.0, 2000.0, 15.0], 50.0), false),
         ("a LAN under a delay error of 2 ms", sample(400.0, LAN, 10, 10), machine([0.0; 4], 2000.0), true),
         ("the same error on a long link", sample(4000.0, ARTICLE, 20, 20), machine([0.0; 4], 2000.0), false),
-        ("late packets on a short link", sample(4000.0, 0.006, 2, 2), machine([0.0; 4], 2000.0), true),
+        ("late packets on a short link", sample(4000.0, 0.006, 2, 2), machine([0.0; 4], 7000.0), true),
+        ("late packets that add little", sample(4000.0, 0.006, 2, 2), machine([0.0; 4], 5000.0), false),
         ("late packets without delay", sample(10.0, 0.0, 0, 9), machine([0.0; 4], 2000.0), false),
         ("nothing known", sample(10.0, ARTICLE, 0, 9), Machine::default(), false),
     ];
