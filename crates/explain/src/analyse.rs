@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{
     causes::{
         Cause,
-        evidence::{Chunk, Evidence, Situation, Timer},
+        evidence::{Chunk, Evidence, RFC_6928, Situation, Timer},
     },
     collect::CapturedConnection,
     counters::Counters,
@@ -45,9 +45,6 @@ const MIN_COST: u64 = 1_000_000;
 
 /// The smallest number of waits for a window that makes a finding. Fewer are normal at the start of a connection.
 const MIN_WINDOW_WAITS: u32 = 3;
-
-/// A smaller initial window, in full segments, makes a finding (RFC 6928 §2).
-const INITIAL_WINDOW: u64 = 10;
 
 /// The maximum number of packets that a finding names.
 const MAX_PACKETS: usize = 5;
@@ -249,7 +246,7 @@ impl Analysis<'_> {
         // Only waits that matter count: at least a tenth of the longest.
         let count = intervals.iter().filter(|interval| (interval.to - interval.from) * 10 >= longest).count() as u32;
         let is_window = matches!(cause, Cause::SlowStart | Cause::CongestionWindow | Cause::ReceiveWindow);
-        let is_small = |window: u64| window < INITIAL_WINDOW;
+        let is_small = |window: u64| window < RFC_6928;
         let has_small_window = cause == Cause::SlowStart && situation.initial_window.is_some_and(is_small);
         if is_window && !has_small_window && count < MIN_WINDOW_WAITS {
             return None;

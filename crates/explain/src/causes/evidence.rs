@@ -8,6 +8,9 @@ use crate::{
     system::System,
 };
 
+/// The initial window that RFC 6928 §2 allows, in full segments.
+pub(crate) const RFC_6928: u64 = 10;
+
 /// A change that removes a cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fix {
@@ -154,7 +157,7 @@ pub(crate) enum Timer {
 impl Timer {
     /// The least timeout of Linux, in nanoseconds (`TCP_RTO_MIN`). RFC 6298 §2.4 wants a second, and others have less:
     /// FreeBSD 30 ms (`net.inet.tcp.rexmit_min`).
-    const MIN_RTO: u64 = 200_000_000;
+    pub(crate) const MIN_RTO: u64 = 200_000_000;
 
     /// By the longest wait for it, and the round-trip time.
     pub(crate) fn of(longest: u64, rtt: u64) -> Self {

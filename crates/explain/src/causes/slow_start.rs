@@ -9,16 +9,13 @@
 
 use std::cmp::Ordering;
 
-use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms, plural};
+use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, evidence::RFC_6928, ms, plural};
 
 pub(super) const RULE: Rule = Rule { cause: Cause::SlowStart, avoidable: true, title: "slow start", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Data(context) if context.flight.is_growing).then_some((wait.from, wait.to))
 }
-
-/// The initial window that RFC 6928 §2 allows, in segments.
-const RFC_6928: u64 = 10;
 
 fn why(evidence: &Evidence) -> String {
     let trips = evidence.round_trips(evidence.total);

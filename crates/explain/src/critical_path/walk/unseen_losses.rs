@@ -3,10 +3,7 @@
 use std::ops::Range;
 
 use super::Walk;
-use crate::{segment::SegmentRecord, side::Side};
-
-/// The minimum retransmission timeout, in nanoseconds (Linux: 200 ms).
-const MIN_RTO: u64 = 200_000_000;
+use crate::{causes::Timer, segment::SegmentRecord, side::Side};
 
 /// The share of the expected time, as a divisor, by which a retransmission timer may be late: the expectation is rough.
 const TIMER_SLACK: u64 = 2;
@@ -25,7 +22,7 @@ impl Walk<'_> {
             .messages
             .get(state.current)
             .is_some_and(|message| range.start > message.start && message.end <= range.end && message.end != u64::MAX);
-        self.may_lose_before_capture(side) && is_tail && now - self.cursor >= MIN_RTO
+        self.may_lose_before_capture(side) && is_tail && now - self.cursor >= Timer::MIN_RTO
     }
 
     /// How long the sender's timer took, if new data repeats packets that were lost before the capture point: the sender
@@ -38,7 +35,7 @@ impl Walk<'_> {
             return None;
         }
         // The timer starts at the RTT and its minimum, at three RTTs after the first sample, and doubles (RFC 6298 §2, §5).
-        let expected = (rtt + MIN_RTO).max(3 * rtt) * ((1 << lost) - 1);
+        let expected = (rtt + Timer::MIN_RTO).max(3 * rtt) * ((1 << lost) - 1);
         Some(if waited <= expected + expected / TIMER_SLACK { waited } else { expected })
     }
 }
