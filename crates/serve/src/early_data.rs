@@ -12,13 +12,13 @@ use std::{
     io::{self, Read, Write},
     pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     task::{Context, Poll, ready},
 };
 
-use futures_util::{FutureExt, future::Shared};
+use futures_util::FutureExt;
 use http::{HeaderName, Method, Request};
 use rustls::{
     ServerConfig, ServerConnection,
@@ -75,13 +75,29 @@ pub enum HandshakeState {
     /// Complete once this is set.
     Tls(Arc<AtomicBool>),
     /// Complete once this is ready.
-    Quic(Shared<quinn::ZeroRttAccepted>),
+    Quic(Arc<Awaited<quinn::ZeroRttAccepted>>),
+}
+
+/// Whether a future is ready, asked by several threads. Who asks in the same moment as another waits for its answer; a
+/// `Shared` future would say "not yet" to one of them, and so refuse its request.
+pub struct Awaited<F>(Mutex<Option<F>>);
+
+impl<F: Future + Unpin> Awaited<F> {
+    fn new(future: F) -> Self {
+        Self(Mutex::new(Some(future)))
+    }
+
+    fn is_ready(&self) -> bool {
+        let mut future = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        future.take_if(|future| future.now_or_never().is_some());
+        future.is_none()
+    }
 }
 
 impl HandshakeState {
     /// Of a QUIC connection.
     pub(crate) fn quic(accepted: quinn::ZeroRttAccepted) -> Self {
-        Self::Quic(accepted.shared())
+        Self::Quic(Arc::new(Awaited::new(accepted)))
     }
 
     /// Whether the handshake is complete, which proves that the client is live.
@@ -89,7 +105,7 @@ impl HandshakeState {
         match self {
             Self::Complete => true,
             Self::Tls(done) => done.load(Ordering::Acquire),
-            Self::Quic(done) => done.clone().now_or_never().is_some(),
+            Self::Quic(accepted) => accepted.is_ready(),
         }
     }
 }
@@ -265,5 +281,36 @@ fn unblocked<T>(done: io::Result<T>) -> Poll<io::Result<T>> {
     match done {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,
         done => Poll::Ready(done),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        future::poll_fn,
+        sync::{Arc, Barrier},
+        task::Poll,
+        thread,
+        time::Duration,
+    };
+
+    use super::Awaited;
+
+    #[test]
+    fn all_who_ask_in_the_same_moment_hear_that_the_future_is_ready() {
+        let slow = poll_fn(|_| {
+            thread::sleep(Duration::from_millis(50));
+            Poll::Ready(())
+        });
+        let (awaited, start) = (Arc::new(Awaited::new(slow)), Arc::new(Barrier::new(2)));
+        let asking = [(); 2].map(|()| {
+            let (awaited, start) = (awaited.clone(), start.clone());
+            thread::spawn(move || {
+                start.wait();
+                awaited.is_ready()
+            })
+        });
+        assert!(asking.into_iter().all(|thread| thread.join().unwrap()));
+        assert!(!Awaited::new(poll_fn(|_| Poll::<()>::Pending)).is_ready());
     }
 }
