@@ -20,6 +20,7 @@
 pub mod account;
 pub mod case;
 mod draw;
+pub mod facts;
 pub mod judge;
 pub mod knobs;
 pub mod measure;

@@ -7,7 +7,7 @@ use std::{
 
 use explain::{PairedConnection, Transfer};
 
-use super::{BOTH, programs::PORT};
+use super::{BOTH, facts::Counted, programs::PORT};
 
 /// What an explanation says.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -32,15 +32,15 @@ pub struct Account {
 }
 
 impl Account {
-    /// What an explanation says of the connections to the measured port, or of the `largest` of them. `expected` are the
+    /// What an explanation says of the connections to the measured port, or of those that are `counted`. `expected` are the
     /// causes whose removal is predicted.
-    pub fn of(connections: &[PairedConnection], expected: &[&str], largest: bool) -> Self {
+    pub fn of(connections: &[PairedConnection], expected: &[&str], counted: Counted) -> Self {
         let is_measured = |paired: &&PairedConnection| {
             [paired.connection.client, paired.connection.server].iter().any(|end| end.port() == PORT)
         };
         let mut measured: Vec<&PairedConnection> = connections.iter().filter(is_measured).collect();
         measured.sort_by_key(|paired| std::cmp::Reverse(paired.connection.packets));
-        if largest {
+        if counted == Counted::Largest {
             measured.truncate(1);
         }
         let vantage = measured.first().map(|paired| match paired.one_way {

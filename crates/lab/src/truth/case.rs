@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     draw::Draw,
+    facts::Facts,
     knobs::{KNOBS, Knob},
-    measure::{Facts, MeasureError},
+    measure::MeasureError,
     programs::Installed,
     scenario::Scenario,
 };

@@ -11,8 +11,8 @@ use serde::Serialize;
 use super::{
     account::Account,
     case::{Case, MeasuredCase},
+    facts::Facts,
     knobs::{Party, party},
-    measure::Facts,
     scenario::ClientProgram,
     variants::BEGUN_LATE,
 };

@@ -1,26 +1,20 @@
-//! Running one scenario, and what its capture says without `explain`.
-//!
-//! The duration comes from the packets, not from the clock around the client: starting Python takes as long as ten round
-//! trips. It lasts from the first SYN to the last packet with data; the FINs of a kept-alive connection do not count.
+//! Running one scenario.
 
 use std::{
-    collections::BTreeMap,
     fs, io,
-    net::SocketAddr,
     path::{Path, PathBuf},
     thread,
     time::Duration,
 };
 
-use capture::tcp::{Flags, Segment};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde::{Deserialize, Serialize};
 
 use super::{
     CLIENT,
-    programs::{self, PORT},
-    scenario::Scenario,
+    facts::{Counted, Facts, facts},
+    programs,
+    scenario::{ClientProgram, Scenario},
     testbed::Testbed,
 };
 use crate::{
@@ -86,23 +80,6 @@ pub enum MeasureError {
     Nothing,
 }
 
-/// What a capture at the client says of the measured connections.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Facts {
-    /// From the first SYN to the last packet with data, in seconds.
-    pub duration_s: f64,
-    /// The bytes of data in both directions, without retransmissions.
-    pub bytes: u64,
-    /// The connections.
-    pub connections: u64,
-    /// The packets.
-    pub packets: u64,
-    /// Whether the client reported success.
-    pub is_complete: bool,
-    /// The packets that the emulator lost because it was too slow.
-    pub emulator_drops: u64,
-}
-
 /// Runs a scenario. The captures go to `captures`, everything else to `scratch`, which is removed.
 pub(crate) fn measure(
     scenario: &Scenario,
@@ -145,7 +122,8 @@ fn run(
     let is_complete = transfer(scenario, &testbed, root, folder, deadline)?;
     testbed.check()?;
     let emulator_drops = testbed.end()?;
-    let facts = facts(&captures.join(CLIENT).with_extension("pcapng"))?.ok_or(MeasureError::Nothing)?;
+    let capture = captures.join(CLIENT).with_extension("pcapng");
+    let facts = facts(&capture, scenario.counted())?.ok_or(MeasureError::Nothing)?;
     Ok(Facts { is_complete, emulator_drops, ..facts })
 }
 
@@ -199,47 +177,9 @@ impl Scenario {
     fn can_fail(&self) -> bool {
         self.links.iter().any(|link| !link.middlebox.is_empty())
     }
-}
 
-/// One direction of a connection: its initial sequence number, and the end of its data relative to that.
-#[derive(Default)]
-struct Flow {
-    first: Option<u32>,
-    end: u32,
-}
-
-/// What the capture at the client says of the connections to the measured port; none if there is none.
-pub(crate) fn facts(file: &Path) -> Result<Option<Facts>, MeasureError> {
-    let mut reader = capture::open(file, None)?;
-    let mut flows: BTreeMap<(SocketAddr, SocketAddr), Flow> = BTreeMap::new();
-    let mut times: Option<(Duration, Duration)> = None;
-    let mut facts = Facts::default();
-    while let Some(packet) = reader.next()? {
-        let Some(segment) = Segment::of(&packet) else { continue };
-        if segment.from.port() != PORT && segment.to.port() != PORT {
-            continue;
-        }
-        facts.packets += 1;
-        let is_syn = segment.flags.has(Flags::SYN);
-        if is_syn && segment.to.port() == PORT {
-            flows.entry((segment.to, segment.from)).or_default();
-        }
-        let flow = flows.entry((segment.from, segment.to)).or_default();
-        let first = *flow.first.get_or_insert(segment.sequence.wrapping_add(u32::from(is_syn)));
-        let end = segment.sequence.wrapping_add(segment.data).wrapping_sub(first);
-        // Half of the space of sequence numbers is before the first byte.
-        if segment.data > 0 && end < 1 << 31 {
-            flow.end = flow.end.max(end);
-        }
-        if segment.data > 0 || is_syn || segment.flags.has(Flags::RST) {
-            let begin = times.map_or(packet.time, |(begin, _)| begin);
-            times = Some((begin, packet.time));
-        }
+    /// Which of its connections are measured: of iperf3's only the transfer.
+    pub(super) fn counted(&self) -> Counted {
+        if self.client.program == ClientProgram::Iperf3 { Counted::Largest } else { Counted::All }
     }
-    Ok(times.map(|(begin, end)| Facts {
-        duration_s: end.saturating_sub(begin).as_secs_f64(),
-        bytes: flows.values().map(|flow| u64::from(flow.end)).sum(),
-        connections: flows.len() as u64 / 2,
-        ..facts
-    }))
 }

@@ -17,12 +17,13 @@ use super::{
     BOTH, CLIENT, SERVER, VANTAGES,
     account::Account,
     case::{Case, MeasuredCase},
+    facts::{Facts, facts},
     judge::{Captured, Judgement, blames, judge},
     knobs::Knob,
-    measure::{Facts, MeasureError, facts, measure},
+    measure::{MeasureError, measure},
     programs::Installed,
     results::{CaseResult, Split, TruthResult, bars},
-    scenario::{ClientProgram, Scenario},
+    scenario::Scenario,
     variants::{BEGUN_LATE, VARIANTS, derive},
 };
 use crate::deadline::Deadline;
@@ -124,7 +125,7 @@ impl TruthRun<'_> {
         let stored = MeasuredCase::read(&folder, case);
         let is_stored = stored.is_some();
         let measured = match stored {
-            Some(measured) => measured,
+            Some(measured) => recount(measured, &folder)?,
             None => self.measure(case, &folder).inspect_err(|_| {
                 let _ = fs::remove_dir_all(&folder);
             })?,
@@ -175,13 +176,25 @@ impl TruthRun<'_> {
         let path = paths.collect::<Vec<_>>().join(" ");
         // All others contain the whole transfer, truncated or not.
         let captured = match files {
-            [file] if variant == BEGUN_LATE => facts(file)?,
+            [file] if variant == BEGUN_LATE => facts(file, measured.case.turned.counted())?,
             _ => Some(measured.turned),
         };
         let duration_s = captured.map_or(0.0, |facts| facts.duration_s);
         let captured = Captured { vantage, variant, path, duration_s };
         Ok(judge(measured, &account, captured))
     }
+}
+
+/// Counts again what the captures of a stored case contain: they outlive the rules by which they were counted.
+fn recount(mut measured: MeasuredCase, folder: &Path) -> Result<MeasuredCase, MeasureError> {
+    let again = |stored: Facts, scenario: &Scenario, name: &str| -> Result<Facts, MeasureError> {
+        let counted =
+            facts(&capture_in(&folder.join(name), CLIENT), scenario.counted())?.ok_or(MeasureError::Nothing)?;
+        Ok(Facts { is_complete: stored.is_complete, emulator_drops: stored.emulator_drops, ..counted })
+    };
+    measured.turned = again(measured.turned, &measured.case.turned, "turned")?;
+    measured.back = again(measured.back, &measured.case.back, "back")?;
+    Ok(measured)
 }
 
 /// The capture of a place in the folder of one of a case's two runs.
@@ -199,8 +212,7 @@ fn account(measured: &MeasuredCase, files: &[PathBuf]) -> Result<Account, Measur
     }
     let connections = explain::pair_captures(explanations);
     // iperf3 has a connection for control, which waits for the other one.
-    let largest = measured.case.turned.client.program == ClientProgram::Iperf3;
-    Ok(Account::of(&connections, expected(measured), largest))
+    Ok(Account::of(&connections, expected(measured), measured.case.turned.counted()))
 }
 
 fn expected(measured: &MeasuredCase) -> &'static [&'static str] {

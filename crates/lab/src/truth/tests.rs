@@ -6,8 +6,8 @@ mod judging;
 
 use super::{
     case::{Case, MeasuredCase},
+    facts::Facts,
     knobs::KNOBS,
-    measure::Facts,
     programs::Installed,
     scenario::{ClientProgram, ServerProgram},
 };

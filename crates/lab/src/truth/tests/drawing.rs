@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use super::everything;
 use crate::truth::{
     case::{Case, MeasuredCase, knobs},
+    facts::Facts,
     knobs::KNOBS,
-    measure::Facts,
     programs::Installed,
 };
 
