@@ -377,7 +377,7 @@ impl CapturedConnection {
             self.timestamps |= segment.data > 0;
             let has_data = segment.data > 0;
             self.echoes[!from].send(value, now, has_data);
-            echoed = self.echoes[from].receive(echo, now, has_data);
+            echoed = self.echoes[from].receive(echo, now, has_data, segment.window);
             let age = self.echoes[from].age(echo, now);
             if let Some(age) = age.filter(|_| segment.data > 0) {
                 record.set_echo(age);

@@ -12,15 +12,16 @@ use super::what_if::Change;
 /// measured.
 fn ratios(change: Change) -> Option<[f64; 2]> {
     Some(match change {
-        Change::NoDelay | Change::NoIdle => [0.7, 1.15],
-        Change::NoLoss => [0.55, 1.3],
+        Change::NoDelay => [0.8, 1.15],
+        Change::NoIdle => [0.65, 1.45],
+        Change::NoLoss => [0.5, 1.3],
         Change::SendBuffer(_) => [0.65, 1.3],
-        Change::NoPacing => [0.85, 1.75],
-        Change::NoServerThink => [0.7, 2.5],
+        Change::NoPacing => [0.8, 1.5],
+        Change::NoServerThink => [0.75, 2.0],
         Change::NoClientThink => [0.7, 2.7],
-        Change::NoStalls => [0.35, 1.3],
+        Change::NoStalls => [0.28, 1.3],
         // Another limit often follows, which the small window had hidden.
-        Change::ReceiveWindow(_) => [0.1, 1.2],
+        Change::ReceiveWindow(_) => [0.15, 1.4],
         _ => return None,
     })
 }
