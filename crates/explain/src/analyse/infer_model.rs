@@ -195,6 +195,7 @@ pub(crate) fn remedy(cause: Cause, is_held_by_nagle: bool) -> Option<WhatIf> {
         Cause::Pacing => "no-pacing",
         Cause::SendBuffer => "send-buffer=16MiB",
         Cause::ReceiveWindow => "receive-window=16MiB",
+        Cause::HttpFlowControl => "http2-window=16MiB",
         Cause::SlowStart => "initial-window=40",
         Cause::ConnectRetry | Cause::FastRecovery | Cause::RetransmissionTimeout | Cause::CongestionWindow => "no-loss",
         _ => return None,

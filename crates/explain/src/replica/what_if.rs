@@ -22,6 +22,7 @@ pub(super) enum Change {
     Chunk(Size),
     SendBuffer(Size),
     ReceiveWindow(Size),
+    Http2Window(Size),
     NoDelay,
     NoLoss,
     NoServerThink,
@@ -45,7 +46,7 @@ const PLAIN: [(&str, Change); 8] = [
 ];
 
 /// The names of the changes, with an example of each value.
-const NAMES: [(&str, &str); 16] = [
+const NAMES: [(&str, &str); 17] = [
     ("rtt", "20ms"),
     ("rate", "100mbit"),
     ("mss", "1460"),
@@ -54,6 +55,7 @@ const NAMES: [(&str, &str); 16] = [
     ("chunk", "64KiB"),
     ("send-buffer", "128KiB"),
     ("receive-window", "1MiB"),
+    ("http2-window", "1MiB"),
     ("nodelay", ""),
     ("no-loss", ""),
     ("no-server-think", ""),
@@ -123,6 +125,7 @@ impl Change {
             "chunk" => bytes().map(Self::Chunk),
             "send-buffer" => bytes().map(Self::SendBuffer),
             "receive-window" => bytes().map(Self::ReceiveWindow),
+            "http2-window" => bytes().map(Self::Http2Window),
             _ => Err(form()),
         }
     }
@@ -151,7 +154,8 @@ impl Change {
                 }
                 _ => model.writes.send_buffer = Some(bytes),
             },
-            Self::ReceiveWindow(bytes) => {
+            // The model has one window: whichever limited the transfer.
+            Self::ReceiveWindow(bytes) | Self::Http2Window(bytes) => {
                 (model.receiver.window, model.receiver.largest_window) = (Some(bytes), Some(bytes));
             }
             Self::NoDelay => model.sender.nagle = Nagle::Off,
@@ -246,6 +250,7 @@ impl fmt::Display for WhatIf {
                 Change::Chunk(bytes) => write!(f, "chunk={bytes}"),
                 Change::SendBuffer(bytes) => write!(f, "send-buffer={bytes}"),
                 Change::ReceiveWindow(bytes) => write!(f, "receive-window={bytes}"),
+                Change::Http2Window(bytes) => write!(f, "http2-window={bytes}"),
                 plain => f.write_str(PLAIN.iter().find(|(_, change)| change == plain).map_or("", |(name, _)| name)),
             }?;
         }
@@ -260,8 +265,8 @@ mod tests {
     use super::*;
 
     const ALL: &str = "rtt=20ms,rate=100mbit,mss=1460,deferred-ack=1ms,initial-window=30,chunk=64KiB,\
-                       send-buffer=128KiB,receive-window=1MiB,nodelay,no-loss,no-server-think,no-client-think,no-idle,\
-                       no-stalls,no-queue,no-pacing";
+                       send-buffer=128KiB,receive-window=1MiB,http2-window=2MiB,nodelay,no-loss,no-server-think,\
+                       no-client-think,no-idle,no-stalls,no-queue,no-pacing";
 
     #[test]
     fn every_change_is_parsed_printed_and_applied() {
@@ -278,7 +283,7 @@ mod tests {
         );
         assert_eq!((after.sender.mss, after.sender.initial_window, after.sender.nagle), (Size(1460), 30, Nagle::Off));
         assert_eq!(after.receiver.acks.timer, Duration::from_millis(1));
-        assert_eq!(after.receiver.window, Some(Size(1 << 20)));
+        assert_eq!(after.receiver.window, Some(Size(2 << 20)));
         assert_eq!((after.writes.chunk, after.writes.in_flight), (Some(Size(65536)), Some(2)));
         assert_eq!((after.path.queue, after.sender.pacing, after.bytes), (None, None, before.bytes));
     }
