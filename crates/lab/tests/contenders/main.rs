@@ -225,7 +225,9 @@ fn load(contender: &dyn Contender, server: &dyn Server) -> Result<(), Failed> {
         "h2" => "HTTP/2.0",
         _ => "HTTP/3.0",
     };
-    if seen != [expected].into() {
+    // TCP may win against QUIC on a machine too busy for a handshake within QUIC's head start.
+    let is_raced = expected == "HTTP/3.0";
+    if !seen.contains(expected) || !is_raced && seen.len() > 1 {
         return Err(format!("{seen:?} instead of {expected}").into());
     }
     running.check()?;
