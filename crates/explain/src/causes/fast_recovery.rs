@@ -33,12 +33,7 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
     let mut fixes = Vec::new();
     if !situation.ignores_losses {
         fixes.extend([
-            Fix::on(
-                System::Linux,
-                Role::Sender,
-                "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
-                "mostly ignores packet loss; may starve other flows in a shallow queue",
-            ),
+            Fix::bbr(),
             Fix::on(
                 System::Windows,
                 Role::Sender,
@@ -48,11 +43,7 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
             ),
         ]);
     }
-    fixes.push(Fix::new(
-        "the path",
-        "find the hop that drops packets: mtr, ethtool -S, the router's drop counters",
-        "",
-    ));
+    fixes.push(Fix::lossy_hop());
     if !situation.has_sack {
         fixes.push(Fix::on(System::Linux, Role::Both, "enable SACK: sysctl -w net.ipv4.tcp_sack=1", ""));
     }

@@ -20,7 +20,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 fn why(evidence: &Evidence) -> String {
     let inferred = match evidence.properties.http2_window {
         Some(window) => {
-            format!(" TLS hides the frames, but the sender stopped repeatedly after {window} bytes.")
+            format!(" The frames cannot be read, but the sender stopped repeatedly after {window} bytes.")
         }
         None => String::new(),
     };
