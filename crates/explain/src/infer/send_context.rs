@@ -33,6 +33,8 @@ pub(crate) struct ReceiveWindowState {
     pub(crate) closed: Option<(u64, u64)>,
     /// Whether less than a segment was left of it until the sender sent.
     pub(crate) is_limiting: bool,
+    /// Whether it may be what limits the sender, although its scale is not known.
+    pub(crate) may_limit: bool,
     /// Whether it was less than half of the largest before: unread data took the rest.
     pub(crate) is_shrunk: bool,
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Write as _, time::Duration};
 
-use super::{failures::failures, notes};
+use super::{failures::failures, notes, queue_from_the_start::queue_from_the_start};
 use crate::{
     Cause, CauseTimes, Direction, PageLoad, PairedConnection, Transfer, Vantage, number_format::plural, page_loads,
     time_text,
@@ -22,14 +22,17 @@ pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)
 /// The answer for ranked transfers, in a sentence or two.
 pub(super) fn answer(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64) -> String {
     let mut sentences = failures(connections);
-    if sentences.is_empty() || transfers.iter().any(|(_, transfer)| transfer.bytes > 0) {
-        sentences.push(cost(connections, transfers, packets));
+    let has_failed = !sentences.is_empty();
+    if !has_failed || transfers.iter().any(|(_, transfer)| transfer.bytes > 0) {
+        sentences.push(cost(connections, transfers, packets, has_failed));
+        sentences.extend(queue_from_the_start(connections, transfers));
     }
     sentences.join(" ")
 }
 
 /// What cost the user most: over all page loads, along their critical paths, and all other transfers, one after another.
-fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64) -> String {
+/// `has_failed` says that a failure is reported before it.
+fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64, has_failed: bool) -> String {
     let Some((index, _)) = transfers.first() else {
         let why = match packets {
             0 => "the capture contains no packets; check its filter and its interface".to_owned(),
@@ -57,8 +60,9 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
             1 => "The transfer took".to_owned(),
             all => format!("The {all} transfers took"),
         };
+        let verdict = if has_failed { "Apart from that," } else { "Healthy:" };
         let healthy = format!(
-            "Healthy: nothing is worth a change. {what} {}, of which {} were {}. The RTT is {}.",
+            "{verdict} nothing is worth a change. {what} {}, of which {} were {}. The RTT is {}.",
             time_text(Duration::from_nanos(total)),
             time_text(Duration::from_nanos(time)),
             cause.title(),

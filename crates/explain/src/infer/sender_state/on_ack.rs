@@ -64,7 +64,7 @@ impl SenderState<'_> {
             packet: segment.number,
             ack: self.offsets.near(segment.ack),
             window: u64::from(segment.window) << shift,
-            has_sack: segment.sacked().is_some(),
+            has_sack: segment.has_sack(),
             has_data: segment.len > 0,
             is_syn: segment.has(Flags::SYN),
             is_control_frame: false,
