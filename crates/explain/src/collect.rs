@@ -392,7 +392,10 @@ impl CapturedConnection {
             self.timestamps |= segment.data > 0;
             let has_data = segment.data > 0;
             self.echoes[!from].send(value, now, has_data);
+            // A receiver whose program does not read delays acknowledgements of any amount (Linux: `__tcp_ack_snd_check`).
+            let is_reading = segment.window >= self.send_order[from].window();
             echoed = self.echoes[from].receive(echo, now, has_data);
+            echoed = echoed.map(|(took, prompt)| (took, prompt.filter(|_| has_data || is_reading)));
             let age = self.echoes[from].age(echo, now);
             if let Some(age) = age.filter(|_| segment.data > 0) {
                 record.set_echo(age);

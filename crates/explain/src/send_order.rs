@@ -123,6 +123,11 @@ impl SendOrder {
         }
     }
 
+    /// The window field of its latest packet.
+    pub(crate) fn window(&self) -> u16 {
+        self.window
+    }
+
     /// The sequence number after its latest data.
     pub(crate) fn end(&self) -> Option<u32> {
         self.end

@@ -166,8 +166,9 @@ impl<'a> Walk<'a> {
             return 0;
         }
         let surroundings = &self.connection.surroundings;
-        let queued: u64 =
-            [Side::Client, Side::Server].map(|side| surroundings.extra_delay(side, from, to)).iter().sum();
+        // Between the capture point and an end that is next to it, there is no queue of the path.
+        let sides = [Side::Client, Side::Server].into_iter().filter(|side| !self.vantage.is_at(*side));
+        let queued: u64 = sides.map(|side| surroundings.extra_delay(side, from, to)).sum();
         if queued > MIN_QUEUE.max(rtt / 4) { queued } else { 0 }
     }
 
