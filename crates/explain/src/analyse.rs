@@ -44,8 +44,12 @@ const MIN_SHARE: f64 = 0.1;
 /// The shortest time that makes a finding, in nanoseconds. Users do not notice less.
 const MIN_COST: u64 = 1_000_000;
 
-/// The smallest number of waits for a window that makes a finding. Fewer are normal at the start of a connection.
+/// The smallest number of waits for a window, or of round trips, that makes a finding. Fewer are normal at the start of a
+/// connection.
 const MIN_WINDOW_WAITS: u32 = 3;
+
+/// The smallest number of needless retransmissions that shows reordering.
+const MIN_NEEDLESS: u64 = 3;
 
 /// The maximum number of packets that a finding names.
 const MAX_PACKETS: usize = 5;
@@ -212,7 +216,7 @@ impl Analysis<'_> {
 
     /// What is known of a sender's data, apart from the waits for it; `has_sent` says who has sent data before.
     fn situation(&self, sender: Side, messages: &PerSide<ObservedMessage>, has_sent: PerSide<bool>) -> Situation {
-        let properties = &self.properties[sender];
+        let (properties, stats) = (&self.properties[sender], &self.timeline.stats[sender]);
         Situation {
             sender,
             systems: PerSide::of(|side| self.connection.system(side)),
@@ -220,7 +224,10 @@ impl Analysis<'_> {
             has_sack: self.connection.has_sack(),
             initial_window: self.initial_window(messages, sender),
             is_warm: has_sent[sender],
-            ignores_losses: self.timeline.stats[sender].ignores_losses,
+            ignores_losses: stats.ignores_losses,
+            needless_retransmissions: (stats.duplicates >= MIN_NEEDLESS
+                && stats.duplicates * 2 >= stats.retransmissions)
+                .then_some(stats.retransmissions),
             timer: Timer::default(),
         }
     }
@@ -272,7 +279,8 @@ impl Analysis<'_> {
         let is_window = matches!(cause, Cause::SlowStart | Cause::CongestionWindow | Cause::ReceiveWindow);
         let is_small = |window: u64| window < RFC_6928;
         let has_small_window = cause == Cause::SlowStart && situation.initial_window.is_some_and(is_small);
-        if is_window && !has_small_window && count < MIN_WINDOW_WAITS {
+        let is_short = count < MIN_WINDOW_WAITS && cost < u64::from(MIN_WINDOW_WAITS) * self.vantage.rtt();
+        if is_window && !has_small_window && is_short {
             return None;
         }
         let stats = &self.timeline.stats[sender];

@@ -36,9 +36,14 @@ impl SegmentRecord {
     const INFERRED: u8 = Self::ECHO | Self::RESENT | Self::ORIGINAL | (3 * Self::MISSING);
 
     pub(crate) fn new(segment: &Segment, time: u64, from: Side) -> Self {
-        let first = segment.sack().map(|(_, end)| end).next();
-        // A block below the acknowledgement is a duplicate SACK (RFC 2883 §4).
-        let is_duplicate = |end: u32| segment.acknowledgement.wrapping_sub(end) as i32 >= 0;
+        let mut blocks = segment.sack();
+        let (first, second) = (blocks.next(), blocks.next());
+        // A block below the acknowledgement, or within the next block, is a duplicate SACK (RFC 2883 §4).
+        let is_before = |a: u32, b: u32| b.wrapping_sub(a) as i32 >= 0;
+        let is_duplicate = |(start, end): (u32, u32)| {
+            let is_within = second.is_some_and(|outer| is_before(outer.0, start) && is_before(end, outer.1));
+            is_before(end, segment.acknowledgement) || is_within
+        };
         let duplicate = if first.is_some_and(is_duplicate) { Self::DUPLICATE_SACK } else { 0 };
         let server = if from == Side::Server { Self::SERVER } else { 0 };
         Self {

@@ -124,6 +124,8 @@ pub(crate) struct Situation {
     pub(crate) is_warm: bool,
     /// Whether the sender does not reduce its window after losses, as BBR.
     pub(crate) ignores_losses: bool,
+    /// How many packets the sender retransmitted, if the receiver had most of them already: they were only late.
+    pub(crate) needless_retransmissions: Option<u64>,
     /// What fired when no acknowledgement came.
     pub(crate) timer: Timer,
 }
@@ -150,6 +152,7 @@ impl Default for Situation {
             initial_window: None,
             is_warm: false,
             ignores_losses: false,
+            needless_retransmissions: None,
             timer: Timer::default(),
         }
     }

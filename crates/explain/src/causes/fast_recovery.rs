@@ -6,7 +6,7 @@
 //! Sources of the fixes: Linux's `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`,
 //! `loopbacklargemtu`). The first release with BBR2, and that it stalls loopback, are known from users' reports only.
 
-use super::{Cause, Evidence, Fix, RetransmitTrigger, Role, Rule, Situation, System, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, RetransmitTrigger, Role, Rule, Situation, System, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::FastRecovery, avoidable: true, title: "loss recovery", claim, why, fixes };
@@ -21,6 +21,14 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
+    if let Some(count) = evidence.situation.needless_retransmissions {
+        return format!(
+            "Packets overtook each other, and the sender took those that were late for lost: it retransmitted {}, of which \
+             the receiver had most already (duplicate SACKs). Recovery held it back for {} in total.",
+            plural(count, "packet"),
+            ms(evidence.total)
+        );
+    }
     format!(
         "Packets were lost. The sender noticed from duplicate or selective ACKs, and recovery held it back for {} in \
          total.{}",
@@ -30,6 +38,13 @@ fn why(evidence: &Evidence) -> String {
 }
 
 fn fixes(situation: &Situation) -> Vec<Fix> {
+    if situation.needless_retransmissions.is_some() {
+        return vec![Fix::new(
+            "the path",
+            "find what reorders packets: load balancing by packet instead of flow, bonded links (balance-rr), parallel tunnels",
+            "",
+        )];
+    }
     let mut fixes = Vec::new();
     if !situation.ignores_losses {
         fixes.extend([

@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 
 use capture::tcp::Flags;
 
-pub(crate) use self::on_ack::AckRecord;
 use self::on_ack::ArrivingAck;
+pub(crate) use self::on_ack::{AckRecord, MAX_DELAYED_ACK};
 use super::{
     loss_response::LossResponse,
     send_context::{FlightTrend, ReceiveWindowState, ReleasingAck, RetransmitTrigger, SendContext, WriterState},
@@ -404,6 +404,11 @@ impl<'a> SenderState<'a> {
             self.loss_response.forget();
         }
         trigger
+    }
+
+    /// When the acknowledgement was due that the sender missed before it last retransmitted.
+    pub(crate) fn ack_due(&self) -> u64 {
+        self.recovery.undo.ack_due
     }
 
     /// The last retransmission was spurious: the data had arrived. Returns when its acknowledgement was due, and what
