@@ -31,6 +31,8 @@ def test_printed_trace_shows_the_delayed_acks_of_the_document() -> None:
     assert finding.packets == (416,)
     assert any("deferred" in fix.how for fix in explanation.fixes if fix.finding == 0)
     assert (explanation.connections[0].client, explanation.connections[0].mss) == ("host22:1742", 1160)
+    # A printed SYN of Solaris shows less than is needed to tell its system.
+    assert {row.applies for row in explanation.fixes if row.system.endswith("receiver")} == {None}
     assert explanation.messages == ()
 
 
@@ -40,6 +42,16 @@ def test_causes_add_up_to_the_duration_on_a_real_link(captured: Callable[[str], 
     for row in explanation.causes:
         sums[row.capture, row.connection, row.transfer] += row.seconds
     assert [row.what for row in explanation.transfers] == ["PUT /up", "GET /down"]
+    assert {(row.client_system, row.server_system) for row in explanation.connections} == {("Linux", "Linux")}
+    # Those for another system come last, and none is for systems that are not known.
+    for finding in explanation.findings:
+        applies = [
+            row.applies
+            for row in explanation.fixes
+            if (row.connection, row.transfer, row.finding) == (finding.connection, finding.transfer, finding.finding)
+        ]
+        assert None not in applies
+        assert applies == sorted(applies, reverse=True)
     for transfer in explanation.transfers:
         key = (transfer.capture, transfer.connection, transfer.transfer)
         assert sums[key] == pytest.approx(transfer.duration_s, rel=1e-6)

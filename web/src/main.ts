@@ -6,12 +6,14 @@ import * as compare from "./compare/index";
 import { h } from "./dom";
 import * as live from "./live/index";
 import * as run from "./run/index";
+import * as truth from "./truth/index";
 
 // The program wrote this JSON into this file, so its types are not checked.
 const views: Record<string, (root: HTMLElement, data: never) => void> = {
   "longhaul.run/1": run.render,
   "longhaul.compare/1": compare.render,
   "longhaul.live/1": live.render,
+  "longhaul.truth/1": truth.render,
   "longhaul.view/1": capture.render,
 };
 

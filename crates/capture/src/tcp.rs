@@ -79,6 +79,8 @@ pub struct Segment<'a> {
     pub payload: &'a [u8],
     /// The options, as far as they were captured; see [`options`].
     pub options: &'a [u8],
+    /// Bytes of its options, captured or not.
+    pub options_len: usize,
     /// Whether some of the options were not captured.
     pub lacks_options: bool,
 }
@@ -120,6 +122,7 @@ impl<'a> Segment<'a> {
             data,
             payload,
             options,
+            options_len: header_len - 20,
             lacks_options: kept < header_len,
         })
     }

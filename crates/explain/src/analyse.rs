@@ -20,6 +20,7 @@ use crate::{
     finding::Finding,
     infer::{
         ack_policy::AckPolicy,
+        control_frames,
         exchange::{self, Exchange},
         sender_properties::SenderProperties,
         survey,
@@ -43,19 +44,25 @@ const MIN_SHARE: f64 = 0.1;
 /// The shortest time that makes a finding, in nanoseconds. Users do not notice less.
 const MIN_COST: u64 = 1_000_000;
 
-/// The smallest number of waits for a window that makes a finding. Fewer are normal at the start of a connection.
+/// The smallest number of waits for a window, or of round trips, that makes a finding. Fewer are normal at the start of a
+/// connection.
 const MIN_WINDOW_WAITS: u32 = 3;
+
+/// The smallest number of needless retransmissions that shows reordering.
+const MIN_NEEDLESS: u64 = 3;
 
 /// The maximum number of packets that a finding names.
 const MAX_PACKETS: usize = 5;
 
 /// Explains a connection; none if it carried nothing: late packets of a connection that is over.
-pub(crate) fn explain(connection: &CapturedConnection, store: Option<&PacketStore>) -> Option<Connection> {
+pub(crate) fn explain(connection: &mut CapturedConnection, store: Option<&PacketStore>) -> Option<Connection> {
     let opened = connection.syn.client.is_some();
     if !opened && connection.segments.iter().all(|segment| segment.len <= 1) {
         return None;
     }
     let vantage = VantagePoint::of(connection);
+    control_frames::recognise_hidden_http2(connection, &vantage);
+    let connection = &*connection;
     let properties = survey::properties(connection, &vantage);
     let exchanges = exchange::exchanges(connection, &vantage);
     let mut timeline = Timeline::of(connection, &vantage, &properties, &exchanges);
@@ -172,19 +179,12 @@ impl Analysis<'_> {
         let sender = direction.sender();
         let times = self.timeline.times(start, end);
         let avoidable = || times.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable());
-        let initial_window = self.initial_window(messages, sender);
-        let situation = Situation {
-            sender,
-            systems: PerSide::of(|side| self.connection.system(side)),
-            chunk: None,
-            has_sack: [Side::Client, Side::Server].map(|side| self.connection.syn[side].is_some_and(|syn| syn.sack))
-                == [true; 2],
-            initial_window,
-            is_warm: has_sent[sender],
-            ignores_losses: false,
-            timer: Timer::default(),
-        };
-        let findings = avoidable().filter_map(|(cause, cost)| self.finding(situation, cause, cost, start, end));
+        let situation = |sender| self.situation(sender, messages, has_sent);
+        let findings = avoidable().filter_map(|(cause, cost)| {
+            let intervals = self.timeline.between(start, end).filter(|interval| interval.cause == cause).collect();
+            let times = Times { cost, all: end - start, has_nagle: times[Cause::Nagle] > 0 };
+            self.finding(cause, times, intervals, sender, situation)
+        });
         let mut findings: Vec<Finding> = findings.collect();
         findings.shrink_to_fit();
         let input = ModelInput {
@@ -214,6 +214,24 @@ impl Analysis<'_> {
         }
     }
 
+    /// What is known of a sender's data, apart from the waits for it; `has_sent` says who has sent data before.
+    fn situation(&self, sender: Side, messages: &PerSide<ObservedMessage>, has_sent: PerSide<bool>) -> Situation {
+        let (properties, stats) = (&self.properties[sender], &self.timeline.stats[sender]);
+        Situation {
+            sender,
+            systems: PerSide::of(|side| self.connection.system(side)),
+            chunk: properties.chunk.map(|bytes| Chunk { bytes, segment: properties.mss }),
+            has_sack: self.connection.has_sack(),
+            initial_window: self.initial_window(messages, sender),
+            is_warm: has_sent[sender],
+            ignores_losses: stats.ignores_losses,
+            needless_retransmissions: (stats.duplicates >= MIN_NEEDLESS
+                && stats.duplicates * 2 >= stats.retransmissions)
+                .then_some(stats.retransmissions),
+            timer: Timer::default(),
+        }
+    }
+
     /// The initial window of the connection's first message in full segments, if data had to wait for it.
     fn initial_window(&self, messages: &PerSide<ObservedMessage>, side: Side) -> Option<u64> {
         let (message, mss) = (&messages[side], self.properties[side].mss);
@@ -234,33 +252,37 @@ impl Analysis<'_> {
         if ended[default] * 2 >= ended.client + ended.server { default } else { !default }
     }
 
-    fn finding(&self, mut situation: Situation, cause: Cause, cost: u64, start: u64, end: u64) -> Option<Finding> {
-        if cost < MIN_COST || (cost as f64) < MIN_SHARE * (end - start) as f64 {
+    /// The finding of a cause with these intervals; `sender` is who sends most, `situation` what is known of a sender.
+    fn finding(
+        &self,
+        cause: Cause,
+        times: Times,
+        mut intervals: Vec<Interval>,
+        sender: Side,
+        situation: impl Fn(Side) -> Situation,
+    ) -> Option<Finding> {
+        let Times { cost, all, has_nagle } = times;
+        if cost < MIN_COST || (cost as f64) < MIN_SHARE * all as f64 {
             return None;
         }
-        let intervals = self.timeline.between(start, end).filter(|interval| interval.cause == cause);
-        let mut intervals: Vec<Interval> = intervals.collect();
         intervals.sort_by_key(|interval| std::cmp::Reverse(interval.to - interval.from));
         let length = |interval: Option<&Interval>| interval.map_or(0, |interval| interval.to - interval.from);
         let longest = length(intervals.first());
         // Only waits that matter count: at least a tenth of the longest.
         let count = intervals.iter().filter(|interval| (interval.to - interval.from) * 10 >= longest).count() as u32;
-        let is_window = matches!(cause, Cause::SlowStart | Cause::CongestionWindow | Cause::ReceiveWindow);
-        let is_small = |window: u64| window < RFC_6928;
-        let has_small_window = cause == Cause::SlowStart && situation.initial_window.is_some_and(is_small);
-        if is_window && !has_small_window && count < MIN_WINDOW_WAITS {
-            return None;
-        }
-        let sender = situation.sender;
-        let chunk = self.properties[sender].chunk;
-        situation.chunk = chunk.map(|bytes| Chunk { bytes, segment: self.properties[sender].mss });
-        situation.timer = Timer::of(longest, self.vantage.rtt());
         // Not always who sends most: a request is retransmitted too. The evidence of a delayed ACK is the ACK itself.
-        situation.sender = match cause {
+        let sender = match cause {
             Cause::DelayedAck => !self.sender_of(&intervals, !sender),
             _ => self.sender_of(&intervals, sender),
         };
-        situation.ignores_losses = self.timeline.stats[situation.sender].ignores_losses;
+        let situation = Situation { timer: Timer::of(longest, self.vantage.rtt()), ..situation(sender) };
+        let is_window = matches!(cause, Cause::SlowStart | Cause::CongestionWindow | Cause::ReceiveWindow);
+        let is_small = |window: u64| window < RFC_6928;
+        let has_small_window = cause == Cause::SlowStart && situation.initial_window.is_some_and(is_small);
+        let is_short = count < MIN_WINDOW_WAITS && cost < u64::from(MIN_WINDOW_WAITS) * self.vantage.rtt();
+        if is_window && !has_small_window && is_short {
+            return None;
+        }
         let stats = &self.timeline.stats[sender];
         let held = stats.acks.iter().map(|ack| ack.held).filter(|held| *held > 0);
         let evidence = Evidence {
@@ -284,10 +306,19 @@ impl Analysis<'_> {
             cost: Duration::from_nanos(cost),
             packets,
             why: (cause.rule().why)(&evidence),
+            neighbours: Vec::new(),
             situation,
-            what_if: infer_model::remedy(cause, self.timeline.times(start, end)[Cause::Nagle] > 0)
+            what_if: infer_model::remedy(cause, has_nagle)
                 // Without pacing, the path is the limit.
                 .filter(|_| cause != Cause::Pacing || evidence.properties.rate.is_some()),
         })
     }
+}
+
+/// The time of a cause and of all, in nanoseconds, and whether Nagle's algorithm took a part of the latter.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    cost: u64,
+    all: u64,
+    has_nagle: bool,
 }

@@ -34,6 +34,10 @@ pub(crate) fn wire_bytes(payload: u32) -> u64 {
     u64::from(payload) + 52
 }
 
+/// The bytes of timestamps and of a SACK block among the options, padded (RFC 7323 appendix A, RFC 2018 §3).
+const TIMESTAMPS: usize = 12;
+const ONE_BLOCK: usize = 12;
+
 /// How long a closed connection is kept for late packets, in nanoseconds: those of TIME-WAIT arrive within a few round
 /// trips.
 const LINGER: u64 = 2_000_000_000;
@@ -73,6 +77,11 @@ pub(crate) struct CapturedConnection {
     pub(crate) sacks: Vec<(u32, u32, u32)>,
     /// Whether data packets carry timestamps.
     pub(crate) timestamps: bool,
+    /// Whether options of packets behind the handshake were not captured, and whether data without options was.
+    has_cut_options: bool,
+    has_plain_data: bool,
+    /// Whether data was not captured, only its length.
+    pub(crate) has_cut_data: bool,
     /// The round-trip times between the capture point and each side, by timestamps.
     pub(crate) echoes: PerSide<Echo>,
     /// The end at which the capture was taken, if the capture format says so.
@@ -286,6 +295,9 @@ impl CapturedConnection {
             lookup: None,
             sacks: Vec::new(),
             timestamps: false,
+            has_cut_options: false,
+            has_plain_data: false,
+            has_cut_data: false,
             echoes: PerSide::default(),
             captured_at,
             surroundings: Surroundings::default(),
@@ -349,6 +361,9 @@ impl CapturedConnection {
     ) -> (bool, Option<Answer>) {
         let from = self.side(segment.from);
         let mut record = SegmentRecord::new(segment, now, from);
+        if segment.lacks_options && !segment.flags.has(Flags::SYN) {
+            self.read_cut_options(segment, &mut record);
+        }
         let latest = self.segments.len().saturating_sub(MAX_COMPARED);
         if self.duplicates.is_duplicate(&self.segments[latest..], &record, mark) {
             if self.duplicates.is_forwarded {
@@ -377,17 +392,20 @@ impl CapturedConnection {
             self.timestamps |= segment.data > 0;
             let has_data = segment.data > 0;
             self.echoes[!from].send(value, now, has_data);
-            echoed = self.echoes[from].receive(echo, now, has_data, segment.window);
+            // A receiver whose program does not read delays acknowledgements of any amount (Linux: `__tcp_ack_snd_check`).
+            let is_reading = segment.window >= self.send_order[from].window();
+            echoed = self.echoes[from].receive(echo, now, has_data);
+            echoed = echoed.map(|(took, prompt)| (took, prompt.filter(|_| has_data || is_reading)));
             let age = self.echoes[from].age(echo, now);
             if let Some(age) = age.filter(|_| segment.data > 0) {
                 record.set_echo(age);
             }
         }
-        let heard = self.send_order[!from].end();
+        let [heard, latest] = [!from, from].map(|side| self.send_order[side].end());
         let allowed = self.syn.client.iter().chain(&self.syn.server).filter_map(|syn| syn.mss).min();
         let system = self.system(from);
         record.set_order(self.send_order[from].send(segment, system, allowed, heard));
-        self.send_order[!from].hear(segment);
+        self.send_order[!from].hear(segment, latest);
         let syn = u32::from(segment.flags.has(Flags::SYN));
         let offsets = self.offsets[from].get_or_insert_with(|| StreamOffsets::from(segment.sequence));
         if segment.data > 0
@@ -395,6 +413,7 @@ impl CapturedConnection {
         {
             self.content.add(from, at, segment.payload, segment.data);
         }
+        self.has_cut_data |= segment.payload.len() < segment.data as usize;
         self.closed[from] |= segment.flags.has(Flags::FIN);
         if segment.flags.has(Flags::RST) {
             let forged = self.hop_limits[from].others(segment.hop_limit);
@@ -406,6 +425,31 @@ impl CapturedConnection {
         self.segments.push(record);
         let answer = answered.map(|took| (took, Some(took))).or(echoed);
         (true, answer.map(|(took, prompt)| Answer { side: from, took, prompt }))
+    }
+
+    /// What the length of options says that were not captured. Data carries timestamps or nothing; an acknowledgement
+    /// that is longer has SACK blocks.
+    fn read_cut_options(&mut self, segment: &Segment, record: &mut SegmentRecord) {
+        self.has_cut_options = true;
+        if segment.data > 0 {
+            self.timestamps |= segment.options_len == TIMESTAMPS;
+            self.has_plain_data |= segment.options_len == 0;
+        }
+        let usual = if self.timestamps { TIMESTAMPS } else { 0 };
+        if segment.data == 0 && (self.timestamps || self.has_plain_data) && segment.options_len >= usual + ONE_BLOCK {
+            record.set_sack();
+        }
+    }
+
+    /// Whether the ends use selective acknowledgements: both agreed to it, or one was seen.
+    pub(crate) fn has_sack(&self) -> bool {
+        let is_seen = || self.has_cut_options || self.segments.iter().any(SegmentRecord::has_sack);
+        // A SYN-ACK has it only if the SYN offered it (RFC 2018 §2).
+        match (self.syn.client.map(|syn| syn.sack), self.syn.server.map(|syn| syn.sack)) {
+            (_, Some(is_agreed)) => is_agreed,
+            (Some(false), None) => false,
+            (_, None) => is_seen(),
+        }
     }
 
     /// A step of the handshake: how long it took, if it is not repeated.

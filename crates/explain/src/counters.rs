@@ -125,7 +125,7 @@ impl Direction {
             counters: Counters { mss: connection.syn[side].and_then(|syn| syn.mss), ..Counters::default() },
             offsets: connection.offsets[side].map(StreamOffsets::rewound),
             ranges: SentRanges::new(vantage),
-            scale: WindowScale::of(connection, side).shift,
+            scale: WindowScale::of(connection, vantage, side).shift,
             first: None,
             last: 0,
             window: None,
@@ -152,7 +152,7 @@ impl Direction {
         self.first.get_or_insert(segment.time);
         self.last = segment.time;
         let seq = self.offset(segment.seq)?;
-        self.counters.sack_packets += u64::from(segment.sacked().is_some());
+        self.counters.sack_packets += u64::from(segment.has_sack());
         let is_same_window = self.window == Some(segment.window);
         if !rst {
             let window = u64::from(segment.window) << if syn { 0 } else { self.scale };

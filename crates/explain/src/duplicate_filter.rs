@@ -158,7 +158,7 @@ impl DuplicateFilter {
             }
             if earlier.from() != record.from() {
                 acks += usize::from(earlier.len == 0 && earlier.ack == record.seq);
-                reports_loss |= earlier.sacked().is_some() || acks >= LOSS_REPORT;
+                reports_loss |= earlier.has_sack() || acks >= LOSS_REPORT;
                 continue;
             }
             if !earlier.repeats(record) || known.timestamps != mark.timestamps {

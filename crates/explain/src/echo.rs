@@ -17,8 +17,6 @@ pub(crate) struct Echo {
     due: u64,
     /// When this side last sent data.
     last_data: u64,
-    /// The receive window that this side offered last.
-    window: u16,
     /// The shortest time, in nanoseconds.
     pub(crate) min: Option<u64>,
     /// The values that were sent to this side and may still be echoed, and when they passed last.
@@ -64,17 +62,10 @@ impl Echo {
         self.passed.front().filter(|(sent, _)| *sent == value).map(|(_, at)| now - at)
     }
 
-    /// A packet from this side, which offers a window, echoes one: how long it took, and the part of it that neither a program
-    /// nor a delayed acknowledgement can have taken, if that is known.
-    pub(crate) fn receive(
-        &mut self,
-        value: u32,
-        now: u64,
-        has_data: bool,
-        window: u16,
-    ) -> Option<(u64, Option<u64>)> {
+    /// A packet from this side echoes one: how long it took, and the part of it that neither a program nor a delayed
+    /// acknowledgement can have taken, if that is known.
+    pub(crate) fn receive(&mut self, value: u32, now: u64, has_data: bool) -> Option<(u64, Option<u64>)> {
         let last_data = if has_data { std::mem::replace(&mut self.last_data, now) } else { 0 };
-        let shrinks = window < std::mem::replace(&mut self.window, window);
         let (sent, at) = self.sent?;
         let ahead = value.wrapping_sub(sent) as i32;
         if ahead < 0 {
@@ -91,9 +82,7 @@ impl Echo {
             (now - last_data <= took / STREAM).then_some(took)
         } else {
             // A delayed acknowledgement echoes the first segment that it covers (RFC 7323 §4.3), however long ago that was.
-            // While its program reads too slowly, Linux delays also those of many segments (`__tcp_ack_snd_check`): until
-            // then, the window that it could offer is smaller than the last.
-            (self.more >= UNDELAYED && !shrinks).then_some(now - self.due)
+            (self.more >= UNDELAYED).then_some(now - self.due)
         };
         Some((took, prompt))
     }

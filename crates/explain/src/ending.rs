@@ -11,7 +11,7 @@ use crate::{
     critical_path::message_history::ObservedMessage,
     infer::{exchange::Exchange, vantage::VantagePoint},
     number_format::{bytes, plural, time_text},
-    read::{Protocol, alert_name},
+    read::alert_name,
     segment::SegmentRecord,
     side::{PerSide, Side},
     system::{MAX_HOPS, hops},
@@ -112,7 +112,7 @@ pub(crate) fn ending(
     }
     let reset = connection.reset?;
     let missing = incomplete(connection, exchanges, messages)?;
-    if connection.content.protocol == Protocol::Unknown && is_wanted(connection, vantage, reset, messages) {
+    if connection.content.is_unknown() && is_wanted(connection, vantage, reset, messages) {
         return None;
     }
     if let Some(Forged { hop_limit, others }) = reset.forged {
@@ -163,7 +163,7 @@ fn incomplete(
     }
     let is_finished = connection.segments.iter().any(|segment| segment.has(Flags::FIN));
     // What no protocol tells apart may have needed no response.
-    if message.server.first.is_none() && connection.content.protocol != Protocol::Unknown {
+    if message.server.first.is_none() && !connection.content.is_unknown() {
         return Some(format!("before the response to {what} began"));
     }
     if let Some((arrived, all)) = missing(Side::Server) {
@@ -199,7 +199,7 @@ fn is_wanted(
     // The last acknowledgement reports no gap and has room: the receiver had read.
     let has_all = earlier()
         .find(|segment| segment.from() == reset.from && segment.has(Flags::ACK))
-        .is_none_or(|last| last.sacked().is_none() && last.window > 0);
+        .is_none_or(|last| !last.has_sack() && last.window > 0);
     let streamed = messages.last().map_or(0, |message| message[last.from()].bytes);
     streamed >= MIN_STREAM && has_all && before(connection, vantage, reset).is_empty()
 }

@@ -43,7 +43,7 @@ pub struct Coverage {
 }
 
 /// The direction in which most of a transfer's bytes went.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// From the client to the server.
     Upload,

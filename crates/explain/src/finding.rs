@@ -7,6 +7,7 @@ use crate::{
         Cause,
         evidence::{Fix, Situation},
     },
+    combine::neighbours::Neighbour,
     replica::WhatIf,
 };
 
@@ -21,6 +22,8 @@ pub struct Finding {
     pub packets: Vec<u32>,
     /// The evidence, in one paragraph.
     pub why: String,
+    /// For a shared link, the other connections on it, most bytes first; filled in by [`crate::pair_captures`].
+    pub neighbours: Vec<Neighbour>,
     /// What the fixes depend on.
     pub(crate) situation: Situation,
     /// The what-if change that removes the cause, if the replica has one.

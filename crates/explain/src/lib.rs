@@ -82,6 +82,7 @@ mod worker_threads;
 
 pub use causes::{Cause, CauseTimes, evidence::Fix};
 pub use combine::{
+    neighbours::Neighbour,
     one_way_delay::{OneWay, OneWayDelays},
     page_load::{PageLoad, PageStep, page_loads},
     pair_captures::{PairedConnection, pair_captures},

@@ -114,7 +114,7 @@ impl<'a> Writer<'a> {
             micros: 0,
             sides: PerSide::of(state),
             offsets: PerSide::of(|side| connection.offsets[side].map(StreamOffsets::rewound)),
-            scales: PerSide::of(|side| WindowScale::of(connection, side).shift),
+            scales: PerSide::of(|side| WindowScale::of(connection, &vantage, side).shift),
             sacks: &connection.sacks,
         }
     }

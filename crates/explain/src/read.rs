@@ -49,6 +49,8 @@ pub(crate) enum Protocol {
     Http1,
     Http2,
     Tls,
+    /// HTTP/2 whose bytes were not captured: its receiver's window stops the sender again and again.
+    HiddenHttp2,
 }
 
 /// What was read of a connection.
@@ -75,6 +77,8 @@ struct Stream {
     /// Out-of-order bytes.
     early: Vec<(u64, Box<[u8]>)>,
     early_bytes: usize,
+    /// Whether data passed before a message was recognised.
+    has_skipped: bool,
     reader: Reader,
 }
 
@@ -192,7 +196,10 @@ impl Content {
 
     /// Recognises the protocol by the first bytes of a stream, or of a packet in its middle.
     fn recognise(&mut self, from: Side, at: u64, bytes: &[u8]) -> Reader {
-        let (reader, protocol) = if self.protocol == Protocol::Http2 || bytes.starts_with(http2::PREFACE) {
+        let is_http2 = self.protocol == Protocol::Http2;
+        let (reader, protocol) = if at != ORIGIN && http2::looks_like_window_updates(bytes) {
+            (Reader::Http2(http2::Reader::within(from, at)), Protocol::Http2)
+        } else if at == ORIGIN && is_http2 || bytes.starts_with(http2::PREFACE) {
             (Reader::Http2(http2::Reader::new(from, at)), Protocol::Http2)
         } else if http1::looks_like(from, bytes) {
             (Reader::Http1(http1::Reader::new(from, at)), Protocol::Http1)
@@ -200,6 +207,7 @@ impl Content {
             (Reader::Tls(tls::Reader::new(at)), Protocol::Tls)
         } else if at != ORIGIN {
             // In the middle of a connection, the next packet may begin a message.
+            self.streams[from].has_skipped = true;
             return Reader::default();
         } else if bytes.len() < RECOGNISABLE {
             return Reader::New(bytes.to_vec());
@@ -218,9 +226,14 @@ impl Content {
         })
     }
 
+    /// Whether nothing is known of its messages.
+    pub(crate) fn is_unknown(&self) -> bool {
+        matches!(self.protocol, Protocol::Unknown | Protocol::HiddenHttp2)
+    }
+
     /// Whether all messages could be read.
     pub(crate) fn is_read(&self) -> bool {
-        let read = |stream: &Stream| !matches!(stream.reader, Reader::GivenUp);
+        let read = |stream: &Stream| !matches!(stream.reader, Reader::GivenUp) && !stream.has_skipped;
         let any = !self.messages.client.is_empty() || !self.messages.server.is_empty();
         any && read(&self.streams.client) && read(&self.streams.server)
     }

@@ -4,6 +4,7 @@ mod failures;
 pub mod json;
 mod notes;
 pub mod page;
+mod queue_from_the_start;
 mod summary;
 pub mod text;
 

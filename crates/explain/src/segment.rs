@@ -15,9 +15,8 @@ pub(crate) struct SegmentRecord {
     pub(crate) ack: u32,
     /// Bytes of data.
     pub(crate) len: u32,
-    /// The end of the highest SACK block, if [`SegmentRecord::SACKED`]; the time since the packet that it echoes, in
-    /// microseconds, if [`SegmentRecord::ECHO`].
-    extra: u32,
+    /// The time since the packet that it echoes, in microseconds, if [`SegmentRecord::ECHO`].
+    echoed: u32,
     /// The header field, not scaled.
     pub(crate) window: u16,
     flags: u8,
@@ -37,13 +36,15 @@ impl SegmentRecord {
     const INFERRED: u8 = Self::ECHO | Self::RESENT | Self::ORIGINAL | (3 * Self::MISSING);
 
     pub(crate) fn new(segment: &Segment, time: u64, from: Side) -> Self {
-        let newer = |a: u32, b: u32| if (b.wrapping_sub(a) as i32) > 0 { b } else { a };
-        let mut blocks = segment.sack().map(|(_, end)| end);
-        let first = blocks.next();
-        // A block below the acknowledgement is a duplicate SACK (RFC 2883 §4).
-        let is_duplicate = |end: u32| segment.acknowledgement.wrapping_sub(end) as i32 >= 0;
+        let mut blocks = segment.sack();
+        let (first, second) = (blocks.next(), blocks.next());
+        // A block below the acknowledgement, or within the next block, is a duplicate SACK (RFC 2883 §4).
+        let is_before = |a: u32, b: u32| b.wrapping_sub(a) as i32 >= 0;
+        let is_duplicate = |(start, end): (u32, u32)| {
+            let is_within = second.is_some_and(|outer| is_before(outer.0, start) && is_before(end, outer.1));
+            is_before(end, segment.acknowledgement) || is_within
+        };
         let duplicate = if first.is_some_and(is_duplicate) { Self::DUPLICATE_SACK } else { 0 };
-        let sacked = first.map(|first| blocks.fold(first, newer));
         let server = if from == Side::Server { Self::SERVER } else { 0 };
         Self {
             time,
@@ -51,10 +52,10 @@ impl SegmentRecord {
             seq: segment.sequence,
             ack: segment.acknowledgement,
             len: segment.data,
-            extra: sacked.unwrap_or(0),
+            echoed: 0,
             window: segment.window,
             flags: segment.flags.0,
-            bits: server | duplicate | if sacked.is_some() { Self::SACKED } else { 0 },
+            bits: server | duplicate | if first.is_some() { Self::SACKED } else { 0 },
         }
     }
 
@@ -62,23 +63,26 @@ impl SegmentRecord {
         if self.bits & Self::SERVER == 0 { Side::Client } else { Side::Server }
     }
 
-    pub(crate) fn sacked(&self) -> Option<u32> {
-        (self.bits & Self::SACKED != 0).then_some(self.extra)
+    /// Whether it has SACK blocks.
+    pub(crate) fn has_sack(&self) -> bool {
+        self.bits & Self::SACKED != 0
     }
 
-    /// Notes that it echoes the timestamp of a packet that passed this long before, in nanoseconds. A segment with SACK
-    /// blocks has no room for it.
+    /// Notes that it has SACK blocks, which were not captured.
+    pub(crate) fn set_sack(&mut self) {
+        self.bits |= Self::SACKED;
+    }
+
+    /// Notes that it echoes the timestamp of a packet that passed this long before, in nanoseconds.
     pub(crate) fn set_echo(&mut self, ago: u64) {
-        if self.bits & Self::SACKED == 0 {
-            self.bits |= Self::ECHO;
-            self.extra = u32::try_from(ago / 1000).unwrap_or(u32::MAX);
-        }
+        self.bits |= Self::ECHO;
+        self.echoed = u32::try_from(ago / 1000).unwrap_or(u32::MAX);
     }
 
     /// How long before it the packet passed whose timestamp it echoes, in nanoseconds: the latest that its sender had
     /// received (RFC 7323 §4.3).
     pub(crate) fn echo(&self) -> Option<u64> {
-        (self.bits & Self::ECHO != 0).then(|| u64::from(self.extra) * 1000)
+        (self.bits & Self::ECHO != 0).then(|| u64::from(self.echoed) * 1000)
     }
 
     /// Notes what the order of its sender's packets says about it.

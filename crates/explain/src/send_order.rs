@@ -6,7 +6,9 @@
 //! it is unique for fragments). Others count for all connections to a host or of the machine (Windows), or do not count
 //! (macOS, FreeBSD), so their gaps say nothing. The SYN says which system it is, and the connection itself whether the
 //! numbers are still those of its end: a translator may write others. Without a SYN, it takes many packets without any long
-//! step. A gap may also be a lost acknowledgement, so as many packets as the end may have acknowledged are taken off.
+//! step. A gap may also be a lost acknowledgement, so as many packets as the end may have acknowledged are taken off. Nor is a
+//! lost window update a lost request: an end sends one of its own accord if its window has doubled (Linux: `tcp_cleanup_rbuf`),
+//! which the next packet's window shows; and the timer of a request that was lost takes a round trip and the least timeout.
 //!
 //! What fills a gap in the data is a retransmission, or it was overtaken. Its timestamp tells (RFC 7323 §3.2: the time at
 //! which it was sent; a retransmission gets a new one), or its identification: an original is older than what overtook it.
@@ -56,6 +58,8 @@ pub(crate) struct SendOrder {
     long: u32,
     /// Packets of the other end that this one may have acknowledged since its last packet.
     owed: u16,
+    /// The window of its latest packet.
+    window: u16,
     /// The sequence number after its latest data.
     end: Option<u32>,
     gaps: VecDeque<Gap>,
@@ -73,8 +77,12 @@ struct Gap {
 
 impl SendOrder {
     /// The other end sent a packet.
-    pub(crate) fn hear(&mut self, segment: &Segment) {
-        if segment.data > 0 || segment.flags.has(Flags::SYN) || segment.flags.has(Flags::FIN) {
+    ///
+    /// `latest` is the sequence number after everything that it had sent before: an empty packet with an older one, a
+    /// keep-alive or a window probe, is acknowledged as well (RFC 9293 §3.8.4, §3.8.6.1).
+    pub(crate) fn hear(&mut self, segment: &Segment, latest: Option<u32>) {
+        let is_probe = latest.is_some_and(|latest| (segment.sequence.wrapping_sub(latest) as i32) < 0);
+        if segment.data > 0 || segment.flags.has(Flags::SYN) || segment.flags.has(Flags::FIN) || is_probe {
             let packets = 1 + segment.data / u32::from(DEFAULT_MSS);
             self.owed = self.owed.saturating_add(u16::try_from(packets).unwrap_or(u16::MAX));
         }
@@ -91,6 +99,11 @@ impl SendOrder {
     ) -> Order {
         let is_stateless =
             segment.flags.has(Flags::RST) || segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK);
+        let may_have_updated = self.latest.is_some() && segment.window / 2 >= self.window && !is_stateless;
+        self.window = segment.window;
+        if may_have_updated {
+            self.owed = self.owed.saturating_add(1);
+        }
         // Sent by no socket yet, or by none any more.
         let missing = if is_stateless { 0 } else { self.count(segment, mss.unwrap_or(DEFAULT_MSS)) };
         if segment.flags.has(Flags::ACK) && heard.is_none_or(|heard| heard == segment.acknowledgement) {
@@ -108,6 +121,11 @@ impl SendOrder {
             Some(_) => false,
             None => mostly && self.counted >= MIN_COUNTED && self.strange + self.long == 0,
         }
+    }
+
+    /// The window field of its latest packet.
+    pub(crate) fn window(&self) -> u16 {
+        self.window
     }
 
     /// The sequence number after its latest data.

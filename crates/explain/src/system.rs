@@ -57,15 +57,6 @@ impl System {
             Self::Solaris => "Solaris or illumos",
         }
     }
-
-    /// The family's name, as it stands in a fix.
-    pub(crate) fn family(self) -> &'static str {
-        match self {
-            Self::Apple => "macOS",
-            Self::Solaris => "Solaris/illumos",
-            _ => self.name(),
-        }
-    }
 }
 
 /// The SYNs of a system.

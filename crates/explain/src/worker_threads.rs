@@ -54,9 +54,9 @@ pub fn explain(source: &mut dyn Source) -> (Explanation, Option<Error>) {
 pub fn explain_keeping(source: &mut dyn Source, keep: KeepPackets) -> (Explanation, Option<Error>) {
     let kept = AtomicUsize::new(0);
     let duplicates = AtomicU64::new(0);
-    let explain_one = |connection: Box<CapturedConnection>| {
+    let explain_one = |mut connection: Box<CapturedConnection>| {
         duplicates.fetch_add(connection.duplicates.found, Ordering::Relaxed);
-        let mut explained = analyse::explain(&connection, keep.for_page)?;
+        let mut explained = analyse::explain(&mut connection, keep.for_page)?;
         let segments = connection.segments;
         if keep.for_pairing && kept.fetch_add(segments.len(), Ordering::Relaxed) + segments.len() <= MAX_PAIRING_PACKETS
         {

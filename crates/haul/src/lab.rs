@@ -198,7 +198,7 @@ fn read(name: &str) -> Result<Experiment, Box<dyn Error>> {
 /// Which run to report, and where to.
 #[derive(clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Run ID (see `haul lab list`), folder or run.json [default: the newest run]
+    /// Run ID (see `haul lab list`), folder, run.json or truth.json [default: the newest run]
     run: Option<String>,
     /// Output file, `-` for standard output [default: report.html in the run's folder]
     #[arg(long, value_name = "FILE")]
@@ -209,6 +209,11 @@ pub(crate) struct ReportArgs {
 
 /// `haul report`: writes a run's report and prints its path.
 pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
+    if let Some((result, file)) = args.run.as_deref().and_then(|run| truth::stored(&args.folder.runs, run)) {
+        let html = args.html.clone().unwrap_or_else(|| file.with_file_name(REPORT));
+        report::save(&html, &result)?;
+        return say_report(&html);
+    }
     let file = results::locate(&args.folder.runs, args.run.as_deref()).map_err(unknown)?;
     let html = args.html.clone().unwrap_or_else(|| file.with_file_name(REPORT));
     let run = results::read(&file)?;
@@ -216,6 +221,11 @@ pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
         capture_reports::write(file.parent().unwrap_or(Path::new("")), &run, || false);
     }
     save_report(&html, &run)?;
+    say_report(&html)
+}
+
+/// Prints where a report is, unless it was written to standard output.
+fn say_report(html: &Path) -> Result<ExitCode, Box<dyn Error>> {
     if html != Path::new("-") {
         crate::print(format!("{}\n", html.display()).as_bytes())?;
     }

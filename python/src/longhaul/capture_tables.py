@@ -58,6 +58,8 @@ class Connection:
     chunk: Annotated[
         int | None, Column("The size of the sender's writes, if it waits for each to be acknowledged", "byte")
     ]
+    client_system: Annotated[str | None, Column("The client's operating system, such as `Linux`, if its SYN shows it")]
+    server_system: Annotated[str | None, Column("The server's operating system, if its SYN shows it")]
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,10 @@ class Fix:
     system: Annotated[str, Column("Where the fix applies")]
     how: Annotated[str, Column("The command or setting")]
     but: Annotated[str, Column("Its side effects; empty if none are known")]
+    applies: Annotated[
+        bool | None,
+        Column("Whether it is for the systems of this connection; null if these are unknown"),
+    ]
 
 
 @dataclass(frozen=True)
@@ -186,6 +192,7 @@ def _rows(document: Node) -> Iterator[object]:
 
 
 def _connection(node: Node, index: int) -> Connection:
+    systems = node.node("system")
     return Connection(
         capture=node.text("capture"),
         connection=index,
@@ -198,6 +205,8 @@ def _connection(node: Node, index: int) -> Connection:
         mss=node.integer("mss"),
         rate_bits=node.optional_number("rate_bits"),
         chunk=node.optional_integer("chunk"),
+        client_system=systems.optional_text("client") if systems else None,
+        server_system=systems.optional_text("server") if systems else None,
     )
 
 
@@ -249,7 +258,13 @@ def _findings(node: Node, key: tuple[str, int, int]) -> Iterator[Finding | Fix]:
         )
         for fix in finding.nodes("fix"):
             yield Fix(
-                *key, finding=index, cause=cause, system=fix.text("system"), how=fix.text("how"), but=fix.text("but")
+                *key,
+                finding=index,
+                cause=cause,
+                system=fix.text("system"),
+                how=fix.text("how"),
+                but=fix.text("but"),
+                applies=fix.optional_boolean("applies"),
             )
 
 

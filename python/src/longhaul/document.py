@@ -32,6 +32,10 @@ class Node:
         """True or false."""
         return bool(self._typed(key, bool, "true or false"))
 
+    def optional_boolean(self, key: str) -> bool | None:
+        """True or false, or None."""
+        return None if self.value.get(key) is None else self.boolean(key)
+
     def number(self, key: str) -> float:
         """A number."""
         return _number(self._known(key), self._path(key), self.file)

@@ -60,6 +60,7 @@ impl ModelInput<'_> {
         model.before = self.before(first_sent.saturating_sub(began));
         model.until = until;
         model.path.rate = properties.rate.map(|rate| Rate::bits_per_second(rate as u64));
+        self.set_share(&mut model);
         model.path.headers = Size(properties.headers);
         let losses = message.history.losses.iter();
         model.path.losses = losses.map(|(from, to, times)| Loss { bytes: *from..*to, times: *times }).collect();
@@ -68,6 +69,18 @@ impl ModelInput<'_> {
         self.set_receiver(&mut model);
         let observed = Duration::from_nanos(ended.saturating_sub(began));
         Some(RecordedTransfer::new(model, observed, self.lead))
+    }
+
+    /// The transfer's part of a link that others share: its own bytes took the time of `path_rate`, theirs that of
+    /// `shared_link`.
+    fn set_share(&self, model: &mut Model) {
+        let (own, others) = (self.times[Cause::PathRate] as f64, self.times[Cause::SharedLink] as f64);
+        if let Some(rate) =
+            self.properties[self.sender].rate.filter(|_| own > 0.0 && self.share(Cause::SharedLink) > 0.05)
+        {
+            model.path.unshared_rate = model.path.rate;
+            model.path.rate = Some(Rate::bits_per_second((rate * own / (own + others)) as u64));
+        }
     }
 
     fn share(&self, cause: Cause) -> f64 {
@@ -193,6 +206,7 @@ pub(crate) fn remedy(cause: Cause, is_held_by_nagle: bool) -> Option<WhatIf> {
         Cause::ReceiverStalled => "no-stalls",
         Cause::Queueing => "no-queue",
         Cause::Pacing => "no-pacing",
+        Cause::SharedLink => "alone",
         Cause::SendBuffer => "send-buffer=16MiB",
         Cause::ReceiveWindow => "receive-window=16MiB",
         Cause::HttpFlowControl => "http2-window=16MiB",

@@ -28,17 +28,11 @@ fn why(evidence: &Evidence) -> String {
 }
 
 fn fixes(situation: &Situation) -> Vec<Fix> {
-    let path = Fix::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", "");
     if situation.ignores_losses {
-        return vec![path];
+        return vec![Fix::lossy_hop()];
     }
     vec![
-        Fix::on(
-            System::Linux,
-            Role::Sender,
-            "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
-            "mostly ignores packet loss; may starve other flows in a shallow queue",
-        ),
+        Fix::bbr(),
         Fix::on(
             System::Windows,
             Role::Sender,
@@ -52,6 +46,6 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
              ipadm set-prop -p cong_default=cubic tcp",
             "",
         ),
-        path,
+        Fix::lossy_hop(),
     ]
 }

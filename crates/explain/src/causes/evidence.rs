@@ -45,6 +45,21 @@ impl Fix {
         Self { system: label(system, role), how: how.into(), but, target: Some((system, role)) }
     }
 
+    /// Against losses: a congestion control of Linux that does not take each for congestion.
+    pub(crate) fn bbr() -> Self {
+        Self::on(
+            System::Linux,
+            Role::Sender,
+            "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
+            "mostly ignores packet loss; may starve other flows in a shallow queue",
+        )
+    }
+
+    /// Against losses: their place.
+    pub(crate) fn lossy_hop() -> Self {
+        Self::new("the path", "find the hop that drops packets: mtr, ethtool -S, the router's drop counters", "")
+    }
+
     /// The operating system that it is a setting of, if it is of one.
     pub(crate) fn target_system(&self) -> Option<System> {
         self.target.map(|(system, _)| system)
@@ -78,7 +93,7 @@ fn label(system: System, role: Role) -> &'static str {
                 Role::Receiver => concat!($name, " receiver"),
                 Role::Client => concat!($name, " client"),
                 Role::Server => concat!($name, " server"),
-                Role::Both => concat!($name, ", both ends"),
+                Role::Both => concat!($name, " at both ends"),
             }
         };
     }
@@ -109,6 +124,8 @@ pub(crate) struct Situation {
     pub(crate) is_warm: bool,
     /// Whether the sender does not reduce its window after losses, as BBR.
     pub(crate) ignores_losses: bool,
+    /// How many packets the sender retransmitted, if the receiver had most of them already: they were only late.
+    pub(crate) needless_retransmissions: Option<u64>,
     /// What fired when no acknowledgement came.
     pub(crate) timer: Timer,
 }
@@ -135,6 +152,7 @@ impl Default for Situation {
             initial_window: None,
             is_warm: false,
             ignores_losses: false,
+            needless_retransmissions: None,
             timer: Timer::default(),
         }
     }

@@ -6,7 +6,7 @@
 //! Sources of the fixes: Linux's `ip-sysctl`; Microsoft's reference of `netsh interface` (`congestionprovider`,
 //! `loopbacklargemtu`). The first release with BBR2, and that it stalls loopback, are known from users' reports only.
 
-use super::{Cause, Evidence, Fix, RetransmitTrigger, Role, Rule, Situation, System, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, RetransmitTrigger, Role, Rule, Situation, System, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::FastRecovery, avoidable: true, title: "loss recovery", claim, why, fixes };
@@ -21,6 +21,14 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
+    if let Some(count) = evidence.situation.needless_retransmissions {
+        return format!(
+            "Packets overtook each other, and the sender took those that were late for lost: it retransmitted {}, of which \
+             the receiver had most already (duplicate SACKs). Recovery held it back for {} in total.",
+            plural(count, "packet"),
+            ms(evidence.total)
+        );
+    }
     format!(
         "Packets were lost. The sender noticed from duplicate or selective ACKs, and recovery held it back for {} in \
          total.{}",
@@ -30,15 +38,17 @@ fn why(evidence: &Evidence) -> String {
 }
 
 fn fixes(situation: &Situation) -> Vec<Fix> {
+    if situation.needless_retransmissions.is_some() {
+        return vec![Fix::new(
+            "the path",
+            "find what reorders packets: load balancing by packet instead of flow, bonded links (balance-rr), parallel tunnels",
+            "",
+        )];
+    }
     let mut fixes = Vec::new();
     if !situation.ignores_losses {
         fixes.extend([
-            Fix::on(
-                System::Linux,
-                Role::Sender,
-                "sysctl -w net.core.default_qdisc=fq net.ipv4.tcp_congestion_control=bbr",
-                "mostly ignores packet loss; may starve other flows in a shallow queue",
-            ),
+            Fix::bbr(),
             Fix::on(
                 System::Windows,
                 Role::Sender,
@@ -48,11 +58,7 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
             ),
         ]);
     }
-    fixes.push(Fix::new(
-        "the path",
-        "find the hop that drops packets: mtr, ethtool -S, the router's drop counters",
-        "",
-    ));
+    fixes.push(Fix::lossy_hop());
     if !situation.has_sack {
         fixes.push(Fix::on(System::Linux, Role::Both, "enable SACK: sysctl -w net.ipv4.tcp_sack=1", ""));
     }

@@ -101,10 +101,6 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
             ),
         ]);
     }
-    fixes.push(Fix::new(
-        "the path",
-        "find the hop that drops packets: mtr, ethtool -S, the router's drop counters",
-        "",
-    ));
+    fixes.push(Fix::lossy_hop());
     fixes
 }

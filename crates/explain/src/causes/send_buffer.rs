@@ -20,6 +20,9 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
     if context.receive_window.is_limiting || writer.is_unprompted || writer.follows_peer {
         return None;
     }
+    if context.receive_window.may_limit && !writer.waits_for_chunks {
+        return None;
+    }
     let is_steady = context.flight.is_steady && (writer.is_ack_clocked || ack.is_some());
     if is_steady || writer.waits_for_chunks && ack.is_some_and(|ack| ack.acks_all) {
         return Some((wait.from, wait.to));

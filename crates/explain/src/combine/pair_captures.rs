@@ -6,7 +6,10 @@
 
 use std::collections::HashMap;
 
-use super::one_way_delay::{self, OneWayDelays};
+use super::{
+    neighbours,
+    one_way_delay::{self, OneWayDelays},
+};
 use crate::{
     explanation::{Connection, Direction, Explanation},
     infer::vantage::Vantage,
@@ -62,6 +65,7 @@ pub fn pair_captures(captures: impl IntoIterator<Item = Explanation>) -> Vec<Pai
     for paired in &mut all {
         paired.connection.segments = Vec::new();
     }
+    neighbours::name(&mut all);
     all
 }
 

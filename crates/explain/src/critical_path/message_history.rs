@@ -48,6 +48,8 @@ pub(crate) struct ObservedMessage {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DirectionStats {
     pub(crate) retransmissions: u64,
+    /// How many packets the receiver reported as duplicates: retransmissions without need.
+    pub(crate) duplicates: u64,
     /// Whether losses do not make the sender reduce its window.
     pub(crate) ignores_losses: bool,
     /// The largest number of bytes in flight.

@@ -18,7 +18,7 @@ use crate::{
         exchange::Exchange,
         send_context::{ReleasingAck, RetransmitTrigger, SendContext},
         sender_properties::SenderProperties,
-        sender_state::{SenderState, Sent},
+        sender_state::{MAX_DELAYED_ACK, SenderState, Sent},
         shared_link::SharedLink,
         vantage::{Vantage, VantagePoint},
     },
@@ -166,8 +166,9 @@ impl<'a> Walk<'a> {
             return 0;
         }
         let surroundings = &self.connection.surroundings;
-        let queued: u64 =
-            [Side::Client, Side::Server].map(|side| surroundings.extra_delay(side, from, to)).iter().sum();
+        // Between the capture point and an end that is next to it, there is no queue of the path.
+        let sides = [Side::Client, Side::Server].into_iter().filter(|side| !self.vantage.is_at(*side));
+        let queued: u64 = sides.map(|side| surroundings.extra_delay(side, from, to)).sum();
         if queued > MIN_QUEUE.max(rtt / 4) { queued } else { 0 }
     }
 
@@ -202,6 +203,7 @@ impl<'a> Walk<'a> {
             state.stream_end = state.sender.as_ref().map(|sender| sender.end_of(segment));
         }
         if segment.has_duplicate_sack() {
+            timeline.stats[!side].duplicates += 1;
             if let Some(sender) = &mut self.sides[!side].sender {
                 sender.loss_response.is_spurious();
             }
@@ -226,7 +228,8 @@ impl<'a> Walk<'a> {
     fn undo_spurious_retransmission(&mut self, timeline: &mut Timeline, side: Side, number: u32) {
         let Some((wait, begin)) = self.timer_retransmission.take() else { return };
         let Some(sender) = &mut self.sides[side].sender else { return };
-        if timeline.end() != wait.to {
+        // An acknowledgement that is missing for longer was lost.
+        if timeline.end() != wait.to || wait.to.saturating_sub(sender.ack_due()) > MAX_DELAYED_ACK {
             return;
         }
         for messages in timeline.messages.iter_mut().filter(|messages| messages[side].last == wait.to) {

@@ -31,6 +31,9 @@ pub(crate) const MAX_CONTROL_FRAME: u32 = 80;
 /// twice, and after a frame of 17 bytes.
 const CONTROL_LENGTHS: [u32; 16] = [23, 24, 30, 31, 34, 35, 38, 39, 42, 46, 47, 48, 55, 63, 70, 77];
 
+/// The lengths of one to four window updates (RFC 9113 §6.9) without TLS.
+const PLAIN_LENGTHS: [u32; 4] = [13, 26, 39, 52];
+
 /// The maximum number of bytes that a server sends before any response: HTTP/2's settings, and session tickets
 /// (RFC 8446 §4.6.1).
 const MAX_PRELUDE: u64 = 800;
@@ -79,7 +82,23 @@ pub(crate) fn is_control_frame(
             let begins_message = || content.messages[segment.from()].iter().any(|one| range.contains(&one.start));
             has_update && !begins_message()
         }
-        _ => false,
+        Protocol::HiddenHttp2 => {
+            !has_heard_all || PLAIN_LENGTHS.contains(&segment.len) || CONTROL_LENGTHS.contains(&segment.len)
+        }
+        Protocol::Unknown | Protocol::Http1 => false,
+    }
+}
+
+/// Recognises HTTP/2 by the pattern of its windows, in a capture of headers only.
+pub(crate) fn recognise_hidden_http2(connection: &mut CapturedConnection, vantage: &VantagePoint) {
+    if connection.content.protocol != Protocol::Unknown || !connection.has_cut_data {
+        return;
+    }
+    connection.content.protocol = Protocol::HiddenHttp2;
+    let mut windows =
+        [Side::Client, Side::Server].map(|side| flow_control_window(connection, vantage, side)).into_iter();
+    if windows.all(|window| window.is_none()) {
+        connection.content.protocol = Protocol::Unknown;
     }
 }
 
@@ -135,7 +154,7 @@ pub(crate) fn prelude_end(connection: &CapturedConnection, vantage: &VantagePoin
 
 /// The HTTP/2 flow-control window in bytes that repeatedly stopped a side inside TLS, if the pattern shows one.
 pub(crate) fn flow_control_window(connection: &CapturedConnection, vantage: &VantagePoint, side: Side) -> Option<u64> {
-    if connection.content.protocol != Protocol::Tls {
+    if !matches!(connection.content.protocol, Protocol::Tls | Protocol::HiddenHttp2) {
         return None;
     }
     let bursts = bursts(connection, vantage, side)?;

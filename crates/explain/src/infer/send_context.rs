@@ -33,6 +33,8 @@ pub(crate) struct ReceiveWindowState {
     pub(crate) closed: Option<(u64, u64)>,
     /// Whether less than a segment was left of it until the sender sent.
     pub(crate) is_limiting: bool,
+    /// Whether it may be what limits the sender, although its scale is not known.
+    pub(crate) may_limit: bool,
     /// Whether it was less than half of the largest before: unread data took the rest.
     pub(crate) is_shrunk: bool,
 }
@@ -45,6 +47,8 @@ pub(crate) struct FlightTrend {
     pub(crate) is_growing: bool,
     /// Whether it has been the same for many round trips.
     pub(crate) is_steady: bool,
+    /// Whether HTTP/2 windows stop the sender: then a steady flight is theirs, not a send buffer's.
+    pub(crate) is_flow_controlled: bool,
     /// Whether enough of the connection was captured to know its congestion window.
     pub(crate) is_known: bool,
     /// Whether it fills the path: at least a bandwidth-delay product.

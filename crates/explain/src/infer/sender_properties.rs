@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{pacing::Pacing, shared_link::SharedLink, window_scale::WindowScale};
+use super::{pacing::Pacing, shared_link::SharedLink, vantage::VantagePoint, window_scale::WindowScale};
 use crate::{collect::CapturedConnection, side::Side};
 
 /// Properties of one side as a sender.
@@ -17,8 +17,11 @@ pub(crate) struct SenderProperties {
     pub(crate) rate: Option<f64>,
     /// The size in bytes of the chunks whose acknowledgement the sender waits for.
     pub(crate) chunk: Option<u64>,
-    /// The number of bytes in flight per round trip, if it stays the same without loss: the size of the send buffer.
+    /// The number of bytes in flight per round trip, if it stays the same without loss: the size of the send buffer, or of an
+    /// HTTP/2 window.
     pub(crate) steady_flight: Option<u64>,
+    /// Whether the sender repeatedly went on when an HTTP/2 window was opened.
+    pub(crate) is_flow_controlled: bool,
     /// The even rate at which it sends, if neither a window nor the path requires that.
     pub(crate) pacing: Option<Pacing>,
     /// Whether a sender that could have sent earlier mostly sends when an acknowledgement arrives.
@@ -28,10 +31,14 @@ pub(crate) struct SenderProperties {
     pub(crate) nodelay: bool,
     /// The HTTP/2 flow-control window inside TLS that stopped the sender repeatedly, in bytes.
     pub(crate) http2_window: Option<u64>,
-    /// The shift of the window field of the receiver's packets.
+    /// The shift of the window field of the receiver's packets, and the largest that is possible.
     pub(crate) window_shift: u8,
+    pub(crate) most_window_shift: u8,
     /// Whether the receive window is known. If its scale was not captured, only a window of zero bytes is.
     pub(crate) knows_window: bool,
+    /// Whether it may be the receive window that limits the sender, although its scale is not known: with the least that is
+    /// possible, the sender stops at its end.
+    pub(crate) may_be_window_limited: bool,
     /// The link that it filled together with other connections.
     pub(crate) shared_link: Option<SharedLink>,
     /// Whether the capture contains the start of the connection.
@@ -57,23 +64,26 @@ impl SenderProperties {
     }
 
     /// What can be inferred without following the sender.
-    pub(super) fn from_headers(connection: &CapturedConnection, side: Side) -> Self {
+    pub(super) fn from_headers(connection: &CapturedConnection, vantage: &VantagePoint, side: Side) -> Self {
         let headers = headers(connection);
         let mss = mss(connection, side);
-        let scale = WindowScale::of(connection, !side);
+        let scale = WindowScale::of(connection, vantage, !side);
         Self {
             mss,
             headers,
             rate: None,
             chunk: None,
             steady_flight: None,
+            is_flow_controlled: false,
             pacing: None,
             is_ack_clocked: true,
             nodelay: false,
             http2_window: None,
             shared_link: None,
             window_shift: scale.shift,
+            most_window_shift: *scale.bounds.end(),
             knows_window: scale.is_known,
+            may_be_window_limited: false,
             from_start: connection.syn.client.is_some() || connection.syn.server.is_some(),
         }
     }

@@ -14,8 +14,8 @@ use std::collections::VecDeque;
 
 use capture::tcp::Flags;
 
-pub(crate) use self::on_ack::AckRecord;
 use self::on_ack::ArrivingAck;
+pub(crate) use self::on_ack::{AckRecord, MAX_DELAYED_ACK};
 use super::{
     loss_response::LossResponse,
     send_context::{FlightTrend, ReceiveWindowState, ReleasingAck, RetransmitTrigger, SendContext, WriterState},
@@ -79,6 +79,8 @@ pub(crate) enum Sent {
 #[derive(Debug)]
 pub(crate) struct SenderState<'a> {
     properties: &'a SenderProperties,
+    /// Whether the capture was taken away from the sender's end.
+    pub(crate) is_away: bool,
     /// The round-trip time between capture point and sender, and between both ends, in nanoseconds.
     rtt_to_sender: u64,
     rtt: u64,
@@ -189,6 +191,7 @@ impl<'a> SenderState<'a> {
     ) -> Self {
         Self {
             properties,
+            is_away: !vantage.is_near(side),
             // In a capture at the sender's end, an acknowledgement has arrived when it is captured.
             rtt_to_sender: if vantage.is_at(side) { 0 } else { vantage.rtt_to[side] },
             rtt: vantage.rtt(),
@@ -248,11 +251,6 @@ impl<'a> SenderState<'a> {
         if self.last_ack <= now { self.last_ack } else { self.ack_before_last.min(now) }
     }
 
-    /// Whether the capture was taken away from the sender's end.
-    pub(crate) fn is_away(&self) -> bool {
-        self.rtt_to_sender * 8 >= self.rtt
-    }
-
     /// How much older the acknowledgement is that a packet echoes than the latest that its sender had received, in nanoseconds:
     /// for that long, the packet waited below TCP or on the path. None without timestamps.
     pub(crate) fn lag(&self, segment: &SegmentRecord) -> Option<u64> {
@@ -263,6 +261,16 @@ impl<'a> SenderState<'a> {
     /// Bytes in flight.
     pub(crate) fn flight(&self) -> u64 {
         self.snd_nxt.saturating_sub(self.snd_una)
+    }
+
+    /// Whether all that the receive window allows is sent, to the byte.
+    pub(crate) fn is_at_edge(&self) -> bool {
+        self.right_edge == Some(self.snd_nxt)
+    }
+
+    /// The receive window, if it is known.
+    pub(crate) fn last_window(&self) -> Option<u64> {
+        self.right_edge.map(|_| self.window)
     }
 
     /// The offset of the byte after a segment of this sender.
@@ -319,7 +327,7 @@ impl<'a> SenderState<'a> {
         }
         if is_new {
             // At the sender's end, no path is in between.
-            let late = self.lag(segment).filter(|_| self.is_away()).unwrap_or(0);
+            let late = self.lag(segment).filter(|_| self.is_away).unwrap_or(0);
             self.in_flight.push_back(SentSegment { end, time: now, transmitted: self.busy_until, late });
         }
         if self.recovery.current.is_none() {
@@ -398,6 +406,11 @@ impl<'a> SenderState<'a> {
         trigger
     }
 
+    /// When the acknowledgement was due that the sender missed before it last retransmitted.
+    pub(crate) fn ack_due(&self) -> u64 {
+        self.recovery.undo.ack_due
+    }
+
     /// The last retransmission was spurious: the data had arrived. Returns when its acknowledgement was due, and what
     /// is known of a sender that went on when it came.
     pub(crate) fn undo_recovery(&mut self) -> (u64, SendContext) {
@@ -439,6 +452,7 @@ impl<'a> SenderState<'a> {
             }),
             receive_window: ReceiveWindowState {
                 closed: self.since_send.window_closed.or_else(|| self.closed_since.map(|since| (since, now))),
+                may_limit: properties.may_be_window_limited,
                 is_shrunk: properties.knows_window && self.window * 2 < self.largest_window,
                 is_limiting: match self.since_send.release {
                     Some(release) => self.since_send.window_full.is_some_and(|at| release.time <= at + self.prompt()),
@@ -448,7 +462,8 @@ impl<'a> SenderState<'a> {
             flight: FlightTrend {
                 is_growing,
                 is_steady: !has_loss && properties.steady_flight.is_some_and(|flight| current.max(last) * 2 >= flight),
-                is_known: properties.from_start || has_rounds,
+                is_flow_controlled: properties.is_flow_controlled,
+                is_known: (properties.from_start || has_rounds) && !properties.may_be_window_limited,
                 fills_path: properties.fills_path(self.flight(), self.rtt),
             },
             writer: WriterState {

@@ -106,5 +106,5 @@ fn has_queue(connection: &CapturedConnection, vantage: &VantagePoint, from: u64,
 
 /// Whether the receiver of this side's data reported losses.
 fn has_loss(connection: &CapturedConnection, side: Side) -> bool {
-    connection.segments.iter().filter(|segment| segment.from() != side && segment.sacked().is_some()).nth(2).is_some()
+    connection.segments.iter().filter(|segment| segment.from() != side && segment.has_sack()).nth(2).is_some()
 }

@@ -5,7 +5,7 @@
 //! the bytes between two times at which everything is acknowledged, the bytes in flight per round trip, and what the
 //! sender's waits end with.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use capture::tcp::Flags;
 
@@ -26,6 +26,15 @@ use crate::{
 /// The smallest number of acknowledgements that show whether a sender stops at the window's end.
 const MIN_RELEASES: u32 = 8;
 
+/// How often an opened HTTP/2 window must let a sender go on to be what its program waits for.
+const MIN_OPENINGS: u32 = 3;
+
+/// What shows that it is no coincidence if a sender stops at the end of a window whose scale is guessed: this many segments
+/// that are not full and end exactly there, or this many different windows, or room for this many full segments.
+const MIN_ENDS: u32 = 3;
+const MIN_WINDOWS: usize = 3;
+const MIN_FLIGHT: u64 = 4;
+
 /// How many times as high as the sender's rate the path's must be to be no limit.
 const MUCH_FASTER: f64 = 1.25;
 
@@ -35,10 +44,11 @@ const STEADY_ROUNDS: usize = 6;
 /// Infers the properties of both senders of `connection`.
 pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint) -> PerSide<SenderProperties> {
     PerSide::of(|side| {
-        let mut properties = SenderProperties::from_headers(connection, side);
+        let mut properties = SenderProperties::from_headers(connection, vantage, side);
         let survey = survey(connection, vantage, side, &mut properties);
         if let Some(survey) = survey {
-            let is_at_sender = connection.syn[side].is_some() && vantage.rtt_to[side] * 8 < vantage.rtt();
+            // A capture that begins in the middle of a full path has no packets that the path has spread.
+            let is_at_sender = connection.syn[side].is_some() && vantage.is_near(side);
             let seen = match (is_at_sender, survey.has_echo) {
                 (true, _) => Seen::FromSender,
                 (false, true) => Seen::WithEcho,
@@ -48,6 +58,7 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
             properties.chunk = survey.chunk(&properties);
             let is_below_window = |flight: &u64| *flight < survey.max_window / 10 * 9;
             properties.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
+            properties.is_flow_controlled = survey.openings >= MIN_OPENINGS.max(survey.waits / 4);
             survey.set_pacing(&mut properties, seen);
             properties.is_ack_clocked = survey.is_ack_clocked();
             properties.nodelay = survey.nodelay;
@@ -72,11 +83,19 @@ fn survey(
 ) -> Option<Survey> {
     let survey = Survey::of(connection, vantage, side, properties)?;
     if !properties.knows_window && survey.departures.pacing(properties).is_none() {
-        let believing = SenderProperties { knows_window: true, ..properties.clone() };
-        let believing = Survey::of(connection, vantage, side, &believing)?;
-        if believing.stops_at_window() {
-            properties.knows_window = true;
-            return Some(believing);
+        let mut shifts = vec![properties.window_shift, properties.most_window_shift];
+        shifts.dedup();
+        for window_shift in shifts {
+            let believing = SenderProperties { knows_window: true, window_shift, ..properties.clone() };
+            let believed = Survey::of(connection, vantage, side, &believing)?;
+            if !believed.stops_at_window() {
+                continue;
+            }
+            if believed.is_proof_of_window(properties) {
+                *properties = believing;
+                return Some(believed);
+            }
+            properties.may_be_window_limited = true;
         }
     }
     Some(survey)
@@ -98,11 +117,20 @@ struct Survey {
     max_window: u64,
     /// Whether it is known at the receiver's end when data was released.
     has_echo: bool,
-    /// How often the sender went on when an acknowledgement arrived, and how often the window was full before.
-    released: u32,
-    released_by_window: u32,
+    /// How often the sender went on when an acknowledgement arrived.
+    releases: u32,
+    /// The time that it had waited for them, and the part of it while the window was full.
+    waited: u64,
+    waited_for_window: u64,
+    /// The different windows at these times, up to [`MIN_WINDOWS`].
+    windows: HashSet<u64>,
+    /// The number of segments that were not full and ended where the window does, and within it.
+    ends_at_edge: u32,
+    ends_within: u32,
     waits: u32,
     waits_ended_by_ack: u32,
+    /// How often the sender went on when an HTTP/2 window was opened.
+    openings: u32,
     nodelay: bool,
 }
 
@@ -119,10 +147,13 @@ impl Survey {
         let scale = properties.window_shift;
         // At the receiver's end, the data itself shows the deliveries; elsewhere the acknowledgements do.
         let is_at_receiver = vantage.rtt_to[!side] * 4 < vantage.rtt_to[side];
-        let departures = Departures::new(properties.mss, rtt, sender.is_away());
+        let departures = Departures::new(properties.mss, rtt, sender.is_away);
         let mut survey = Self { departures, ..Self::default() };
         let (mut chunk_start, mut delivered, mut last_small) = (sender.snd_nxt, 0, None);
         let mut all_acked: u64 = 0;
+        // Whether the latest packet was not full, and ended within the window: its sender had no more, or no buffer.
+        let mut ended_within = false;
+        let mut last_sent = None;
         for segment in &connection.segments {
             if segment.from() != side {
                 if segment.has(Flags::ACK) {
@@ -179,10 +210,22 @@ impl Survey {
             if context.writer.sent_small_segment {
                 survey.nodelay |= last_small.replace(sender.snd_nxt).is_some_and(|end| sender.snd_una < end);
             }
+            survey.openings += u32::from(context.flow_control_opened);
+            let waited = segment.time - last_sent.replace(segment.time).unwrap_or(segment.time);
             if context.released_by.is_some() {
-                survey.released += 1;
-                survey.released_by_window += u32::from(context.receive_window.is_limiting);
+                survey.releases += 1;
+                survey.waited += waited;
+                if context.receive_window.is_limiting && !ended_within {
+                    survey.waited_for_window += waited;
+                }
+                if survey.windows.len() < MIN_WINDOWS {
+                    survey.windows.extend(sender.last_window());
+                }
             }
+            let is_partial = !u64::from(segment.len).is_multiple_of(properties.mss);
+            ended_within = is_partial && !sender.is_at_edge();
+            survey.ends_within += u32::from(ended_within);
+            survey.ends_at_edge += u32::from(is_partial && !ended_within);
             if context.receive_window.is_limiting || context.receive_window.closed.is_some() {
                 // What was delivered before was spaced by the receiver.
                 survey.dispersion.interrupt();
@@ -256,7 +299,17 @@ impl Survey {
     /// Whether the sender nearly always stops at the window's end. With a scale that is only guessed, it would do so rarely, by
     /// chance.
     fn stops_at_window(&self) -> bool {
-        self.released >= MIN_RELEASES && self.released_by_window * 3 >= self.released * 2
+        self.releases >= MIN_RELEASES && self.waited_for_window * 3 >= self.waited * 2
+    }
+
+    /// Whether segments that are not full mostly end exactly where the window does.
+    fn fills_window(&self) -> bool {
+        self.ends_at_edge >= MIN_ENDS && self.ends_at_edge >= 2 * self.ends_within
+    }
+
+    /// Whether it is no coincidence that the sender stops at the window's end.
+    fn is_proof_of_window(&self, properties: &SenderProperties) -> bool {
+        self.fills_window() || self.windows.len() >= MIN_WINDOWS || self.max_window >= MIN_FLIGHT * properties.mss
     }
 
     fn is_ack_clocked(&self) -> bool {

@@ -64,6 +64,11 @@ impl VantagePoint {
         self.position == if side == Side::Client { Vantage::Client } else { Vantage::Server }
     }
 
+    /// Whether the capture was taken so near to this end that its packets were captured about when it sent them.
+    pub(crate) fn is_near(&self, side: Side) -> bool {
+        self.is_at(side) || self.rtt_to[side] * 8 < self.rtt()
+    }
+
     /// Whether a side may have received a packet of the other side, captured at `sent`, when it sent one that was
     /// captured at `now`.
     pub(crate) fn has_heard(&self, side: Side, sent: u64, now: u64) -> bool {

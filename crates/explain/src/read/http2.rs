@@ -8,6 +8,16 @@ use crate::side::Side;
 /// The client's connection preface (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
+/// The head of a `WINDOW_UPDATE` (RFC 9113 §6.9) without its stream, and the whole frame's length.
+const WINDOW_UPDATE_HEAD: [u8; 5] = [0, 0, 4, 8, 0];
+const WINDOW_UPDATE_LEN: usize = 13;
+
+/// Whether a packet in the middle of a connection consists of window updates.
+pub(super) fn looks_like_window_updates(bytes: &[u8]) -> bool {
+    let (frames, rest) = bytes.as_chunks::<WINDOW_UPDATE_LEN>();
+    !frames.is_empty() && rest.is_empty() && frames.iter().all(|frame| frame.starts_with(&WINDOW_UPDATE_HEAD))
+}
+
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
 const WINDOW_UPDATE: u8 = 8;
@@ -30,6 +40,11 @@ impl Reader {
     pub(super) fn new(from: Side, at: u64) -> Self {
         let preface = if from == Side::Client { PREFACE.len() as u64 } else { 0 };
         Self { from, header: Vec::with_capacity(9), at: at + preface, streams: Vec::new() }
+    }
+
+    /// A reader of frames in the middle of a connection, of which one begins at `at`.
+    pub(super) fn within(from: Side, at: u64) -> Self {
+        Self { at, ..Self::new(from, at) }
     }
 
     /// Reads on; returns the next byte needed, or none if the data is invalid.

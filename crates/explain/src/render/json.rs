@@ -259,10 +259,26 @@ struct Finding {
     cost_s: f64,
     packets: Vec<u32>,
     why: String,
+    neighbours: Vec<Neighbour>,
     fix: Vec<Fix>,
     predicted_s: Option<f64>,
     range_s: Option<[f64; 2]>,
     model_error: Option<f64>,
+}
+
+/// Other connections on the link, by server.
+#[derive(Debug, Serialize)]
+struct Neighbour {
+    server: String,
+    connections: usize,
+    bytes: u64,
+}
+
+impl Neighbour {
+    fn of(neighbour: &crate::Neighbour) -> Self {
+        let crate::Neighbour { server, connections, bytes } = neighbour;
+        Self { server: server.clone(), connections: *connections, bytes: *bytes }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -377,6 +393,7 @@ impl Transfer {
                 cost_s: finding.cost.as_secs_f64(),
                 packets: finding.packets.clone(),
                 why: finding.why.clone(),
+                neighbours: finding.neighbours.iter().map(Neighbour::of).collect(),
                 fix: Fix::all(finding),
                 predicted_s: predicted.map(|predicted| predicted.duration.as_secs_f64()),
                 range_s: predicted

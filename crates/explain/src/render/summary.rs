@@ -1,8 +1,16 @@
 //! What all forms of the explanation share: the ranking of transfers, and the answer in a sentence or two.
 
-use std::{collections::HashMap, fmt::Write as _, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    fmt::Write as _,
+    time::Duration,
+};
 
-use super::{failures::failures, notes};
+use super::{
+    failures::{self, failures, fallbacks},
+    notes,
+    queue_from_the_start::queue_from_the_start,
+};
 use crate::{
     Cause, CauseTimes, Direction, PageLoad, PairedConnection, Transfer, Vantage, number_format::plural, page_loads,
     time_text,
@@ -21,15 +29,20 @@ pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)
 
 /// The answer for ranked transfers, in a sentence or two.
 pub(super) fn answer(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64) -> String {
-    let mut sentences = failures(connections);
-    if sentences.is_empty() || transfers.iter().any(|(_, transfer)| transfer.bytes > 0) {
-        sentences.push(cost(connections, transfers, packets));
+    let tried = fallbacks(connections);
+    let mut sentences = failures(connections, &tried);
+    let has_failed = !sentences.is_empty();
+    if !has_failed || transfers.iter().any(|(_, transfer)| transfer.bytes > 0) {
+        sentences.push(cost(connections, transfers, packets, has_failed));
+        sentences.extend(queue_from_the_start(connections, transfers));
     }
+    sentences.extend(failures::tried_first(connections, &tried));
     sentences.join(" ")
 }
 
 /// What cost the user most: over all page loads, along their critical paths, and all other transfers, one after another.
-fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64) -> String {
+/// `has_failed` says that a failure is reported before it.
+fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], packets: u64, has_failed: bool) -> String {
     let Some((index, _)) = transfers.first() else {
         let why = match packets {
             0 => "the capture contains no packets; check its filter and its interface".to_owned(),
@@ -43,9 +56,24 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
     if transfers.iter().all(|(index, _)| connections[*index].connection.only_from.is_some()) {
         return format!("Nothing to explain: {}", notes::one_direction(connections.len() as u64));
     }
-    let whole = whole(connections, transfers);
+    let tried = fallbacks(connections);
+    // Attempts that another one followed carried nothing.
+    let mut transfers = transfers.to_vec();
+    if transfers.iter().any(|(index, _)| !tried.contains_key(index)) {
+        transfers.retain(|(index, _)| !tried.contains_key(index));
+    }
+    let transfers = &transfers[..];
+    let whole = whole(connections, transfers, &tried);
     // A long transfer in the background may be the whole critical path, and what the others waited for would not show.
-    let mut each = sum(transfers.iter().map(|(_, transfer)| &transfer.times));
+    let mut each = CauseTimes::default();
+    for (index, transfer) in transfers {
+        let times = if is_own_page(&connections[*index], transfer) {
+            transfer.times.of_all_connections()
+        } else {
+            transfer.times
+        };
+        times.ranked().into_iter().for_each(|(cause, time)| each[cause] += time);
+    }
     // Whether a client thought, or was busy on another connection, only the critical path tells.
     each[Cause::ClientThink] = 0;
     let healthy = transfers.iter().filter(|(_, transfer)| transfer.findings.is_empty()).count();
@@ -57,13 +85,15 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
             1 => "The transfer took".to_owned(),
             all => format!("The {all} transfers took"),
         };
+        let verdict = if has_failed { "Apart from that," } else { "Healthy:" };
         let healthy = format!(
-            "Healthy: nothing is worth a change. {what} {}, of which {} were {}. The RTT is {}.",
+            "{verdict} nothing is worth a change. {what} {}, of which {} were {}. The RTT is {}.",
             time_text(Duration::from_nanos(total)),
             time_text(Duration::from_nanos(time)),
             cause.title(),
             time_text(connections[*index].connection.rtt)
         );
+        let healthy = healthy + &one_after_another(cause, time, connections[*index].connection.rtt, transfers.len());
         let is_path = cause == Cause::PathRate;
         return if is_path && transfers.iter().all(|(index, transfer)| is_away(&connections[*index], transfer)) {
             format!(
@@ -102,6 +132,29 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
     text
 }
 
+/// A hint for many small exchanges that each took a round trip.
+fn one_after_another(cause: Cause, time: u64, rtt: Duration, transfers: usize) -> String {
+    let trips = u128::from(time) / rtt.as_nanos().max(1);
+    if cause != Cause::Propagation || transfers < MANY || trips < MANY as u128 {
+        return String::new();
+    }
+    format!(" That is {trips} round trips, one after another: fewer, larger or concurrent requests would save them.")
+}
+
+/// Whether a transfer shared its link mostly with other connections to the same server, as those of a browser: together, they
+/// are one user's.
+fn is_own_page(paired: &PairedConnection, transfer: &Transfer) -> bool {
+    let [_, server] = paired.connection.end_names();
+    let shared = transfer.findings.iter().find(|finding| finding.cause == Cause::SharedLink);
+    let Some(neighbours) = shared.map(|finding| &finding.neighbours) else { return false };
+    let all: u64 = neighbours.iter().map(|neighbour| neighbour.bytes).sum();
+    let own = neighbours.iter().find(|neighbour| neighbour.server == server);
+    own.is_some_and(|own| own.connections >= 2 && own.bytes * 2 >= all)
+}
+
+/// The number of exchanges, and of round trips, that are many.
+const MANY: usize = 10;
+
 /// Whether a transfer was captured away from its sender.
 fn is_away(paired: &PairedConnection, transfer: &Transfer) -> bool {
     let sender = if transfer.direction == Direction::Upload { Vantage::Client } else { Vantage::Server };
@@ -130,7 +183,13 @@ fn sum<'a>(times: impl Iterator<Item = &'a CauseTimes>) -> CauseTimes {
 }
 
 /// The time by cause that users waited: what ran at the same time as something else on a page counts once.
-fn whole(connections: &[PairedConnection], transfers: &[(usize, &Transfer)]) -> CauseTimes {
+///
+/// `tried` are attempts to connect that others followed: they are what their client did before these.
+fn whole(
+    connections: &[PairedConnection],
+    transfers: &[(usize, &Transfer)],
+    tried: &HashMap<usize, usize>,
+) -> CauseTimes {
     let pages = page_loads(connections);
     // Those of a client in a capture do not overlap, and are in order.
     let client = |index: usize| (connections[index].capture, connections[index].connection.client.ip());
@@ -145,5 +204,13 @@ fn whole(connections: &[PairedConnection], transfers: &[(usize, &Transfer)]) -> 
         own[..begun].last().is_some_and(|page| transfer.start < page.start + page.duration)
     };
     let alone = transfers.iter().filter(|one| !is_in_page(one)).map(|(_, transfer)| &transfer.times);
-    sum(pages.iter().map(|page| &page.times).chain(alone))
+    let mut times = sum(pages.iter().map(|page| &page.times).chain(alone));
+    let followed: HashSet<usize> = pages.iter().flat_map(|page| &page.path).map(|step| step.connection).collect();
+    for (first, next) in tried.iter().filter(|(_, next)| followed.contains(next)) {
+        let took = connections[*next].connection.start.saturating_sub(connections[*first].connection.start);
+        let took = times[Cause::ClientThink].min(took.as_nanos() as u64);
+        times[Cause::ClientThink] -= took;
+        times[Cause::Connect] += took;
+    }
+    times
 }

@@ -16,7 +16,7 @@ use crate::{
     Cause, CauseTimes, Connection, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes, page_loads,
     rate_text,
     replica::{PredictionError, WhatIf},
-    system::{Inferred, System},
+    system::Inferred,
     time_text,
 };
 
@@ -212,13 +212,14 @@ impl Writer<'_> {
         let mut others: Vec<&str> = Vec::new();
         for (fix, applies) in finding.ranked_fixes() {
             if applies == Some(false) {
-                others.extend(fix.target_system().map(System::family));
+                if !others.contains(&fix.system) {
+                    others.push(fix.system);
+                }
                 continue;
             }
             let but = if fix.but.is_empty() { String::new() } else { format!("  (side effect: {})", fix.but) };
             self.paragraph("     - ", &format!("{}: {}{but}", fix.system, fix.how));
         }
-        others.dedup();
         if let Some((last, rest)) = others.split_last() {
             let list = if rest.is_empty() { (*last).to_owned() } else { format!("{} and {last}", rest.join(", ")) };
             self.paragraph("     - ", &format!("for {list}: see --html or --json"));

@@ -66,6 +66,8 @@ pub struct Path {
     pub rtt: Duration,
     /// The bottleneck's rate, counting whole IP packets; none: too fast to be inferred.
     pub rate: Option<Rate>,
+    /// The bottleneck's whole rate, if other connections share it and `rate` is only this transfer's part.
+    pub unshared_rate: Option<Rate>,
     /// The size of the queue in front of the bottleneck, counting whole IP packets; none: unlimited.
     pub queue: Option<Size>,
     /// IP and TCP header bytes per packet: 40, with timestamps 52; for IPv6 20 more.
@@ -230,7 +232,7 @@ impl Model {
             bytes,
             before: Before::default(),
             until: Until::Acknowledged,
-            path: Path { rtt, rate: None, queue: None, headers: Size(52), losses: Vec::new() },
+            path: Path { rtt, rate: None, unshared_rate: None, queue: None, headers: Size(52), losses: Vec::new() },
             writes: Writes { chunk: None, in_flight: None, send_buffer: None, low_water: Size(0), pauses: Vec::new() },
             sender: Sender {
                 mss: Size(1448),

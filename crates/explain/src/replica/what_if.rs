@@ -31,10 +31,11 @@ pub(super) enum Change {
     NoStalls,
     NoQueue,
     NoPacing,
+    Alone,
 }
 
 /// The changes without a value.
-const PLAIN: [(&str, Change); 8] = [
+const PLAIN: [(&str, Change); 9] = [
     ("nodelay", Change::NoDelay),
     ("no-loss", Change::NoLoss),
     ("no-server-think", Change::NoServerThink),
@@ -43,10 +44,11 @@ const PLAIN: [(&str, Change); 8] = [
     ("no-stalls", Change::NoStalls),
     ("no-queue", Change::NoQueue),
     ("no-pacing", Change::NoPacing),
+    ("alone", Change::Alone),
 ];
 
 /// The names of the changes, with an example of each value.
-const NAMES: [(&str, &str); 17] = [
+const NAMES: [(&str, &str); 18] = [
     ("rtt", "20ms"),
     ("rate", "100mbit"),
     ("mss", "1460"),
@@ -64,6 +66,7 @@ const NAMES: [(&str, &str); 17] = [
     ("no-stalls", ""),
     ("no-queue", ""),
     ("no-pacing", ""),
+    ("alone", ""),
 ];
 
 /// The maximum number of chunks that get a pause.
@@ -175,6 +178,13 @@ impl Change {
                 model.receiver.window = model.receiver.largest_window;
             }
             Self::NoPacing => model.sender.pacing = None,
+            Self::Alone => {
+                if let Some(rate) = model.path.unshared_rate.take() {
+                    model.path.rate = Some(rate);
+                    // The queue had no room for the packets of all.
+                    model.path.losses.clear();
+                }
+            }
             // They change only what happens before the first byte.
             Self::NoClientThink | Self::NoQueue => {}
         }
@@ -266,7 +276,7 @@ mod tests {
 
     const ALL: &str = "rtt=20ms,rate=100mbit,mss=1460,deferred-ack=1ms,initial-window=30,chunk=64KiB,\
                        send-buffer=128KiB,receive-window=1MiB,http2-window=2MiB,nodelay,no-loss,no-server-think,\
-                       no-client-think,no-idle,no-stalls,no-queue,no-pacing";
+                       no-client-think,no-idle,no-stalls,no-queue,no-pacing,alone";
 
     #[test]
     fn every_change_is_parsed_printed_and_applied() {
@@ -276,6 +286,7 @@ mod tests {
         before.writes.in_flight = Some(1);
         before.path.queue = Some(Size(1));
         before.sender.pacing = Some(Rate::bits_per_second(1));
+        before.path.unshared_rate = Some(Rate::bits_per_second(100_000_000));
         let after = what_if.apply(&before);
         assert_eq!(
             (after.path.rtt, after.path.rate),
@@ -286,6 +297,7 @@ mod tests {
         assert_eq!(after.receiver.window, Some(Size(2 << 20)));
         assert_eq!((after.writes.chunk, after.writes.in_flight), (Some(Size(65536)), Some(2)));
         assert_eq!((after.path.queue, after.sender.pacing, after.bytes), (None, None, before.bytes));
+        assert_eq!(after.path.unshared_rate, None);
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What a finding says and advises depends on what is so already.
 
-use explain::{Cause, Finding};
+use explain::{
+    Cause, Finding, pair_captures,
+    render::{PredictionRequest, text},
+};
 
 use crate::connection_script::{
     Captured,
@@ -42,4 +45,48 @@ fn initial_window_is_compared_with_what_is_allowed() {
         let illumos = found.fixes().iter().any(|fix| fix.system == "Solaris/illumos sender");
         assert_eq!(illumos, flights[0] < 10);
     }
+}
+
+/// An upload of 60 KB in one flight, whose response of almost as much has to pass a receive window of 8 KB.
+#[test]
+fn finding_describes_the_sender_whose_packets_waited() {
+    let mut connection = ScriptedConnection::new(40_000, 40.0);
+    connection.window = 64;
+    let now = connection.open(0.0);
+    connection.data(Client, now, b"POST / HTTP/1.1\r\nHost: here\r\nContent-Length: 60000\r\n\r\n");
+    let mut now = connection.bulk(Client, now, 60_000);
+    let flight = 7 * MSS;
+    connection.data(Server, now, b"HTTP/1.1 200 OK\r\nContent-Length: 56840\r\n\r\n");
+    for _ in 0..7 {
+        let arrived = connection.bulk(Server, now, flight);
+        now = connection.ack(Client, arrived);
+    }
+    let explanation = Captured::at(&[connection], Client, 0.0).explained();
+    let transfer = &explanation.connections[0].transfers[0];
+    let finding = transfer.findings.iter().find(|finding| finding.cause == Cause::ReceiveWindow);
+    let finding = finding.unwrap_or_else(|| panic!("{:?}", transfer.times.ranked()));
+    assert!(finding.why.contains("never exceeded 8192 bytes"), "{}", finding.why);
+}
+
+/// The first lines for a request with this response, on a connection that was opened before.
+fn said(head: &str) -> String {
+    let mut connection = ScriptedConnection::new(40_000, 40.0);
+    let now = connection.open(0.0);
+    let arrived = connection.data(Client, now, REQUEST);
+    let arrived = connection.data(Server, arrived + 1.0, head.as_bytes());
+    connection.ack(Client, arrived);
+    let mut captured = Captured::at(&[connection], Client, 0.0);
+    captured.packets.drain(..3);
+    let connections = pair_captures([captured.explained()]);
+    let layout = text::Layout { width: 1000, colour: false, top: 5 };
+    text::render(&connections, 9, &PredictionRequest::default(), &layout)
+}
+
+#[test]
+fn nothing_is_called_healthy_after_a_failure() {
+    let failed = said("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n");
+    let wanted = "The only response is an error: 404. Apart from that, nothing is worth a change. The transfer took";
+    assert!(failed.starts_with(wanted), "{failed}");
+    let worked = said("HTTP/1.1 204 No Content\r\n\r\n");
+    assert!(worked.starts_with("Healthy: nothing is worth a change."), "{worked}");
 }

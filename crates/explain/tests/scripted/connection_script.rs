@@ -117,6 +117,21 @@ impl ScriptedConnection {
         self.packet(from, at, Kind::Ack, false)
     }
 
+    /// An acknowledgement that is lost.
+    pub(crate) fn lose_ack(&mut self, from: End, at: f64) {
+        self.packet(from, at, Kind::Ack, true);
+    }
+
+    /// A keep-alive: an empty segment with a number that is acknowledged already.
+    pub(crate) fn keep_alive(&mut self, from: End, at: f64) -> f64 {
+        let arrived = self.packet(from, at, Kind::Ack, false);
+        if let Some(last) = self.sent.last_mut() {
+            let number = u32::from_be_bytes([last.bytes[24], last.bytes[25], last.bytes[26], last.bytes[27]]);
+            last.bytes[24..28].copy_from_slice(&number.wrapping_sub(1).to_be_bytes());
+        }
+        arrived
+    }
+
     /// Data that is lost.
     pub(crate) fn lose(&mut self, from: End, at: f64, payload: &[u8]) {
         self.packet(from, at, Kind::Data(payload), true);

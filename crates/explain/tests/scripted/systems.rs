@@ -61,7 +61,12 @@ fn text_names_the_systems_and_leaves_out_the_fixes_for_others() {
     let said = text::render(&paired, 1, &PredictionRequest::default(), &layout);
     assert!(said.contains("the client runs Windows, the server Linux"), "{said}");
     assert!(said.contains("Linux receiver: ip route") && !said.contains("netsh"), "{said}");
-    assert!(said.contains("for Solaris/illumos, Windows, macOS and FreeBSD: see --html or --json"), "{said}");
+    assert!(
+        said.contains(
+            "for Solaris/illumos receiver, Windows receiver, macOS receiver and FreeBSD receiver: see --html or --json"
+        ),
+        "{said}"
+    );
 
     let captures = [ReadCapture { name: "one".to_owned(), ..ReadCapture::default() }];
     let request = PredictionRequest::default();

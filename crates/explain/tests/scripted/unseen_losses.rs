@@ -106,6 +106,48 @@ fn client_that_thinks_or_does_not_count_has_lost_nothing() {
 }
 
 #[test]
+fn lost_window_update_and_answer_to_a_keep_alive_are_no_lost_request() {
+    let causes = [Cause::RetransmissionTimeout, Cause::ClientThink];
+    for is_update in [true, false] {
+        let mut connection = new();
+        connection.window = 100;
+        let mut now = connection.open(0.0);
+        for _ in 0..6 {
+            let arrived = connection.data(Client, now, REQUEST);
+            let answered = connection.data(Server, arrived + 1.0, RESPONSE);
+            now = connection.ack(Client, answered);
+        }
+        if is_update {
+            // The program reads, which makes the window five times as large.
+            connection.window = 500;
+        } else {
+            connection.keep_alive(Server, now);
+        }
+        connection.lose_ack(Client, now + 100.0);
+        let arrived = connection.data(Client, now + 600.0, REQUEST);
+        connection.data(Server, arrived + 1.0, RESPONSE);
+        let [timeout, think] = spent(&explained(&connection, Server), causes);
+        assert!(timeout == 0 && think >= 550, "{timeout} ms, {think} ms");
+    }
+}
+
+#[test]
+fn skipped_number_is_no_lost_request_before_a_timer_can_have_fired() {
+    let mut connection = new();
+    let mut now = connection.open(0.0);
+    for _ in 0..6 {
+        let arrived = connection.data(Client, now, REQUEST);
+        let answered = connection.data(Server, arrived + 1.0, RESPONSE);
+        now = connection.ack(Client, answered);
+    }
+    connection.lose_ack(Client, now);
+    // Seen at the server, that is 140 ms later than it could be; the timer takes 240 ms.
+    let arrived = connection.data(Client, now + 100.0, REQUEST);
+    connection.data(Server, arrived + 1.0, RESPONSE);
+    assert_eq!(spent(&explained(&connection, Server), [Cause::RetransmissionTimeout]), [0]);
+}
+
+#[test]
 fn lost_end_of_a_response_is_no_idle_sender_before_the_minimum_timeout() {
     let mut connection = new();
     let now = connection.open(0.0);

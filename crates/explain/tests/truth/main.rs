@@ -10,6 +10,7 @@
 //! To examine one: `cargo test -p longhaul-explain --test truth -- NAME`, with `SCENARIO_CAPTURES=FOLDER` to keep the captures of
 //! its first run in `FOLDER/1/NAME`.
 
+mod cut;
 mod fixes;
 mod path;
 mod programs;
@@ -115,6 +116,7 @@ fn trial(name: &str, job: Job, captures: PathBuf, scores: &Arc<Mutex<Scores>>) -
 fn run(name: &str, scenario: &Scenario, afters: &[After], captures: &Path) -> Result<RunResult, Box<dyn Error>> {
     let recorded = testbed::run(scenario, captures)?;
     let (verdicts, clocks) = verdict::judge(name, scenario, &recorded)?;
+    let cuts = cut::compare(name, &recorded)?;
     let before = verdict::explain_capture(&recorded.captures[0])?;
     let before = verdict::transfer(&before, scenario)?;
     let mut what_ifs = Vec::new();
@@ -125,7 +127,7 @@ fn run(name: &str, scenario: &Scenario, afters: &[After], captures: &Path) -> Re
         let predicted = predict(before, what_if)?;
         what_ifs.push(WhatIfResult { scenario: name.to_owned(), what_if: what_if.clone(), predicted, measured });
     }
-    Ok(RunResult { verdicts, clocks, what_ifs })
+    Ok(RunResult { verdicts, cuts, clocks, what_ifs })
 }
 
 /// The predicted time of a transfer in seconds; `None` if explain declines.

@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::verdict::{ClockCheck, Verdict};
+use crate::{
+    cut::CutVerdict,
+    verdict::{ClockCheck, Verdict},
+};
 
 /// Maximum number of runs of a scenario.
 pub(crate) const MAX_RUNS: usize = 3;
@@ -25,6 +28,7 @@ pub(crate) trait Outcome {
 #[derive(Debug, Default)]
 pub(crate) struct RunResult {
     pub(crate) verdicts: Vec<Verdict>,
+    pub(crate) cuts: Vec<CutVerdict>,
     pub(crate) clocks: Vec<ClockCheck>,
     pub(crate) what_ifs: Vec<WhatIfResult>,
 }
@@ -77,6 +81,10 @@ impl Runs {
 
     pub(crate) fn verdicts(&self) -> Vec<&Verdict> {
         medians(self.completed().flat_map(|run| &run.verdicts))
+    }
+
+    pub(crate) fn cuts(&self) -> Vec<&CutVerdict> {
+        medians(self.completed().flat_map(|run| &run.cuts))
     }
 
     pub(crate) fn clocks(&self) -> Vec<&ClockCheck> {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
+    cut::CutVerdict,
     runs::{MAX_ERROR, Outcome, RunResult, Runs, WhatIfResult},
     testbed::VANTAGE_POINTS,
     verdict::{ClockCheck, Verdict},
@@ -10,6 +11,9 @@ use crate::{
 
 /// Minimum share of right verdicts.
 const MIN_RIGHT: f64 = 0.95;
+
+/// Minimum share of parts of captures that are explained like the whole.
+const MIN_RIGHT_PARTS: f64 = 0.85;
 
 /// Maximum share of what-ifs that explain declines.
 const MAX_DECLINED: f64 = 0.2;
@@ -46,9 +50,22 @@ impl Scores {
         }
         let happened = failed.is_empty();
         let verdicts = self.verdicts();
+        let cuts = self.cuts();
         let clocks = self.clocks();
         let what_ifs = self.what_ifs();
-        happened && verdicts && clocks && what_ifs
+        happened && verdicts && cuts && clocks && what_ifs
+    }
+
+    /// Prints how many parts of captures are explained like the whole, and which are not.
+    fn cuts(&self) -> bool {
+        let cuts: Vec<&CutVerdict> = self.0.values().flat_map(Runs::cuts).collect();
+        let wrong: Vec<_> = cuts.iter().filter(|cut| !cut.is_right()).collect();
+        for CutVerdict { scenario, subject, expected, found, shares } in wrong.iter().copied() {
+            println!("  {scenario}, {subject}: {found} instead of {expected} ({shares})");
+        }
+        let (right, all) = (cuts.len() - wrong.len(), cuts.len());
+        println!("{right} of {all} parts of captures are explained like the whole: {:.1} %", share(right, all) * 100.0);
+        all == 0 || share(right, all) >= MIN_RIGHT_PARTS
     }
 
     /// Prints the confusion matrix and the wrong verdicts.

@@ -6,7 +6,7 @@ use std::{
     error::Error,
     fs,
     io::{self, IsTerminal, Write as _},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
@@ -14,11 +14,12 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::{
-    results::{self, CreatedPaths, check_outlives_run},
+    results::{self, CreatedPaths, REPORT, check_outlives_run},
     testbed,
     truth::{Installed, TruthEvent, TruthRun, case, knobs::KNOBS, render, results::TruthResult},
 };
 use link::sandbox;
+use serde_json::Value;
 use units::rounded;
 
 pub(super) use lab::truth::CASES;
@@ -35,6 +36,9 @@ pub(super) const QUESTION: &str =
 
 /// The file of the results in the run's folder.
 const FILE: &str = "truth.json";
+
+/// The schema of the results, for reports.
+const SCHEMA: &str = "longhaul.truth/1";
 
 /// How many cases there are of each knob, by default.
 const EACH: u32 = 2;
@@ -115,13 +119,28 @@ pub(super) fn run(options: &RunOptions, truth: &TruthOptions) -> Result<ExitCode
         return Err(why.into());
     }
     results::write(&file, &outcome.result)?;
+    let html = folder.join(REPORT);
+    report::save(&html, &outcome.result)?;
     show(&outcome.result, &folder, options.execute.json.path())?;
     let folder = folder.display();
     if outcome.is_cancelled {
         return Err(format!("interrupted; the results so far are shown above and stored in {folder}").into());
     }
-    say(format_args!("results: {folder}; the same command with more --cases goes on from there"));
+    say(format_args!(
+        "results: {folder}; report: {}; the same command with more --cases goes on from there",
+        html.display()
+    ));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The results in a file, or in a run's folder below `runs` or elsewhere, and their file; none if those are not there, or are
+/// results of another kind.
+pub(super) fn stored(runs: &Path, run: &str) -> Option<(Value, PathBuf)> {
+    let candidates = [PathBuf::from(run), Path::new(run).join(FILE), runs.join(run).join(FILE)];
+    candidates.into_iter().filter(|path| path.is_file()).find_map(|path| {
+        let result: Value = serde_json::from_slice(&fs::read(&path).ok()?).ok()?;
+        (result.get("schema")? == SCHEMA).then_some((result, path))
+    })
 }
 
 fn show(result: &TruthResult, folder: &Path, json: Option<&Path>) -> Result<(), Box<dyn Error>> {

@@ -30,7 +30,12 @@ impl Walk<'_> {
     pub(super) fn unseen_timer(&self, side: Side, follows: bool, segment: &SegmentRecord) -> Option<u64> {
         let (rtt, lost) = (self.vantage.rtt(), segment.missing());
         let waited = segment.time - self.cursor.min(segment.time);
-        let is_repeat = follows && lost > 0 && self.connection.counts_packets(side) && waited >= rtt;
+        // Behind earlier data, a tail loss probe may fire after a round trip or two. A lone packet's timer takes a round trip
+        // and the least timeout; clocks tick, so it may seem to fire a little early.
+        let continues = self.sides[side].last_sent > self.sides[!side].last_sent;
+        let travel = if self.at == Some(!side) { self.vantage.rtt_to[side] } else { 0 };
+        let least = if continues { rtt } else { travel + rtt + Timer::MIN_RTO / 10 * 9 };
+        let is_repeat = follows && lost > 0 && self.connection.counts_packets(side) && waited >= least;
         if !is_repeat || !self.may_lose_before_capture(side) {
             return None;
         }

@@ -10,7 +10,7 @@ use crate::{infer::send_context::ReleasingAck, segment::SegmentRecord};
 const MIN_DELAYED_ACK: u64 = 5_000_000;
 
 /// A delayed ACK is delayed by at most this (RFC 5681 §4.2: within 500 ms; clock ticks add to it).
-const MAX_DELAYED_ACK: u64 = 600_000_000;
+pub(crate) const MAX_DELAYED_ACK: u64 = 600_000_000;
 
 /// An acknowledgement on the path to the sender.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,7 @@ impl SenderState<'_> {
             packet: segment.number,
             ack: self.offsets.near(segment.ack),
             window: u64::from(segment.window) << shift,
-            has_sack: segment.sacked().is_some(),
+            has_sack: segment.has_sack(),
             has_data: segment.len > 0,
             is_syn: segment.has(Flags::SYN),
             is_control_frame: false,
