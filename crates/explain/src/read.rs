@@ -120,7 +120,7 @@ impl Content {
         if end <= next {
             // A body that is skipped, or a retransmission. A head truncated by the capture ends here.
             if at <= next && next < at + u64::from(len) && kept.len() < len as usize {
-                self.give_up(from);
+                self.cut(from, next);
             }
             return;
         }
@@ -134,9 +134,9 @@ impl Content {
         }
         self.read(from, &kept[(next - at) as usize..]);
         self.read_early(from);
-        let cut = kept.len() < len as usize;
-        if cut && self.streams[from].next.is_some_and(|next| next >= end && next < at + u64::from(len)) {
-            self.give_up(from);
+        let missing = end..at + u64::from(len);
+        if let Some(next) = self.streams[from].next.filter(|next| missing.contains(next)) {
+            self.cut(from, next);
         }
     }
 
@@ -238,6 +238,15 @@ impl Content {
         any && read(&self.streams.client) && read(&self.streams.server)
     }
 
+    /// The stream continues at `next`, but the capture lacks it. After the client's Finished, that is application data.
+    fn cut(&mut self, from: Side, next: u64) {
+        let reader = &self.streams[from].reader;
+        if self.finished && matches!(reader, Reader::Tls(tls) if from == Side::Client && !tls.expects_finished()) {
+            self.secured[from].get_or_insert(next);
+        }
+        self.give_up(from);
+    }
+
     fn give_up(&mut self, from: Side) {
         let stream = &mut self.streams[from];
         *stream = Stream { reader: Reader::GivenUp, ..Stream::default() };
@@ -306,5 +315,19 @@ mod tests {
         let mut content = Content::default();
         content.add(Side::Client, ORIGIN, b"GET / HT", 100);
         assert!(matches!(content.streams.client.reader, Reader::GivenUp) && content.messages.client.is_empty());
+    }
+    #[test]
+    fn data_after_the_clients_finished_is_recognised_although_it_is_cut() {
+        let record = |kind: u8, len: u16| [&[kind, 3, 3][..], &len.to_be_bytes(), &vec![0; len.into()]].concat();
+        let mut content = Content::default();
+        let hello = record(22, 200);
+        content.add(Side::Client, ORIGIN, &hello, hello.len() as u32);
+        // The server's hello, and its certificate, of which the capture lacks most.
+        content.add(Side::Server, ORIGIN, &[record(22, 90), record(20, 1), record(23, 40)].concat(), 3000);
+        // Two records in one segment, of which only the Finished was captured.
+        let finished = record(23, 69);
+        let at = ORIGIN + hello.len() as u64;
+        content.add(Side::Client, at, &finished, finished.len() as u32 + 116);
+        assert_eq!(content.secured.client, Some(at + finished.len() as u64));
     }
 }

@@ -3,8 +3,8 @@
 //! The sender had room in TCP, and went on when the receiver enlarged the window of a stream or of the connection (RFC 9113
 //! §5.2, §6.9). The default window of 65,535 bytes allows that much per round trip. Without TLS, the frames are visible;
 //! inside TLS, the evidence is a sender that stops after the same number of bytes again and again
-//! ([`crate::infer::control_frames`]). Where windows stopped a sender repeatedly, they are also what keeps its flight the
-//! same for many round trips.
+//! ([`crate::infer::control_frames`]). Where windows stopped a sender repeatedly, they are also what it waits for
+//! while TCP has room, and what keeps its flight the same for many round trips.
 //!
 //! Sources of the fixes: nginx's `ngx_http_v2_module` (default 64k); Apache's `mod_http2` (default 65,535 bytes); curl's
 //! issues 1102, 11162 and pull requests 11167 (10 MiB), 14326.
@@ -17,7 +17,8 @@ pub(super) const RULE: Rule =
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };
     let (flight, is_released) = (context.flight, context.writer.is_ack_clocked || context.released_by.is_some());
-    let has_full_window = flight.is_steady && flight.is_flow_controlled && is_released;
+    let has_room = flight.is_steady || context.room_since.is_some();
+    let has_full_window = flight.is_flow_controlled && has_room && is_released;
     let is_other = context.receive_window.is_limiting || context.writer.is_unprompted || context.writer.follows_peer;
     (context.flow_control_opened || has_full_window && !is_other).then_some((wait.from, wait.to))
 }

@@ -72,6 +72,11 @@ impl Reader {
         self.finished = true;
     }
 
+    /// Whether the client's Finished has not been read yet.
+    pub(super) fn expects_finished(&self) -> bool {
+        self.finished
+    }
+
     /// Reads on; returns the next byte needed, or none if the data is invalid.
     pub(super) fn read(&mut self, mut bytes: &[u8], secured: &mut Option<u64>) -> Option<u64> {
         loop {

@@ -153,7 +153,7 @@ impl Merger {
             && frame.len + (segment.data as usize) < MAX_MERGED
             && last.index + 1 == frames.len()
         {
-            append(&mut frames[last.index], segment.data as usize, segment.flags);
+            append(&mut frames[last.index], &segment);
             last.next = segment.sequence.wrapping_add(segment.data);
             return true;
         }
@@ -167,9 +167,12 @@ impl Merger {
     }
 }
 
-/// Makes a frame longer by this much data.
-fn append(frame: &mut Frame, data: usize, flags: Flags) {
-    frame.len += data;
+/// Makes a frame longer by the data of a segment.
+fn append(frame: &mut Frame, segment: &Segment) {
+    if frame.bytes.len() == frame.len {
+        frame.bytes.extend_from_slice(segment.payload);
+    }
+    frame.len += segment.data as usize;
     let ip = ETHERNET.len();
     let length = (frame.len - ip) as u16;
     let header = usize::from(frame.bytes.get(ip).copied().unwrap_or_default() & 15) * 4;
@@ -178,6 +181,6 @@ fn append(frame: &mut Frame, data: usize, flags: Flags) {
     }
     // PSH of the last one.
     if let Some(field) = frame.bytes.get_mut(ip + header + 13) {
-        *field |= flags.0;
+        *field |= segment.flags.0;
     }
 }
