@@ -51,6 +51,9 @@ const MIN_WINDOW_WAITS: u32 = 3;
 /// The smallest number of needless retransmissions that shows reordering.
 const MIN_NEEDLESS: u64 = 3;
 
+/// The smallest number of timeouts for full segments that shows that none passes.
+const MIN_FULL_TIMEOUTS: u64 = 3;
+
 /// The maximum number of packets that a finding names.
 const MAX_PACKETS: usize = 5;
 
@@ -228,6 +231,8 @@ impl Analysis<'_> {
             needless_retransmissions: (stats.duplicates >= MIN_NEEDLESS
                 && stats.duplicates * 2 >= stats.retransmissions)
                 .then_some(stats.retransmissions),
+            too_large: (stats.full_timeouts >= MIN_FULL_TIMEOUTS && stats.largest_acked < properties.mss)
+                .then_some(properties.mss + properties.headers),
             timer: Timer::default(),
         }
     }

@@ -12,8 +12,8 @@ use super::{
     queue_from_the_start::queue_from_the_start,
 };
 use crate::{
-    Cause, CauseTimes, Direction, PageLoad, PairedConnection, Transfer, Vantage, number_format::plural, page_loads,
-    time_text,
+    Cause, CauseTimes, Direction, Failure, PageLoad, PairedConnection, Transfer, Vantage, number_format::plural,
+    page_loads, time_text,
 };
 
 /// All transfers with the index of their connection, those that lost most first.
@@ -32,7 +32,12 @@ pub(super) fn answer(connections: &[PairedConnection], transfers: &[(usize, &Tra
     let tried = fallbacks(connections);
     let mut sentences = failures(connections, &tried);
     let has_failed = !sentences.is_empty();
-    if !has_failed || transfers.iter().any(|(_, transfer)| transfer.bytes > 0) {
+    // Where no response came, there is nothing to speed up.
+    let is_abandoned = |index: usize| {
+        let ending = connections[index].connection.ending.as_ref();
+        ending.is_some_and(|ending| ending.failure == Failure::Abandoned)
+    };
+    if !has_failed || transfers.iter().any(|(index, transfer)| transfer.bytes > 0 && !is_abandoned(*index)) {
         sentences.push(cost(connections, transfers, packets, has_failed));
         sentences.extend(queue_from_the_start(connections, transfers));
     }

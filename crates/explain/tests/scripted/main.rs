@@ -8,6 +8,7 @@ mod control_frames;
 mod counters;
 mod duplicate_packets;
 mod endings;
+mod headers_only;
 mod incomplete_captures;
 mod pacing;
 mod page_load;

@@ -120,3 +120,38 @@ fn delayed_acknowledgement_is_no_queue() {
         assert_eq!(transfer.times[Cause::Queueing], 0, "{:?}", transfer.times.ranked());
     }
 }
+
+/// A download of four segments at a time, captured at the client, whose program hardly reads: the window shrinks, and each
+/// acknowledgement is delayed by 36 ms, although it covers more than two segments.
+#[test]
+fn acknowledgement_of_a_receiver_that_does_not_read_is_no_queue() {
+    const START: u64 = 1_700_000_000_000_000_000;
+    let packet = |from: u8, (seq, ack): (u32, u32), stamps: (u64, u64), window: u16, len: usize| {
+        let (ends, ports) = if from == 1 { ([1, 2], [40_000, 80]) } else { ([2, 1], [80, 40_000]) };
+        let builder = PacketBuilder::ipv4([10, 0, 0, ends[0]], [10, 0, 0, ends[1]], 64);
+        let options = [Timestamp(stamps.0 as u32, stamps.1 as u32)];
+        let builder =
+            builder.tcp(ports[0], ports[1], seq, window).ack(ack).options(&options).expect("options that fit");
+        let mut bytes = Vec::new();
+        builder.write(&mut bytes, &vec![b'.'; len]).expect("memory");
+        bytes
+    };
+    let mut captured = Captured::default();
+    let (mut sent, mut acked) = (1, 1000);
+    for round in 0..20_u64 {
+        let ms = 56 * round;
+        let at = |micros: u64| START + ms * 1_000_000 + micros * 1000;
+        for segment in 0..4_u64 {
+            captured.packets.push((at(segment * 400), packet(2, (sent, 1), (5000 + ms, acked), 60_000, 1448)));
+            sent += 1448;
+        }
+        // The first ones come at once.
+        let late = if round < 3 { 1500 } else { 36_000 };
+        acked = 1000 + ms + late / 1000;
+        captured.packets.push((at(late), packet(1, (1, sent), (acked, 5000 + ms), 60_000 - 2000 * round as u16, 0)));
+    }
+    let explanation = captured.explained();
+    for transfer in &explanation.connections[0].transfers {
+        assert_eq!(transfer.times[Cause::Queueing], 0, "{:?}", transfer.times.ranked());
+    }
+}
