@@ -61,6 +61,12 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
     if transfers.iter().all(|(index, _)| connections[*index].connection.only_from.is_some()) {
         return format!("Nothing to explain: {}", notes::one_direction(connections.len() as u64));
     }
+    if transfers.iter().all(|(index, _)| connections[*index].connection.is_rtt_unknown) {
+        return "Nothing to explain: the capture shows no round trip to the sender, because it has neither a handshake nor \
+                timestamps, so what the transfers waited for is unknown. Capture the connection from its beginning, with 100 \
+                bytes of each packet or more: `tcpdump -s 100`."
+            .to_owned();
+    }
     let tried = fallbacks(connections);
     // Attempts that another one followed carried nothing.
     let mut transfers = transfers.to_vec();
@@ -139,7 +145,7 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
 
 /// A hint for many small exchanges that each took a round trip.
 fn one_after_another(cause: Cause, time: u64, rtt: Duration, transfers: usize) -> String {
-    let trips = u128::from(time) / rtt.as_nanos().max(1);
+    let trips = (u128::from(time) + rtt.as_nanos() / 2) / rtt.as_nanos().max(1);
     if cause != Cause::Propagation || transfers < MANY || trips < MANY as u128 {
         return String::new();
     }

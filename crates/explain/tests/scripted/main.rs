@@ -2,6 +2,7 @@
 
 mod ack_policy;
 mod advice;
+mod answers;
 mod capture_gaps;
 mod connection_script;
 mod control_frames;

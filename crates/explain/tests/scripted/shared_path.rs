@@ -1,7 +1,7 @@
 //! What several connections show together: a queue, and a link that they share.
 
 use etherparse::{PacketBuilder, TcpOptionElement::Timestamp};
-use explain::{Cause, Transfer};
+use explain::{Cause, Transfer, pair_captures};
 
 use crate::connection_script::{
     Captured,
@@ -153,5 +153,21 @@ fn acknowledgement_of_a_receiver_that_does_not_read_is_no_queue() {
     let explanation = captured.explained();
     for transfer in &explanation.connections[0].transfers {
         assert_eq!(transfer.times[Cause::Queueing], 0, "{:?}", transfer.times.ranked());
+    }
+}
+
+#[test]
+fn finding_names_the_other_connections_on_the_link_and_predicts_the_transfer_alone() {
+    let paired = pair_captures([two_downloads(60).explained()]);
+    let bytes = paired.iter().map(|one| one.connection.transfers[0].bytes).sum::<u64>();
+    for paired in &paired {
+        let transfer = &paired.connection.transfers[0];
+        let finding = transfer.findings.iter().find(|finding| finding.cause == Cause::SharedLink);
+        let finding = finding.unwrap_or_else(|| panic!("{:?}", transfer.times.ranked()));
+        let [other] = &finding.neighbours[..] else { panic!("{:?}", finding.neighbours) };
+        assert_eq!((&*other.server, other.connections), ("10.0.0.2:80", 1));
+        assert!(other.bytes.abs_diff(bytes - transfer.bytes) * 20 < bytes, "{} of {bytes}", other.bytes);
+        assert!(finding.why.contains("Meanwhile, the client received 2.") && finding.why.contains("(1 connection)"));
+        assert_eq!(finding.what_if.as_ref().map(ToString::to_string).as_deref(), Some("alone"));
     }
 }
