@@ -67,6 +67,34 @@ function assertNear(shown, is, what) {
   assert.ok(Math.abs(shown - is) <= 0.0051 * Math.abs(is), `${what}: shown as ${shown}, is ${is}`);
 }
 
+test("ground truth: what is said of each knob is shown, for the chosen captures", options, async () => {
+  const truth = JSON.parse(readFileSync(new URL("runs/truth.json", import.meta.url), "utf8"));
+  const html = report(folder, "truth", truth);
+  const opened = await browser.open(html);
+  const { page } = opened;
+  const judged = (/** @type {string} */ vantage, /** @type {string} */ variant) =>
+    truth.cases.flatMap((/** @type {any} */ one) => one.judgements.filter((/** @type {any} */ each) => one.is_judged && each.is_judged && each.vantage === vantage && each.variant === variant).map((/** @type {any} */ each) => ({ one, each })));
+  const shown = async () => {
+    const right = await page.locator(".said-right").allTextContents();
+    const wrong = await page.locator(".said-wrong").allTextContents();
+    const sum = (/** @type {string[]} */ cells) => cells.reduce((all, cell) => all + Number.parseInt(cell, 10), 0);
+    return [sum(right), sum(wrong), await page.locator("#worst tbody").count(), await page.locator("#calibration circle").count()];
+  };
+  const expected = (/** @type {any[]} */ all) => {
+    const right = all.filter(({ each }) => each.is_right).length;
+    return [right, all.length - right, all.length - right, all.filter(({ each }) => each.predicted_s > 0).length];
+  };
+  assert.deepEqual(await shown(), expected(judged("client", "full")));
+  await page.getByLabel("client, begun-late").check();
+  assert.deepEqual(await shown(), expected(judged("client", "begun-late")));
+  assert.equal(await page.locator("#bars tbody tr").count(), truth.bars.length);
+  await openAll(page);
+  await assertAccessible(page, "ground truth");
+  await assertFits(page, "ground truth");
+  assertQuiet(opened, "ground truth");
+  await page.close();
+});
+
 test("race: every number of run.json is shown", options, async () => {
   const run = race();
   const html = report(folder, "race", run);

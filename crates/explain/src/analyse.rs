@@ -51,6 +51,12 @@ const MIN_WINDOW_WAITS: u32 = 3;
 /// The smallest number of needless retransmissions that shows reordering.
 const MIN_NEEDLESS: u64 = 3;
 
+/// The smallest number of timeouts for full segments that shows that none passes.
+const MIN_FULL_TIMEOUTS: u64 = 3;
+
+/// The bytes whose sender's waits cannot be explained without its round-trip time.
+const MIN_STREAM: u64 = 65_536;
+
 /// The maximum number of packets that a finding names.
 const MAX_PACKETS: usize = 5;
 
@@ -67,7 +73,16 @@ pub(crate) fn explain(connection: &mut CapturedConnection, store: Option<&Packet
     let exchanges = exchange::exchanges(connection, &vantage);
     let mut timeline = Timeline::of(connection, &vantage, &properties, &exchanges);
     let only_from = connection.only_from();
-    if only_from.is_some() {
+    let main_sender = if delivered(&timeline, Side::Client) > delivered(&timeline, Side::Server) {
+        Side::Client
+    } else {
+        Side::Server
+    };
+    // At the sender's own end, only the way to the receiver and back counts.
+    let is_rtt_unknown = vantage.is_unknown[main_sender]
+        && vantage.is_at(!main_sender)
+        && delivered(&timeline, main_sender) > MIN_STREAM;
+    if only_from.is_some() || is_rtt_unknown {
         timeline.leave_unexplained();
     }
     let ack_policies = PerSide::of(|side| AckPolicy::of(&timeline.stats[side].acks, properties[side].mss));
@@ -81,7 +96,7 @@ pub(crate) fn explain(connection: &mut CapturedConnection, store: Option<&Packet
             transfer.findings.clear();
         }
     }
-    if only_from.is_some() {
+    if only_from.is_some() || is_rtt_unknown {
         for transfer in &mut transfers {
             transfer.recorded = None;
         }
@@ -103,6 +118,7 @@ pub(crate) fn explain(connection: &mut CapturedConnection, store: Option<&Packet
         duplicates: connection.duplicates.found,
         uncaptured: uncaptured_bytes(connection, Side::Client) + uncaptured_bytes(connection, Side::Server),
         only_from,
+        is_rtt_unknown,
         rtt: Duration::from_nanos(vantage.rtt()),
         mss: properties[sender].mss,
         rate: properties[sender].rate,
@@ -124,6 +140,11 @@ pub(crate) fn explain(connection: &mut CapturedConnection, store: Option<&Packet
         store.keep(connection, &timeline, rank, worst.start)
     });
     Some(explained)
+}
+
+/// The bytes of a side's messages.
+fn delivered(timeline: &Timeline, side: Side) -> u64 {
+    timeline.messages.iter().map(|messages| messages[side].bytes).sum()
 }
 
 /// A connection and what was inferred of it.
@@ -228,6 +249,8 @@ impl Analysis<'_> {
             needless_retransmissions: (stats.duplicates >= MIN_NEEDLESS
                 && stats.duplicates * 2 >= stats.retransmissions)
                 .then_some(stats.retransmissions),
+            too_large: (stats.full_timeouts >= MIN_FULL_TIMEOUTS && stats.largest_acked < properties.mss)
+                .then_some(properties.mss + properties.headers),
             timer: Timer::default(),
         }
     }

@@ -37,6 +37,8 @@ pub enum Failure {
     Reset,
     /// TLS ended with an alert.
     Alert,
+    /// The client closed the connection before any response, after a while.
+    Abandoned,
 }
 
 impl Failure {
@@ -48,6 +50,7 @@ impl Failure {
             Self::Undelivered => "undelivered",
             Self::Reset => "reset",
             Self::Alert => "alert",
+            Self::Abandoned => "abandoned",
         }
     }
 }
@@ -110,6 +113,11 @@ pub(crate) fn ending(
         let why = format!("ended with the TLS alert “{}” from {}", alert_name(alert), name(side));
         return Some(ending(Failure::Alert, Some(side), end.number, end.time, why));
     }
+    if let Some((closed, waited, what)) = abandoned(connection, exchanges, messages) {
+        let waited = time_text(Duration::from_nanos(waited));
+        let why = format!("was closed by the client, which had waited {waited} for a response to {what}");
+        return Some(ending(Failure::Abandoned, Some(Side::Client), closed.number, closed.time, why));
+    }
     let reset = connection.reset?;
     let missing = incomplete(connection, exchanges, messages)?;
     if connection.content.is_unknown() && is_wanted(connection, vantage, reset, messages) {
@@ -142,6 +150,24 @@ fn name(side: Side) -> &'static str {
 /// Whether no data passed after this time.
 fn is_last(connection: &CapturedConnection, time: u64) -> bool {
     connection.segments.iter().rev().take_while(|segment| segment.time > time).all(|segment| segment.len == 0)
+}
+
+/// The client's FIN, how long it had waited for a response of which nothing came, and what it had asked for; none if there was
+/// a response, or nothing can be said.
+fn abandoned<'a>(
+    connection: &'a CapturedConnection,
+    exchanges: &'a [Exchange],
+    messages: &[PerSide<ObservedMessage>],
+) -> Option<(&'a SegmentRecord, u64, &'a str)> {
+    let (exchange, message) =
+        exchanges.iter().zip(messages).rev().find(|(_, message)| message.client.first.is_some())?;
+    if message.server.first.is_some() || exchange.request.is_empty() || connection.reset.is_some() {
+        return None;
+    }
+    let is_fin = |segment: &&SegmentRecord| segment.from() == Side::Client && segment.has(Flags::FIN);
+    let closed = connection.segments.iter().find(is_fin)?;
+    let waited = closed.time.checked_sub(message.client.last)?;
+    (waited >= SILENCE).then_some((closed, waited, &*exchange.request))
 }
 
 /// What was missing of the last exchange when the connection was reset.

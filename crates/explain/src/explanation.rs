@@ -92,6 +92,8 @@ pub struct Connection {
     pub uncaptured: u64,
     /// The end that sent all captured packets, although it had received some. Little can be said of such a connection.
     pub only_from: Option<Side>,
+    /// Whether nothing shows the round-trip time to the sender of most bytes, and so what it waited for.
+    pub is_rtt_unknown: bool,
     /// The base round-trip time, without queues and delayed acknowledgements.
     pub rtt: Duration,
     /// The payload of a full segment in bytes, in the direction of most bytes.

@@ -77,6 +77,8 @@ struct Stream {
     /// Out-of-order bytes.
     early: Vec<(u64, Box<[u8]>)>,
     early_bytes: usize,
+    /// Whether its first byte is in the capture.
+    is_from_start: bool,
     /// Whether data passed before a message was recognised.
     has_skipped: bool,
     reader: Reader,
@@ -102,7 +104,8 @@ impl Default for Reader {
 impl Content {
     /// The capture contains a side's stream from its first byte on.
     pub(crate) fn begin(&mut self, side: Side) {
-        self.streams[side].next = Some(ORIGIN);
+        let stream = &mut self.streams[side];
+        (stream.next, stream.is_from_start) = (Some(ORIGIN), true);
     }
 
     /// Adds data at this offset of a side's stream: the captured bytes, and the original length.
@@ -197,15 +200,16 @@ impl Content {
     /// Recognises the protocol by the first bytes of a stream, or of a packet in its middle.
     fn recognise(&mut self, from: Side, at: u64, bytes: &[u8]) -> Reader {
         let is_http2 = self.protocol == Protocol::Http2;
-        let (reader, protocol) = if at != ORIGIN && http2::looks_like_window_updates(bytes) {
+        let is_start = self.streams[from].is_from_start && at == ORIGIN;
+        let (reader, protocol) = if !is_start && http2::looks_like_window_updates(bytes) {
             (Reader::Http2(http2::Reader::within(from, at)), Protocol::Http2)
-        } else if at == ORIGIN && is_http2 || bytes.starts_with(http2::PREFACE) {
+        } else if is_start && is_http2 || bytes.starts_with(http2::PREFACE) {
             (Reader::Http2(http2::Reader::new(from, at)), Protocol::Http2)
         } else if http1::looks_like(from, bytes) {
             (Reader::Http1(http1::Reader::new(from, at)), Protocol::Http1)
         } else if tls::looks_like(bytes) {
             (Reader::Tls(tls::Reader::new(at)), Protocol::Tls)
-        } else if at != ORIGIN {
+        } else if !is_start {
             // In the middle of a connection, the next packet may begin a message.
             self.streams[from].has_skipped = true;
             return Reader::default();
@@ -308,6 +312,17 @@ mod tests {
         let end = u64::MAX - ORIGIN;
         let expected = [(0, at(1), "200"), (at(1) + 25, at(2), "200"), (at(2), end, "404")];
         assert_eq!(found(&content, Side::Server), expected);
+    }
+
+    #[test]
+    fn messages_are_recognised_behind_a_body_with_which_the_capture_begins() {
+        let mut content = Content::default();
+        add(&mut content, Side::Server, 0, &"the rest of a body, longer than any preface. ".repeat(2));
+        add(&mut content, Side::Client, 0, "GET /next HTTP/1.1\r\n\r\n");
+        add(&mut content, Side::Server, 90, "HTTP/1.1 204 No Content\r\n\r\n");
+        assert_eq!(found(&content, Side::Server), [(90, 117, "204")]);
+        // The beginning has no message: turns tell it.
+        assert!(!content.is_read());
     }
 
     #[test]

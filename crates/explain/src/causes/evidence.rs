@@ -126,6 +126,8 @@ pub(crate) struct Situation {
     pub(crate) ignores_losses: bool,
     /// How many packets the sender retransmitted, if the receiver had most of them already: they were only late.
     pub(crate) needless_retransmissions: Option<u64>,
+    /// The bytes of a full packet, if none of them arrived although smaller ones did.
+    pub(crate) too_large: Option<u64>,
     /// What fired when no acknowledgement came.
     pub(crate) timer: Timer,
 }
@@ -153,6 +155,7 @@ impl Default for Situation {
             is_warm: false,
             ignores_losses: false,
             needless_retransmissions: None,
+            too_large: None,
             timer: Timer::default(),
         }
     }

@@ -57,6 +57,13 @@ fn why(evidence: &Evidence) -> String {
              might only have been reordered (RACK, RFC 8985 §6.2), or retransmitted without need.",
         ),
     };
+    if let Some(bytes) = evidence.situation.too_large {
+        return format!(
+            "No packet of {bytes} bytes arrived, although smaller ones did; the sender repeated them by its timer: {total} in \
+             total, at most {longest} at a time. A link on the path carries less, and the ICMP messages that say so are \
+             dropped (a path MTU black hole, RFC 2923)."
+        );
+    }
     let unreported = if timer == Timer::Reordering { "" } else { ", and no ACK reported it" };
     format!(
         "Packets were lost{unreported}. The sender waited for {what}: {total} in total, at most {longest} at a \
@@ -65,6 +72,22 @@ fn why(evidence: &Evidence) -> String {
 }
 
 fn fixes(situation: &Situation) -> Vec<Fix> {
+    if situation.too_large.is_some() {
+        return vec![
+            Fix::new(
+                "router or VPN gateway in front of the link",
+                "let ICMP “fragmentation needed” and “packet too big” pass, or clamp the MSS: iptables -t mangle -A FORWARD -p tcp \
+                 --tcp-flags SYN,RST SYN -j TCPMSS --clamp-mss-to-pmtu",
+                "",
+            ),
+            Fix::on(
+                System::Linux,
+                Role::Sender,
+                "sysctl -w net.ipv4.tcp_mtu_probing=1",
+                "it waits for several timeouts before it tries smaller packets",
+            ),
+        ];
+    }
     let mut fixes = Vec::new();
     // Who sends probes has them on, and never waited for the timer.
     if situation.timer == Timer::Rto {

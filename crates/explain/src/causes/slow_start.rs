@@ -44,17 +44,18 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
         "idle connections occupy the server",
     );
     let mut fixes = Vec::new();
-    // This one was reused, and had been idle.
-    if !situation.is_warm {
-        fixes.push(reuse);
-    }
-    fixes.extend([
-        Fix::on(
+    if situation.is_warm {
+        // It was reused, and had been idle.
+        fixes.push(Fix::on(
             System::Linux,
             Role::Sender,
             "sysctl -w net.ipv4.tcp_slow_start_after_idle=0",
-            "only for connections that are used again; a burst after a pause, on a path that may have changed",
-        ),
+            "a burst after a pause, on a path that may have changed",
+        ));
+    } else {
+        fixes.push(reuse);
+    }
+    fixes.extend([
         Fix::on(
             System::Linux,
             Role::Sender,

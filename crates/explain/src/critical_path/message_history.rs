@@ -48,6 +48,9 @@ pub(crate) struct ObservedMessage {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct DirectionStats {
     pub(crate) retransmissions: u64,
+    /// How many full segments a timer retransmitted, and the most bytes of a packet that was acknowledged last.
+    pub(crate) full_timeouts: u64,
+    pub(crate) largest_acked: u64,
     /// How many packets the receiver reported as duplicates: retransmissions without need.
     pub(crate) duplicates: u64,
     /// Whether losses do not make the sender reduce its window.

@@ -39,6 +39,7 @@ const MAX_ACKS: usize = 4096;
 pub(crate) struct Walk<'a> {
     connection: &'a CapturedConnection,
     vantage: &'a VantagePoint,
+    properties: &'a PerSide<SenderProperties>,
     sides: PerSide<SideState<'a>>,
     handshake: Handshake,
     /// The server's data before this offset is no response to anything.
@@ -125,6 +126,7 @@ impl<'a> Walk<'a> {
         Self {
             connection,
             vantage,
+            properties,
             sides: PerSide::of(state),
             handshake: Handshake {
                 syn: false,
@@ -283,6 +285,8 @@ impl<'a> Walk<'a> {
         self.sides[side].delivered.pass(range.start, range.end, segment.time, segment.is_resent());
         let stats = &mut timeline.stats[side];
         stats.retransmissions += u64::from(matches!(sent, Sent::Retransmission(_)));
+        let is_full = u64::from(segment.len) >= self.properties[side].mss;
+        stats.full_timeouts += u64::from(is_full && matches!(sent, Sent::Retransmission(RetransmitTrigger::Timer)));
         stats.max_in_flight = stats.max_in_flight.max(flight);
         let is_unreleased = was_quiet && matches!(sent, Sent::New(context) if context.released_by.is_none());
         let timer = self.unseen_timer(side, is_unreleased && start <= expected, segment);
@@ -421,6 +425,7 @@ impl<'a> Walk<'a> {
         let rtt_to_sender = self.vantage.rtt_to[side];
         for ack in sender.acks.drain(..) {
             let stats = &mut timeline.stats[side];
+            stats.largest_acked = stats.largest_acked.max(ack.last_packet_bytes);
             if stats.acks.len() < MAX_ACKS {
                 stats.acks.push(ack);
             }

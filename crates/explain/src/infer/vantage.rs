@@ -51,6 +51,8 @@ pub(crate) struct VantagePoint {
     pub(crate) position: Vantage,
     /// The round-trip time to each end, in nanoseconds.
     pub(crate) rtt_to: PerSide<u64>,
+    /// Whether nothing shows it: no handshake, no timestamps, and only the other end acknowledges.
+    pub(crate) is_unknown: PerSide<bool>,
 }
 
 impl VantagePoint {
@@ -86,6 +88,7 @@ impl VantagePoint {
             answers.into_iter().flatten().min()
         };
         let rtt_to = PerSide::of(|side| fastest(side).or(answers[side].sender).unwrap_or(0));
+        let is_unknown = PerSide::of(|side| fastest(side).is_none() && answers[side].sender.is_none());
         let rtt = rtt_to.client + rtt_to.server;
         let is_known = fastest(Side::Client).is_some() || fastest(Side::Server).is_some();
         let position = match connection.captured_at {
@@ -108,7 +111,7 @@ impl VantagePoint {
             None if rtt_to.server <= (rtt / 10).max(200_000) => Vantage::Server,
             Some(_) | None => Vantage::Middle,
         };
-        Self { position, rtt_to }
+        Self { position, rtt_to, is_unknown }
     }
 }
 

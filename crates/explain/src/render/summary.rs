@@ -12,8 +12,8 @@ use super::{
     queue_from_the_start::queue_from_the_start,
 };
 use crate::{
-    Cause, CauseTimes, Direction, PageLoad, PairedConnection, Transfer, Vantage, number_format::plural, page_loads,
-    time_text,
+    Cause, CauseTimes, Direction, Failure, PageLoad, PairedConnection, Transfer, Vantage, number_format::plural,
+    page_loads, time_text,
 };
 
 /// All transfers with the index of their connection, those that lost most first.
@@ -32,7 +32,12 @@ pub(super) fn answer(connections: &[PairedConnection], transfers: &[(usize, &Tra
     let tried = fallbacks(connections);
     let mut sentences = failures(connections, &tried);
     let has_failed = !sentences.is_empty();
-    if !has_failed || transfers.iter().any(|(_, transfer)| transfer.bytes > 0) {
+    // Where no response came, there is nothing to speed up.
+    let is_abandoned = |index: usize| {
+        let ending = connections[index].connection.ending.as_ref();
+        ending.is_some_and(|ending| ending.failure == Failure::Abandoned)
+    };
+    if !has_failed || transfers.iter().any(|(index, transfer)| transfer.bytes > 0 && !is_abandoned(*index)) {
         sentences.push(cost(connections, transfers, packets, has_failed));
         sentences.extend(queue_from_the_start(connections, transfers));
     }
@@ -55,6 +60,12 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
     };
     if transfers.iter().all(|(index, _)| connections[*index].connection.only_from.is_some()) {
         return format!("Nothing to explain: {}", notes::one_direction(connections.len() as u64));
+    }
+    if transfers.iter().all(|(index, _)| connections[*index].connection.is_rtt_unknown) {
+        return "Nothing to explain: the capture shows no round trip to the sender, because it has neither a handshake nor \
+                timestamps, so what the transfers waited for is unknown. Capture the connection from its beginning, with 100 \
+                bytes of each packet or more: `tcpdump -s 100`."
+            .to_owned();
     }
     let tried = fallbacks(connections);
     // Attempts that another one followed carried nothing.
@@ -134,7 +145,7 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
 
 /// A hint for many small exchanges that each took a round trip.
 fn one_after_another(cause: Cause, time: u64, rtt: Duration, transfers: usize) -> String {
-    let trips = u128::from(time) / rtt.as_nanos().max(1);
+    let trips = (u128::from(time) + rtt.as_nanos() / 2) / rtt.as_nanos().max(1);
     if cause != Cause::Propagation || transfers < MANY || trips < MANY as u128 {
         return String::new();
     }

@@ -335,7 +335,8 @@ fn describe(connection: &Connection) -> String {
     if let Some(side) = connection.only_from {
         return format!("only the {}'s packets were captured", side.name());
     }
-    let mut text = format!("RTT {}, MSS {}, {vantage}", time_text(connection.rtt), connection.mss);
+    let rtt = if connection.is_rtt_unknown { "unknown".to_owned() } else { time_text(connection.rtt) };
+    let mut text = format!("RTT {rtt}, MSS {}, {vantage}", connection.mss);
     if let Some(rate) = connection.rate {
         let _ = write!(text, ", bottleneck {}", rate_text(rate));
     }

@@ -240,7 +240,7 @@ prop_compose! {
         losses in vec((0u64..300_000, 1u64..5000, 1u32..4), 0..5),
     ) -> Path {
         let losses = losses.into_iter().map(|(at, length, times)| Loss { bytes: at..at + length, times }).collect();
-        Path { rtt: ms(rtt), rate: rate.map(Rate::bits_per_second), queue: queue.map(Size), headers: Size(52), losses }
+        Path { rtt: ms(rtt), rate: rate.map(Rate::bits_per_second), unshared_rate: None, queue: queue.map(Size), headers: Size(52), losses }
     }
 }
 

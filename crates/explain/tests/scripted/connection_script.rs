@@ -94,6 +94,15 @@ impl ScriptedConnection {
         self.packet(from, at, Kind::Reset, false)
     }
 
+    /// The end of an end's stream.
+    pub(crate) fn fin(&mut self, from: End, at: f64) -> f64 {
+        let arrived = self.packet(from, at, Kind::Ack, false);
+        if let Some(last) = self.sent.last_mut() {
+            last.bytes[33] |= 1;
+        }
+        arrived
+    }
+
     /// One packet of data.
     pub(crate) fn data(&mut self, from: End, at: f64, payload: &[u8]) -> f64 {
         self.packet(from, at, Kind::Data(payload), false)

@@ -2,12 +2,14 @@
 
 mod ack_policy;
 mod advice;
+mod answers;
 mod capture_gaps;
 mod connection_script;
 mod control_frames;
 mod counters;
 mod duplicate_packets;
 mod endings;
+mod headers_only;
 mod incomplete_captures;
 mod pacing;
 mod page_load;

@@ -1,7 +1,7 @@
 //! What several connections show together: a queue, and a link that they share.
 
 use etherparse::{PacketBuilder, TcpOptionElement::Timestamp};
-use explain::{Cause, Transfer};
+use explain::{Cause, Transfer, pair_captures};
 
 use crate::connection_script::{
     Captured,
@@ -118,5 +118,56 @@ fn delayed_acknowledgement_is_no_queue() {
     let explanation = captured.explained();
     for transfer in &explanation.connections[0].transfers {
         assert_eq!(transfer.times[Cause::Queueing], 0, "{:?}", transfer.times.ranked());
+    }
+}
+
+/// A download of four segments at a time, captured at the client, whose program hardly reads: the window shrinks, and each
+/// acknowledgement is delayed by 36 ms, although it covers more than two segments.
+#[test]
+fn acknowledgement_of_a_receiver_that_does_not_read_is_no_queue() {
+    const START: u64 = 1_700_000_000_000_000_000;
+    let packet = |from: u8, (seq, ack): (u32, u32), stamps: (u64, u64), window: u16, len: usize| {
+        let (ends, ports) = if from == 1 { ([1, 2], [40_000, 80]) } else { ([2, 1], [80, 40_000]) };
+        let builder = PacketBuilder::ipv4([10, 0, 0, ends[0]], [10, 0, 0, ends[1]], 64);
+        let options = [Timestamp(stamps.0 as u32, stamps.1 as u32)];
+        let builder =
+            builder.tcp(ports[0], ports[1], seq, window).ack(ack).options(&options).expect("options that fit");
+        let mut bytes = Vec::new();
+        builder.write(&mut bytes, &vec![b'.'; len]).expect("memory");
+        bytes
+    };
+    let mut captured = Captured::default();
+    let (mut sent, mut acked) = (1, 1000);
+    for round in 0..20_u64 {
+        let ms = 56 * round;
+        let at = |micros: u64| START + ms * 1_000_000 + micros * 1000;
+        for segment in 0..4_u64 {
+            captured.packets.push((at(segment * 400), packet(2, (sent, 1), (5000 + ms, acked), 60_000, 1448)));
+            sent += 1448;
+        }
+        // The first ones come at once.
+        let late = if round < 3 { 1500 } else { 36_000 };
+        acked = 1000 + ms + late / 1000;
+        captured.packets.push((at(late), packet(1, (1, sent), (acked, 5000 + ms), 60_000 - 2000 * round as u16, 0)));
+    }
+    let explanation = captured.explained();
+    for transfer in &explanation.connections[0].transfers {
+        assert_eq!(transfer.times[Cause::Queueing], 0, "{:?}", transfer.times.ranked());
+    }
+}
+
+#[test]
+fn finding_names_the_other_connections_on_the_link_and_predicts_the_transfer_alone() {
+    let paired = pair_captures([two_downloads(60).explained()]);
+    let bytes = paired.iter().map(|one| one.connection.transfers[0].bytes).sum::<u64>();
+    for paired in &paired {
+        let transfer = &paired.connection.transfers[0];
+        let finding = transfer.findings.iter().find(|finding| finding.cause == Cause::SharedLink);
+        let finding = finding.unwrap_or_else(|| panic!("{:?}", transfer.times.ranked()));
+        let [other] = &finding.neighbours[..] else { panic!("{:?}", finding.neighbours) };
+        assert_eq!((&*other.server, other.connections), ("10.0.0.2:80", 1));
+        assert!(other.bytes.abs_diff(bytes - transfer.bytes) * 20 < bytes, "{} of {bytes}", other.bytes);
+        assert!(finding.why.contains("Meanwhile, the client received 2.") && finding.why.contains("(1 connection)"));
+        assert_eq!(finding.what_if.as_ref().map(ToString::to_string).as_deref(), Some("alone"));
     }
 }

@@ -13,10 +13,13 @@ use crate::{
     testbed::{Recorded, VANTAGE_POINTS},
 };
 
-/// The names of the parts, the share of the packets at the beginning that they lack, and the bytes of each packet: those of
-/// an IPv4 packet without the options of TCP.
-const PARTS: [(&str, f64, usize); 3] =
-    [("headers", 0.0, 40), ("begun late", 0.25, usize::MAX), ("headers, begun late", 0.25, 40)];
+/// The names of the parts, the share of the packets at the beginning that they lack, and whether they have only the headers
+/// without the options of TCP.
+const PARTS: [(&str, f64, bool); 3] =
+    [("headers", 0.0, true), ("begun late", 0.25, false), ("headers, begun late", 0.25, true)];
+
+/// The causes that only the content of packets, or their options, can show.
+const BY_CONTENT: [Cause; 3] = [Cause::NameLookup, Cause::Tls, Cause::Pacing];
 
 /// The smallest share of the time of a part that its dominant cause must have taken.
 const MIN_SHARE: f64 = 0.5;
@@ -49,7 +52,7 @@ impl Outcome for CutVerdict {
 struct Part<S> {
     source: S,
     skipped: u64,
-    kept: usize,
+    has_headers_only: bool,
 }
 
 impl<S: Source> Source for Part<S> {
@@ -58,16 +61,18 @@ impl<S: Source> Source for Part<S> {
             self.skipped -= 1;
             self.source.next()?;
         }
-        let kept = self.kept;
+        let has_headers_only = self.has_headers_only;
         Ok(self.source.next()?.map(|packet| {
-            let bytes = &packet.bytes[..packet.bytes.len().min(kept)];
-            Packet { direction: None, bytes, ..packet }
+            let headers = if packet.bytes.first().is_some_and(|first| first >> 4 == 6) { 60 } else { 40 };
+            let kept = if has_headers_only { packet.bytes.len().min(headers) } else { packet.bytes.len() };
+            Packet { direction: None, bytes: &packet.bytes[..kept], ..packet }
         }))
     }
 }
 
-fn explained(capture: &Path, skipped: u64, kept: usize) -> Result<Explanation, Box<dyn Error>> {
-    let (explanation, broken) = explain::explain(&mut Part { source: Reader::open(capture)?, skipped, kept });
+fn explained(capture: &Path, skipped: u64, has_headers_only: bool) -> Result<Explanation, Box<dyn Error>> {
+    let (explanation, broken) =
+        explain::explain(&mut Part { source: Reader::open(capture)?, skipped, has_headers_only });
     broken.map_or(Ok(explanation), |error| Err(error.into()))
 }
 
@@ -91,16 +96,17 @@ fn dominant(times: &CauseTimes) -> Option<(Cause, u64)> {
 pub(crate) fn compare(scenario: &str, recorded: &Recorded) -> Result<Vec<CutVerdict>, Box<dyn Error>> {
     let mut verdicts = Vec::new();
     for (vantage, capture) in VANTAGE_POINTS.into_iter().zip(&recorded.captures).filter(|(name, _)| *name != "middle") {
-        let whole = explained(capture, 0, usize::MAX)?;
+        let whole = explained(capture, 0, false)?;
         let (all, total) = times(&whole);
         let Some((cause, time)) = dominant(&all) else { continue };
-        for (name, lacks, kept) in PARTS {
+        for (name, lacks, has_headers_only) in PARTS {
             let skipped = (whole.packets as f64 * lacks) as u64;
-            let part = explained(capture, skipped, kept)?;
+            let part = explained(capture, skipped, has_headers_only)?;
             let lost = part.start.saturating_sub(whole.start).max(Duration::ZERO).as_nanos() as u64;
             // The part that is missing may all be of this cause.
             let is_certain = (time.saturating_sub(lost)) as f64 >= MIN_SHARE * total.saturating_sub(lost) as f64;
-            if !is_certain || lost * 5 > total * 2 {
+            let is_hidden = has_headers_only && BY_CONTENT.contains(&cause);
+            if !is_certain || is_hidden || lost * 5 > total * 2 {
                 continue;
             }
             let (times, sum) = times(&part);
