@@ -88,7 +88,9 @@ impl VantagePoint {
             answers.into_iter().flatten().min()
         };
         let rtt_to = PerSide::of(|side| fastest(side).or(answers[side].sender).unwrap_or(0));
-        let is_unknown = PerSide::of(|side| fastest(side).is_none() && answers[side].sender.is_none());
+        // At the receiver's end, everything that has arrived is acknowledged at once: what comes next is no answer to that.
+        let goes_on = |side: Side| answers[side].sender.is_some_and(|took| took >= NEAR);
+        let is_unknown = PerSide::of(|side| fastest(side).is_none() && !goes_on(side));
         let rtt = rtt_to.client + rtt_to.server;
         let is_known = fastest(Side::Client).is_some() || fastest(Side::Server).is_some();
         let position = match connection.captured_at {
