@@ -152,9 +152,9 @@ pub(crate) fn prelude_end(connection: &CapturedConnection, vantage: &VantagePoin
     if has_continued { end } else { 0 }
 }
 
-/// The HTTP/2 flow-control window in bytes that repeatedly stopped a side inside TLS, if the pattern shows one.
+/// The HTTP/2 flow-control window in bytes that repeatedly stopped a side, if the pattern shows one.
 pub(crate) fn flow_control_window(connection: &CapturedConnection, vantage: &VantagePoint, side: Side) -> Option<u64> {
-    if !matches!(connection.content.protocol, Protocol::Tls | Protocol::HiddenHttp2) {
+    if !matches!(connection.content.protocol, Protocol::Tls | Protocol::HiddenHttp2 | Protocol::Http2) {
         return None;
     }
     let bursts = bursts(connection, vantage, side)?;

@@ -96,6 +96,8 @@ fn by_turns(connection: &CapturedConnection, vantage: &VantagePoint) -> Vec<Exch
             continue;
         }
         let start = start.max(snd_nxt[side]);
+        // What is missing before it comes late, and is its beginning. Inside TLS, it may belong to the handshake.
+        let begin = if is_tls { start } else { snd_nxt[side] };
         snd_nxt[side] = end;
         let is_handshake =
             is_tls && connection.content.secured[side].is_none_or(|secured| start < secured && end <= secured);
@@ -119,7 +121,7 @@ fn by_turns(connection: &CapturedConnection, vantage: &VantagePoint) -> Vec<Exch
                 candidate = candidate.filter(|(time, begin)| {
                     start.saturating_sub(*begin) > MAX_CONTROL_FRAME.into() || segment.time < time + vantage.rtt() / 2
                 });
-                candidate.get_or_insert((segment.time, start));
+                candidate.get_or_insert((segment.time, begin));
                 if exchanges.is_empty() {
                     exchanges.push(Exchange::default());
                     candidate = None;
@@ -141,7 +143,7 @@ fn by_turns(connection: &CapturedConnection, vantage: &VantagePoint) -> Vec<Exch
             if side == Side::Server && last.parts.server.is_none() {
                 response_began = Some(segment.time);
             }
-            let part = last.parts[side].get_or_insert((start, end));
+            let part = last.parts[side].get_or_insert((begin, end));
             part.1 = end;
         }
     }

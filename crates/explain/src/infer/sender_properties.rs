@@ -20,7 +20,7 @@ pub(crate) struct SenderProperties {
     /// The number of bytes in flight per round trip, if it stays the same without loss: the size of the send buffer, or of an
     /// HTTP/2 window.
     pub(crate) steady_flight: Option<u64>,
-    /// Whether the sender repeatedly went on when an HTTP/2 window was opened.
+    /// Whether an HTTP/2 window stopped the sender repeatedly.
     pub(crate) is_flow_controlled: bool,
     /// The even rate at which it sends, if neither a window nor the path requires that.
     pub(crate) pacing: Option<Pacing>,
@@ -29,7 +29,7 @@ pub(crate) struct SenderProperties {
     /// Whether it sends small segments while earlier small ones are unacknowledged, which neither Nagle's algorithm
     /// (RFC 896) nor Minshall's variant of it (Linux) would do.
     pub(crate) nodelay: bool,
-    /// The HTTP/2 flow-control window inside TLS that stopped the sender repeatedly, in bytes.
+    /// The HTTP/2 flow-control window, of which no frame can be read, that stopped the sender repeatedly, in bytes.
     pub(crate) http2_window: Option<u64>,
     /// The shift of the window field of the receiver's packets, and the largest that is possible.
     pub(crate) window_shift: u8,

@@ -20,14 +20,12 @@ use super::{
 };
 use crate::{
     collect::CapturedConnection,
+    read::Protocol,
     side::{PerSide, Side},
 };
 
 /// The smallest number of acknowledgements that show whether a sender stops at the window's end.
 const MIN_RELEASES: u32 = 8;
-
-/// How often an opened HTTP/2 window must let a sender go on to be what its program waits for.
-const MIN_OPENINGS: u32 = 3;
 
 /// What shows that it is no coincidence if a sender stops at the end of a window whose scale is guessed: this many segments
 /// that are not full and end exactly there, or this many different windows, or room for this many full segments.
@@ -58,7 +56,6 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
             properties.chunk = survey.chunk(&properties);
             let is_below_window = |flight: &u64| *flight < survey.max_window / 10 * 9;
             properties.steady_flight = steady_flight(&survey.rounds).filter(is_below_window);
-            properties.is_flow_controlled = survey.openings >= MIN_OPENINGS.max(survey.waits / 4);
             survey.set_pacing(&mut properties, seen);
             properties.is_ack_clocked = survey.is_ack_clocked();
             properties.nodelay = survey.nodelay;
@@ -68,7 +65,9 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
             // Between the packets of others, its own show only a part of the rate.
             properties.rate = Some(link.rate);
         }
-        properties.http2_window = control_frames::flow_control_window(connection, vantage, side);
+        let window = control_frames::flow_control_window(connection, vantage, side);
+        properties.is_flow_controlled = window.is_some();
+        properties.http2_window = window.filter(|_| connection.content.protocol != Protocol::Http2);
         properties
     })
 }
@@ -129,8 +128,6 @@ struct Survey {
     ends_within: u32,
     waits: u32,
     waits_ended_by_ack: u32,
-    /// How often the sender went on when an HTTP/2 window was opened.
-    openings: u32,
     nodelay: bool,
 }
 
@@ -210,7 +207,6 @@ impl Survey {
             if context.writer.sent_small_segment {
                 survey.nodelay |= last_small.replace(sender.snd_nxt).is_some_and(|end| sender.snd_una < end);
             }
-            survey.openings += u32::from(context.flow_control_opened);
             let waited = segment.time - last_sent.replace(segment.time).unwrap_or(segment.time);
             if context.released_by.is_some() {
                 survey.releases += 1;

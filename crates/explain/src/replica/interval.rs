@@ -22,6 +22,7 @@ fn ratios(change: Change) -> Option<[f64; 2]> {
         Change::NoStalls => [0.28, 1.3],
         // Another limit often follows, which the small window had hidden.
         Change::ReceiveWindow(_) => [0.15, 1.4],
+        Change::Http2Window(_) => [0.75, 1.7],
         _ => return None,
     })
 }

@@ -80,6 +80,23 @@ fn exchanges_follow_turns_when_capture_has_headers_only() {
     }
 }
 
+#[test]
+fn lost_head_of_a_response_counts_although_it_comes_after_the_body() {
+    let mut connection = ScriptedConnection::new(40_000, 20.0);
+    let now = connection.open(0.0);
+    let request_arrived = connection.data(Client, now, b"GET /a HTTP/1.1\r\nHost: here\r\n\r\n");
+    let head = format!("HTTP/1.1 200 OK\r\nServer: {}\r\nContent-Length: 23200\r\n\r\n", "x".repeat(200));
+    connection.lose(Server, request_arrived + 1.0, head.as_bytes());
+    let repaired = connection.retransmit(Server, request_arrived + 60.0);
+    connection.bulk(Server, request_arrived + 1.0, 23_200);
+    connection.ack(Client, repaired);
+    let mut captured = Captured::at(&[connection], Client, 0.0);
+    captured.snaplen = Some(54);
+    let transfers = &captured.explained().connections[0].transfers;
+    let bytes: Vec<u64> = transfers.iter().map(|transfer| transfer.bytes).collect();
+    assert_eq!(bytes, [33 + head.len() as u64 + 23_200], "{transfers:?}");
+}
+
 /// Fragments packets with a payload of more than `max` bytes (RFC 791 §3.2).
 fn fragmented(captured: &Captured, max: usize) -> Captured {
     let mut all = Captured::default();
