@@ -405,9 +405,9 @@ impl<N> Check<N> {
 }
 
 /// Both names of a pair, if there is one.
-fn pair<N, M, E>(names: Option<[N; 2]>, mut named: impl FnMut(N) -> Result<M, E>) -> Result<Option<[M; 2]>, E> {
+fn pair<N, M, E>(names: Option<[N; 2]>, mut convert: impl FnMut(N) -> Result<M, E>) -> Result<Option<[M; 2]>, E> {
     let Some([a, b]) = names else { return Ok(None) };
-    Ok(Some([named(a)?, named(b)?]))
+    Ok(Some([convert(a)?, convert(b)?]))
 }
 
 /// The verdict on a claim.

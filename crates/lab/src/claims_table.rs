@@ -103,8 +103,7 @@ impl Row<'_> {
 }
 
 /// The numbers of claims by verdict: `3 claims: 1 reproduced, 2 not measured`.
-fn summary<'a>(rows: impl Iterator<Item = &'a Row<'a>> + Clone) -> String {
-    let all = rows.clone().count() as u64;
+fn summary(rows: &[&Row<'_>]) -> String {
     let words = [
         Verdict::Reproduced.to_string(),
         Verdict::Exceeded.to_string(),
@@ -113,27 +112,38 @@ fn summary<'a>(rows: impl Iterator<Item = &'a Row<'a>> + Clone) -> String {
         Verdict::Inconclusive.to_string(),
         NOT_MEASURED.to_owned(),
     ];
-    let count = |word: &String| match rows.clone().filter(|row| row.verdict() == *word).count() {
+    let count = |word: &String| match rows.iter().filter(|row| row.verdict() == *word).count() {
         0 => None,
         count => Some(format!("{count} {word}")),
     };
-    format!("{}: {}", counted(all, "claim"), words.iter().filter_map(count).collect::<Vec<_>>().join(", "))
+    format!(
+        "{}: {}",
+        counted(rows.len() as u64, "claim"),
+        words.iter().filter_map(count).collect::<Vec<_>>().join(", ")
+    )
 }
 
 /// The claims as a page of the book. `command` is what made it.
 pub fn markdown(experiments: &[Experiment], runs: &[KeptRun], command: &str) -> String {
     let tables: Vec<(&Experiment, Vec<Row<'_>>)> =
         experiments.iter().map(|experiment| (experiment, rows(experiment, runs))).collect();
-    let all = tables.iter().flat_map(|(_, rows)| rows);
+    let all: Vec<&Row<'_>> = tables.iter().flat_map(|(_, rows)| rows).collect();
     let mut text = format!(
         "# All claims\n\nEvery claim of every experiment that comes with Longhaul: what would refute it, its verdict, and the run \
-         that the verdict\nrests on. `{command}` makes this page. It judges kept runs by the experiments as they are now; \
-         [Statistics](statistics.md)\nexplains the verdicts. A claim without a kept run is *not measured*: the run takes \
-         `haul lab run` and the experiment's name.\n\n{}.\n",
-        summary(all)
+         that the verdict\nrests on. [The experiment file](experiment-file.md#verdicts) explains the verdicts. `{command}`\n\
+         makes this page: it judges kept runs by the experiments as they are now. A claim without a kept run is *not\n\
+         measured* here. The results on the page of its experiment are older than some of the checks; `haul lab run` and the\n\
+         experiment's name measure it again.\n\n{}.\n",
+        summary(&all)
     );
     for (experiment, rows) in tables.iter().filter(|(_, rows)| !rows.is_empty()) {
-        let _ = writeln!(text, "\n## {}\n\n{} {}.\n", experiment.name, experiment.question, summary(rows.iter()));
+        let _ = writeln!(
+            text,
+            "\n## {}\n\n{} {}.\n",
+            experiment.name,
+            experiment.question,
+            summary(&rows.iter().collect::<Vec<_>>())
+        );
         text += "| claim | refuted by | verdict | run |\n|---|---|---|---|\n";
         for row in rows {
             let (measured, run) = match &row.judged {
@@ -176,7 +186,7 @@ pub fn text(experiments: &[Experiment], runs: &[KeptRun], look: Look) -> String 
         }
         all.extend(rows);
     }
-    text + "\n" + &look.paragraph("", 0, &(summary(all.iter()) + "."))
+    text + "\n" + &look.paragraph("", 0, &(summary(&all.iter().collect::<Vec<_>>()) + "."))
 }
 
 #[cfg(test)]
