@@ -1,6 +1,7 @@
 //! `haul race`, `haul lab` and `haul report`: running experiments, and showing and comparing their results.
 
 mod capture_reports;
+mod claims;
 mod execute;
 mod interrupt;
 mod live;
@@ -91,6 +92,8 @@ pub(crate) enum Command {
     },
     /// Compare runs, and show which differences are larger than noise
     Compare(CompareArgs),
+    /// List the claims of the built-in experiments: what would refute each, and its verdict by runs
+    Claims(claims::ClaimsArgs),
 }
 
 /// Which runs to compare, and where to write the comparison.
@@ -168,6 +171,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Compare(args) => compare_runs(&args).map(|()| ExitCode::SUCCESS),
+        Command::Claims(args) => claims::show(&args).map(|()| ExitCode::SUCCESS),
     }
 }
 

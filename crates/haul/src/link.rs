@@ -229,7 +229,10 @@ fn run_in(
     // The first device gets the default route, so this one must come before the cables.
     let outside = args.outside.then(|| Outside::open(&hosts[topology.default])).transpose()?;
     let mut taps = Vec::new();
-    let first_number = addresses::first_free(topology.cables.len() as u16);
+    let count = topology.cables.len() as u16;
+    let first_number = addresses::first_free(count).ok_or_else(|| {
+        format!("no addresses are left in 100.64.0.0/10 for {count} cables; end a `haul link` around this one")
+    })?;
     let plan = topology.clone();
     let network = Network::connect(topology, hosts, lanes, first_number, |host, cable| -> Result<_, Box<dyn Error>> {
         continues(sandbox)?;

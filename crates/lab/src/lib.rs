@@ -41,6 +41,7 @@ mod attribution;
 mod capture_names;
 pub mod certs;
 pub mod claims;
+pub mod claims_table;
 pub mod compare;
 pub mod contenders;
 pub mod deadline;

@@ -392,6 +392,9 @@ pub struct ClaimResult {
     pub confidence: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
+    /// The result that would refute it, in words; none if the experiment does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refuted_by: Option<String>,
 }
 
 fn yes() -> bool {

@@ -395,8 +395,11 @@ fn timed<'a>(
     let start = Instant::now();
     let done = prepared.run()?;
     let end = sample.task.wait_done(sample.root, &done, &sample.deadline)?;
+    let measured = start.elapsed();
     let machine = meter.stop()?;
     let used = server.processor_time().zip(before).map(|(after, before)| after.saturating_sub(before));
+    // A browser says itself how long the page took, without its own start.
+    let took = done.took.unwrap_or(end - start);
     // Locks may be released after the work is done, but before the contender has finished.
     prepared.finish()?;
     let requests = server.requests();
@@ -408,10 +411,10 @@ fn timed<'a>(
         methods: Some(requests.methods),
         protocols: Some(requests.protocols),
         server_cpu_s: used.map(|used| used.as_secs_f64()),
-        machine: Some(machine),
+        machine: Some(machine.within(took.as_secs_f64() / measured.as_secs_f64().max(took.as_secs_f64()))),
         ..Sample::default()
     };
-    Ok((done.took.unwrap_or(end - start), counts))
+    Ok((took, counts))
 }
 
 /// Whether the machine disturbed an attempt less than the best one before.

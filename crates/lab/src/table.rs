@@ -42,7 +42,7 @@ impl Look {
         if self.colour { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
     }
 
-    fn title(self, text: &str) -> String {
+    pub(crate) fn title(self, text: &str) -> String {
         self.paint(Style::Bold, self.paragraph("", 0, text).trim_end()) + "\n"
     }
 

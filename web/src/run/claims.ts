@@ -44,5 +44,5 @@ function where({ workload, network }: Claim): string {
 }
 
 function claimText(claim: Claim): Child {
-  return h("div", {}, h("p", { class: "claim-text" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, h("span", { class: "soft small" }, where(claim))));
+  return h("div", {}, h("p", { class: "claim-text" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, h("span", { class: "soft small" }, where(claim))), claim.refuted_by && h("p", { class: "soft small" }, `Refuted by: ${claim.refuted_by}`));
 }

@@ -98,6 +98,7 @@ export interface Claim {
   workload: string;
   network: string;
   in_run: boolean;
+  refuted_by?: string;
   measured: string;
   ci95: Interval | null;
   confidence: number | null;

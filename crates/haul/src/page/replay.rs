@@ -105,6 +105,7 @@ A protocol is an HTTP version, with options after a +:
   +resumed        TLS 1.3 with session resumption
   +early          the same, with idempotent requests as early data (0-RTT)
   +tfo            TCP Fast Open: the first bytes are in the SYN
+  +serial         connections are opened one after another, as with blocking sockets (only h1)
 Example: --over h1,h1+tfo,h1x6+pipelining,h2+early,h3";
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {

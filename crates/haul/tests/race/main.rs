@@ -9,6 +9,7 @@ mod faults;
 mod harness;
 mod interrupt;
 mod parts;
+mod serial_connections;
 mod truth;
 mod usage_errors;
 
@@ -36,6 +37,7 @@ fn main() {
         (faults::TRIALS, ready),
         (busy::TRIALS, ready),
         (parts::TRIALS, ready),
+        (serial_connections::TRIALS, ready),
         (truth::TRIALS, ready),
     ];
     let trials = trials.into_iter().chain([(faults::SIMULATED, ready && simulated), (usage_errors::TRIALS, true)]);

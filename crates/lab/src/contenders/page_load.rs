@@ -35,6 +35,9 @@ impl Contender for Page {
 
     fn describe(&self) -> &'static str {
         match self.over.http {
+            PageHttp::Recorded if self.over.serial => {
+                "a recorded page over HTTP/1.1, its connections opened one after another, as with blocking sockets"
+            }
             PageHttp::Recorded => "a recorded page over HTTP/1.1, on the connections it was recorded on",
             PageHttp::Six => "a recorded page over HTTP/1.1, on up to six connections to a host",
             PageHttp::Two => "a recorded page over HTTP/2",

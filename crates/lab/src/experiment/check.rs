@@ -244,6 +244,7 @@ fn claims(texts: Vec<ClaimText>, names: &Names) -> Result<Vec<Claim>, Fault> {
                     workload: find(&text.workload, ["workload", ""], &names.workloads)?,
                     network: find(&text.network, ["network", ""], &names.networks)?,
                     check,
+                    refuted_by: text.refuted_by,
                 }),
             }
         })

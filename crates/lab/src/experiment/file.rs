@@ -148,6 +148,8 @@ pub(super) struct Claim {
     pub(super) workload: Spanned<String>,
     pub(super) network: Spanned<String>,
     pub(super) check: Spanned<Check<Spanned<String>>>,
+    #[serde(default)]
+    pub(super) refuted_by: String,
 }
 
 /// One value of a setting, or several to sweep over.

@@ -48,7 +48,7 @@ fn judged(claim: &ClaimResult, look: Look) -> String {
         Verdict::Refuted => ("✘", Style::Bad),
         Verdict::Inconclusive => ("?", Style::Open),
     };
-    let label = format!("{mark} {:12}", word(claim.verdict));
+    let label = format!("{mark} {:12}", claim.verdict);
     let first = format!("  {label}  ");
     let indent = if look.width() < 60 { 6 } else { first.chars().count() };
     let blanks = " ".repeat(indent);
@@ -93,17 +93,7 @@ fn summary(run: &RunResult, open: usize) -> String {
 pub(crate) fn figures(claims: &[ClaimResult]) -> String {
     let number = |verdict| match claims.iter().filter(|claim| claim.verdict == verdict).count() {
         0 => String::new(),
-        count => format!("{count} {}, ", word(verdict)),
+        count => format!("{count} {verdict}, "),
     };
     number(Verdict::Exceeded) + &number(Verdict::Missed)
-}
-
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Reproduced => "reproduced",
-        Verdict::Exceeded => "exceeded",
-        Verdict::Missed => "missed",
-        Verdict::Refuted => "refuted",
-        Verdict::Inconclusive => "inconclusive",
-    }
 }

@@ -150,8 +150,20 @@ fn faults(rights: Rights) -> Vec<Trial> {
 }
 
 /// Protocols to load a page over: each version of HTTP, and each extension.
-const PROTOCOLS: [&str; 10] =
-    ["h1", "h1+tfo", "h1x6+pipelining", "h1+resumed", "h1+early+tfo", "h2", "h2+tls+tfo", "h2+early", "h3", "h3+early"];
+const PROTOCOLS: [&str; 12] = [
+    "h1",
+    "h1+tfo",
+    "h1+serial",
+    "h1+serial+tfo",
+    "h1x6+pipelining",
+    "h1+resumed",
+    "h1+early+tfo",
+    "h2",
+    "h2+tls+tfo",
+    "h2+early",
+    "h3",
+    "h3+early",
+];
 
 /// The protocols that nginx serves as well.
 const NGINX: [&str; 5] = ["h1", "h1+resumed", "h2", "h2+tls+tfo", "h3"];

@@ -1,7 +1,7 @@
 //! The client's side of a replay: a page load over Longhaul's engine.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
@@ -12,7 +12,7 @@ use haul_http::{Body, Client, Expected, Options, Pipelining, Settings, Versions,
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tokio::{sync::mpsc, task::JoinSet};
-use transport::{ConnectSettings, Connector, FastOpen, SettingsError};
+use transport::{ConnectSettings, Connector, FastOpen, Origin, SettingsError};
 
 use super::{
     handler::WHICH,
@@ -145,6 +145,8 @@ impl Replay {
         let mut timings = vec![Timing::default(); self.spec.requests.len()];
         let start = Instant::now();
         let (mut order, mut actions) = Order::new(&self.spec, self.over.http == Http::Recorded);
+        // What happened while a connection was opened.
+        let mut unread = VecDeque::new();
         loop {
             for action in actions {
                 let events = events.clone();
@@ -158,10 +160,14 @@ impl Replay {
                         let request = self.request(who)?;
                         let client = clients.of(self.spec.requests[who].connection).clone();
                         let spec = self.spec.clone();
+                        let opening = self.opening(&client, request.uri());
                         tasks.spawn(async move {
                             let ended = fetch(&client, request, &spec, who, &events).await;
                             let _ = events.send(ended.map_or_else(|error| Event::Failed(error.into()), Event::Ended));
                         });
+                        if let Some((client, origin)) = opening {
+                            self.block(&client, &origin, who, &mut happened, &mut unread).await;
+                        }
                     }
                 }
             }
@@ -169,8 +175,10 @@ impl Replay {
                 let took = timings.iter().map(|timing| timing.end).max().unwrap_or_default();
                 return Ok(Load { took, timings });
             }
-            // We hold a sender ourselves, so the channel never closes.
-            let Some(event) = happened.recv().await else { unreachable!("the channel is open") };
+            let event = match unread.pop_front() {
+                Some(event) => event,
+                None => next(&mut happened).await,
+            };
             let now = start.elapsed();
             actions = match event {
                 Event::Computed(who) => order.computed(who),
@@ -186,6 +194,40 @@ impl Replay {
                 }
                 Event::Failed(error) => return Err(*error),
             };
+        }
+    }
+
+    /// The client and the origin of a request that has to open its connection while nothing else is done.
+    fn opening(&self, client: &Client, uri: &http::Uri) -> Option<(Client, Origin)> {
+        let origin = Origin::of(uri).ok().filter(|_| self.over.serial)?;
+        client.facts(&origin).is_none().then(|| (client.clone(), origin))
+    }
+
+    /// Waits until the connection of a request is open, and leaves unread what happens meanwhile, as a program with
+    /// blocking sockets. With Fast Open the server answers the request together with the SYN, so that the beginning of
+    /// its response says the same.
+    async fn block(
+        &self,
+        client: &Client,
+        origin: &Origin,
+        who: usize,
+        happened: &mut mpsc::UnboundedReceiver<Event>,
+        unread: &mut VecDeque<Event>,
+    ) {
+        let opened = client.met(origin);
+        tokio::pin!(opened);
+        let mut is_open = false;
+        while !is_open {
+            let event = tokio::select! {
+                _ = &mut opened, if !self.over.fast_open => return,
+                event = next(happened) => event,
+            };
+            is_open = match &event {
+                Event::Received(request, _) | Event::Ended(request) => *request == who,
+                Event::Failed(_) => true,
+                Event::Computed(_) => false,
+            };
+            unread.push_back(event);
         }
     }
 
@@ -216,6 +258,11 @@ impl Replay {
             .insert(Options { expected: Expected { length, ..Expected::default() }, ..Options::default() });
         Ok(request)
     }
+}
+
+/// The next event. The load holds a sender itself, so the channel never closes.
+async fn next(happened: &mut mpsc::UnboundedReceiver<Event>) -> Event {
+    happened.recv().await.unwrap_or_else(|| unreachable!("the channel is open"))
 }
 
 /// Sleeps precisely. The runtime's timer rounds up to milliseconds, which would add up over many small computations. So
