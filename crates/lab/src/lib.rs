@@ -42,6 +42,7 @@ mod capture_names;
 pub mod certs;
 pub mod claims;
 pub mod compare;
+mod conditions;
 pub mod contenders;
 pub mod deadline;
 pub mod disturbance;

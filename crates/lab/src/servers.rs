@@ -23,6 +23,7 @@ use std::{
 };
 
 use nix::unistd::{Gid, Uid};
+use serve::Slowness;
 
 use self::request_log::RequestLog;
 pub use self::request_log::{Protocol, Requests};
@@ -64,6 +65,8 @@ pub struct Setup<'a> {
     pub http: Http,
     /// Whether it asks for [`USER`]'s password.
     pub asks: bool,
+    /// What makes it slow, for the embedded server.
+    pub slowness: Slowness,
     /// The recorded page to serve, if the work is to load one.
     pub page: Option<&'a Page>,
     /// A folder for all its files. If we are root, it is given to the user that the server runs as, who must be able to
@@ -145,6 +148,11 @@ pub trait Server: Send + Sync {
 
     /// Whether it can ask for a password.
     fn asks(&self) -> bool {
+        false
+    }
+
+    /// Whether it can be told to be slow.
+    fn can_be_slow(&self) -> bool {
         false
     }
 

@@ -28,6 +28,7 @@ use crate::early_data::{self, HandshakeState};
 use crate::locks::Locks;
 use crate::preconditions;
 use crate::responder::{Responder, ResponderHandler};
+use crate::server::Slowness;
 use crate::service::ServiceHandler;
 use crate::store::{RequestContext, Store, is_within};
 use crate::xml;
@@ -98,6 +99,7 @@ pub(crate) struct Folder {
     names: HostNames,
     log: Option<AccessLog>,
     methods: &'static str,
+    slowness: Slowness,
 }
 
 impl Folder {
@@ -119,7 +121,11 @@ impl Folder {
             }
             (dav.methods(methods).locksystem(Box::new(locks.clone())), METHODS)
         };
-        Folder { dav: dav.build_handler(), locks, users, names, log, methods }
+        Folder { dav: dav.build_handler(), locks, users, names, log, methods, slowness: Slowness::default() }
+    }
+
+    pub(crate) fn slowed_by(self, slowness: Slowness) -> Self {
+        Folder { slowness, ..self }
     }
 
     /// Responds to one request.
@@ -131,6 +137,7 @@ impl Folder {
         guard: RequestGuard,
     ) -> Response<ResponseBody> {
         let mut entry = Entry::new(self.log.clone(), client, &request);
+        let closes = self.slowness.closes_connections && request.version() < Version::HTTP_2;
         let expects = request.headers().contains_key(EXPECT);
         let (head, body) = request.into_parts();
         let (body, remainder) = ReceivedBody::new(body, Arc::clone(&entry.received), &guard);
@@ -171,6 +178,13 @@ impl Folder {
         }
         if response.status() == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+        }
+        if closes {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        // A sleep of no time would still wait for the timer's next tick.
+        if !self.slowness.think_time.is_zero() {
+            tokio::time::sleep(self.slowness.think_time).await;
         }
         entry.status = Some(response.status());
         let named = response.extensions_mut().remove::<Arc<RequestContext>>();

@@ -63,6 +63,17 @@ pub struct Config {
     pub connections: Option<NonZeroUsize>,
     /// How long requests in flight may take to complete at shutdown; three seconds if `None`.
     pub drain: Option<Duration>,
+    /// The slowness of another server, for experiments; unused with a responder or a service.
+    pub slowness: Slowness,
+}
+
+/// What makes a server slow, other than its work. By default nothing does.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Slowness {
+    /// How long each response waits after it is ready, as if the server had computed for it.
+    pub think_time: Duration,
+    /// Whether each connection of HTTP/1.1 ends after one response, as with Apache's `KeepAlive Off`.
+    pub closes_connections: bool,
 }
 
 /// A server that listens but does not serve yet. Clients can connect and wait.
@@ -99,7 +110,8 @@ impl Server {
         }
         let users = config.auth.as_deref().map(Users::read).transpose()?;
         let names = HostNames::new(users.is_some() || tls.is_some(), &config.hosts);
-        let folder = Folder::new(store.clone(), users, names, config.access_log, config.read_only);
+        let folder =
+            Folder::new(store.clone(), users, names, config.access_log, config.read_only).slowed_by(config.slowness);
         let handler = Arc::new(Handler::Folder(Box::new(folder)));
         let udp_sockets = udp_sockets(&addresses, tls.is_some());
         let sweep = (!config.read_only).then_some(store);

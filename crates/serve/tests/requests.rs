@@ -43,6 +43,27 @@ async fn http2_reads_and_lists() {
 }
 
 #[tokio::test]
+async fn slow_server_delays_each_response_and_closes_connections() {
+    let think_time = std::time::Duration::from_millis(150);
+    let server = start(|config| config.slowness = serve::Slowness { think_time, closes_connections: true });
+    server.write("file", "content");
+    let began = std::time::Instant::now();
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /file HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    // It reads until the server closes the connection.
+    let answer = finish(stream).await;
+    assert!(began.elapsed() >= think_time);
+    assert_eq!((answer.status(), answer.header("connection").as_deref()), (200, Some("close")));
+    let io = TokioIo::new(server.connect().await);
+    let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    for _ in 0..2 {
+        let request = http::Request::get(format!("http://{}/file", server.address)).body(Empty::<bytes::Bytes>::new());
+        assert_eq!(client.send_request(request.unwrap()).await.unwrap().status(), 200, "HTTP/2 keeps its connection");
+    }
+}
+
+#[tokio::test]
 async fn single_range_is_served_and_multiple_ranges_are_not() {
     let server = start(|_| ());
     server.write("file", "0123456789");

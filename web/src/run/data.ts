@@ -16,6 +16,10 @@ export interface Run {
   settings: Record<string, string>;
   networks: Network[];
   workloads: Workload[];
+  /** Missing in runs of earlier builds, like the next one. */
+  contenders?: { name: string; version: string; about: string }[];
+  /** What the source measured with, beside this run. */
+  conditions?: { about: string; theirs: string; ours: string }[];
   cells: Cell[];
   comparisons: Comparison[];
   claims: Claim[];
@@ -98,6 +102,8 @@ export interface Claim {
   workload: string;
   network: string;
   in_run: boolean;
+  /** Whether the verdict rests on a model; missing in runs of earlier builds. */
+  model?: boolean;
   measured: string;
   ci95: Interval | null;
   confidence: number | null;

@@ -224,6 +224,7 @@ impl BoxProgram {
                     certificates: sample.certificates,
                     http: Http::One,
                     asks: false,
+                    slowness: serve::Slowness::default(),
                     page: None,
                     scratch: &scratch,
                     deadline: sample.deadline.clone(),

@@ -193,6 +193,7 @@ mod tests {
             certificates: None,
             http,
             asks: false,
+            slowness: serve::Slowness::default(),
             page: None,
             scratch: Path::new("/s"),
             deadline: Deadline::for_cleanup(std::time::Duration::ZERO),

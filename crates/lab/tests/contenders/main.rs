@@ -363,6 +363,7 @@ fn start(
         certificates,
         http,
         asks,
+        slowness: serve::Slowness::default(),
         page,
         scratch: &scratch,
         deadline: deadline(),

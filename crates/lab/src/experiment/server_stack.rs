@@ -1,15 +1,21 @@
-//! The TCP settings of a network's server, which turn today's kernel into a server of 2011.
+//! The settings of a network's server: of its TCP, which turn today's kernel into a server of 2011, and of its slowness.
 //!
 //! The sender decides how fast a response arrives, but the parameters of a link do not include the sender. So an
 //! experiment sets the server's TCP beside the network: the name of a network stands for the link and the machine at
-//! its end.
+//! its end. A server that computes for each response, or that ends each connection after one, belongs to the same machine.
+//! Only the embedded server can be told to be slow, so that it serves such a network whatever the run's server is.
 
-use std::{collections::BTreeMap, fmt};
+use std::{collections::BTreeMap, fmt, time::Duration};
 
 use link::host::{Host, HostError};
 use serde::{Deserialize, Serialize};
+use serve::Slowness;
+use units::Span;
 
-/// The settings of a server's host that differ from the defaults.
+/// The greatest think time: clients give up soon after.
+const MOST_THINK_TIME: Duration = Duration::from_secs(10);
+
+/// The settings of a server and its host that differ from the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Stack {
@@ -19,6 +25,12 @@ pub struct Stack {
     /// Its sysctls, such as `net.ipv4.tcp_slow_start_after_idle`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub sysctls: BTreeMap<String, String>,
+    /// How long it computes for each response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub think_time: Option<Span>,
+    /// Whether connections of HTTP/1.1 stay open after a response; true by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_alive: Option<bool>,
 }
 
 impl Stack {
@@ -27,7 +39,16 @@ impl Stack {
         *self == Self::default()
     }
 
-    /// Applies the settings to a host, whose cables must exist.
+    /// What makes it slow, if anything does.
+    pub fn slowness(&self) -> Option<Slowness> {
+        let slowness = Slowness {
+            think_time: self.think_time.map_or(Duration::ZERO, Duration::from),
+            closes_connections: self.keep_alive == Some(false),
+        };
+        (slowness != Slowness::default()).then_some(slowness)
+    }
+
+    /// Applies the settings of TCP to a host, whose cables must exist.
     pub fn apply(&self, host: &Host) -> Result<(), HostError> {
         for (name, value) in &self.sysctls {
             host.sysctl(name, value)?;
@@ -39,6 +60,9 @@ impl Stack {
     pub(super) fn complaint(&self) -> Option<String> {
         if self.initial_window.is_some_and(|segments| !(1..=1000).contains(&segments)) {
             return Some("`initial_window` must be 1 to 1000 segments".to_owned());
+        }
+        if self.think_time.is_some_and(|time| Duration::from(time) > MOST_THINK_TIME) {
+            return Some(format!("`think_time` must be at most {}", Span(MOST_THINK_TIME)));
         }
         let wrong = |name: &&String| !name.starts_with("net.") || name.contains("..") || name.contains('/');
         let wrong = self.sysctls.keys().find(wrong);
@@ -53,6 +77,10 @@ impl fmt::Display for Stack {
             let short = name.strip_prefix("net.ipv4.").unwrap_or(name);
             format!("{short} {value}")
         });
-        f.write_str(&window.into_iter().chain(sysctls).collect::<Vec<_>>().join(", "))
+        let thinks = self.think_time.map(|time| format!("think time {time}"));
+        let closes = (self.keep_alive == Some(false)).then(|| "no keep-alive".to_owned());
+        let embedded = self.slowness().map(|_| "embedded".to_owned());
+        let parts = embedded.into_iter().chain(window).chain(sysctls).chain(thinks).chain(closes);
+        f.write_str(&parts.collect::<Vec<_>>().join(", "))
     }
 }
