@@ -264,8 +264,8 @@ impl Run<'_> {
             Ok(contender) => {
                 let own = own_server(contender.as_ref(), &cell.network);
                 let server = own.as_deref().unwrap_or(self.server);
-                if cell.network.server.slowness().is_some() && !server.can_be_slow() {
-                    let why = format!("its server, {}, cannot be told how long to think", server.name());
+                if cell.network.server.quirks().is_some() && !server.can_imitate() {
+                    let why = format!("its server, {}, cannot imitate that of the network", server.name());
                     return Outcome::Skipped(why);
                 }
                 let obstacle = contenders::obstacle(
@@ -357,7 +357,7 @@ impl Run<'_> {
             certificates,
             http: contender.http(tls),
             asks: contender.signs_in(),
-            slowness: cell.network.server.slowness().unwrap_or_default(),
+            quirks: cell.network.server.quirks().unwrap_or_default(),
             page,
             scratch: &folder.join("server"),
             deadline: Deadline::new(SERVER_START, self.cancel.clone()),
@@ -426,11 +426,10 @@ fn is_better(sample: &Sample, best: &Sample) -> bool {
     rank(sample) < rank(best)
 }
 
-/// The server that a contender prescribes, or a network with a slow server; otherwise that of the run serves.
+/// The server that a contender prescribes, or a network whose server has habits; otherwise that of the run serves.
 fn own_server(contender: &dyn Contender, network: &Network) -> Option<Box<dyn Server>> {
-    let slow =
-        || network.server.slowness().and_then(|_| servers::all().into_iter().find(|server| server.can_be_slow()));
-    contender.server().and_then(servers::named).or_else(slow)
+    let slow = || network.server.quirks().and_then(|_| servers::all().into_iter().find(|server| server.can_imitate()));
+    contender.server().and_then(servers::named).or_else(imitator)
 }
 
 /// A failure of the lab.

@@ -43,9 +43,10 @@ async fn http2_reads_and_lists() {
 }
 
 #[tokio::test]
-async fn slow_server_delays_each_response_and_closes_connections() {
+async fn quirks_of_other_servers_are_imitated() {
     let think_time = std::time::Duration::from_millis(150);
-    let server = start(|config| config.slowness = serve::Slowness { think_time, closes_connections: true });
+    let server =
+        start(|config| config.quirks = serve::Quirks { think_time, closes_connections: true, omits_validators: true });
     server.write("file", "content");
     let began = std::time::Instant::now();
     let mut stream = server.connect().await;
@@ -54,6 +55,9 @@ async fn slow_server_delays_each_response_and_closes_connections() {
     let answer = finish(stream).await;
     assert!(began.elapsed() >= think_time);
     assert_eq!((answer.status(), answer.header("connection").as_deref()), (200, Some("close")));
+    let put = server.ask("PUT /new", b"x").await;
+    assert_eq!((put.status(), put.header("etag"), put.header("last-modified")), (201, None, None));
+    assert!(answer.header("etag").is_some() && start(|_| ()).ask("PUT /new", b"x").await.header("etag").is_some());
     let io = TokioIo::new(server.connect().await);
     let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
     tokio::spawn(connection);

@@ -3,7 +3,8 @@
 //! curl creates no folders, takes no locks, and does not look at what exists.
 //!
 //! Before an upload over HTTP/1.1, curl 7.88 asks with `Expect: 100-continue` whether it may send, and waits for the answer.
-//! `curl-tuned` omits this header, as curl's manual suggests, and so sends each file at once.
+//! `curl-tuned` omits this header, as curl's manual suggests, and so sends each file at once, over 25 connections: the fastest of 10
+//! to 200 over 18 ms, where more of them begin with more packets than the bottleneck's queue holds.
 
 use std::{fmt::Write, fs};
 
@@ -35,9 +36,9 @@ pub(super) const HTTP2: Registered = Registered {
 };
 pub(super) const TUNED: Registered = Registered {
     name: "curl-tuned",
-    parameters: &[("parallel", 100)],
+    parameters: &[("parallel", 25)],
     make: |values| {
-        let about = "one curl for all files, 100 connections of HTTP/1.1 at a time, without waiting for 100 Continue: the fewest \
+        let about = "one curl for all files, 25 connections of HTTP/1.1 at a time, without waiting for 100 Continue: the fewest \
              round trips, and an initial window for every connection";
         Box::new(CurlParallel::new(values, Http::One, about, true))
     },

@@ -4,6 +4,11 @@
 //! by default. Its WebDAV backend lets 10 ms pass between any two requests, whatever the link: a constant until version 1.63,
 //! which brought `--webdav-pacer-min-sleep` (rclone/rclone#6897). Debian 12 has 1.60.
 //!
+//! `rclone-tuned` has no pause, and the number of transfers that was fastest of 16, 32, 64 and 128 (200 files of 10 KiB over 18 ms
+//! and over 140 ms). Its manual offers more, which gained nothing there: `--no-traverse` asks for each file instead of for the
+//! folder, `--no-check-dest` saves one request, `--size-only` matters for files that exist, and with `--disable-http2` each
+//! transfer pays for a handshake.
+//!
 //! It makes one attempt only (`--retries 1`), since the time of a sample with retries means nothing. A save in place is
 //! `rclone copyto`, one process per save, with `--ignore-times`: plain WebDAV has no settable modification time and no
 //! hash, so rclone would skip a version of the same size.
@@ -49,9 +54,9 @@ pub(super) const NEWEST: Registered = Registered {
 
 pub(super) const TUNED: Registered = Registered {
     name: "rclone-tuned",
-    parameters: &[("transfers", 32), ("checkers", 32)],
+    parameters: &[("transfers", 128), ("checkers", 32)],
     make: |values| {
-        let about = "the newest rclone tuned by its manual: no pause between requests, 32 files at a time; still a PUT and a \
+        let about = "the newest rclone tuned by its manual: no pause between requests, 128 files at a time; still a PUT and a \
              PROPFIND for each";
         Box::new(Rclone::new(values, NEW, about, &NO_PAUSE))
     },

@@ -1,15 +1,15 @@
-//! The settings of a network's server: of its TCP, which turn today's kernel into a server of 2011, and of its slowness.
+//! The settings of a network's server: of its TCP, which turn today's kernel into a server of 2011, and of its quirks.
 //!
 //! The sender decides how fast a response arrives, but the parameters of a link do not include the sender. So an
 //! experiment sets the server's TCP beside the network: the name of a network stands for the link and the machine at
 //! its end. A server that computes for each response, or that ends each connection after one, belongs to the same machine.
-//! Only the embedded server can be told to be slow, so that it serves such a network whatever the run's server is.
+//! Only the embedded server can imitate these habits, so that it serves such a network whatever the run's server is.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
 use link::host::{Host, HostError};
 use serde::{Deserialize, Serialize};
-use serve::Slowness;
+use serve::Quirks;
 use units::Span;
 
 /// The greatest think time: clients give up soon after.
@@ -31,6 +31,9 @@ pub struct Stack {
     /// Whether connections of HTTP/1.1 stay open after a response; true by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<bool>,
+    /// Whether responses to PUT have an `ETag`; true by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upload_etags: Option<bool>,
 }
 
 impl Stack {
@@ -39,13 +42,14 @@ impl Stack {
         *self == Self::default()
     }
 
-    /// What makes it slow, if anything does.
-    pub fn slowness(&self) -> Option<Slowness> {
-        let slowness = Slowness {
+    /// The habits of another server, if it has any.
+    pub fn quirks(&self) -> Option<Quirks> {
+        let quirks = Quirks {
             think_time: self.think_time.map_or(Duration::ZERO, Duration::from),
             closes_connections: self.keep_alive == Some(false),
+            omits_validators: self.upload_etags == Some(false),
         };
-        (slowness != Slowness::default()).then_some(slowness)
+        (quirks != Quirks::default()).then_some(quirks)
     }
 
     /// Applies the settings of TCP to a host, whose cables must exist.
@@ -79,8 +83,9 @@ impl fmt::Display for Stack {
         });
         let thinks = self.think_time.map(|time| format!("think time {time}"));
         let closes = (self.keep_alive == Some(false)).then(|| "no keep-alive".to_owned());
-        let embedded = self.slowness().map(|_| "embedded".to_owned());
-        let parts = embedded.into_iter().chain(window).chain(sysctls).chain(thinks).chain(closes);
+        let embedded = self.quirks().map(|_| "embedded".to_owned());
+        let omits = (self.upload_etags == Some(false)).then(|| "no ETag for uploads".to_owned());
+        let parts = embedded.into_iter().chain(window).chain(sysctls).chain(thinks).chain(closes).chain(omits);
         f.write_str(&parts.collect::<Vec<_>>().join(", "))
     }
 }

@@ -205,7 +205,7 @@ fn mistakes_have_line_and_column() {
 fn sweep_makes_one_row_per_value() {
     let sweep = "[contender.rclone]\ntransfers = [1, 16]\nconnections = 4\n[quick]";
     let race = changed("[quick]", sweep).unwrap();
-    let rows: Vec<String> = race.contenders.iter().map(Row::name).filter(|name| name.starts_with("rclone")).collect();
+    let rows: Vec<String> = race.contenders.iter().map(Row::name).filter(|name| name.starts_with("rclone ")).collect();
     assert_eq!(rows, ["rclone connections=4 transfers=1", "rclone connections=4 transfers=16"]);
     let cells = |contender: &str| {
         let contenders = vec![contender.to_owned()];
@@ -239,14 +239,14 @@ fn network_describes_server_tcp() {
 }
 
 #[test]
-fn network_with_slow_server_names_it() {
-    let set = "rtt = \"18ms\"\nserver.think_time = \"86ms\"\nserver.keep_alive = false";
+fn network_names_the_habits_of_its_server() {
+    let set = "rtt = \"18ms\"\nserver.think_time = \"86ms\"\nserver.keep_alive = false\nserver.upload_etags = false";
     let race = changed("rtt = \"18ms\"", set).unwrap();
-    let said = "18ms RTT, 100mbit, queue 150p; server: embedded, think time 86ms, no keep-alive";
+    let said = "18ms RTT, 100mbit, queue 150p; server: embedded, think time 86ms, no keep-alive, no ETag for uploads";
     assert_eq!(race.networks[0].describe(), said);
-    let slowness = race.networks[0].server.slowness().unwrap();
-    assert_eq!((slowness.think_time, slowness.closes_connections), (Duration::from_millis(86), true));
-    assert_eq!(race.networks[1].server.slowness(), None);
+    let quirks = race.networks[0].server.quirks().unwrap();
+    assert_eq!((quirks.think_time, quirks.closes_connections), (Duration::from_millis(86), true));
+    assert_eq!(race.networks[1].server.quirks(), None);
     let record = race.networks[0].record();
     assert_eq!(
         (record["server"]["think_time"].as_str(), record["server"]["keep_alive"].as_bool()),

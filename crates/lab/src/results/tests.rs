@@ -136,7 +136,7 @@ fn each_sample_is_written_at_once() {
         }
     }
     // Twice twelve cells, less curl on both networks; rclone fails on one after its first sample.
-    assert_eq!(lines, 1 + (2 * 12 - 3) * 2 + 1);
+    assert_eq!(lines, 1 + (2 * 15 - 3) * 2 + 1);
     let csv = fs::read_to_string(&path).unwrap();
     insta::assert_snapshot!(csv.lines().take(3).collect::<Vec<_>>().join("\n"), @r"
     workload,network,contender,model,round,start_s,seconds,bytes,requests,connections,server_cpu_s,link_round_trips,added_s,disturbed
@@ -158,7 +158,7 @@ fn full_disk_is_reported() {
 
 #[test]
 fn summary_counts_cells_and_claims() {
-    assert_eq!(run(2, 1.0, &[]).summary(), "24 cells, 3 of 17 claims judged");
+    assert_eq!(run(2, 1.0, &[]).summary(), "30 cells, 3 of 17 claims judged");
     let mut small = run(2, 1.0, &[]);
     small.cells.truncate(1);
     small.claims.truncate(1);

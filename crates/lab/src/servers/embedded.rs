@@ -63,7 +63,7 @@ impl Server for Embedded {
         None
     }
 
-    fn can_be_slow(&self) -> bool {
+    fn can_imitate(&self) -> bool {
         true
     }
 
@@ -105,7 +105,7 @@ pub(super) fn start(
         tls: tls.map(|(certificate, key)| serve::Tls::Files { certificate, key }),
         access_log: Some(access_log),
         auth: setup.asks.then(|| folder.file("passwords", PASSWORD)).transpose()?,
-        slowness: setup.slowness,
+        quirks: setup.quirks,
         ..serve::Config::default()
     };
     let handle = Handle::start(name, setup, move || {

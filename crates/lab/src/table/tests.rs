@@ -123,7 +123,7 @@ fn disturbed_cells_are_marked_and_nothing_rests_on_them() {
     insta::assert_snapshot!(block.join("\n"));
     assert!(
         text.contains(
-            "Disturbed\n  4 of 23 cells could not be measured: the machine kept programs or packets waiting."
+            "Disturbed\n  4 of 29 cells could not be measured: the machine kept programs or packets waiting."
         ),
         "{text}"
     );

@@ -38,7 +38,7 @@ pub(super) fn port_in_use() -> Result<(), Failed> {
             certificates,
             http,
             asks: false,
-            slowness: serve::Slowness::default(),
+            quirks: serve::Quirks::default(),
             page,
             scratch: &scratch,
             deadline: deadline(),

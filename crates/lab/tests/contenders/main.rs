@@ -363,7 +363,7 @@ fn start(
         certificates,
         http,
         asks,
-        slowness: serve::Slowness::default(),
+        quirks: serve::Quirks::default(),
         page,
         scratch: &scratch,
         deadline: deadline(),
