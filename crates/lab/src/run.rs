@@ -428,7 +428,10 @@ fn is_better(sample: &Sample, best: &Sample) -> bool {
 
 /// The server that a contender prescribes, or a network whose server has habits; otherwise that of the run serves.
 fn own_server(contender: &dyn Contender, network: &Network) -> Option<Box<dyn Server>> {
-    let slow = || network.server.quirks().and_then(|_| servers::all().into_iter().find(|server| server.can_imitate()));
+    let imitator = || {
+        network.server.quirks()?;
+        servers::all().into_iter().find(|server| server.can_imitate())
+    };
     contender.server().and_then(servers::named).or_else(imitator)
 }
 
