@@ -137,7 +137,7 @@ impl Folder {
         guard: RequestGuard,
     ) -> Response<ResponseBody> {
         let mut entry = Entry::new(self.log.clone(), client, &request);
-        let is_put = request.method() == Method::PUT;
+        let method = request.method().clone();
         let closes = self.quirks.closes_connections && request.version() < Version::HTTP_2;
         let expects = request.headers().contains_key(EXPECT);
         let (head, body) = request.into_parts();
@@ -180,9 +180,8 @@ impl Folder {
         if response.status() == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
         }
-        if self.quirks.omits_validators && is_put {
-            response.headers_mut().remove(ETAG);
-            response.headers_mut().remove(LAST_MODIFIED);
+        if self.quirks.is_like_apache {
+            like_apache(&method, &mut response);
         }
         if closes {
             response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -366,4 +365,16 @@ fn status(code: StatusCode) -> Response<DavBody> {
     let mut response = Response::new(DavBody::empty());
     *response.status_mut() = code;
     response
+}
+
+/// Changes a response to what Apache's would be.
+fn like_apache<B>(method: &Method, response: &mut Response<B>) {
+    match (method.as_str(), response.status()) {
+        ("PUT", _) => {
+            response.headers_mut().remove(ETAG);
+            response.headers_mut().remove(LAST_MODIFIED);
+        }
+        ("LOCK", StatusCode::CREATED) => *response.status_mut() = StatusCode::OK,
+        _ => {}
+    }
 }

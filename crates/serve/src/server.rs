@@ -74,8 +74,9 @@ pub struct Quirks {
     pub think_time: Duration,
     /// Whether each connection of HTTP/1.1 ends after one response, as with Apache's `KeepAlive Off`.
     pub closes_connections: bool,
-    /// Whether responses to PUT have no `ETag` and `Last-Modified`, as Apache's. Some clients then ask for them.
-    pub omits_validators: bool,
+    /// Whether it responds as Apache does to PUT, without `ETag` and `Last-Modified`, and to a LOCK that creates a file, with
+    /// 200 instead of 201. davfs2 then asks for the first, and checks nothing else.
+    pub is_like_apache: bool,
 }
 
 /// A server that listens but does not serve yet. Clients can connect and wait.

@@ -46,7 +46,7 @@ async fn http2_reads_and_lists() {
 async fn quirks_of_other_servers_are_imitated() {
     let think_time = std::time::Duration::from_millis(150);
     let server =
-        start(|config| config.quirks = serve::Quirks { think_time, closes_connections: true, omits_validators: true });
+        start(|config| config.quirks = serve::Quirks { think_time, closes_connections: true, is_like_apache: true });
     server.write("file", "content");
     let began = std::time::Instant::now();
     let mut stream = server.connect().await;
@@ -57,6 +57,8 @@ async fn quirks_of_other_servers_are_imitated() {
     assert_eq!((answer.status(), answer.header("connection").as_deref()), (200, Some("close")));
     let put = server.ask("PUT /new", b"x").await;
     assert_eq!((put.status(), put.header("etag"), put.header("last-modified")), (201, None, None));
+    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    assert_eq!(server.ask("LOCK /locked", lock.as_bytes()).await.status(), 200);
     assert!(answer.header("etag").is_some() && start(|_| ()).ask("PUT /new", b"x").await.header("etag").is_some());
     let io = TokioIo::new(server.connect().await);
     let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();

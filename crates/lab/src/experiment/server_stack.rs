@@ -31,9 +31,9 @@ pub struct Stack {
     /// Whether connections of HTTP/1.1 stay open after a response; true by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_alive: Option<bool>,
-    /// Whether responses to PUT have an `ETag`; true by default.
+    /// Whether it responds to uploads and locks as Apache does; false by default.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub upload_etags: Option<bool>,
+    pub like_apache: Option<bool>,
 }
 
 impl Stack {
@@ -47,7 +47,7 @@ impl Stack {
         let quirks = Quirks {
             think_time: self.think_time.map_or(Duration::ZERO, Duration::from),
             closes_connections: self.keep_alive == Some(false),
-            omits_validators: self.upload_etags == Some(false),
+            is_like_apache: self.like_apache == Some(true),
         };
         (quirks != Quirks::default()).then_some(quirks)
     }
@@ -83,9 +83,9 @@ impl fmt::Display for Stack {
         });
         let thinks = self.think_time.map(|time| format!("think time {time}"));
         let closes = (self.keep_alive == Some(false)).then(|| "no keep-alive".to_owned());
-        let embedded = self.quirks().map(|_| "embedded".to_owned());
-        let omits = (self.upload_etags == Some(false)).then(|| "no ETag for uploads".to_owned());
-        let parts = embedded.into_iter().chain(window).chain(sysctls).chain(thinks).chain(closes).chain(omits);
+        let name = if self.like_apache == Some(true) { "embedded, like Apache" } else { "embedded" };
+        let embedded = self.quirks().map(|_| name.to_owned());
+        let parts = embedded.into_iter().chain(window).chain(sysctls).chain(thinks).chain(closes);
         f.write_str(&parts.collect::<Vec<_>>().join(", "))
     }
 }

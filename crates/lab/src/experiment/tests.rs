@@ -240,9 +240,9 @@ fn network_describes_server_tcp() {
 
 #[test]
 fn network_names_the_habits_of_its_server() {
-    let set = "rtt = \"18ms\"\nserver.think_time = \"86ms\"\nserver.keep_alive = false\nserver.upload_etags = false";
+    let set = "rtt = \"18ms\"\nserver.think_time = \"86ms\"\nserver.keep_alive = false\nserver.like_apache = true";
     let race = changed("rtt = \"18ms\"", set).unwrap();
-    let said = "18ms RTT, 100mbit, queue 150p; server: embedded, think time 86ms, no keep-alive, no ETag for uploads";
+    let said = "18ms RTT, 100mbit, queue 150p; server: embedded, like Apache, think time 86ms, no keep-alive";
     assert_eq!(race.networks[0].describe(), said);
     let quirks = race.networks[0].server.quirks().unwrap();
     assert_eq!((quirks.think_time, quirks.closes_connections), (Duration::from_millis(86), true));

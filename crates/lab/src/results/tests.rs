@@ -41,12 +41,12 @@ fn json_has_the_names_of_the_schema() {
     let names =
         [&json, &json["host"], &json["calibration"], &json["cells"][0], &json["comparisons"][0], &json["claims"][0]];
     insta::assert_snapshot!(names.map(keys).join("\n"), @r"
-    calibration cells claims command comparisons experiment host networks question schema settings started title workloads
+    calibration cells claims command comparisons conditions contenders experiment host networks question schema settings started title workloads
     cpu kernel name sysctls tools
     delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
     bytes ci95_s connections contender disturbed floor_s ideal_s link_round_trips machine_samples median_s methods model network protocols reason repeated requests round_trips samples_s server_cpu_s server_cpu_samples_s status syns times_floor why workload
     a b ci95 confidence differs ratio
-    ci95 confidence id in_run measured network said source verdict workload
+    ci95 confidence id in_run measured model network said source verdict workload
     ");
     let cells = json["cells"].as_array().unwrap();
     let statuses: Vec<_> = cells.iter().map(|cell| cell["status"].as_str().unwrap()).collect();
