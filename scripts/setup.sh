@@ -132,6 +132,14 @@ if [[ -n $vital ]]; then exit 1; fi
 
 if [[ $purpose == lint ]]; then exit 0; fi
 
+# The newest rclone, which distributions do not have. Without it, contenders are skipped.
+case $purpose in
+  race | test | bench)
+    status=0
+    "$here/rclone.sh" || status=$?
+    if ((status >= 128)); then exit "$status"; fi ;;
+esac
+
 # Cables are TUN devices, and mounts speak through /dev/fuse. udev gives both mode 0666, because creating an interface or a
 # mount needs a capability anyway. Without udev they keep the kernel's 0600.
 no_link="every race, and every test over a link, will be skipped"

@@ -35,8 +35,9 @@ use lab::{
 };
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 15] = [
+const EXPERIMENTS: [(&str, &str); 16] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
+    ("article-conditions", include_str!("../../../experiments/article-conditions.toml")),
     ("mounts", include_str!("../../../experiments/mounts.toml")),
     ("gateways", include_str!("../../../experiments/gateways.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),

@@ -13,8 +13,8 @@
 //! A figure of the source is reproduced only if the interval contains it, and otherwise *exceeded* or *missed*; an interval
 //! that contains no effect at all decides nothing. Whether there is an effect, or a large one, is another claim.
 //!
-//! A claim about a model and a real program is judged, and the sentence with the verdict calls the model a model. A
-//! comparison of two models proves nothing, since their requests and concurrency are our choice. Such a pair is skipped
+//! A claim about a model and a real program is judged, and the verdict says that it rests on a model; but what a model alone
+//! contradicts is inconclusive ([`models`]). A comparison of two models proves nothing, since their requests and concurrency are our choice. Such a pair is skipped
 //! if there are others, and otherwise leaves the claim inconclusive. Two models of the same requests are compared if one
 //! sends them through a program, a gateway: the program is what differs.
 //!
@@ -29,6 +29,7 @@ mod benefit;
 mod bound;
 mod evidence;
 mod judge;
+mod models;
 
 use std::fmt;
 

@@ -184,8 +184,8 @@ pub trait Contender: Send + Sync {
     /// Its name, with the parameters that differ from their defaults: `rclone transfers=32`.
     fn name(&self) -> String;
 
-    /// A description in one line.
-    fn describe(&self) -> &'static str;
+    /// One line on what it runs, and what takes its time.
+    fn describe(&self) -> &str;
 
     /// Whether it is a model of a client that cannot run here.
     fn model(&self) -> bool {
@@ -209,7 +209,7 @@ pub trait Contender: Send + Sync {
     }
 
     /// The programs it runs.
-    fn needs(&self) -> &'static [Program] {
+    fn needs(&self) -> &[Program] {
         &[]
     }
 
@@ -365,9 +365,13 @@ fn programs_and_models() -> Vec<Registered> {
         curl::REGISTERED,
         curl_parallel::HTTP1,
         curl_parallel::HTTP2,
+        curl_parallel::TUNED,
         rclone::REGISTERED,
+        rclone::NEWEST,
+        rclone::TUNED,
         davfs2::LOCKS,
         davfs2::NO_LOCKS,
+        davfs2::TUNED,
         samba::LOCKS,
         samba::NO_LOCKS,
         samba::HAUL,
@@ -394,6 +398,7 @@ fn programs_and_models() -> Vec<Registered> {
         haul_mount::BACK,
         rclone_mount::WRITES,
         rclone_mount::FULL,
+        rclone_mount::TUNED,
         http_engine::OLDEST,
         http_engine::NEWEST,
         http_engine::LARGEST,

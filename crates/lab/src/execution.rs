@@ -125,6 +125,7 @@ impl Execution<'_> {
         let circumstances = Circumstances {
             started: self.started,
             settings: self.settings(&host),
+            contenders: machine::contenders(self.plan),
             host,
             calibration: Some(Calibration::from(&calibration)),
             tls: self.experiment.tls,

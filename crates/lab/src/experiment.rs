@@ -18,7 +18,7 @@ mod did_you_mean;
 mod file;
 mod mistake;
 mod plan;
-mod server_tcp;
+mod server_stack;
 mod workload;
 
 use std::{fmt, path::Path, time::Duration};
@@ -32,7 +32,7 @@ pub use did_you_mean::nearest;
 pub use link::spec::LinkSpec;
 pub use mistake::Mistake;
 pub use plan::{Block, Cell, Plan, PlanError, Selection};
-pub use server_tcp::Stack;
+pub use server_stack::Stack;
 
 /// What the caller can start: the names that an experiment may use.
 #[derive(Debug, Clone, Copy)]
@@ -160,7 +160,12 @@ pub struct Source {
     pub author: Option<String>,
     /// Where to read it: an address or a file.
     pub at: Option<String>,
+    /// The conditions under which it measured: [`SERVER`] or the name of a network or a contender, and its own.
+    pub conditions: Vec<(String, String)>,
 }
+
+/// The name of the server among the conditions of a source.
+pub const SERVER: &str = "server";
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,7 +186,7 @@ pub struct Network {
     pub link: LinkSpec,
     /// A note on what it stands for.
     pub note: Option<String>,
-    /// The TCP settings of the server.
+    /// The settings of the server.
     pub server: Stack,
     /// The network in the file of which it is a variant, if it is one.
     pub variant_of: Option<String>,

@@ -43,6 +43,7 @@ pub mod certs;
 pub mod claims;
 pub mod claims_table;
 pub mod compare;
+mod conditions;
 pub mod contenders;
 pub mod deadline;
 pub mod disturbance;

@@ -81,6 +81,29 @@ fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
     tools
 }
 
+/// The contenders of `plan`, in the order of the experiment, with the versions of their programs.
+pub fn contenders(plan: &Plan) -> Vec<results::ContenderRecord> {
+    let mut records = Vec::<results::ContenderRecord>::new();
+    for name in plan.cells.iter().map(|cell| &cell.row.contender) {
+        let registered = contenders::all().iter().find(|registered| registered.name == name);
+        let contender = registered.and_then(|registered| registered.with(&contenders::Parameters::new()).ok());
+        if let Some(contender) = contender.filter(|_| records.iter().all(|record| record.name != *name)) {
+            let own = contender.needs().first().filter(|program| program.find().is_ok());
+            records.push(results::ContenderRecord {
+                name: name.clone(),
+                version: own.map(|program| brief(&program.version()).to_owned()).unwrap_or_default(),
+                about: contender.describe().to_owned(),
+            });
+        }
+    }
+    records
+}
+
+/// A version text without the build and the libraries that follow: `curl 7.88.1`.
+fn brief(version: &str) -> &str {
+    version.split(" (").next().and_then(|text| text.split("  ").next()).unwrap_or_default().trim()
+}
+
 /// A setting with its name, unless the value contains the name, as many version texts do.
 fn setting(name: &str, value: &str) -> String {
     let value = value.split_once("version: ").map_or(value, |(_, version)| version);
@@ -181,6 +204,13 @@ mod tests {
         ] {
             assert_eq!(setting(name, value), said);
         }
+    }
+
+    #[test]
+    fn version_is_brief() {
+        assert_eq!(brief("curl 7.88.1 (x86_64-pc-linux-gnu) libcurl/7.88.1"), "curl 7.88.1");
+        assert_eq!(brief("davfs2 1.6.1  <http://savannah.nongnu.org/projects/davfs2>"), "davfs2 1.6.1");
+        assert_eq!(brief("rclone v1.76.0"), "rclone v1.76.0");
     }
 
     #[test]

@@ -13,11 +13,12 @@ use std::{
 
 use crate::{
     claims::judge,
+    conditions::conditions,
     experiment::{Cell, Experiment, Network, Selection},
     format::counted,
     results::{
-        Calibration, CellResult, Host, NetworkRecord, Part, ResultsError, RunResult, SCHEMA, Status, WorkloadRecord,
-        read,
+        Calibration, CellResult, ContenderRecord, Host, NetworkRecord, Part, ResultsError, RunResult, SCHEMA, Status,
+        WorkloadRecord, read,
     },
     summarize::comparisons,
 };
@@ -190,7 +191,15 @@ pub fn merge(experiment: &Experiment, sources: &[Source], command: String) -> Re
     cells.sort_by_key(place);
     let seed = first.run.settings.get("seed").and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let has_network = |network: &&Network| cells.iter().any(|cell| cell.network == network.name);
-    let networks = experiment.networks.iter().filter(has_network).map(NetworkRecord::from).collect();
+    let networks: Vec<_> = experiment.networks.iter().filter(has_network).map(NetworkRecord::from).collect();
+    let mut contenders = Vec::<ContenderRecord>::new();
+    for record in sources.iter().flat_map(|source| &source.run.contenders) {
+        if !contenders.contains(record) {
+            contenders.push(record.clone());
+        }
+    }
+    let (host, settings) = (host(&parts), settings(sources, &parts));
+    let conditions = conditions(experiment, &networks, &contenders, &host, settings.get("server"));
     let records = || sources.iter().flat_map(|source| &source.run.workloads);
     let workloads = experiment.workloads.iter();
     let workloads: Vec<_> =
@@ -204,11 +213,13 @@ pub fn merge(experiment: &Experiment, sources: &[Source], command: String) -> Re
         question: experiment.question.clone(),
         command,
         started: parts.iter().map(|part| part.started.clone()).min().unwrap_or_default(),
-        host: host(&parts),
+        host,
         calibration: worst(&parts),
-        settings: settings(sources, &parts),
+        settings,
         networks,
         workloads,
+        contenders,
+        conditions,
         comparisons: comparisons(&cells),
         claims,
         cells,

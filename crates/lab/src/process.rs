@@ -42,12 +42,12 @@ const STDERR_TAIL: usize = 4096;
 /// How long a daemon may take to exit before it is killed, and a program to say its version.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A program and the Debian package that brings it.
+/// A program, and what brings it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program {
     /// The name of its file.
     pub name: &'static str,
-    /// The package to install.
+    /// The Debian package to install, or the script of this repository that builds it: `scripts/….sh`.
     pub package: &'static str,
     /// The argument that makes it print its version.
     pub version: &'static str,
@@ -55,12 +55,20 @@ pub struct Program {
 
 /// A program or module that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is not installed; install it with `apt-get install {package}`")]
+#[error("{what} is not installed; {}", advice(package))]
 pub struct Missing {
     /// What was looked for.
     pub what: String,
-    /// The Debian package to install.
+    /// The Debian package to install, or the script that builds it.
     pub package: &'static str,
+}
+
+fn advice(package: &str) -> String {
+    if package.starts_with("scripts/") {
+        format!("build it with `{package}`, in Longhaul's repository")
+    } else {
+        format!("install it with `apt-get install {package}`")
+    }
 }
 
 /// A program that failed.
@@ -107,11 +115,12 @@ fn quote(said: &str) -> String {
 }
 
 impl Program {
-    /// Its path, searched for in `sbin` folders too.
+    /// Its path, searched for in `sbin` folders and among the repository's own tools too.
     pub fn find(&self) -> Result<PathBuf, Missing> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
             .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+            .chain(std::env::current_exe().ok().as_deref().and_then(tools))
             .map(|folder| folder.join(self.name))
             .find(|file| file.is_file())
             .ok_or_else(|| Missing { what: self.name.to_owned(), package: self.package })
@@ -135,6 +144,11 @@ impl Program {
             .and_then(|mut command| collect(&Local, command.arg(argument), &Deadline::for_cleanup(EXIT_TIMEOUT)).ok());
         said.map_or_else(String::new, |(_, output)| [output.stdout, output.stderr].concat())
     }
+}
+
+/// The folder of the programs that the repository's scripts build, for a program that was built there too: `target/tools/bin`.
+fn tools(program: &Path) -> Option<PathBuf> {
+    program.ancestors().find(|folder| folder.ends_with("target")).map(|target| target.join("tools/bin"))
 }
 
 /// A command with `scratch` as home and temporary folder, and with nothing else of our environment: no proxy and no
@@ -356,6 +370,20 @@ mod tests {
             error.to_string(),
             "no-such-program is not installed; install it with `apt-get install no-such-package`"
         );
+        let program = Program { name: "no-such-program", package: "scripts/no-such.sh", version: "-V" };
+        assert_eq!(
+            program.find().unwrap_err().to_string(),
+            "no-such-program is not installed; build it with `scripts/no-such.sh`, in Longhaul's repository"
+        );
+    }
+
+    #[test]
+    fn tools_of_the_repository_are_found_from_any_build() {
+        let tools = |program: &str| super::tools(Path::new(program));
+        let expected = Some(PathBuf::from("/src/target/tools/bin"));
+        assert_eq!(tools("/src/target/release/haul"), expected);
+        assert_eq!(tools("/src/target/debug/deps/lab-1234"), expected);
+        assert_eq!(tools("/usr/bin/haul"), None);
     }
 
     #[test]

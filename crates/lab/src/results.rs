@@ -63,6 +63,12 @@ pub struct RunResult {
     /// The workloads, in the order to show them.
     #[serde(default)]
     pub workloads: Vec<WorkloadRecord>,
+    /// The contenders, in the order of the experiment; empty in runs of earlier builds.
+    #[serde(default)]
+    pub contenders: Vec<ContenderRecord>,
+    /// The conditions under which the source measured, beside this run's; empty if it states none.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
     /// One entry for each combination that was to be run.
     pub cells: Vec<CellResult>,
     /// Every pair of rivals on the same network and workload.
@@ -216,6 +222,28 @@ pub struct WorkloadRecord {
     pub steps: u32,
     /// The word for a step: file, listing, save.
     pub step: String,
+}
+
+/// A contender of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContenderRecord {
+    /// Its name, without settings.
+    pub name: String,
+    /// The version of its program; empty if it has none of its own.
+    pub version: String,
+    /// One line on what it runs, and what takes its time.
+    pub about: String,
+}
+
+/// A condition under which the source measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// What it is about: `server`, or the name of a network or a contender.
+    pub about: String,
+    /// The source's.
+    pub theirs: String,
+    /// This run's.
+    pub ours: String,
 }
 
 /// The status of a cell.
@@ -383,6 +411,9 @@ pub struct ClaimResult {
     /// Whether the run had the cells that the check needs. A check without them is inconclusive.
     #[serde(default = "yes")]
     pub in_run: bool,
+    /// Whether the verdict rests on a model: a contender that decides is one. False in runs of earlier builds.
+    #[serde(default)]
+    pub model: bool,
     /// What was measured, in a sentence.
     pub measured: String,
     /// The interval that the verdict rests on; counts have none.

@@ -31,7 +31,7 @@ use crate::{
         repeats::{self, Repeats},
         tasks::Tasks,
     },
-    experiment::{Block, Cell, Plan},
+    experiment::{Block, Cell, Network, Plan},
     process::ProcessError,
     results::{Outcome, Sample, SampleLog, Syns},
     servers::{self, Running, Server, ServerError, Setup},
@@ -262,11 +262,16 @@ impl Run<'_> {
         match contender {
             Err(why) => Outcome::Skipped(why.clone()),
             Ok(contender) => {
-                let own = own_server(contender.as_ref());
+                let own = own_server(contender.as_ref(), &cell.network);
+                let server = own.as_deref().unwrap_or(self.server);
+                if cell.network.server.quirks().is_some() && !server.can_imitate() {
+                    let why = format!("its server, {}, cannot imitate that of the network", server.name());
+                    return Outcome::Skipped(why);
+                }
                 let obstacle = contenders::obstacle(
                     contender.as_ref(),
                     &cell.workload.work,
-                    own.as_deref().unwrap_or(self.server),
+                    server,
                     contender.tls(self.tls),
                     link::sandbox::is_root(),
                 );
@@ -352,11 +357,12 @@ impl Run<'_> {
             certificates,
             http: contender.http(tls),
             asks: contender.signs_in(),
+            quirks: cell.network.server.quirks().unwrap_or_default(),
             page,
             scratch: &folder.join("server"),
             deadline: Deadline::new(SERVER_START, self.cancel.clone()),
         };
-        let own = own_server(contender);
+        let own = own_server(contender, &cell.network);
         let server = own.as_deref().unwrap_or(self.server).start(&setup)?;
         let task =
             Payload::new(cell.workload.work.clone(), self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
@@ -423,9 +429,13 @@ fn is_better(sample: &Sample, best: &Sample) -> bool {
     rank(sample) < rank(best)
 }
 
-/// The server that a contender prescribes.
-fn own_server(contender: &dyn Contender) -> Option<Box<dyn Server>> {
-    contender.server().and_then(servers::named)
+/// The server that a contender prescribes, or a network whose server has habits; otherwise that of the run serves.
+fn own_server(contender: &dyn Contender, network: &Network) -> Option<Box<dyn Server>> {
+    let imitator = || {
+        network.server.quirks()?;
+        servers::all().into_iter().find(|server| server.can_imitate())
+    };
+    contender.server().and_then(servers::named).or_else(imitator)
 }
 
 /// A failure of the lab.

@@ -23,6 +23,7 @@ use std::{
 };
 
 use nix::unistd::{Gid, Uid};
+use serve::Quirks;
 
 use self::request_log::RequestLog;
 pub use self::request_log::{Protocol, Requests};
@@ -64,6 +65,8 @@ pub struct Setup<'a> {
     pub http: Http,
     /// Whether it asks for [`USER`]'s password.
     pub asks: bool,
+    /// The habits of another server, for the embedded one.
+    pub quirks: Quirks,
     /// The recorded page to serve, if the work is to load one.
     pub page: Option<&'a Page>,
     /// A folder for all its files. If we are root, it is given to the user that the server runs as, who must be able to
@@ -148,6 +151,11 @@ pub trait Server: Send + Sync {
         false
     }
 
+    /// Whether it can imitate the habits of another server.
+    fn can_imitate(&self) -> bool {
+        false
+    }
+
     /// Whether it has HTTP/3.
     fn http3(&self) -> bool {
         false
@@ -161,13 +169,15 @@ pub trait Server: Send + Sync {
 }
 
 /// All servers; the first that is installed is the race's default. nginx comes after the others because it lacks
-/// PROPPATCH, which the model of Windows needs. The last three serve no files: two serve recorded pages, one is a DNS
+/// PROPPATCH, which the model of Windows needs, and the tuned ones after these. The last three serve no files: two serve recorded pages, one is a DNS
 /// server.
 pub fn all() -> Vec<Box<dyn Server>> {
     vec![
-        Box::new(apache::Apache),
+        Box::new(apache::Apache { is_tuned: false }),
         Box::new(embedded::Embedded),
-        Box::new(nginx::Nginx),
+        Box::new(nginx::Nginx { is_tuned: false }),
+        Box::new(apache::Apache { is_tuned: true }),
+        Box::new(nginx::Nginx { is_tuned: true }),
         Box::new(pages::Pages),
         Box::new(nginx_pages::NginxPages),
         Box::new(unbound::Unbound),

@@ -7,12 +7,13 @@ use std::{
 
 use crate::{
     claims::judge,
+    conditions::conditions,
     disturbance,
     experiment::{Cell, Experiment, Network, Plan, Workload},
     floor::{floor, ideal},
     results::{
-        Calibration, CellResult, Comparison, Host, NOT_REACHED, NetworkRecord, Outcome, RunResult, SCHEMA, Sample,
-        Status, WorkloadRecord, timestamp,
+        Calibration, CellResult, Comparison, ContenderRecord, Host, NOT_REACHED, NetworkRecord, Outcome, RunResult,
+        SCHEMA, Sample, Status, WorkloadRecord, timestamp,
     },
     servers::Protocol,
     stats::{bootstrap, median, shift},
@@ -25,6 +26,8 @@ pub struct Circumstances {
     pub started: SystemTime,
     /// The machine.
     pub host: Host,
+    /// The contenders.
+    pub contenders: Vec<ContenderRecord>,
     /// The emulator's accuracy.
     pub calibration: Option<Calibration>,
     /// The command that repeats it.
@@ -45,10 +48,12 @@ pub fn summarize(
     outcomes: &[Outcome],
     circumstances: Circumstances,
 ) -> RunResult {
-    let Circumstances { started, host, calibration, command, settings, tls, seed } = circumstances;
+    let Circumstances { started, host, contenders, calibration, command, settings, tls, seed } = circumstances;
     let cells: Vec<CellResult> =
         plan.cells.iter().enumerate().map(|(index, planned)| cell(planned, outcomes.get(index), tls, seed)).collect();
     let workloads = workloads(plan);
+    let networks = networks(plan);
+    let conditions = conditions(experiment, &networks, &contenders, &host, settings.get("server"));
     let source = experiment.source.to_string();
     let claims = experiment.claims.iter().map(|claim| judge(claim, &source, &cells, &workloads, seed)).collect();
     RunResult {
@@ -61,8 +66,10 @@ pub fn summarize(
         host,
         calibration,
         settings,
-        networks: networks(plan),
+        networks,
         workloads,
+        contenders,
+        conditions,
         comparisons: comparisons(&cells),
         claims,
         cells,

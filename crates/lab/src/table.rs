@@ -4,8 +4,8 @@
 //! what is left to gain, and the time in round trips shows why: a client that needs eight per file needs them on every
 //! network. The rank says how much of the order exceeds chance: 2–4 is a contender behind one that is detectably faster,
 //! and before those that are detectably slower. (Groups of equals were rejected: "not detectably different" is not
-//! transitive.) Below each block: failures, who wins and by how much, or who may have won. After the blocks: skipped
-//! contenders and how to install them, and the claims with their verdicts.
+//! transitive.) Below each block: failures, who wins and by how much, or who may have won. After the blocks: what the
+//! contenders are, the skipped ones and how to install them, and the claims with their verdicts.
 //!
 //! Everything fits the given width. On a narrow terminal the least important columns are dropped; the median and the
 //! multiple of the floor stay. Colour is optional and repeats what the words say.
@@ -13,6 +13,7 @@
 mod block;
 mod columns;
 mod comparison;
+mod contenders;
 mod skipped;
 mod verdicts;
 
@@ -85,6 +86,7 @@ pub fn render(run: &RunResult, look: Look) -> String {
             text += &block::render(run, workload, network, look);
         }
     }
+    text += &contenders::render(run, look);
     text += &skipped::render(run, look);
     text + &verdicts::render(run, look)
 }

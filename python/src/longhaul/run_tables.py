@@ -135,6 +135,7 @@ class Claim:
     workload: _Workload
     network: _Network
     in_run: Annotated[bool, Column("Whether its cells were part of the run")]
+    model: Annotated[bool, Column("Whether the verdict rests on a model; false in runs of earlier builds")]
     measured: Annotated[str, Column("The measurement, as a sentence")]
     ci95_lo: Annotated[float | None, Column("The lower end of the interval that the verdict is based on")]
     ci95_hi: Annotated[float | None, Column("The upper end of that interval")]
@@ -305,6 +306,7 @@ def _claim(node: Node, run: str) -> Claim:
         workload=node.text("workload"),
         network=node.text("network"),
         in_run=node.boolean("in_run"),
+        model=node.value.get("model") is not None and node.boolean("model"),
         measured=node.text("measured"),
         ci95_lo=low,
         ci95_hi=high,

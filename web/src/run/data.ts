@@ -16,6 +16,10 @@ export interface Run {
   settings: Record<string, string>;
   networks: Network[];
   workloads: Workload[];
+  /** Missing in runs of earlier builds, like the next one. */
+  contenders?: { name: string; version: string; about: string }[];
+  /** What the source measured with, beside this run. */
+  conditions?: { about: string; theirs: string; ours: string }[];
   cells: Cell[];
   comparisons: Comparison[];
   claims: Claim[];
@@ -99,6 +103,8 @@ export interface Claim {
   network: string;
   in_run: boolean;
   refuted_by?: string;
+  /** Whether the verdict rests on a model; missing in runs of earlier builds. */
+  model?: boolean;
   measured: string;
   ci95: Interval | null;
   confidence: number | null;

@@ -151,7 +151,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         name,
         title: page.0.title.clone(),
         question: "Which protocol loads the page fastest?".to_owned(),
-        source: Source { title: page.0.source.clone().unwrap_or_else(|| args.spec.clone()), author: None, at: None },
+        source: Source {
+            title: page.0.source.clone().unwrap_or_else(|| args.spec.clone()),
+            author: None,
+            at: None,
+            conditions: Vec::new(),
+        },
         networks,
         workloads: vec![workload],
         contenders,

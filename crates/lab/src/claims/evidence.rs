@@ -67,7 +67,7 @@ fn unusable(why: impl Into<String>) -> Gap {
 }
 
 impl<'a> Evidence<'a> {
-    fn find(&self, contender: &str) -> Option<&'a CellResult> {
+    pub(super) fn find(&self, contender: &str) -> Option<&'a CellResult> {
         self.cells.iter().find(|cell| cell.is(self.workload, self.network, contender))
     }
 

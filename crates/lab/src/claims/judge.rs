@@ -8,6 +8,7 @@ use super::{
     benefit::{Benefit, benefit},
     bound::Bound,
     evidence::{Evidence, Finding, Gap, ratio_of},
+    models::without_refuting_model,
 };
 use crate::{
     format::{counted, estimated, spoken, times},
@@ -29,9 +30,12 @@ pub fn judge(
     seed: u64,
 ) -> ClaimResult {
     let evidence = Evidence { cells, workloads, workload: &claim.workload, network: &claim.network, seed };
+    let contenders: Vec<&str> = claim.check.contenders().into_iter().map(String::as_str).collect();
+    // Those that decide: all, or one pair.
+    let mut deciding = contenders.clone();
     let finding = match &claim.check {
-        Check::Slower { what, than, by } => slower(&evidence, what, than, *by),
-        Check::Fastest { what, among, by } => slower(&evidence, among, std::slice::from_ref(what), *by),
+        Check::Slower { what, than, by } => slower(&evidence, what, than, *by, &mut deciding),
+        Check::Fastest { what, among, by } => slower(&evidence, among, std::slice::from_ref(what), *by, &mut deciding),
         Check::Ratio { of, to, at_least, at_most, measure } => {
             ratio(&evidence, *measure, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
@@ -57,7 +61,7 @@ pub fn judge(
         }
         Check::More { count, what, than } => {
             let pairs = telling(&evidence, std::slice::from_ref(what), than);
-            weakest(pairs.into_iter().map(|(what, than)| more(&evidence, *count, what, than)))
+            weakest(&evidence, &pairs, |what, than| more(&evidence, *count, what, than), &mut deciding)
         }
         Check::Pays { count, what, than } => pays(&evidence, *count, what, than),
         Check::PerStep { what, methods, at_least, at_most } => {
@@ -66,7 +70,7 @@ pub fn judge(
         Check::Shrinks { of, to, on, by } => shrinks(&evidence, of, to, on, *by),
     }
     .unwrap_or_else(Finding::from);
-    let contenders: Vec<&str> = claim.check.contenders().into_iter().map(String::as_str).collect();
+    let finding = without_refuting_model(&evidence, &deciding, finding);
     let models = evidence.are_only_models(&contenders);
     let (verdict, end) = match &finding.needs {
         None => (finding.verdict, String::new()),
@@ -84,6 +88,7 @@ pub fn judge(
         workload: claim.workload.clone(),
         network: claim.network.clone(),
         in_run: finding.in_run,
+        model: finding.needs.is_some() && evidence.has_model(&deciding),
         measured: format!("{}{end}.", finding.measured),
         ci95: finding.interval.map(|(interval, _)| interval),
         confidence: finding.interval.map(|(_, confidence)| confidence),
@@ -100,14 +105,22 @@ fn rank(finding: &Finding) -> u8 {
     }
 }
 
-/// Of several findings that must all hold, a refuted one decides; otherwise an open one; otherwise the one with the
-/// smallest margin.
-fn weakest(findings: impl IntoIterator<Item = Result<Finding, Gap>>) -> Result<Finding, Gap> {
-    findings
-        .into_iter()
-        .map(|finding| finding.unwrap_or_else(Finding::from))
-        .min_by(|a, b| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)))
-        .ok_or(Gap::NotInRun)
+/// Of the findings on several pairs that must all hold, a refuted one decides; otherwise an open one; otherwise the one with
+/// the smallest margin. `deciding` becomes its pair.
+fn weakest<'a>(
+    evidence: &Evidence<'_>,
+    pairs: &[(&'a str, &'a str)],
+    find: impl Fn(&str, &str) -> Result<Finding, Gap>,
+    deciding: &mut Vec<&'a str>,
+) -> Result<Finding, Gap> {
+    let findings = pairs.iter().map(|(a, b)| {
+        let finding = find(a, b).unwrap_or_else(Finding::from);
+        ([*a, *b], without_refuting_model(evidence, &[a, b], finding))
+    });
+    let weakest = findings.min_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)));
+    let (pair, finding) = weakest.ok_or(Gap::NotInRun)?;
+    *deciding = pair.to_vec();
+    Ok(finding)
 }
 
 /// All pairs; those of two models that tell nothing only if there are no others.
@@ -117,10 +130,16 @@ fn telling<'a>(evidence: &Evidence<'_>, left: &'a [String], right: &'a [String])
     if real.is_empty() { models } else { real }
 }
 
-fn slower(evidence: &Evidence<'_>, slow: &[String], fast: &[String], by: f64) -> Result<Finding, Gap> {
+fn slower<'a>(
+    evidence: &Evidence<'_>,
+    slow: &'a [String],
+    fast: &'a [String],
+    by: f64,
+    deciding: &mut Vec<&'a str>,
+) -> Result<Finding, Gap> {
     let pairs = telling(evidence, slow, fast);
-    let mut finding =
-        weakest(pairs.iter().map(|(slow, fast)| ratio(evidence, Measure::Time, slow, fast, Bound::least(by))))?;
+    let times = |slow: &str, fast: &str| ratio(evidence, Measure::Time, slow, fast, Bound::least(by));
+    let mut finding = weakest(evidence, &pairs, times, deciding)?;
     if pairs.len() > 1 && finding.needs.is_some() {
         finding.measured = format!("{}, the closest of {} pairs", finding.measured, pairs.len());
     }

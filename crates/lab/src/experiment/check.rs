@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toml::Spanned;
 
 use super::{
-    Experiment, Known, KnownContender, Network, Quick, Row, Source, Workload,
+    Experiment, Known, KnownContender, Network, Quick, Row, SERVER, Source, Workload,
     did_you_mean::advice,
     file::{Claim as ClaimText, Ends, File, Named, Quick as QuickText, Sweep},
     mistake::Fault,
@@ -41,6 +41,7 @@ pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Resu
             Network { name: name.to_owned(), link: link.clone(), note, server, variant_of: None }
         })
         .collect();
+    let conditions = conditions(&file.source.conditions, &names)?;
     Ok(Experiment {
         name,
         networks,
@@ -57,8 +58,20 @@ pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Resu
             title: file.source.title,
             author: file.source.author,
             at: file.source.url.or(file.source.file),
+            conditions,
         },
     })
+}
+
+/// The conditions of the source, each about something that the experiment has.
+fn conditions(texts: &Named<String>, names: &Names) -> Result<Vec<(String, String)>, Fault> {
+    let known: Vec<String> =
+        [SERVER.to_owned()].into_iter().chain(names.networks.clone()).chain(names.all_names()).collect();
+    let kind = ["name", "; a condition is about the `server`, a network or a contender"];
+    for name in texts.keys() {
+        find(name, kind, &known)?;
+    }
+    Ok(in_order(texts).map(|(name, text)| (name.to_owned(), text.clone())).collect())
 }
 
 /// The names that other parts of the file may refer to.

@@ -46,6 +46,8 @@ pub(super) struct Source {
     pub(super) author: Option<String>,
     pub(super) url: Option<String>,
     pub(super) file: Option<String>,
+    #[serde(default)]
+    pub(super) conditions: Named<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]

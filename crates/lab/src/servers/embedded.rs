@@ -63,6 +63,10 @@ impl Server for Embedded {
         None
     }
 
+    fn can_imitate(&self) -> bool {
+        true
+    }
+
     fn http3(&self) -> bool {
         true
     }
@@ -101,6 +105,7 @@ pub(super) fn start(
         tls: tls.map(|(certificate, key)| serve::Tls::Files { certificate, key }),
         access_log: Some(access_log),
         auth: setup.asks.then(|| folder.file("passwords", PASSWORD)).transpose()?,
+        quirks: setup.quirks,
         ..serve::Config::default()
     };
     let handle = Handle::start(name, setup, move || {

@@ -92,11 +92,19 @@ fn ranks_are_as_wide_as_samples_allow() {
     davfs2 2–3
     No detectable difference between curl and rclone.
     curl is 1.43× (1.12–1.80) as fast as davfs2, the slowest.
+    Contenders
+    curl (curl 1.2): a file after the other
+    rclone (rclone 1.2): a file after the other
+    davfs2 (davfs2 1.2): a file after the other
 
     curl 1–3
     rclone 1–3
     davfs2 1–3
     No detectable difference between curl and any other contender, down to davfs2.
+    Contenders
+    curl (curl 1.2): a file after the other
+    rclone (rclone 1.2): a file after the other
+    davfs2 (davfs2 1.2): a file after the other
 
     curl 1–4
     rclone 1–4
@@ -105,12 +113,22 @@ fn ranks_are_as_wide_as_samples_allow() {
     redirector-h1 (model) 5
     No detectable difference between curl and the next 3, down to webdrive (model).
     curl is 2.74× (2.31–3.30) as fast as redirector-h1 (model), the slowest.
+    Contenders
+    curl (curl 1.2): a file after the other
+    rclone (rclone 1.2): a file after the other
+    davfs2 (davfs2 1.2): a file after the other
+    redirector-h1 (redirector-h1 1.2): a file after the other
+    webdrive (webdrive 1.2): a file after the other
 
     curl 1
     rclone 2
     davfs2 3
     curl is 1.43× (1.12–1.80) as fast as rclone, the next, and 2.74× (2.31–3.30) as fast as davfs2,
     the slowest.
+    Contenders
+    curl (curl 1.2): a file after the other
+    rclone (rclone 1.2): a file after the other
+    davfs2 (davfs2 1.2): a file after the other
     ");
 }
 
@@ -123,7 +141,7 @@ fn disturbed_cells_are_marked_and_nothing_rests_on_them() {
     insta::assert_snapshot!(block.join("\n"));
     assert!(
         text.contains(
-            "Disturbed\n  4 of 23 cells could not be measured: the machine kept programs or packets waiting."
+            "Disturbed\n  4 of 29 cells could not be measured: the machine kept programs or packets waiting."
         ),
         "{text}"
     );

@@ -377,6 +377,7 @@ fn start(
         certificates,
         http,
         asks,
+        quirks: serve::Quirks::default(),
         page,
         scratch: &scratch,
         deadline: deadline(),
