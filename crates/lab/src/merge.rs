@@ -206,6 +206,7 @@ pub fn merge(experiment: &Experiment, sources: &[Source], command: String) -> Re
         host: host(&parts),
         calibration: worst(&parts),
         settings: settings(sources, &parts),
+        commands: all(sources.iter().map(|source| &source.run.commands)),
         networks,
         workloads,
         comparisons: comparisons(&cells),

@@ -157,4 +157,8 @@ impl Spawn for MeteredHost<'_> {
             tasks.ended(process);
         }
     }
+
+    fn end_programs(&self, grace: Duration) {
+        Spawn::end_programs(self.host, grace);
+    }
 }

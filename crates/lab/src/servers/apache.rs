@@ -53,7 +53,7 @@ impl Server for Apache {
     fn missing(&self) -> Option<Missing> {
         let module = |name: &str| {
             let what = format!("Apache's mod_{name}");
-            (!module_file(name).is_file()).then_some(Missing { what, package: APACHE.package })
+            (!module_file(name).is_file()).then_some(Missing { what, package: APACHE.package.into() })
         };
         APACHE.find().err().or_else(|| MODULES.into_iter().chain([TLS_MODULE]).chain(PASSWORD_MODULES).find_map(module))
     }
