@@ -32,8 +32,8 @@ use nix::{
 };
 
 pub use daemon::Daemon;
-pub(crate) use until_exit::last_lines;
 pub use until_exit::run_until_exit;
+pub(crate) use until_exit::{last_lines, wait_for_exit};
 
 use crate::{
     deadline::{Deadline, Stop},

@@ -19,6 +19,7 @@ pub(crate) const TRIALS: Trials = &[
     ("password_is_in_netrc_and_in_no_command_line", password_is_in_netrc_and_in_no_command_line),
     ("warm_up_runs_do_not_count", warm_up_runs_do_not_count),
     ("custom_mounts_work_and_are_unmounted", custom_mounts_work_and_are_unmounted),
+    ("custom_chores_run_in_a_mount", custom_chores_run_in_a_mount),
     ("interrupted_command_leaves_nothing", interrupted_command_leaves_nothing),
     ("custom_servers_serve", custom_servers_serve),
     ("server_that_does_not_serve_is_reported", server_that_does_not_serve_is_reported),
@@ -134,7 +135,11 @@ fn custom_programs_race_beside_ours() {
     }
     assert_eq!(cells(&kept).len(), expected.len());
     assert_eq!(kept["commands"]["mine"], "./bin/mine");
-    assert!(ended.printed.contains("Commands\n") && ended.printed.contains("  mine: ./bin/mine\n"), "{}", ended.printed);
+    assert!(
+        ended.printed.contains("Commands\n") && ended.printed.contains("  mine: ./bin/mine\n"),
+        "{}",
+        ended.printed
+    );
     let loop_of_ours = cell(&kept, "loop", "upload");
     assert_eq!(loop_of_ours["methods"]["PUT"], 3, "{loop_of_ours:#}");
 }
@@ -152,8 +157,18 @@ fn custom_commands_do_every_kind_of_work() {
     let nested = "nested=curl -sSf -X MKCOL {url}source/ && for file in {dir}/*; do curl -sSf --max-time {seconds} -T \"$file\" \
                   {url}source/ || exit; done";
     let arguments = [
-        "--workload", "upload", "--workload", "download", "--workload", "list", "--workload", "edit", "--contender", "curl",
-        "--sweep", "nested.seconds=170",
+        "--workload",
+        "upload",
+        "--workload",
+        "download",
+        "--workload",
+        "list",
+        "--workload",
+        "edit",
+        "--contender",
+        "curl",
+        "--sweep",
+        "nested.seconds=170",
     ];
     race(&room, &arguments, &[&with[..], &[nested][..]].concat()).success();
     let kept = results(&room);
@@ -177,14 +192,19 @@ fn failing_commands_fail_with_their_reason() {
         "exits=echo first >&2; echo 'no such luck' >&2; exit 3".to_owned(),
         format!("hangs=echo stuck >&2; setsid sleep {} & wait", room.marker()),
         "nothing=true {dir}".to_owned(),
-        "wrong=for file in {dir}/*; do head -c 2048 /dev/zero | curl -sSf -T - {url}${file##*/} || exit; done".to_owned(),
+        "wrong=for file in {dir}/*; do head -c 2048 /dev/zero | curl -sSf -T - {url}${file##*/} || exit; done"
+            .to_owned(),
         "unverified=for file in {dir}/*; do curl -sSf -T $file {url} || exit; done".to_owned(),
-        "unverified.verify=cmp {served}/file0000.bin {dir}/file0000.bin && echo not good enough >&2 && false".to_owned(),
+        "unverified.verify=cmp {served}/file0000.bin {dir}/file0000.bin && echo not good enough >&2 && false"
+            .to_owned(),
         "unprepared=true".to_owned(),
         "unprepared.setup=echo not today; exit 1".to_owned(),
         format!("unprepared.teardown=touch '{}'", torn_down.display()),
         // It leaves a program that keeps its output open.
-        format!("leaves=for file in {{dir}}/*; do curl -sSf -T $file {{url}} || exit; done; setsid sleep {} &", room.marker()),
+        format!(
+            "leaves=for file in {{dir}}/*; do curl -sSf -T $file {{url}} || exit; done; setsid sleep {} &",
+            room.marker()
+        ),
         "distrusts=env -u SSL_CERT_FILE -u CURL_CA_BUNDLE curl -sSf -T {file} {url}".to_owned(),
     ];
     let with: Vec<&str> = with.iter().map(String::as_str).collect();
@@ -315,14 +335,46 @@ fn custom_mounts_work_and_are_unmounted() {
     }
 }
 
+fn custom_chores_run_in_a_mount() {
+    if !Path::new("/dev/fuse").exists() {
+        eprintln!("SKIPPED: custom chores: there is no /dev/fuse");
+        return;
+    }
+    let room = room();
+    let more = r#"
+[workload.sums]
+kind = "chore"
+job = "command"
+folders = 1
+files = 3
+size = "2KiB"
+command.setup = "echo before > {served}/note.txt"
+command.run = "cd {dir} && cat note.txt folder000/* > {local}/all && cksum {local}/all > sum.txt"
+command.verify = "cd {served} && cat note.txt folder000/* | cksum | cut -d ' ' -f 1,2 > {tmp}/sum && grep -q -f {tmp}/sum sum.txt"
+[workload.wrong]
+kind = "chore"
+job = "command"
+folders = 1
+files = 1
+size = "2KiB"
+command = "echo no such luck; exit 3"
+"#;
+    with_toml(&room, r#"["haul-mount", "curl"]"#, more);
+    let arguments = ["--workload", "sums", "--workload", "wrong", "--timeout", "60s"];
+    run(&room, lab_run(&room, &arguments)).success();
+    let kept = results(&room);
+    let sums = cell(&kept, "haul-mount", "sums");
+    assert_eq!((sums["status"].as_str(), reason(sums)), (Some("ok"), ""), "{sums:#}");
+    assert!(sums["methods"]["PUT"].as_u64().is_some_and(|puts| puts >= 1), "{sums:#}");
+    let wrong = cell(&kept, "haul-mount", "wrong");
+    assert_eq!(reason(wrong), "the command failed (exit status: 3): no such luck");
+    assert!(reason(cell(&kept, "curl", "sums")).contains("mounted folder"), "{kept:#}");
+}
+
 fn interrupted_command_leaves_nothing() {
     let room = room();
     let started = room.path("started");
-    let text = format!(
-        "slow=setsid sleep {0} & touch '{1}'; sleep {0}; wait",
-        room.marker(),
-        started.display()
-    );
+    let text = format!("slow=setsid sleep {0} & touch '{1}'; sleep {0}; wait", room.marker(), started.display());
     let mut command = lab_run(&room, &["--workload", "upload", "--contender", "curl", "--samples", "9"]);
     command.args(["--with", &text]);
     let mut race = Race::start(command);
@@ -409,8 +461,8 @@ http {
 fn server_that_does_not_serve_is_reported() {
     let room = room();
     for (server, said) in [
-        ("echo {port}; echo no such luck; exit 1", "did not start on 10.", ),
-        ("setsid sleep 1 & echo {port} {dir} >&2", "it must stay in the foreground"),
+        ("echo {port}; echo no such luck; exit 1", ":8443: its command failed (exit status: 1): 8443 | no such luck"),
+        ("setsid sleep 1 & echo not here {port} >&2", "must stay in the foreground: not here 8443"),
     ] {
         let ended = run(&room, on_server(&room, server, &[]));
         assert!(ended.failure().contains(said), "{:?}", ended.said);
@@ -445,7 +497,10 @@ fn needs_fuse(cell: &Value) -> bool {
 fn mistakes_in_commands_are_named() {
     let room = room();
     for (arguments, said) in [
-        (&["--with", "./no-such-program {dir}"][..], "--with: `./no-such-program {dir}`: there is no program `./no-such-program`"),
+        (
+            &["--with", "./no-such-program {dir}"][..],
+            "--with: `./no-such-program {dir}`: there is no program `./no-such-program`",
+        ),
         (&["--with", "curl=true"], "--with: there is a contender `curl` already"),
         (&["--with", "mine.uplod=true"], "--with: unknown key `uplod` of `mine`; did you mean `upload`?"),
         (&["--with", "true {ulr}"], "unknown placeholder {ulr} of `true`; did you mean {url}?"),
@@ -468,9 +523,20 @@ fn mistakes_in_commands_are_named() {
         ("[contender.mine]\nupload = \"true\"\njobs = 4", "unknown setting `jobs` of mine"),
         ("[contender.mine]\nsetup = \"true\"", "needs a command that does the work"),
         ("[contender.mine]\nupload = 5\nsetup = \"true\"", "`upload` must be a string in quotes"),
-        ("[contender.yours]\nupload = \"true\"\n[contender.mine]\nupload = \"true\"", "contender `yours` takes no part"),
-        ("[contender.mine]\nupload = \"true\"\n[contender.curl]\nupload = \"true\"", "there is a contender `curl` already"),
+        (
+            "[contender.yours]\nupload = \"true\"\n[contender.mine]\nupload = \"true\"",
+            "contender `yours` takes no part",
+        ),
+        (
+            "[contender.mine]\nupload = \"true\"\n[contender.curl]\nupload = \"true\"",
+            "there is a contender `curl` already",
+        ),
         ("[contender.mine]\nupload = \"true\"\n[server.x]\nsetup = \"true\"", "the server `x` needs a `command`"),
+        (
+            "[contender.mine]\nupload = \"true\"\n[workload.x]\nkind = \"chore\"\njob = \"command\"\nfolders = 1\nfiles = 1\n\
+             size = \"1KiB\"\ncommand = \"cat {drr}\"",
+            "has no placeholder {drr}; did you mean `dir`?",
+        ),
     ] {
         with_toml_again(&room, more);
         let printed = one_sentence(&output(lab_run(&room, &[])), 1);

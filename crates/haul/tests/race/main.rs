@@ -40,7 +40,11 @@ fn main() {
         (parts::TRIALS, ready),
         (truth::TRIALS, ready),
     ];
-    let trials = trials.into_iter().chain([(faults::SIMULATED, ready && simulated), (custom::USAGE, true), (usage_errors::TRIALS, true)]);
+    let trials = trials.into_iter().chain([
+        (faults::SIMULATED, ready && simulated),
+        (custom::USAGE, true),
+        (usage_errors::TRIALS, true),
+    ]);
     let trials = trials.flat_map(|(trials, run)| trials.iter().map(move |(name, f)| trial(name, *f, run)));
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }

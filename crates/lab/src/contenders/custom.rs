@@ -22,7 +22,7 @@ use crate::{
         template::{Template, Values},
     },
     deadline::Deadline,
-    process::{Output, ProcessError, run_until_exit},
+    process::{Output, ProcessError, run_until_exit, wait_for_exit},
     servers::{Http, Server, USER},
     spawn::Local,
     work::{Done, Work, WorkKind},
@@ -244,23 +244,18 @@ impl<'a> Session<'a> {
 
     /// Runs the command of the work.
     fn work(&self, template: &Template, more: &[(&str, &str)]) -> Result<Output, Failure> {
+        const WHAT: &str = "its command";
         let mut command = self.command(template, more);
-        let ended = run_until_exit(self.sample.client, &mut command, &self.sample.deadline, "its command");
-        ended.map_err(|error| self.advised(error, template).into())
-    }
-
-    /// The error, with advice if the program does not trust the server.
-    fn advised(&self, error: ProcessError, template: &Template) -> ProcessError {
-        let distrusts = |said: &str| said.to_ascii_lowercase().contains("certificate") && !template.has(&["ca"]);
-        match error {
-            ProcessError::Failed { program, status, said }
-                if self.sample.certificates.is_some() && distrusts(&said) =>
-            {
-                let said = format!("{said}; let it trust the authority in the file {{ca}}, or race with --plain");
-                ProcessError::Failed { program, status, said }
-            }
-            error => error,
+        let (status, output) = wait_for_exit(self.sample.client, &mut command, &self.sample.deadline, WHAT)?;
+        if status.success() {
+            return Ok(output);
         }
+        let mut said = output.last_lines();
+        let has_doubts = [&output.stderr, &output.stdout].iter().any(|text| text.contains("certificate"));
+        if self.sample.certificates.is_some() && has_doubts && !template.has(&["ca"]) {
+            said += " (let it trust the authority in the file {ca}, or race with --plain)";
+        }
+        Err(ProcessError::Failed { program: WHAT.to_owned(), status, said }.into())
     }
 
     /// Tears down, once.

@@ -12,6 +12,14 @@ use serde::{Serialize, Serializer};
 /// The values of placeholders, by name.
 pub type Values = BTreeMap<String, String>;
 
+/// The words of a shell that may begin a command and are no programs, or not the same as the programs of their name
+/// (POSIX, Shell Command Language, 2.4 and 2.15; XCU 1.6).
+const SHELL_WORDS: [&str; 34] = [
+    ".", ":", "alias", "bg", "case", "cd", "command", "do", "done", "eval", "exec", "exit", "export", "fg", "for",
+    "getopts", "hash", "if", "jobs", "read", "readonly", "return", "set", "shift", "source", "times", "trap", "type",
+    "ulimit", "umask", "unset", "until", "wait", "while",
+];
+
 /// A text with placeholders.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Template {
@@ -129,8 +137,8 @@ impl Template {
             }
         }
         // `NAME=value program` sets a variable.
-        let assigns = words.first().is_none_or(|word| word.contains('='));
-        if assigns { None } else { Some(words) }
+        let is_shells = |word: &String| word.contains('=') || is_shell_word(word);
+        if words.first().is_none_or(is_shells) { None } else { Some(words) }
     }
 
     /// The program that it starts, if that is known without a shell and without values.
@@ -140,6 +148,11 @@ impl Template {
         let is_whole = first.contains(char::is_whitespace) || self.parts.len() == 1;
         self.words(&values).filter(|_| is_whole)?.into_iter().next()
     }
+}
+
+/// Whether it is a word of the shell, and no program.
+pub(super) fn is_shell_word(word: &str) -> bool {
+    SHELL_WORDS.contains(&word)
 }
 
 /// Appends to the word that is open, or to a new one.
@@ -236,7 +249,9 @@ mod tests {
         let words = |text: &str| Template::parse(text).words(&values(&[("dir", "/a b"), ("url", "http://x/")]));
         let expected = Some(["./mine", "put", "--to=/a b/x", "http://x/"].map(str::to_owned).to_vec());
         assert_eq!(words("./mine  put --to={dir}/x {url}"), expected);
-        for shell in ["mine {dir}/*", "A=1 mine {url}", "mine > {dir}/x", "mine '{dir}'", "mine {url}; echo", ""] {
+        for shell in
+            ["mine {dir}/*", "A=1 mine {url}", "mine > {dir}/x", "mine '{dir}'", "mine {url}; echo", "cd {dir}", ""]
+        {
             assert_eq!(words(shell), None, "{shell}");
         }
         assert_eq!(Template::parse("./mine {url}").program().as_deref(), Some("./mine"));
@@ -267,7 +282,8 @@ mod tests {
                 }
                 let expected = if text.contains("it\\'s") { format!("<it's{value}>") } else { format!("<{value}>") };
                 let command = Template::parse(text).shell_command(&values);
-                prop_assert_eq!(printed(&command).trim_end_matches('\n'), expected.trim_end_matches('\n'), "{}", command);
+                let printed = printed(&command);
+                prop_assert_eq!(printed.trim_end_matches('\n'), expected.trim_end_matches('\n'), "{}", command);
             }
         }
     }

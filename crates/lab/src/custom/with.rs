@@ -6,7 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{CustomContender, CustomError, STEPS, Step, is_name, template::Template};
+use super::{
+    CustomContender, CustomError, STEPS, Step, is_name,
+    template::{Template, is_shell_word},
+};
 use crate::experiment::advice;
 
 /// Why an argument of `--with` describes no contender.
@@ -100,7 +103,8 @@ fn step(name: &str, key: Option<&str>) -> Result<Step, WithError> {
 /// A name for a command: that of its program's file.
 pub(super) fn name_of(command: &str) -> String {
     let first = Template::parse(command).program();
-    let words = || command.split_whitespace().find(|word| !word.contains(['=', '{']));
+    let is_program = |word: &&str| !word.contains(['=', '{']) && !is_shell_word(word);
+    let words = || command.split_whitespace().find(is_program);
     let program = first.or_else(|| words().map(str::to_owned)).unwrap_or_default();
     let file = program.rsplit('/').next().unwrap_or_default().to_lowercase();
     let name: String = file.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -131,6 +135,7 @@ mod tests {
         assert_eq!(described(&["/bin/ls {dir}"]), pairs(&[("ls", "/bin/ls {dir}")]));
         assert_eq!(described(&["sh {dir}", "sh {url}"]), pairs(&[("sh-2", "sh {dir}"), ("sh-3", "sh {url}")]));
         assert_eq!(described(&["HOME={home} sh x"]), pairs(&[("sh-2", "HOME={home} sh x")]));
+        assert_eq!(described(&["exec /bin/ls {dir}"]), pairs(&[("ls", "exec /bin/ls {dir}")]));
         assert_eq!(described(&["a=sh --to={url}"]), pairs(&[("a", "sh --to={url}")]));
         assert_eq!(
             described(&["a.upload=sh {dir}", "b=sh", "a.download=sh {url}"]),

@@ -137,6 +137,13 @@ fn samples(samples: &Spanned<u32>) -> Result<u32, Fault> {
 fn rows(file: &File, known: &[KnownContender<'_>]) -> Result<Vec<Row>, Fault> {
     let names: Vec<&str> = known.iter().map(|contender| contender.name).collect();
     let listed = pick(&file.contenders, ["contender", ""], &names)?;
+    for table in &file.custom.contenders {
+        let name = table.contender.name();
+        if !listed.iter().any(|listed| listed == name) {
+            let why = format!("contender `{name}` takes no part; add it to `contenders`");
+            return Err(Fault::new(table.name_span(), why));
+        }
+    }
     for name in file.contender.keys() {
         find(name, LISTED, &listed)?;
     }
@@ -162,13 +169,6 @@ fn rows(file: &File, known: &[KnownContender<'_>]) -> Result<Vec<Row>, Fault> {
                 requests_of: contender.requests_of.map(str::to_owned),
                 custom: custom.map(|table| table.contender.clone()),
             });
-        }
-    }
-    for table in &file.custom.contenders {
-        let name = table.contender.name();
-        if !listed.iter().any(|listed| listed == name) {
-            let why = format!("contender `{name}` takes no part; add it to `contenders`");
-            return Err(Fault::new(table.name_span(), why));
         }
     }
     Ok(rows)

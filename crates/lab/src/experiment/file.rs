@@ -97,12 +97,15 @@ pub(super) enum Sizes {
 #[serde(untagged, expecting = "expected a command, or a table with `run`, `setup` and `verify`")]
 pub(super) enum CommandText {
     Run(String),
-    #[serde(deny_unknown_fields)]
-    Table {
-        run: String,
-        setup: Option<String>,
-        verify: Option<String>,
-    },
+    Table(CommandTable),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CommandTable {
+    pub(super) run: String,
+    pub(super) setup: Option<String>,
+    pub(super) verify: Option<String>,
 }
 
 /// A network without its link.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use super::{
-    file::{Amounts, CommandText, Kind, Sizes},
+    file::{Amounts, CommandTable, CommandText, Kind, Sizes},
     mistake::Fault,
 };
 use crate::work::{Chore, ChoreCommand, Job, Page, Work};
@@ -89,15 +89,15 @@ pub(super) fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> R
 }
 
 /// The command of a chore, which has no placeholders but its own.
-fn command(text: Option<Spanned<CommandText>>) -> Result<Option<Arc<ChoreCommand>>, Fault> {
+fn command(text: Option<Spanned<CommandText>>) -> Result<Option<Box<ChoreCommand>>, Fault> {
     let Some(text) = text else { return Ok(None) };
     let span = text.span();
     let (run, setup, verify) = match text.into_inner() {
         CommandText::Run(run) => (run, None, None),
-        CommandText::Table { run, setup, verify } => (run, setup, verify),
+        CommandText::Table(CommandTable { run, setup, verify }) => (run, setup, verify),
     };
     match ChoreCommand::new(&run, setup.as_deref(), verify.as_deref()) {
-        Ok(command) => Ok(Some(Arc::new(command))),
+        Ok(command) => Ok(Some(Box::new(command))),
         Err(why) => Err(Fault::new(span, why)),
     }
 }

@@ -21,7 +21,7 @@ use super::{Output, Pipe, ProcessError, STDERR_TAIL, end, wait_for_output};
 use crate::{deadline::Deadline, spawn::Spawn};
 
 /// The number of lines that an error quotes.
-const LINES: usize = 3;
+const LINES: usize = 5;
 
 /// The output that is kept of a program whose whole output matters, in bytes.
 const STDOUT_TAIL: usize = 64 << 20;
@@ -36,16 +36,23 @@ pub fn run_until_exit(
     deadline: &Deadline,
     what: &str,
 ) -> Result<Output, ProcessError> {
-    let (status, output) = collect(host, command, deadline, what)?;
+    let (status, output) = wait_for_exit(host, command, deadline, what)?;
     if status.success() {
         return Ok(output);
     }
-    let said = Some(last_lines(&output.stderr)).filter(|said| !said.is_empty());
-    let said = said.unwrap_or_else(|| last_lines(&output.stdout));
-    Err(ProcessError::Failed { program: what.to_owned(), status, said })
+    Err(ProcessError::Failed { program: what.to_owned(), status, said: output.last_lines() })
 }
 
-fn collect(
+impl Output {
+    /// The last lines of standard error, or of standard output if there are none: some programs print errors there.
+    pub(crate) fn last_lines(&self) -> String {
+        let said = Some(last_lines(&self.stderr)).filter(|said| !said.is_empty());
+        said.unwrap_or_else(|| last_lines(&self.stdout))
+    }
+}
+
+/// Runs a program until it exits, and returns its status and its output.
+pub(crate) fn wait_for_exit(
     host: &dyn Spawn,
     command: &mut Command,
     deadline: &Deadline,

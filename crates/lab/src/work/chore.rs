@@ -22,7 +22,6 @@ mod tar_x;
 use std::{
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
     time::Instant,
 };
 
@@ -52,7 +51,7 @@ pub struct Chore {
     /// Whether it has been done once before the clock starts.
     pub warm: bool,
     /// The command, if the job is one of the user's own.
-    pub command: Option<Arc<ChoreCommand>>,
+    pub command: Option<Box<ChoreCommand>>,
 }
 
 /// What is done, by the name of the program or the system call.
