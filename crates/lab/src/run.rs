@@ -360,7 +360,7 @@ impl Run<'_> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let machine = sample.machine.clone().map(|machine| machine.judged(sample.measured(rtt), processors));
         let Capture::Kept { round, best } = kept else { return Ok(Sample { machine, ..sample }) };
-        let sample = Sample { machine, round, ..sample };
+        let sample = Sample { round, machine, ..sample };
         if best.is_none_or(|best| is_better(&sample, best)) {
             self.captures().take(&capture, cell, round)?;
         }

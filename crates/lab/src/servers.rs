@@ -214,7 +214,7 @@ pub fn choose(names: &[String], own: &[Arc<CustomServer>]) -> Result<Box<dyn Ser
         let theirs = theirs.map(|server| Box::new(server.clone()) as Box<dyn Server>);
         let Some(server) = theirs.or_else(|| named(name)) else {
             let ours = all();
-            let names = own.iter().map(|server| server.name()).chain(ours.iter().map(|server| server.name()));
+            let names = own.iter().map(Server::name).chain(ours.iter().map(|server| server.name()));
             let advice = advice(name, names.collect::<Vec<_>>());
             return Err(ChooseError::Unknown { name: name.clone(), advice });
         };

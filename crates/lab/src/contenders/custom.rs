@@ -202,7 +202,8 @@ impl<'a> Session<'a> {
 
     fn write_files(&self, authority: &Path) -> Result<(), Failure> {
         let sample = self.sample;
-        let urls = sample.task.names().iter().map(|name| format!("{}{name}\n", sample.url)).collect();
+        let urls: Vec<String> = sample.task.names().iter().map(|name| format!("{}{name}", sample.url)).collect();
+        let urls = urls.join("\n") + "\n";
         let config = self.definition.step(Step::Config).map(|text| text.fill(&self.values));
         let (user, ip) = (USER, sample.address.ip());
         let netrc = self.definition.signs_in().then(|| format!("machine {ip} login {user} password {user}\n"));

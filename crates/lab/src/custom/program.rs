@@ -46,18 +46,16 @@ pub(crate) struct Environment<'a> {
 impl Environment<'_> {
     /// The command of a template.
     pub(crate) fn command(&self, template: &Template) -> Command {
-        let words = template.words(self.values).and_then(|words| Some((find(words.first()?)?, words)));
-        let mut command = match words {
-            Some((program, words)) => {
-                let mut command = Command::new(program);
-                command.args(&words[1..]);
-                command
-            }
-            None => {
-                let mut command = Command::new("/bin/sh");
-                command.arg("-c").arg(template.shell_command(self.values));
-                command
-            }
+        let program = |words: &Vec<String>| find(words.first()?).filter(|program| starts_by_itself(program));
+        let words = template.words(self.values).and_then(|words| Some((program(&words)?, words)));
+        let mut command = if let Some((program, words)) = words {
+            let mut command = Command::new(program);
+            command.args(&words[1..]);
+            command
+        } else {
+            let mut command = Command::new("/bin/sh");
+            command.arg("-c").arg(template.shell_command(self.values));
+            command
         };
         self.apply(&mut command);
         command
@@ -108,6 +106,15 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     env::split_paths(&path()).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
+/// Whether the kernel starts it: a binary, or a script that names its interpreter. A shell runs other scripts as well
+/// (exec(3), ENOEXEC).
+fn starts_by_itself(program: &Path) -> bool {
+    let mut magic = [0; 2];
+    let read = fs::File::open(program).and_then(|mut file| io::Read::read_exact(&mut file, &mut magic));
+    // A program that only executes cannot be a script.
+    read.is_err() || magic == *b"#!" || magic == *b"\x7fE"
+}
+
 /// Writes a file that only its owner can read.
 pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
     let mut options = fs::OpenOptions::new();
@@ -118,6 +125,20 @@ pub(crate) fn write_private(file: &Path, text: &str) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn script_without_interpreter_is_run_by_a_shell() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("mine");
+        let (values, own) = (Values::new(), BTreeMap::new());
+        let scratch = folder.path();
+        let environment = Environment { values: &values, own: &own, scratch, trust: None, credentials: None };
+        let template = Template::parse(&script.display().to_string());
+        for (text, program) in [("#!/bin/sh\n", script.as_path()), ("echo\n", Path::new("/bin/sh"))] {
+            fs::write(&script, text).unwrap();
+            assert_eq!(environment.command(&template).get_program(), program);
+        }
+    }
 
     #[test]
     fn personal_variables_are_dropped() {

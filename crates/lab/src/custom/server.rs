@@ -65,7 +65,7 @@ impl CustomServer {
 
     /// A server by its command alone, named after the program.
     pub fn by_command(command: &str) -> Result<Self, CustomError> {
-        let name = with::free(with::name_of(command), |name| servers::named(name).is_some());
+        let name = with::free(&with::name_of(command), |name| servers::named(name).is_some());
         let server = Self::new(&name, [(ServerStep::Command, command.to_owned())].into())?;
         match server.missing_program() {
             Some(program) => Err(CustomError { step: None, why: format!("there is no program `{program}`") }),

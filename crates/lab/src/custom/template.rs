@@ -33,6 +33,12 @@ enum Part {
     Placeholder { name: String, inside: Quotes },
 }
 
+impl Part {
+    fn name(&self) -> Option<&str> {
+        if let Self::Placeholder { name, .. } = self { Some(name) } else { None }
+    }
+}
+
 /// The quotation marks of the shell that surround a place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Quotes {
@@ -87,8 +93,7 @@ impl Template {
 
     /// The names of its placeholders.
     pub fn names(&self) -> BTreeSet<&str> {
-        let name = |part| if let &Part::Placeholder { ref name, .. } = part { Some(name.as_str()) } else { None };
-        self.parts.iter().filter_map(name).collect()
+        self.parts.iter().filter_map(Part::name).collect()
     }
 
     /// Whether it has one of these placeholders.

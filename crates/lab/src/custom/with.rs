@@ -51,12 +51,11 @@ pub fn with(arguments: &[String], is_taken: impl Fn(&str) -> bool) -> Result<Vec
     let mut described: Vec<(String, BTreeMap<Step, String>)> = Vec::new();
     for argument in arguments {
         let (named, command) = split(argument);
-        let (name, step) = match named {
-            Some((name, key)) => (name.to_owned(), step(name, key)?),
-            None => {
-                let taken = |name: &str| is_taken(name) || described.iter().any(|(other, _)| other == name);
-                (free(name_of(command), taken), Step::Command)
-            }
+        let (name, step) = if let Some((name, key)) = named {
+            (name.to_owned(), step(name, key)?)
+        } else {
+            let taken = |name: &str| is_taken(name) || described.iter().any(|(other, _)| other == name);
+            (free(&name_of(command), taken), Step::Command)
         };
         let at = described.iter().position(|(other, _)| *other == name).unwrap_or(described.len());
         if at == described.len() {
@@ -113,9 +112,9 @@ pub(super) fn name_of(command: &str) -> String {
 }
 
 /// The name, with a number if it is taken.
-pub(super) fn free(name: String, is_taken: impl Fn(&str) -> bool) -> String {
+pub(super) fn free(name: &str, is_taken: impl Fn(&str) -> bool) -> String {
     let numbered = (2..).map(|number| format!("{name}-{number}"));
-    std::iter::once(name.clone()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
+    std::iter::once(name.to_owned()).chain(numbered).find(|name| !is_taken(name)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Contenders and servers of the user's own in an experiment file.
 //!
-//! `[contender.NAME]` describes a contender if it has a text, and changes the settings of one of ours otherwise:
+//! `[contender.NAME]` describes a contender if it has a command, and changes the settings of one of ours otherwise:
 //! settings are numbers. In a contender of the user's own, numbers are the values of placeholders.
 
-use std::{collections::BTreeMap, ops::Range, sync::Arc};
+use std::{borrow::Cow, collections::BTreeMap, ops::Range, sync::Arc};
 
 use serde::Deserialize;
 use toml::{
@@ -11,7 +11,11 @@ use toml::{
     de::{DeTable, DeValue, ValueDeserializer},
 };
 
-use super::{KnownContender, did_you_mean::advice, mistake::Fault};
+use super::{
+    KnownContender,
+    did_you_mean::{advice, nearest},
+    mistake::Fault,
+};
 use crate::custom::{CustomContender, CustomServer, Needs, SERVER_STEPS, STEPS};
 
 /// The keys of a contender or server besides its texts.
@@ -48,11 +52,16 @@ impl CustomTables {
     pub(super) fn take(document: &mut DeTable<'_>) -> Result<Self, Fault> {
         let mut taken = Self::default();
         for (name, span, table) in tables(document, "contender") {
-            let is_text = |value: &Spanned<DeValue<'_>>| matches!(value.get_ref(), DeValue::String(_));
-            if !table.values().any(is_text) {
+            let keys = STEPS.map(|(key, _)| key);
+            // A text may also be the wrong value of a setting of ours.
+            let is_custom = |(key, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
+                matches!(value.get_ref(), DeValue::String(_)) && nearest(key.get_ref(), keys).is_some()
+            };
+            let is_known = |key: &Spanned<Cow<'_, str>>| keys.contains(&key.get_ref().as_ref());
+            if !table.keys().any(is_known) && !table.iter().any(is_custom) {
                 continue;
             }
-            let (texts, others) = split(table, &STEPS.map(|(key, _)| key), true)?;
+            let (texts, others) = split(table, &keys, true)?;
             let steps = STEPS.iter().filter_map(|(key, step)| Some((*step, texts.get(key)?.get_ref().clone())));
             let contender = CustomContender::new(&name, steps.collect()).map_err(|error| {
                 let text = error.step.and_then(|step| texts.get(step.key()));
@@ -111,7 +120,7 @@ impl CustomTable {
 /// The tables below a key: `[contender.NAME]`.
 fn tables<'a, 'i>(document: &'a mut DeTable<'i>, key: &str) -> Vec<(String, Range<usize>, &'a mut DeTable<'i>)> {
     let Some(DeValue::Table(named)) = document.get_mut(key).map(Spanned::get_mut) else { return Vec::new() };
-    let table = |(name, value): (&Spanned<std::borrow::Cow<'i, str>>, &'a mut Spanned<DeValue<'i>>)| {
+    let table = |(name, value): (&Spanned<Cow<'i, str>>, &'a mut Spanned<DeValue<'i>>)| {
         let DeValue::Table(table) = value.get_mut() else { return None };
         Some((name.get_ref().clone().into_owned(), name.span(), table))
     };
@@ -127,8 +136,9 @@ fn split(
     let is_setting = |value: &DeValue<'_>| matches!(value, DeValue::Integer(_) | DeValue::Array(_));
     for (key, value) in table.iter() {
         let name = key.get_ref().as_ref();
-        let is_known = keys.contains(&name) || OTHER_KEYS.contains(&name);
-        if !is_known && !(may_have_settings && is_setting(value.get_ref())) {
+        let is_known =
+            keys.contains(&name) || OTHER_KEYS.contains(&name) || may_have_settings && is_setting(value.get_ref());
+        if !is_known {
             let known = keys.iter().chain(&OTHER_KEYS).copied().collect::<Vec<_>>();
             return Err(Fault::new(key.span(), format!("unknown key `{name}`; {}", advice(name, known))));
         }

@@ -17,14 +17,14 @@ use nix::{
     unistd::Pid,
 };
 
-use super::{Output, Pipe, ProcessError, STDERR_TAIL, end, wait_for_output};
+use super::{Output, Pipe, ProcessError, STDERR_TAIL, end, name, wait_for_output};
 use crate::{deadline::Deadline, spawn::Spawn};
 
 /// The number of lines that an error quotes.
 const LINES: usize = 5;
 
 /// The output that is kept of a program whose whole output matters, in bytes.
-const STDOUT_TAIL: usize = 64 << 20;
+const STDOUT_TAIL: usize = 16 << 20;
 
 /// The reads that empty a pipe, which holds 64 KiB (pipe(7)), with some to spare.
 const READS: usize = 8;
@@ -58,7 +58,8 @@ pub(crate) fn wait_for_exit(
     deadline: &Deadline,
     what: &str,
 ) -> Result<(ExitStatus, Output), ProcessError> {
-    let start = |source| ProcessError::Start { program: what.to_owned(), source };
+    let program = format!("{what} ({})", name(command));
+    let start = |source| ProcessError::Start { program: program.clone(), source };
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     host.prepare(command);
     let mut child = command.spawn().map_err(start)?;
@@ -101,4 +102,48 @@ fn exit_of(child: &Child) -> io::Result<OwnedFd> {
 pub(crate) fn last_lines(text: &str) -> String {
     let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     lines[lines.len().saturating_sub(LINES)..].join(" | ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::spawn::Local;
+
+    fn sh(script: &str, time: Duration) -> Result<Output, ProcessError> {
+        let mut command = Command::new("/bin/sh");
+        run_until_exit(&Local, command.args(["-c", script]), &Deadline::for_cleanup(time), "it")
+    }
+
+    const LONG: Duration = Duration::from_mins(1);
+
+    #[test]
+    fn exit_ends_the_wait_although_the_output_stays_open() {
+        let start = Instant::now();
+        let output = sh("echo a; echo b >&2; sleep 600 & echo $!", LONG).unwrap();
+        assert!(start.elapsed() < LONG);
+        assert_eq!(output.stderr, "b\n");
+        let (first, process) = output.stdout.trim().split_once('\n').unwrap();
+        assert_eq!(first, "a");
+        nix::sys::signal::kill(Pid::from_raw(process.parse().unwrap()), nix::sys::signal::Signal::SIGKILL).unwrap();
+    }
+
+    #[test]
+    fn output_is_complete() {
+        let output = sh("seq 100000; seq 3 >&2", LONG).unwrap();
+        assert_eq!((output.stdout.lines().count(), output.stderr.as_str()), (100_000, "1\n2\n3\n"));
+    }
+
+    #[test]
+    fn failure_quotes_the_last_lines() {
+        let error = sh("seq 7 >&2; exit 3", LONG).unwrap_err();
+        assert_eq!(error.to_string(), "it failed (exit status: 3): 3 | 4 | 5 | 6 | 7");
+        assert_eq!(sh("echo no; exit 1", LONG).unwrap_err().to_string(), "it failed (exit status: 1): no");
+        let error = sh("echo stuck >&2; sleep 600", Duration::from_secs(2)).unwrap_err();
+        assert_eq!(error.to_string(), "it did not finish within 2s and was killed: stuck");
+        let mut missing = Command::new("/no/such-program");
+        let error = run_until_exit(&Local, &mut missing, &Deadline::for_cleanup(LONG), "it").unwrap_err();
+        assert!(error.to_string().starts_with("cannot start it (such-program): No such file"), "{error}");
+    }
 }

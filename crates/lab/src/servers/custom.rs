@@ -126,9 +126,10 @@ fn wait_until_it_listens(setup: &Setup, daemon: &mut Daemon, output: &Path, dead
     while !is_listening(setup.host, setup.address.port()) {
         match daemon.check() {
             Err(ProcessError::Failed { status, .. }) => {
-                let ended = match status.success() {
-                    true => "its command ended, but must stay in the foreground".to_owned(),
-                    false => format!("its command failed ({status})"),
+                let ended = if status.success() {
+                    "its command ended, but must stay in the foreground".to_owned()
+                } else {
+                    format!("its command failed ({status})")
                 };
                 return Err(format!("{ended}: {}", said()).trim_end_matches([' ', ':']).to_owned());
             }
