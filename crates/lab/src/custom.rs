@@ -125,7 +125,7 @@ impl Step {
 /// A program of the user's own as a contender.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomContender {
-    name: &'static str,
+    name: String,
     steps: BTreeMap<Step, Template>,
     needs: Needs,
     environment: BTreeMap<String, Template>,
@@ -166,10 +166,8 @@ impl CustomContender {
         if steps.contains_key(&Step::Unmount) && !steps.contains_key(&Step::Mount) {
             return wrong(Step::Unmount, "`unmount` needs `mount`".to_owned());
         }
-        // As long as the program runs: contenders have static names, and there are few of these.
-        let name = name.to_owned().leak();
         let (needs, environment) = (Needs::default(), BTreeMap::new());
-        Ok(Self { name, steps, needs, environment, is_for_first: false, only: None })
+        Ok(Self { name: name.to_owned(), steps, needs, environment, is_for_first: false, only: None })
     }
 
     /// The same contender, which needs this.
@@ -186,8 +184,8 @@ impl CustomContender {
     }
 
     /// Its name.
-    pub fn name(&self) -> &'static str {
-        self.name
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// What it needs.
@@ -239,7 +237,7 @@ impl CustomContender {
     pub fn unset(&self, settings: &Parameters) -> Option<(Step, String)> {
         let name = self.parameters().into_iter().find(|name| !settings.contains_key(*name))?;
         let step = self.steps.iter().find(|(_, text)| text.has(&[name])).map_or(Step::Command, |(step, _)| *step);
-        let of = self.name;
+        let of = &self.name;
         let known: Vec<&str> = EVERYWHERE.iter().chain(&SOMEWHERE).copied().collect();
         let why = match nearest(name, known.iter().copied()) {
             Some(near) => format!("unknown placeholder {{{name}}} of `{of}`; did you mean {{{near}}}?"),

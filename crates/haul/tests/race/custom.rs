@@ -182,7 +182,7 @@ fn custom_commands_do_every_kind_of_work() {
     assert!(reason(cell(&kept, "puts", "upload")).contains("has 1 of 3 names"), "{kept:#}");
     let skipped = cell(&kept, "puts", "download");
     assert_eq!(skipped["status"], "skipped", "{skipped:#}");
-    assert!(reason(skipped).contains("puts.download="), "{skipped:#}");
+    assert!(reason(skipped).contains("NAME.download="), "{skipped:#}");
 }
 
 fn failing_commands_fail_with_their_reason() {
@@ -200,10 +200,13 @@ fn failing_commands_fail_with_their_reason() {
         "unprepared=true".to_owned(),
         "unprepared.setup=echo not today; exit 1".to_owned(),
         format!("unprepared.teardown=touch '{}'", torn_down.display()),
-        // It leaves a program that keeps its output open.
+        // It leaves a program that keeps its output open and ends by nothing but a kill, before the next sample.
         format!(
-            "leaves=for file in {{dir}}/*; do curl -sSf -T $file {{url}} || exit; done; setsid sleep {} &",
-            room.marker()
+            "leaves=if kill -0 $(cat '{left}' 2>/dev/null) 2>/dev/null; then echo still there >&2; exit 1; fi; \
+             for file in {{dir}}/*; do curl -sSf -T $file {{url}} || exit; done; \
+             setsid sh -c \"trap '' TERM; sleep {marker}; sleep 1\" & echo $! > '{left}'",
+            left = room.path("left").display(),
+            marker = room.marker()
         ),
         "distrusts=env -u SSL_CERT_FILE -u CURL_CA_BUNDLE curl -sSf -T {file} {url}".to_owned(),
     ];
@@ -228,7 +231,7 @@ fn failing_commands_fail_with_their_reason() {
         let cell = cell(&kept, contender, "upload");
         assert_eq!((cell["status"].as_str(), reason(cell)), (Some("ok"), ""), "{cell:#}");
     }
-    assert!(torn_down.exists());
+    assert!(torn_down.exists() && room.path("left").exists());
 }
 
 /// The small experiment with these lines, which replace its contenders.

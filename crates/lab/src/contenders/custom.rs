@@ -127,10 +127,10 @@ impl CustomClient {
             return None;
         }
         let Some(command) = definition.command(kind) else {
+            // Without its name, so that all contenders that lack the command are skipped for one reason.
             let key = Step::of(kind).key();
-            let of = definition.name();
             return Some(format!(
-                "it has no command for this kind of work; give it one with `{key} = …`, or `--with '{of}.{key}=…'`"
+                "no command for this kind of work; give it one with `{key} = …` or `--with 'NAME.{key}=…'`"
             ));
         };
         if kind == WorkKind::Edit && !command.has(&["file"]) {

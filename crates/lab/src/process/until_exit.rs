@@ -76,7 +76,9 @@ pub(crate) fn wait_for_exit(
         wait_for_output(&mut pipes, deadline.slice());
         if let Err(stop) = deadline.check() {
             end(&mut child);
-            return Err(ProcessError::Stopped { program: what.to_owned(), stop, said: last_lines(&pipes[1].text()) });
+            let [stdout, stderr, _] = pipes.map(|pipe| pipe.text());
+            let said = Output { stdout, stderr }.last_lines();
+            return Err(ProcessError::Stopped { program: what.to_owned(), stop, said });
         }
     }
     host.ended(child.id().cast_signed());
