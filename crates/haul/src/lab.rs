@@ -139,6 +139,11 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
 
+    /// Start a server of your own by its command, as in './mine serve {port} {dir}'; {cert} and {key} are its TLS
+    /// certificate and key. Without them, the race uses HTTP
+    #[arg(long, value_name = "COMMAND", conflicts_with = "server")]
+    with_server: Option<String>,
+
     /// Use HTTP instead of HTTPS
     #[arg(long)]
     plain: bool,

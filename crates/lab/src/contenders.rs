@@ -15,6 +15,8 @@ mod chunked_upload;
 mod connection_per_file;
 mod curl;
 mod curl_parallel;
+pub(crate) mod custom;
+mod custom_mount;
 mod davfs2;
 mod finder;
 mod foreground_mount;
@@ -86,7 +88,7 @@ pub struct SampleSetup<'a> {
 
 impl SampleSetup<'_> {
     /// The URL of the server's root, with a slash at the end.
-    fn server(&self) -> &str {
+    pub(crate) fn server(&self) -> &str {
         self.url.strip_suffix(&format!("{}/", self.task.folder)).unwrap_or(&self.url)
     }
 }
@@ -231,6 +233,11 @@ pub trait Contender: Send + Sync {
 
     /// Whether it only loads recorded pages.
     fn replays(&self) -> bool {
+        false
+    }
+
+    /// Whether it is a program of the user's own.
+    fn is_custom(&self) -> bool {
         false
     }
 
@@ -440,6 +447,7 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
     let missing = programs.find_map(|program| program.find().err());
     missing
         .or_else(|| server.missing())
+        .or_else(|| work.chore()?.command.as_ref()?.missing())
         .map(|missing| missing.to_string())
         .or_else(|| (contender.needs_root() && !root).then(|| "needs root; run the race with sudo".to_owned()))
         .or_else(|| {

@@ -67,12 +67,19 @@ fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
         }
     };
     add(server.name(), server.settings());
+    let mut seen: Vec<&str> = Vec::new();
     let rows = plan.cells.iter().map(|cell| &cell.row);
     let chosen = contenders::all().iter().filter(|registered| rows.clone().any(|row| row.contender == registered.name));
     for contender in chosen.filter_map(|registered| registered.with(&contenders::Parameters::new()).ok()) {
         let versions = contender.needs().iter().filter(|program| program.find().is_ok());
         let versions = versions.map(|program| (program.name.to_owned(), program.version()));
         add(&contender.name(), versions.chain(contender.settings()).collect());
+    }
+    for row in plan.cells.iter().map(|cell| &cell.row) {
+        if let Some(custom) = row.custom.as_ref().filter(|custom| !seen.contains(&custom.name())) {
+            seen.push(custom.name());
+            add(custom.name(), contenders::custom::client(custom, &row.settings).settings());
+        }
     }
     // The kernel's constant (TCP_INIT_CWND, RFC 6928), which cannot be read. Only a route can change it, and only a
     // network's server may have such a route; then its description says so.

@@ -216,6 +216,7 @@ pub fn merge(experiment: &Experiment, sources: &[Source], command: String) -> Re
         host,
         calibration: worst(&parts),
         settings,
+        commands: all(sources.iter().map(|source| &source.run.commands)),
         networks,
         workloads,
         contenders,

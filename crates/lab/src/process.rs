@@ -6,8 +6,10 @@
 //! Each program leads a process group of its own, which is killed as a whole.
 
 mod daemon;
+mod until_exit;
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::{self, Read},
     os::{
@@ -30,6 +32,8 @@ use nix::{
 };
 
 pub use daemon::Daemon;
+pub use until_exit::run_until_exit;
+pub(crate) use until_exit::{last_lines, wait_for_exit};
 
 use crate::{
     deadline::{Deadline, Stop},
@@ -55,19 +59,19 @@ pub struct Program {
 
 /// A program or module that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is not installed; {}", advice(package))]
+#[error("{what} is not installed{}", advice(package))]
 pub struct Missing {
     /// What was looked for.
     pub what: String,
-    /// The Debian package to install, or the script that builds it.
-    pub package: &'static str,
+    /// The Debian package to install, or the script that builds it; empty if unknown.
+    pub package: Cow<'static, str>,
 }
 
 fn advice(package: &str) -> String {
-    if package.starts_with("scripts/") {
-        format!("build it with `{package}`, in Longhaul's repository")
-    } else {
-        format!("install it with `apt-get install {package}`")
+    match package {
+        "" => String::new(),
+        script if script.starts_with("scripts/") => format!("; build it with `{script}`, in Longhaul's repository"),
+        package => format!("; install it with `apt-get install {package}`"),
     }
 }
 
@@ -123,7 +127,7 @@ impl Program {
             .chain(std::env::current_exe().ok().as_deref().and_then(tools))
             .map(|folder| folder.join(self.name))
             .find(|file| file.is_file())
-            .ok_or_else(|| Missing { what: self.name.to_owned(), package: self.package })
+            .ok_or_else(|| Missing { what: self.name.to_owned(), package: self.package.into() })
     }
 
     /// The [`command`] that runs it.
@@ -262,17 +266,19 @@ impl Pipe {
     }
 }
 
-fn wait_for_output(pipes: &mut [Pipe], time: Duration) {
+/// Reads what there is within a time; returns whether there was something.
+fn wait_for_output(pipes: &mut [Pipe], time: Duration) -> bool {
     let mut open: Vec<&mut Pipe> = pipes.iter_mut().filter(|pipe| pipe.open()).collect();
     let mut fds: Vec<PollFd> =
         open.iter().flat_map(|pipe| &pipe.file).map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)).collect();
-    let ready = match nix::poll::poll(&mut fds, PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO)) {
+    let ready: Vec<bool> = match nix::poll::poll(&mut fds, PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO)) {
         Ok(_) => fds.iter().map(|fd| fd.any().unwrap_or(true)).collect(),
         Err(_) => Vec::new(),
     };
-    for (pipe, _) in open.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+    for (pipe, _) in open.iter_mut().zip(&ready).filter(|(_, ready)| **ready) {
         pipe.read();
     }
+    ready.contains(&true)
 }
 
 /// Kills a program with all its children, and reaps it.

@@ -57,6 +57,9 @@ pub struct RunResult {
     /// What was chosen for the whole run: server, TLS, seed, quick, congestion control, …
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
+    /// The commands of contenders of the user's own, by contender.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub commands: BTreeMap<String, String>,
     /// The networks, in the order to show them.
     #[serde(default)]
     pub networks: Vec<NetworkRecord>,

@@ -5,6 +5,7 @@
 //! the number and protocols of its requests, and its version and settings for the record.
 
 mod apache;
+mod custom;
 mod embedded;
 mod nginx;
 mod nginx_pages;
@@ -18,6 +19,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     thread,
     time::Duration,
 };
@@ -30,6 +32,7 @@ pub use self::request_log::{Protocol, Requests};
 pub(crate) use self::{nginx::NGINX, nginx_proxy::reverse_proxy};
 use crate::{
     certs::{CertError, Certificates},
+    custom::CustomServer,
     deadline::{Deadline, Stop},
     disturbance::tasks::IsServer,
     experiment::advice,
@@ -156,6 +159,11 @@ pub trait Server: Send + Sync {
         false
     }
 
+    /// Whether it serves HTTPS.
+    fn tls(&self) -> bool {
+        true
+    }
+
     /// Whether it has HTTP/3.
     fn http3(&self) -> bool {
         false
@@ -208,13 +216,17 @@ pub enum ChooseError {
     None,
 }
 
-/// The first of these servers that is installed.
-pub fn choose(names: &[String]) -> Result<Box<dyn Server>, ChooseError> {
+/// The first of these servers that is installed, of ours and the user's `own`.
+pub fn choose(names: &[String], own: &[Arc<CustomServer>]) -> Result<Box<dyn Server>, ChooseError> {
     let mut missing = ChooseError::None;
     for name in names {
-        let Some(server) = named(name) else {
-            let all: Vec<_> = all().iter().map(|server| server.name()).collect();
-            return Err(ChooseError::Unknown { name: name.clone(), advice: advice(name, all) });
+        let theirs = own.iter().find(|server| server.name() == name);
+        let theirs = theirs.map(|server| Box::new(server.clone()) as Box<dyn Server>);
+        let Some(server) = theirs.or_else(|| named(name)) else {
+            let ours = all();
+            let names = own.iter().map(Server::name).chain(ours.iter().map(|server| server.name()));
+            let advice = advice(name, names.collect::<Vec<_>>());
+            return Err(ChooseError::Unknown { name: name.clone(), advice });
         };
         match server.missing() {
             None => return Ok(server),
@@ -235,7 +247,8 @@ pub struct Running {
     url: String,
     root: PathBuf,
     owner: Option<(Uid, Gid)>,
-    log: RequestLog,
+    /// None if it logs no requests.
+    log: Option<RequestLog>,
     process: Process,
 }
 
@@ -257,14 +270,16 @@ impl Running {
 
     /// Counts requests from here on.
     pub fn mark(&mut self) {
-        self.log.mark();
+        if let Some(log) = &mut self.log {
+            log.mark();
+        }
     }
 
-    /// The requests since the last [`mark`](Self::mark). Exact once the clients have ended, and
+    /// The requests, if it logs them, since the last [`mark`](Self::mark). Exact once the clients have ended, and
     /// so for a mount only after [`Prepared::finish`](crate::contenders::Prepared::finish):
     /// davfs2 releases its locks after a file is complete.
-    pub fn requests(&self) -> Requests {
-        self.log.since_mark()
+    pub fn requests(&self) -> Option<Requests> {
+        self.log.as_ref().map(RequestLog::since_mark)
     }
 
     /// The processor time that it has used since it was started.
@@ -371,7 +386,7 @@ fn launch(
     let mut daemon = Daemon::start(setup.host, command, &scratch.join("output")).map_err(failed)?;
     wait_ready(server, setup, &mut daemon)?;
     let log = RequestLog::new(scratch.join("access.log"));
-    Ok(Running { url: url(setup), root, owner: folder.owner, log, process: Process::Daemon(daemon) })
+    Ok(Running { url: url(setup), root, owner: folder.owner, log: Some(log), process: Process::Daemon(daemon) })
 }
 
 /// Waits until a server program has written its PID file, as Apache and nginx do once they listen. Probing the address

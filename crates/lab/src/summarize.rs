@@ -66,6 +66,7 @@ pub fn summarize(
         host,
         calibration,
         settings,
+        commands: commands(plan),
         networks,
         workloads,
         contenders,
@@ -176,6 +177,11 @@ fn comparison(a: &CellResult, b: &CellResult) -> Option<Comparison> {
         confidence: ratio.confidence,
         differs: ratio.differs(),
     })
+}
+
+fn commands(plan: &Plan) -> BTreeMap<String, String> {
+    let custom = plan.cells.iter().filter_map(|cell| cell.row.custom.as_ref());
+    custom.map(|custom| (custom.name().to_owned(), custom.describe())).collect()
 }
 
 fn networks(plan: &Plan) -> Vec<NetworkRecord> {

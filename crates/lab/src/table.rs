@@ -86,9 +86,19 @@ pub fn render(run: &RunResult, look: Look) -> String {
             text += &block::render(run, workload, network, look);
         }
     }
+    text += &commands(run, look);
     text += &contenders::render(run, look);
     text += &skipped::render(run, look);
     text + &verdicts::render(run, look)
+}
+
+/// The commands of contenders of the user's own.
+fn commands(run: &RunResult, look: Look) -> String {
+    if run.commands.is_empty() {
+        return String::new();
+    }
+    let line = |(name, command): (&String, &String)| look.paragraph("  ", 4, &format!("{name}: {command}"));
+    look.title("Commands") + &run.commands.iter().map(line).collect::<String>() + "\n"
 }
 
 fn heading(run: &RunResult, look: Look) -> String {

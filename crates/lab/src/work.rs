@@ -33,8 +33,8 @@ use crate::{
 
 use self::verify::{same_content, same_files, same_names};
 pub use self::{
-    chore::{Chore, Job, Place},
-    kind::{Page, Work},
+    chore::{Chore, ChoreCommand, Job, Place},
+    kind::{Page, Work, WorkKind},
 };
 
 /// Where `mod_dav_fs` keeps the properties of a folder's files, inside that folder.
@@ -79,6 +79,8 @@ pub struct Done {
     pub took: Option<Duration>,
     /// Whether it may still be writing (write-back), as a file system does after close(2).
     pub writes_behind: bool,
+    /// Whether the files may be in a folder of their folder's name, as when a program copies the folder itself.
+    pub may_nest: bool,
 }
 
 /// The files of a workload.
@@ -279,6 +281,11 @@ impl Task {
         until_right(Duration::from_micros(200), Some(deadline), || same_content(&file, content)).map(drop)
     }
 
+    /// Fails unless the server's file `name` is `content` now.
+    pub fn verify_arrived(&self, root: &Path, name: &str, content: &[u8]) -> Result<(), WorkError> {
+        same_content(&root.join(&self.folder).join(name), content)
+    }
+
     /// Checks that every save was a request of its own. The files cannot show it, since merged saves leave only the
     /// last version.
     pub fn verify_requests(&self, requests: &Requests) -> Result<(), WorkError> {
@@ -299,10 +306,16 @@ impl Task {
         let folder = root.join(&self.folder);
         let contents = &self.payload.contents;
         match self.work() {
-            Work::Upload { .. } | Work::Tree { .. } => same_files(&folder, &self.names(), contents),
+            Work::Upload { .. } | Work::Tree { .. } => {
+                let nested = self.source.file_name().map(Path::new).filter(|_| done.may_nest);
+                same_files(&innermost(&folder, nested), &self.names(), contents)
+            }
             // The status and length of each response were checked on arrival.
             Work::Load { .. } => Ok(()),
-            Work::Download { .. } | Work::Page { .. } => same_files(&self.target, &self.names(), contents),
+            Work::Download { .. } | Work::Page { .. } => {
+                let nested = Some(Path::new(&self.folder)).filter(|_| done.may_nest);
+                same_files(&innermost(&self.target, nested), &self.names(), contents)
+            }
             Work::Chore(chore) => chore.verify(self, &folder),
             Work::Edit { .. } => same_files(&folder, &self.names(), contents.last().map_or(&[], std::slice::from_ref)),
             Work::List { .. } | Work::LookUp { .. } => {
@@ -315,6 +328,14 @@ impl Task {
             }
         }
     }
+}
+
+/// The folder of this name in a folder that has nothing else, or else the folder itself.
+fn innermost(folder: &Path, nested: Option<&Path>) -> PathBuf {
+    let inner = nested.map(|name| folder.join(name)).filter(|inner| inner.is_dir());
+    let counts = |entry: &fs::DirEntry| entry.file_name() != PROPERTIES;
+    let is_alone = || fs::read_dir(folder).is_ok_and(|entries| entries.flatten().filter(counts).count() == 1);
+    inner.filter(|_| is_alone()).unwrap_or_else(|| folder.to_owned())
 }
 
 /// Gives a folder and everything in it to another user.

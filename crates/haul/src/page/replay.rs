@@ -124,7 +124,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         server: Stack { sysctls: [(FAST_OPEN.to_owned(), "3".to_owned())].into(), ..Stack::default() },
         variant_of: None,
     };
-    let row = |contender: String| Row { contender, settings: Parameters::new(), model: false, requests_of: None };
+    let row = |contender: String| Row {
+        contender,
+        settings: Parameters::new(),
+        model: false,
+        requests_of: None,
+        custom: None,
+    };
     let nginx = args.server.contains(&PageServer::Nginx);
     let both = nginx && args.server.contains(&PageServer::Pages);
     let from_nginx = BROWSERS.into_iter().filter(|_| both).map(|browser| format!("{browser}-nginx"));
@@ -161,10 +167,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         workloads: vec![workload],
         contenders,
         servers: vec![server.name().to_owned()],
+        custom_servers: Vec::new(),
         tls: false,
         samples: args.runs,
+        warmup: 0,
         quick: None,
         claims: Vec::new(),
+        added: Vec::new(),
     };
     let plan = experiment.plan(&Selection::default()).map_err(usage)?;
     let server = servers::named(server.name()).ok_or("there is no server of pages")?;

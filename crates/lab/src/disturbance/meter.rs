@@ -160,4 +160,8 @@ impl Spawn for MeteredHost<'_> {
             tasks.ended(process);
         }
     }
+
+    fn end_programs(&self, grace: Duration) {
+        Spawn::end_programs(self.host, grace);
+    }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use super::*;
-use crate::claims::Check;
+use crate::{claims::Check, work::WorkKind};
 
 const RACE: &str = include_str!("../../../../experiments/webdav-race.toml");
 
@@ -341,4 +341,42 @@ fn every_network_has_a_variant_per_value() {
         |setting: &str, value: &str| race.clone().sweep_networks(setting, &[value.to_owned()]).unwrap_err().to_string();
     assert!(wrong("rtt", "soon").starts_with("network.rtt=soon: "), "{}", wrong("rtt", "soon"));
     assert!(wrong("delay", "5ms").contains("unknown field `delay`"), "{}", wrong("delay", "5ms"));
+}
+
+#[test]
+fn added_contenders_run_in_every_part_for_the_first_kind_of_work() {
+    let mut race = race();
+    let with = |text: &str| crate::custom::with(&[text.to_owned()], |_| false).unwrap();
+    race.add(with("mine=sh {dir} {jobs}"));
+    let names = |selection: &Selection, race: &Experiment| {
+        let cells = race.plan(selection).map_err(|error| error.to_string())?.cells;
+        Ok::<_, String>(cells.iter().map(|cell| cell.row.name()).collect::<std::collections::BTreeSet<_>>())
+    };
+    let quick = Selection { quick: true, contenders: vec!["curl".to_owned()], ..Selection::default() };
+    assert!(names(&quick, &race).unwrap_err().starts_with("placeholder {jobs} of `mine` has no value"));
+    assert!(race.sweep("mine", "job", &[1]).unwrap_err().to_string().contains("did you mean `jobs`?"));
+    race.sweep("mine", "jobs", &[1, 4]).unwrap();
+    race.add(with("yours=sh {work} {dir}"));
+    let all = ["curl", "mine jobs=1", "mine jobs=4", "yours"].map(str::to_owned);
+    assert_eq!(names(&quick, &race).unwrap().into_iter().collect::<Vec<_>>(), all);
+    let one = Selection { contenders: vec!["mine jobs=4".to_owned()], ..quick.clone() };
+    assert_eq!(names(&one, &race).unwrap().into_iter().collect::<Vec<_>>(), ["mine jobs=4"]);
+
+    // Only the command that says for itself what it is for does more than the first workload's kind of work.
+    let plan = race.plan(&Selection { workloads: vec!["download-small".to_owned()], ..quick }).unwrap();
+    let of =
+        |name: &str| plan.cells.iter().find(|cell| cell.row.contender == name).unwrap().row.custom.clone().unwrap();
+    let commands = |name: &str| [WorkKind::Upload, WorkKind::Download].map(|kind| of(name).command(kind).is_some());
+    assert_eq!((commands("mine"), commands("yours")), ([false, true], [true, true]));
+}
+
+#[test]
+fn warm_up_runs_come_first() {
+    let plan =
+        race().plan(&Selection { quick: true, warmup: Some(2), samples: Some(3), ..Selection::default() }).unwrap();
+    assert!(plan.blocks(1).iter().all(|block| block.rounds.len() == 5));
+    assert_eq!(
+        changed("samples = 5", "samples = 5\nwarmup = 1").unwrap().plan(&Selection::default()).unwrap().warmup,
+        1
+    );
 }

@@ -85,7 +85,7 @@ impl Server for Apache {
     fn missing(&self) -> Option<Missing> {
         let module = |name: &str| {
             let what = format!("Apache's mod_{name}");
-            (!module_file(name).is_file()).then_some(Missing { what, package: APACHE.package })
+            (!module_file(name).is_file()).then_some(Missing { what, package: APACHE.package.into() })
         };
         APACHE.find().err().or_else(|| self.modules().chain([TLS_MODULE]).chain(PASSWORD_MODULES).find_map(module))
     }

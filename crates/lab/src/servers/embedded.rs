@@ -112,7 +112,7 @@ pub(super) fn start(
         let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
         make(config, listener).map_err(|error| error.to_string())
     })?;
-    let log = RequestLog::new(log);
+    let log = Some(RequestLog::new(log));
     Ok(Running { url: url(setup), root, owner: None, log, process: Process::Embedded(handle) })
 }
 

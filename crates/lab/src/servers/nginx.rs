@@ -46,7 +46,7 @@ impl Server for Nginx {
     fn missing(&self) -> Option<Missing> {
         let module = || {
             let what = "nginx's dav-ext module".to_owned();
-            (!Path::new(MODULE).is_file()).then_some(Missing { what, package: MODULE_PACKAGE })
+            (!Path::new(MODULE).is_file()).then_some(Missing { what, package: MODULE_PACKAGE.into() })
         };
         NGINX.find().err().or_else(module)
     }

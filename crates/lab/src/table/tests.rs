@@ -166,6 +166,18 @@ fn few_samples_have_a_range_and_more_an_interval() {
 }
 
 #[test]
+fn commands_of_the_user_are_shown_and_claims_of_others_are_not() {
+    let mut run = run(4, 1.0, &[]);
+    run.commands = [("mine".to_owned(), "./mine put {dir} {url}".to_owned())].into();
+    for claim in &mut run.claims {
+        claim.in_run = false;
+    }
+    let text = render(&run, plain(100));
+    assert!(text.contains("\nCommands\n  mine: ./mine put {dir} {url}\n"), "{text}");
+    assert!(text.ends_with("\n17 claims of the source not judged: their cells are not part of this run.\n"), "{text}");
+}
+
+#[test]
 fn a_race_that_was_stopped() {
     let (race, plan) = (race(), plan(3));
     let mut outcomes = outcomes(&plan, 1.0, &DAVFS2);

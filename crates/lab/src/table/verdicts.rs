@@ -10,6 +10,15 @@ use crate::{
 
 pub(super) fn render(run: &RunResult, look: Look) -> String {
     let Some(first) = run.claims.first() else { return String::new() };
+    if run.claims.iter().all(|claim| !claim.in_run) {
+        // A reader who races other programs need not read what others have claimed.
+        let count = counted(run.claims.len() as u64, "claim");
+        return look.paragraph(
+            "",
+            0,
+            &format!("{count} of the source not judged: their cells are not part of this run."),
+        );
+    }
     let mut text = look.title("Claims of the source, and what this run measured");
     text += &look.paragraph("", 0, &first.source);
     for Condition { about, theirs, ours } in &run.conditions {

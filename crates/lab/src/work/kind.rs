@@ -73,6 +73,31 @@ pub enum Work {
     Chore(Chore),
 }
 
+/// The kinds of work that a program of the user's own can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkKind {
+    /// Uploads files, with their folders if they are in some.
+    Upload,
+    /// Downloads files.
+    Download,
+    /// Lists a folder.
+    List,
+    /// Saves a file in place.
+    Edit,
+}
+
+impl WorkKind {
+    /// Its name, as in an experiment.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Upload => "upload",
+            Self::Download => "download",
+            Self::List => "list",
+            Self::Edit => "edit",
+        }
+    }
+}
+
 /// A recorded page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Page(pub Arc<Spec>);
@@ -102,6 +127,17 @@ impl Work {
             Self::Load { page } => page.0.requests.len() as u32,
             Self::Edit { times, .. } | Self::LookUp { times } => *times,
             Self::Chore(chore) => chore.files,
+        }
+    }
+
+    /// Its kind, if a program of the user's own can do it.
+    pub fn kind(&self) -> Option<WorkKind> {
+        match self {
+            Self::Upload { .. } | Self::Tree { .. } => Some(WorkKind::Upload),
+            Self::Download { .. } => Some(WorkKind::Download),
+            Self::List { .. } => Some(WorkKind::List),
+            Self::Edit { .. } => Some(WorkKind::Edit),
+            Self::Page { .. } | Self::Load { .. } | Self::LookUp { .. } | Self::Chore(_) => None,
         }
     }
 

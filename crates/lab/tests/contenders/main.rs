@@ -322,7 +322,7 @@ fn chores() -> impl Iterator<Item = Work> {
     let cold_and_warm = reading.into_iter().flat_map(|job| [(job, false), (job, true)]);
     let size = Size::bytes(10 * 1024);
     let jobs = writing.into_iter().map(|job| (job, false)).chain(cold_and_warm);
-    jobs.map(move |(job, warm)| Work::Chore(Chore { job, folders: 2, files: FILES, size, warm }))
+    jobs.map(move |(job, warm)| Work::Chore(Chore { job, folders: 2, files: FILES, size, warm, command: None }))
 }
 
 fn works() -> Vec<Work> {
@@ -445,7 +445,7 @@ fn sample(
     let done = prepared.run()?;
     task.wait_done(&root, &done, &sample.deadline)?;
     prepared.finish()?;
-    let requests = running.requests();
+    let requests = running.requests().unwrap_or_default();
     task.verify_requests(&requests)?;
     Ok(requests)
 }
