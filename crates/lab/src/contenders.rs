@@ -457,6 +457,13 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
             (false, true, _) => Some("it only loads recorded pages".to_owned()),
         })
         .or_else(|| {
+            let Work::Load { page } = work else { return None };
+            let thinks = page.0.requests.iter().any(|request| !request.response.think.is_zero());
+            (thinks && !server.thinks()).then(|| {
+                format!("{} cannot wait for the page's think times; leave out the `think` of its spec", server.name())
+            })
+        })
+        .or_else(|| {
             let wanted = matches!(work, Work::LookUp { .. });
             let odd = [contender.resolves(), server.resolves()] != [wanted; 2];
             odd.then(|| "DNS lookups need a DNS client and a DNS server, which do no other work".to_owned())

@@ -409,6 +409,7 @@ fn timed<'a>(
         protocols: Some(requests.protocols),
         server_cpu_s: used.map(|used| used.as_secs_f64()),
         machine: Some(machine),
+        page_view: done.page_view,
         ..Sample::default()
     };
     Ok((done.took.unwrap_or(end - start), counts))

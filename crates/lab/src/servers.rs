@@ -138,6 +138,11 @@ pub trait Server: Send + Sync {
         false
     }
 
+    /// Whether it waits before the responses of a recorded page as long as the recorded server did.
+    fn thinks(&self) -> bool {
+        false
+    }
+
     /// Whether it answers for names, and serves no files.
     fn resolves(&self) -> bool {
         false

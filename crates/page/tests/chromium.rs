@@ -15,7 +15,7 @@ use page::{
     Body, Spec, Until,
     browser::{
         self,
-        load::{Loader, Version},
+        load::{Loader, Profile, Version},
     },
     record::record,
     replay::PageHandler,
@@ -94,7 +94,7 @@ fn site_is_recorded_and_loaded_again() {
     let url = format!("http://{address}/").parse().unwrap();
     let options = browser::Options { without_sandbox: true, ..Default::default() };
     let recorded =
-        record(&url, Path::new("small.toml"), Duration::from_mins(1), &options, &AtomicBool::new(false)).unwrap();
+        record(&url, Path::new("small.toml"), 1, Duration::from_mins(1), &options, &AtomicBool::new(false)).unwrap();
     let spec = &recorded.spec;
     println!("{}\n{:?}", spec.to_toml(), recorded.notes);
     assert_eq!(spec.title, "Small");
@@ -153,7 +153,7 @@ fn load_again(spec: &Spec) {
     for version in Version::ALL {
         let (address, key) = serve(&read, folder.path());
         let mut loader = Loader::start(&read, version, address, &key, folder.path().to_owned(), |_| {}).unwrap();
-        let visit = loader.load(Duration::from_mins(1)).unwrap();
+        let visit = loader.load(Profile::New, Duration::from_mins(1)).unwrap();
         assert_eq!(visit.missing, [""; 0], "{version:?}");
         // Includes the requests that the script sends after the `load` event.
         assert!(visit.requests >= read.requests.len() && !visit.took.is_zero(), "{version:?}: {visit:?}");
