@@ -233,11 +233,12 @@ impl Loader {
         }
         let begin = progress.wall_begin.unwrap_or_default();
         let [first, largest] = paints(&mut self.browser, session, begin)?;
+        let film = film.map(|film| film.finish(&mut self.browser, session, begin)).transpose()?;
         Ok(Some(Loaded {
             first_contentful_paint: first,
             largest_contentful_paint: largest,
             fetches: progress.fetches.finish(),
-            film: film.map(|film| film.finish(begin)).unwrap_or_default(),
+            film: film.unwrap_or_default(),
             ..progress.loaded
         }))
     }

@@ -1,7 +1,7 @@
 //! When a page becomes visible: first and largest contentful paint (W3C: Paint Timing, Largest Contentful Paint), and
 //! pictures of it.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -17,15 +17,25 @@ const QUALITY: u32 = 40;
 /// The maximum number of pictures of a load.
 const MAX_FRAMES: usize = 200;
 
-/// Returns the times of both paints since 1970 in milliseconds, or null.
-const PAINTS: &str = "(() => {
-    const observer = new PerformanceObserver(() => {});
+/// Returns the times of both paints since 1970 in milliseconds, or null. The page may be painted only after it is loaded,
+/// so this waits until nothing more is painted for a while: 200 ms, and 1.5 s for the first paint. Screens of 60 Hz are
+/// painted every 17 ms; a busy machine may take longer.
+const PAINTS: &str = "new Promise(done => {
+    const largest = [];
+    const observer = new PerformanceObserver(list => largest.push(...list.getEntries()));
     observer.observe({ type: 'largest-contentful-paint', buffered: true });
-    const largest = observer.takeRecords().map(entry => entry.startTime);
-    const first = performance.getEntriesByName('first-contentful-paint').map(entry => entry.startTime);
-    const last = times => times.length > 0 ? performance.timeOrigin + Math.max(...times) : null;
-    return [last(first), last(largest)];
-})()";
+    const latest = entries => entries.length > 0 ? performance.timeOrigin + entries.at(-1).startTime : null;
+    const begin = performance.now();
+    let count = 0, since = begin;
+    const look = () => {
+        const now = performance.now(), first = performance.getEntriesByName('first-contentful-paint');
+        if (largest.length + first.length > count) [count, since] = [largest.length + first.length, now];
+        if (now - since < (first.length > 0 ? 200 : 1500)) return setTimeout(look, 20);
+        observer.disconnect();
+        done([latest(first), latest(largest)]);
+    };
+    look();
+})";
 
 /// A picture of the page during its load.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,7 +48,7 @@ pub struct Frame {
 
 /// The times of the first and the largest contentful paint, from `begin` (since 1970); none if the page has none.
 pub(super) fn paints(browser: &mut Browser, session: &str, begin: f64) -> Result<[Option<Duration>; 2], BrowserError> {
-    let evaluated = json!({ "expression": PAINTS, "returnByValue": true });
+    let evaluated = json!({ "expression": PAINTS, "returnByValue": true, "awaitPromise": true });
     let result = browser.call(session, "Runtime.evaluate", &evaluated)?;
     let times = &result["result"]["value"];
     Ok([0, 1].map(|index| since(times[index].as_f64().map(|ms| ms / 1e3), begin)))
@@ -82,11 +92,21 @@ impl Film {
         browser.send_only(session, "Page.screencastFrameAck", &json!({ "sessionId": number }))
     }
 
-    /// The pictures after `begin` (since 1970).
-    pub(super) fn finish(self, begin: f64) -> Vec<Frame> {
+    /// The pictures after `begin` (since 1970), those among the events in the queue too.
+    pub(super) fn finish(
+        mut self,
+        browser: &mut Browser,
+        session: &str,
+        begin: f64,
+    ) -> Result<Vec<Frame>, BrowserError> {
+        while let Some(event) = browser.event(Instant::now())? {
+            if event.session == session {
+                self.take(browser, &event)?;
+            }
+        }
         let frame = |(time, data): (f64, String)| {
             Some(Frame { at: since(Some(time), begin)?, jpeg: STANDARD.decode(data).ok()? })
         };
-        self.frames.into_iter().filter_map(frame).collect()
+        Ok(self.frames.into_iter().filter_map(frame).collect())
     }
 }
