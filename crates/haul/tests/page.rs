@@ -209,7 +209,7 @@ fn replay_takes_the_options_of_a_link() {
             "{link}"
         );
         assert_eq!(link["middlebox"][0], "nat", "{link}");
-        assert_eq!(link["trace-down"], trace.to_str().unwrap(), "{link}");
+        assert_eq!(link["trace_down"], trace.to_str().unwrap(), "{link}");
     }
     let cell = &run["cells"][0];
     assert_eq!(cell["status"], "ok", "{cell}");

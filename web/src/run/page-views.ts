@@ -13,7 +13,8 @@ const ROW = 9;
 export function pageViews(block: Block): Child {
   const loads = block.rows.flatMap(({ cell }) => (cell.page_view && cell.page_view.requests.length > 0 ? [{ cell, view: cell.page_view }] : []));
   if (loads.length === 0) return null;
-  const last = Math.max(...loads.flatMap(({ view }) => view.requests.map(({ end_s, start_s }) => end_s ?? start_s)));
+  loads.sort((a, b) => (a.cell.median_s ?? 0) - (b.cell.median_s ?? 0));
+  const last = Math.max(...loads.flatMap(({ view }) => [...view.requests.map(({ end_s, start_s }) => end_s ?? start_s), ...paints(view).map(([, at]) => at)]));
   const scale = linear(last);
   const content = h("div");
   const draw = () => {
