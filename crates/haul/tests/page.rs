@@ -31,7 +31,7 @@ id = "style"
 host = "style.second.test"
 path = "/s.css"
 after = [{ end = "page" }]
-response = { type = "text/css", text = "body { color: green }" }
+response = { type = "text/css", text = "body { color: green }", headers = ["cache-control: max-age=600"] }
 
 [[request]]
 id = "picture"
@@ -174,6 +174,7 @@ fn replay_takes_the_options_of_a_link() {
     let runs = room.path("runs");
     let results = room.path("results.json");
     let arguments = [
+        "--repeat-view",
         "--over",
         "h1",
         "--runs",
@@ -211,8 +212,15 @@ fn replay_takes_the_options_of_a_link() {
         assert_eq!(link["middlebox"][0], "nat", "{link}");
         assert_eq!(link["trace_down"], trace.to_str().unwrap(), "{link}");
     }
-    let cell = &run["cells"][0];
-    assert_eq!(cell["status"], "ok", "{cell}");
+    let cells = run["cells"].as_array().unwrap();
+    let of =
+        |workload: &str| cells.iter().find(|cell| cell["workload"] == workload && cell["network"] == "5ms").unwrap();
+    // A warm cache has the style sheet.
+    for (workload, requests) in [("page", 4), ("page, repeat view", 3)] {
+        let cell = of(workload);
+        assert_eq!((&cell["status"], &cell["requests"]), (&"ok".into(), &requests.into()), "{cell}");
+    }
+    let cell = of("page");
     // The think time is no part of the floor, and of every load.
     assert!(cell["median_s"].as_f64().unwrap() > 0.12 && cell["floor_s"].as_f64().unwrap() < 0.05, "{cell}");
     let requests = cell["page_view"]["requests"].as_array().unwrap();

@@ -110,10 +110,8 @@ mod tests {
             let at: Vec<u128> = chosen(&film).map(|frame| frame.at.as_millis()).collect();
             assert_eq!(at.len(), film.len().min(MAX_PICTURES));
             assert!(at.is_sorted_by(|a, b| a < b), "{at:?}");
-            assert_eq!(
-                (at.first(), at.last()),
-                if count == 0 { (None, None) } else { (Some(&0), Some(&u128::from(count - 1))) }
-            );
+            let ends = (count > 0).then(|| [0, u128::from(count - 1)]);
+            assert_eq!(at.first().zip(at.last()).map(|(first, last)| [*first, *last]), ends);
         }
     }
 }

@@ -26,7 +26,7 @@ impl Server for Pages {
         true
     }
 
-    fn thinks(&self) -> bool {
+    fn thinks_and_validates(&self) -> bool {
         true
     }
 

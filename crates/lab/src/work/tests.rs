@@ -96,7 +96,7 @@ fn download_is_verified_on_the_client() {
 #[test]
 fn listing_must_name_each_entry_once() {
     let (_folder, root, task) = task(Work::List { entries: 1000 });
-    let mut done = Done { listing: Some(task.names()), took: None, writes_behind: false };
+    let mut done = Done { listing: Some(task.names()), ..Done::default() };
     done.listing.as_mut().unwrap().reverse();
     task.wait_done(&root, &done, &deadline()).unwrap();
     done.listing.as_mut().unwrap().push("entry0000.txt".to_owned());

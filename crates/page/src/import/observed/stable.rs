@@ -24,6 +24,7 @@ use super::{
     super::{ImportError, Imported, short},
     Converted, Observed, checked, convert,
     dependencies::{Past, comes, rounded},
+    think,
 };
 use crate::{After, Request, Until};
 
@@ -52,6 +53,7 @@ pub fn stable(
     let mut dropped = 0;
     let all: Vec<Matched> = std::iter::once(Matched::new(&base, &base)).chain(others).collect();
     let mut common: Vec<BTreeMap<usize, Until>> = Vec::with_capacity(requests.len());
+    let round_trips = think::round_trips(all.iter().flat_map(|run| &run.run.seen));
     for (index, request) in requests.iter_mut().enumerate() {
         let present: Vec<&Matched> = all.iter().filter(|run| run.of_base[index].is_some()).collect();
         let mut waits = present[0].reached[index].clone();
@@ -73,8 +75,10 @@ pub fn stable(
         request.after = direct(&waits, &common, &request.after);
         let gaps = present.iter().map(|run| run.gap(index, &request.after));
         request.compute = gaps.min().unwrap_or_default();
-        let thought = present.iter().filter_map(|run| Some(run.request(index)?.response.think));
-        request.response.think = thought.min().unwrap_or_default();
+        // Both are least by themselves: a run whose handshakes were late would have no think time.
+        let quickest = present.iter().filter_map(|run| run.observed(index)).filter(|one| one.wait.is_some());
+        let quickest = quickest.min_by_key(|one| one.wait);
+        request.response.think = quickest.map_or(Duration::ZERO, |one| think::time(one, &round_trips));
         common.push(waits);
     }
     if dropped > 0 {
@@ -238,8 +242,8 @@ impl<'a> Matched<'a> {
     }
 
     /// This recording's request for one of the base's.
-    fn request(&self, of_base: usize) -> Option<&Request> {
-        self.of_base[of_base].map(|index| &self.run.converted.requests[index])
+    fn observed(&self, of_base: usize) -> Option<&Observed> {
+        self.of_base[of_base].map(|index| self.run.observed(index))
     }
 
     /// The time between what a request waited for and the request; zero if it waited for nothing, or for a connection.

@@ -69,6 +69,15 @@ fn noise_of_single_recordings_is_gone() {
 }
 
 #[test]
+fn late_handshake_of_one_recording_hides_no_think_time() {
+    let (calm, mut late) = (recording([0, 0, 0], 2), recording([0, 0, 0], 0));
+    late[0].handshake = Some(Duration::from_millis(35));
+    let alone = spec(late.clone(), "t".into(), "s".into(), Path::new("x.toml")).unwrap().spec;
+    assert_eq!(times(&alone, "/data"), [20, 5]);
+    assert_eq!(times(&of(vec![calm, late]).spec, "/data"), [20, 30]);
+}
+
+#[test]
 fn wait_that_goes_through_different_requests_is_kept() {
     let through = |middle: &str| {
         let by = |mut one: Observed, url: &str| {
