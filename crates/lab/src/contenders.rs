@@ -51,7 +51,7 @@ use crate::{
     process::{Missing, ProcessError, Program},
     servers::{Http, Server, ServerError},
     spawn::Spawn,
-    work::{Done, Job, Task, Work, WorkError},
+    work::{Done, Job, Task, Visit, Work, WorkError},
 };
 
 /// A desktop computer that reaches the server through the middle box, which is then the client host.
@@ -468,6 +468,19 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
             (true, true, false) => Some("only the servers `pages` and `nginx-pages` serve recorded pages".to_owned()),
             (true, false, _) => Some("it cannot load recorded pages".to_owned()),
             (false, true, _) => Some("it only loads recorded pages".to_owned()),
+        })
+        .or_else(|| {
+            let Work::Load { page } = work else { return None };
+            let name = server.name();
+            let thinks = page.0.requests.iter().any(|request| !request.response.think.is_zero());
+            match page.1 {
+                _ if server.thinks_and_validates() => None,
+                Visit::Repeat(_) => Some(format!("{name} does not validate what a cache has of a recorded page")),
+                Visit::First if thinks => {
+                    Some(format!("{name} cannot wait for the page's think times; remove each `think` of its spec"))
+                }
+                Visit::First => None,
+            }
         })
         .or_else(|| {
             let wanted = matches!(work, Work::LookUp { .. });

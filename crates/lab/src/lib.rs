@@ -65,6 +65,7 @@ pub mod report_data;
 pub mod results;
 pub mod run;
 pub mod servers;
+pub mod site;
 pub mod spawn;
 pub mod stats;
 pub mod summarize;

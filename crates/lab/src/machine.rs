@@ -149,7 +149,7 @@ fn needed(work: &Work) -> u64 {
         }
         Work::Chore(chore) => u64::from(chore.files).saturating_mul(chore.size.as_bytes()),
         Work::List { .. } | Work::LookUp { .. } => 0,
-        Work::Load { .. } => work.payload(),
+        Work::Load { page } => page.0.response_bytes(),
         Work::Download { files, size } => {
             let round = size.iter().fold(0, |sum: u64, size| sum.saturating_add(size.as_bytes()));
             u64::from(*files).div_ceil(size.len() as u64).saturating_mul(round)

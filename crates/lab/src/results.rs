@@ -7,6 +7,7 @@
 //! runs are sorted by age.
 
 mod find;
+mod page_view;
 mod run_folder;
 mod samples;
 mod store;
@@ -21,6 +22,7 @@ use crate::{
 
 pub(crate) use find::timestamp;
 pub use find::{ListedRun, create_folder, find, ids, list, locate};
+pub use page_view::{PageRequest, PageView, Picture};
 pub use run_folder::{CreatedPaths, REPORT, RunFolder, check_outlives_run};
 pub use samples::{Outcome, Sample, SampleLog, Syns};
 pub use store::{ResultsError, read, write};
@@ -312,10 +314,19 @@ pub struct CellResult {
     /// The same for each sample, in order; empty if not measured.
     #[serde(default)]
     pub server_cpu_samples_s: Vec<f64>,
-    /// The ideal time of a page: its dependencies, handshakes and slow start alone, without loss or computation; none
-    /// for other work.
+    /// The ideal time of a page: its dependencies, handshakes and slow start, with the recorded computation and think
+    /// times and without loss; none for other work.
     #[serde(default)]
     pub ideal_s: Option<f64>,
+    /// The first contentful paint of a page, in seconds, median of the samples; none if nothing is painted.
+    #[serde(default)]
+    pub fcp_s: Option<f64>,
+    /// The largest contentful paint of a page, in seconds, median of the samples; none if nothing is painted.
+    #[serde(default)]
+    pub lcp_s: Option<f64>,
+    /// The page load of the sample nearest to the median; none for other work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_view: Option<PageView>,
     /// The median time in round trips of the network; none where it has no delay.
     pub round_trips: Option<f64>,
     /// The minimum time that physics allows ([`floor`](crate::floor)).

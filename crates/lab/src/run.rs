@@ -458,6 +458,7 @@ fn timed<'a>(
         protocols: requests.map(|requests| requests.protocols),
         server_cpu_s: used.map(|used| used.as_secs_f64()),
         machine: Some(machine.within(took.as_secs_f64() / measured.as_secs_f64().max(took.as_secs_f64()))),
+        page_view: done.page_view,
         ..Sample::default()
     };
     Ok((took, counts))

@@ -144,6 +144,12 @@ pub trait Server: Send + Sync {
         false
     }
 
+    /// Whether it waits before the responses of a recorded page as long as the recorded server did, and answers a
+    /// conditional request with 304.
+    fn thinks_and_validates(&self) -> bool {
+        false
+    }
+
     /// Whether it answers for names, and serves no files.
     fn resolves(&self) -> bool {
         false

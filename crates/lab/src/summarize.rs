@@ -12,8 +12,8 @@ use crate::{
     experiment::{Cell, Experiment, Network, Plan, Workload},
     floor::{floor, ideal},
     results::{
-        Calibration, CellResult, Comparison, ContenderRecord, Host, NOT_REACHED, NetworkRecord, Outcome, RunResult,
-        SCHEMA, Sample, Status, WorkloadRecord, timestamp,
+        Calibration, CellResult, Comparison, ContenderRecord, Host, NOT_REACHED, NetworkRecord, Outcome, PageView,
+        RunResult, SCHEMA, Sample, Status, WorkloadRecord, timestamp,
     },
     servers::Protocol,
     stats::{bootstrap, median, shift},
@@ -113,6 +113,9 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         server_cpu_s: median(&used),
         server_cpu_samples_s: used,
         ideal_s: ideal.map(|ideal| ideal.as_secs_f64()),
+        fcp_s: painted(samples, |view| view.fcp_s),
+        lcp_s: painted(samples, |view| view.lcp_s),
+        page_view: median_s.and_then(|median| nearest(samples, median)).and_then(|sample| sample.page_view.clone()),
         round_trips: median_s.filter(|_| rtt_s > 0.0).map(|median| median / rtt_s),
         floor_s: floor.time.as_secs_f64(),
         times_floor: median_s
@@ -124,6 +127,18 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         why: None,
         part: None,
     }
+}
+
+/// The median time of a paint, if every sample has it.
+fn painted(samples: &[Sample], time: impl Fn(&PageView) -> Option<f64>) -> Option<f64> {
+    let times: Option<Vec<f64>> = samples.iter().map(|sample| sample.page_view.as_ref().and_then(&time)).collect();
+    median(&times?)
+}
+
+/// The sample whose time is nearest to the median.
+fn nearest(samples: &[Sample], median: f64) -> Option<&Sample> {
+    let distance = |sample: &Sample| (sample.seconds - median).abs();
+    samples.iter().min_by(|one, other| distance(one).total_cmp(&distance(other)))
 }
 
 /// The median of a count, if every sample has it.

@@ -116,6 +116,7 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         syns: None,
         server_cpu_s: None,
         machine: None,
+        page_view: None,
         repeated: 0,
     };
     Outcome::Done((0..samples).map(sample).collect())

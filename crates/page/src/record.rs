@@ -1,4 +1,5 @@
-//! Recording: Chromium loads a page, and its requests become a spec.
+//! Recording: Chromium loads a page several times, and what its loads have in common becomes a spec
+//! ([`observed::stable`]).
 //!
 //! Chromium reports the initiator of each request: the parser, with line and column of the reference, or a script with
 //! its stack. So dependencies need not be guessed from times. The cache is off. Frames of other sites and workers,
@@ -51,15 +52,38 @@ const LOST: &str = "Chromium does not return it (usual for images that it cannot
 /// The maximum time between two checks of `stop`.
 const STOP_POLL: Duration = Duration::from_millis(100);
 
-/// Records the page at `url` for at most `timeout`, or until `stop` is set; `path` is where the spec will be
-/// written.
+/// Records the page at `url` so many times, each for at most `timeout`, or until `stop` is set; `path` is where the spec
+/// will be written.
 pub fn record(
     url: &Url,
     path: &Path,
+    runs: u32,
     timeout: Duration,
     options: &Options,
     stop: &AtomicBool,
 ) -> Result<Imported, RecordError> {
+    let runs = (0..runs.max(1)).map(|_| observe(url, timeout, options, stop));
+    let mut runs = runs.collect::<Result<Vec<Run>, _>>()?;
+    let mut notes: Vec<String> = runs.iter_mut().flat_map(|run| std::mem::take(&mut run.notes)).collect();
+    notes.sort();
+    notes.dedup();
+    let (title, source) = runs.first_mut().map(|run| (run.title.clone(), run.source.clone())).unwrap_or_default();
+    let all = runs.into_iter().map(|run| run.observed).collect();
+    let mut imported = observed::stable(all, title, source, path)?;
+    imported.notes.append(&mut notes);
+    Ok(imported)
+}
+
+/// One recording.
+struct Run {
+    observed: Vec<Observed>,
+    title: String,
+    source: String,
+    notes: Vec<String>,
+}
+
+/// Records the page once.
+fn observe(url: &Url, timeout: Duration, options: &Options, stop: &AtomicBool) -> Result<Run, RecordError> {
     let mut browser = Browser::start(options, |_| {})?;
     let session = browser.page()?;
     let version = browser.call("", "Browser.getVersion", &json!({}))?;
@@ -77,9 +101,7 @@ pub fn record(
     let product = version["product"].as_str().unwrap_or("Chromium");
     let source = format!("Recorded from {url} with {product}.");
     let observed = recording.observed(&mut notes);
-    let mut imported = observed::spec(observed, title, source, path)?;
-    notes.append(&mut imported.notes);
-    Ok(Imported { notes, ..imported })
+    Ok(Run { observed, title, source, notes })
 }
 
 /// Loads the page until it is complete and quiet, for at most `timeout`. Returns whether its `load` event has fired.
@@ -346,6 +368,9 @@ impl Exchange {
             started: since(self.started),
             first: since(self.first.unwrap_or(end)),
             end: since(end),
+            wait: milestone(response, "sendEnd", "receiveHeadersStart"),
+            handshake: milestone(response, "connectStart", "sslStart")
+                .or_else(|| milestone(response, "connectStart", "connectEnd")),
             connection: connection.map(|number| format!("{} {number}", self.session)),
             initiators,
             fetched: matches!(self.kind.as_str(), "Fetch" | "XHR"),
@@ -358,6 +383,13 @@ impl Exchange {
             response_body: Content { size: size.or(Some(0)), bytes: self.bytes, coded: false },
         }))
     }
+}
+
+/// The time between two of Chromium's measurements of a request; none if it lacks one, or if they are equal, as those of
+/// QUIC's handshake are, which is one with that of TLS.
+fn milestone(response: &Value, from: &str, to: &str) -> Option<Duration> {
+    let at = |name: &str| response["timing"][name].as_f64().filter(|ms| *ms >= 0.0);
+    Duration::try_from_secs_f64((at(to)? - at(from)?) / 1e3).ok().filter(|time| !time.is_zero())
 }
 
 fn fields(headers: &Value) -> Vec<(String, String)> {

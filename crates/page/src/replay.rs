@@ -19,6 +19,7 @@
 //! The second load counts. The first one, through the same [`Replay`], gets what an earlier visit leaves (a TCP Fast
 //! Open cookie, TLS tickets), and closes its connections.
 
+mod conditional;
 mod handler;
 mod load;
 mod order;

@@ -27,7 +27,8 @@
 //! A request is sent when everything it is `after` has come and `compute` has passed: the first bytes of a response
 //! (`head`, 4000 of them unless `bytes` says otherwise, of its head and body together), or all of it (`end`). Where
 //! `connection` is given, requests with the same number went over one connection, one after another, in the file's
-//! order; where it is not, any connection may take it. Sizes of heads are those of HTTP/1.1.
+//! order; where it is not, any connection may take it. Sizes of heads are those of HTTP/1.1. The server sends a response
+//! after its `think` time.
 //!
 //! A body is a number of bytes (`body = 12000`, synthesised), a `text`, or a `file` beside the spec.
 
@@ -122,6 +123,8 @@ pub struct Response {
     pub headers: HeaderMap,
     /// Its body.
     pub body: Body,
+    /// The server's think time: from the arrival of the request until the response is ready.
+    pub think: Duration,
 }
 
 impl Response {

@@ -15,7 +15,7 @@ use page::{
     Body, Spec, Until,
     browser::{
         self,
-        load::{Loader, Version},
+        load::{Loader, Profile, Version},
     },
     record::record,
     replay::PageHandler,
@@ -24,6 +24,9 @@ use rcgen::PublicKeyData as _;
 
 /// Not an image, in spite of its type.
 const BROKEN: &str = "this is no picture";
+
+/// The think time of the data.
+const THINK: Duration = Duration::from_millis(80);
 
 /// Path, type, body. The picture's reference is at least 3000 bytes after the style sheet's; the script fetches data
 /// and then what they name; the style sheet has a background.
@@ -66,6 +69,11 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
             ("/", _) => (302, "text/plain", "", "Location: /page\r\nSet-Cookie: secret=1\r\n"),
             ("/page", _) => (200, "text/html", page.as_str(), ""),
             ("/broken.png", _) => (200, "image/png", BROKEN, ""),
+            ("/style.css", Some((status, kind, body))) => (status, kind, body, "Cache-Control: max-age=600\r\n"),
+            ("/data.json", Some((status, kind, body))) => {
+                thread::sleep(THINK);
+                (status, kind, body, "")
+            }
             (_, Some((status, kind, body))) => (status, kind, body, ""),
             _ => (404, "text/plain", "nothing", ""),
         };
@@ -94,7 +102,7 @@ fn site_is_recorded_and_loaded_again() {
     let url = format!("http://{address}/").parse().unwrap();
     let options = browser::Options { without_sandbox: true, ..Default::default() };
     let recorded =
-        record(&url, Path::new("small.toml"), Duration::from_mins(1), &options, &AtomicBool::new(false)).unwrap();
+        record(&url, Path::new("small.toml"), 2, Duration::from_mins(1), &options, &AtomicBool::new(false)).unwrap();
     let spec = &recorded.spec;
     println!("{}\n{:?}", spec.to_toml(), recorded.notes);
     assert_eq!(spec.title, "Small");
@@ -114,6 +122,12 @@ fn site_is_recorded_and_loaded_again() {
     ] {
         assert_eq!(waits(path).0, cause, "{path}");
     }
+    // The handshake on a busy machine may have taken a part of it.
+    assert!(
+        spec.requests[at("/data.json")].response.think > THINK / 2,
+        "{:?}",
+        spec.requests[at("/data.json")].response
+    );
     let data = spec.requests[at("/shown.svg")].after.last().map(|after| after.request);
     assert_eq!(data, Some(at("/data.json")), "the script shows what the data named");
     assert!(spec.requests.iter().all(|request| request.path != "/favicon.ico"), "the tab's icon is not the page's");
@@ -135,7 +149,8 @@ fn site_is_recorded_and_loaded_again() {
     // Chromium does not return a body that it cannot decode; the spec has a synthetic one of the same size.
     let broken = &spec.requests[at("/broken.png")].response.body;
     assert!(matches!(broken, Body::Synthetic { len, .. } if *len == BROKEN.len() as u64), "{broken:?}");
-    let [note] = &recorded.notes[..] else { panic!("{:?}", recorded.notes) };
+    let note = recorded.notes.last().unwrap();
+    assert!(recorded.notes[0].starts_with("2 recordings, of "), "{:?}", recorded.notes);
     assert!(note.starts_with(&format!("http://{address}/broken.png: synthesised body, since ")), "{note}");
     assert!(!spec.to_toml().contains("secret"), "no cookies");
     assert!(spec.connections() >= 1 && spec.depth() >= 4);
@@ -153,10 +168,29 @@ fn load_again(spec: &Spec) {
     for version in Version::ALL {
         let (address, key) = serve(&read, folder.path());
         let mut loader = Loader::start(&read, version, address, &key, folder.path().to_owned(), |_| {}).unwrap();
-        let visit = loader.load(Duration::from_mins(1)).unwrap();
+        let visit = loader.load(Profile::New, Duration::from_mins(1)).unwrap();
         assert_eq!(visit.missing, [""; 0], "{version:?}");
         // Includes the requests that the script sends after the `load` event.
         assert!(visit.requests >= read.requests.len() && !visit.took.is_zero(), "{version:?}: {visit:?}");
+        assert!(visit.fetches.len() >= read.requests.len() && visit.fetches.iter().all(|fetch| fetch.end.is_some()));
+        let (first, largest) = (visit.first_contentful_paint.unwrap(), visit.largest_contentful_paint.unwrap());
+        assert!(!first.is_zero() && first <= largest, "{first:?} {largest:?}");
+        if version == Version::Two {
+            repeat_view(&mut loader);
+        }
+    }
+}
+
+/// Of a page that was loaded before the browser was closed, the cached part is not loaded again; it is in a new profile.
+fn repeat_view(loader: &mut Loader) {
+    let film = loader.load_filmed(Profile::Kept, Duration::from_mins(1)).unwrap().film;
+    assert!(!film.is_empty() && film.iter().all(|frame| frame.jpeg.starts_with(&[0xff, 0xd8])), "JPEGs");
+    loader.restart(|_| {}).unwrap();
+    for (profile, expected) in [(Profile::New, &[][..]), (Profile::Kept, &["/style.css"])] {
+        let visit = loader.load(profile, Duration::from_mins(1)).unwrap();
+        let cached = visit.fetches.iter().filter(|fetch| fetch.is_cached);
+        let cached: Vec<&str> = cached.map(|fetch| &fetch.url[fetch.url.rfind('/').unwrap()..]).collect();
+        assert_eq!(cached, expected, "{profile:?}");
     }
 }
 

@@ -85,7 +85,7 @@ mod xml;
 pub use access_log::AccessLog;
 pub use destination::is_same_authority;
 pub use error::Error;
-pub use responder::{PreparedResponse, Responder, SimpleRequest};
+pub use responder::{Delay, PreparedResponse, Responder, SimpleRequest};
 pub use server::{Config, Quirks, Server};
 pub use service::{AnswerBody, Answered, ConnectionData, RequestStream, Service, whole};
 pub use tls::{Certificate, Tls};

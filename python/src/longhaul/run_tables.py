@@ -71,9 +71,7 @@ class Cell:
     requests: Annotated[int | None, Column("HTTP requests, median of the samples")]
     connections: Annotated[int | None, Column("TCP connections, median of the samples")]
     server_cpu_s: Annotated[float | None, Column("The server's processor time, median of the samples", "s")]
-    ideal_s: Annotated[
-        float | None, Column("The time of a page between ends that compute nothing; only of page loads", "s")
-    ]
+    ideal_s: Annotated[float | None, Column("The time of a page on an ideal network; only of page loads", "s")]
     why: Annotated[str | None, Column("What the typical sample's time was spent on, as a sentence")]
     disturbed: Annotated[
         str | None, Column("Why the times are too long: what the machine did to the samples; null if they can be used")

@@ -21,7 +21,9 @@ use url::Url;
 
 /// Record the page load of a URL in headless Chromium
 ///
-/// The spec contains the requests, their dependencies and the bodies, so that the page can be replayed offline.
+/// The spec contains the requests, their dependencies, the server's think times and the bodies, so that the page can be
+/// replayed offline. The page is loaded several times: requests of more than half of the loads are kept, dependencies that
+/// hold in all of them, and the least times of computation and thinking.
 /// Cookies and credentials are not kept.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,7 +35,11 @@ pub(crate) struct Args {
     #[arg(value_name = "SPEC")]
     to: Option<PathBuf>,
 
-    /// Maximum recording time; it ends earlier when the page is complete
+    /// Number of loads
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    runs: u32,
+
+    /// Maximum time of each load; it ends earlier when the page is complete
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::timeout)]
     timeout: Span,
 }
@@ -51,19 +57,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let host = args.url.host_str().unwrap_or("page").replace(['[', ']', ':'], "");
     let to = args.to.clone().unwrap_or_else(|| format!("{host}.toml").into());
     super::is_new(&to)?;
-    let recorded = conduct(args.url.clone(), to.clone(), args.timeout.0)?;
+    let recorded = conduct(args.url.clone(), to.clone(), args.runs, args.timeout.0)?;
     super::write(&recorded.spec, &recorded.notes, &to)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Records; after Ctrl-C the browser and its folder go before we do.
-fn conduct(url: Url, to: PathBuf, timeout: Duration) -> Result<Imported, Box<dyn Error>> {
+fn conduct(url: Url, to: PathBuf, runs: u32, timeout: Duration) -> Result<Imported, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let stop = Arc::new(AtomicBool::new(false));
         let wish = stop.clone();
-        let mut work = spawn_blocking(move || record(&url, &to, timeout, &Options::default(), &wish));
+        let mut work = spawn_blocking(move || record(&url, &to, runs, timeout, &Options::default(), &wish));
         let done = tokio::select! {
             done = &mut work => done,
             () = async { tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} } } => {

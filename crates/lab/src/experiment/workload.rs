@@ -8,7 +8,7 @@ use super::{
     file::{Amounts, CommandTable, CommandText, Kind, Sizes},
     mistake::Fault,
 };
-use crate::work::{Chore, ChoreCommand, Job, Page, Work};
+use crate::work::{Chore, ChoreCommand, Job, Page, Visit, Work};
 
 /// The work of a kind with these amounts; each amount that the kind has must be given, and no other.
 pub(super) fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work, Fault> {
@@ -60,12 +60,19 @@ pub(super) fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> R
         Kind::Load => {
             let name = amounts.page.take().ok_or_else(|| missing("page"))?;
             let page = Page::find(name.get_ref()).map_err(|error| Fault::new(name.span(), error.to_string()))?;
-            Work::Load { page }
+            match amounts.warm.take().filter(|warm| *warm.get_ref()) {
+                None => Work::Load { page },
+                Some(warm) => {
+                    let nothing =
+                        || Fault::new(warm.span(), "a warm cache has the whole page, so nothing is requested");
+                    Work::Load { page: page.again().ok_or_else(nothing)? }
+                }
+            }
         }
         Kind::Visits => {
             let (files, at_once) = (count(&mut amounts.files, "files")?, count(&mut amounts.at_once, "at-once")?);
             let size = size(&mut amounts.size)?.as_bytes();
-            Work::Load { page: Page(Arc::new(page::replay::visits(files, at_once, size))) }
+            Work::Load { page: Page(Arc::new(page::replay::visits(files, at_once, size)), Visit::First) }
         }
         Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
         Kind::LookUp => Work::LookUp { times: count(&mut amounts.times, "times")? },

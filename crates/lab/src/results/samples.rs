@@ -12,7 +12,7 @@ use std::{
 use capture::summary::Connection;
 use serde::{Deserialize, Serialize};
 
-use super::ResultsError;
+use super::{PageView, ResultsError};
 use crate::{
     disturbance::{Machine, Measured},
     experiment::Cell,
@@ -47,6 +47,8 @@ pub struct Sample {
     pub server_cpu_s: Option<f64>,
     /// What the machine did to it.
     pub machine: Option<Machine>,
+    /// What its client saw, if it loaded a page.
+    pub page_view: Option<PageView>,
     /// How often it was taken before, and discarded because the machine disturbed it.
     pub repeated: u32,
 }

@@ -26,6 +26,10 @@ impl Server for Pages {
         true
     }
 
+    fn thinks_and_validates(&self) -> bool {
+        true
+    }
+
     fn http3(&self) -> bool {
         true
     }

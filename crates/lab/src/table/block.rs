@@ -74,12 +74,17 @@ fn table(ranking: &Ranking<'_>, look: Look) -> String {
         column(spread, 2, &interval),
         column("quicker\nthan h1", 1, &|cell| ranking.saved(cell)),
         column("times\nthe floor", 1, &|cell| cell.times_floor.map(times)),
+        column("first\npaint", 2, &|cell| cell.fcp_s.map(|time| scale.with_unit(time))),
+        column("largest\npaint", 2, &|cell| cell.lcp_s.map(|time| scale.with_unit(time))),
         column("time\n÷ RTT", 3, &|cell| cell.round_trips.map(|trips| format!("{trips:.0}"))),
         column("\nrequests", 5, &|cell| whole(cell.requests)),
         column("connec-\ntions", 4, &|cell| whole(cell.connections)),
     ];
     if ranking.baseline().is_none() {
         columns.retain(|column| !column.heading.starts_with("quicker"));
+    }
+    if shown.iter().all(|cell| cell.fcp_s.is_none() && cell.lcp_s.is_none()) {
+        columns.retain(|column| !column.heading.ends_with("paint"));
     }
     if ranking.is_comparable() {
         columns.insert(1, Column { cells: ranks.collect(), ..column("\nrank", 2, &|_| None) });

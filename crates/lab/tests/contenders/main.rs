@@ -25,7 +25,7 @@ use lab::{
     deadline::Deadline,
     servers::{self, Http, Requests, Running, Server, ServerError, Setup},
     spawn::Local,
-    work::{Chore, Job, Page, Payload, Work},
+    work::{Chore, Job, Page, Payload, Visit, Work},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use link::sandbox;
@@ -214,7 +214,7 @@ response = { status = 304, body = 0 }
 "#;
 
 fn page() -> Page {
-    Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref()).unwrap()))
+    Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref()).unwrap()), Visit::First)
 }
 
 /// Loads a page twice; the server must receive all requests each time.

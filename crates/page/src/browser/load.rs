@@ -5,10 +5,12 @@
 //!
 //! All hosts of the page resolve to the server, which the browser recognises by the hash of its key. Everything uses
 //! TLS, since browsers support HTTP/2 and HTTP/3 only over TLS. Each load has a new browser context, and so no
-//! connection, cookie, ticket or cached byte of an earlier one.
+//! connection, cookie, ticket or cached byte of an earlier one. Only a repeat view does: as in WebPageTest, the browser is
+//! closed after the first view and started again, so that its cache is warm and its connections are gone.
 //!
 //! The load time is measured on the browser's own clock, from the first request to the `load` event. Requests that
-//! scripts send later do not count, but the load waits for them, so that each load requests the whole page.
+//! scripts send later do not count, but the load waits for them, so that each load requests the whole page. First and
+//! largest contentful paint count from the same moment.
 
 use std::{
     net::SocketAddr,
@@ -19,7 +21,11 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Browser, BrowserError, Event, Options};
+use super::{
+    Browser, BrowserError, Event, Fetch, Frame, Options,
+    fetches::Fetches,
+    paint::{Film, paints},
+};
 use crate::{Spec, synthetic_html::is_html};
 
 /// The version of HTTP to use.
@@ -54,10 +60,22 @@ const QUIET: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Loader {
     browser: Browser,
+    options: Options,
     url: String,
     /// The number of requests of the page.
     requests: usize,
     version: Version,
+    /// By how many times the processor is slowed down for the page; 1: not at all.
+    cpu_slowdown: u32,
+}
+
+/// What a load finds of earlier ones.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Nothing.
+    New,
+    /// What earlier loads with this profile left, above all the cache.
+    Kept,
 }
 
 /// A finished load.
@@ -69,6 +87,14 @@ pub struct Loaded {
     pub requests: usize,
     /// URLs with a 404, and the errors of requests without a response.
     pub missing: Vec<String>,
+    /// From the first request to the first paint with content; none if there was none.
+    pub first_contentful_paint: Option<Duration>,
+    /// From the first request to the largest paint with content.
+    pub largest_contentful_paint: Option<Duration>,
+    /// The requests.
+    pub fetches: Vec<Fetch>,
+    /// Pictures of the page, if wanted.
+    pub film: Vec<Frame>,
 }
 
 /// Why a browser cannot load this page, if so.
@@ -122,27 +148,67 @@ impl Loader {
         let options = Options { flags, without_sandbox: true, folder: Some(folder) };
         let browser = Browser::start(&options, place)?;
         let url = page.requests.first().map(|first| format!("https://{}{}", first.host, first.path));
-        Ok(Self { browser, url: url.unwrap_or_default(), requests: page.requests.len(), version })
+        let (url, requests) = (url.unwrap_or_default(), page.requests.len());
+        Ok(Self { browser, options, url, requests, version, cpu_slowdown: 1 })
     }
 
-    /// Loads the page in a new context, within `patience`.
-    pub fn load(&mut self, patience: Duration) -> Result<Loaded, BrowserError> {
+    /// Slows the processor down for the page by this factor, as DevTools do for slower devices.
+    pub fn slow_down(&mut self, factor: u32) {
+        self.cpu_slowdown = factor;
+    }
+
+    /// Closes the browser and starts it again. Only the cache of [`Profile::Kept`] remains.
+    pub fn restart(&mut self, place: impl FnOnce(&mut Command)) -> Result<(), BrowserError> {
+        self.browser.restart(&self.options, place)
+    }
+
+    /// Loads the page, within `patience`.
+    pub fn load(&mut self, profile: Profile, patience: Duration) -> Result<Loaded, BrowserError> {
+        self.load_in(profile, patience, false)
+    }
+
+    /// The same with pictures, which take time.
+    pub fn load_filmed(&mut self, profile: Profile, patience: Duration) -> Result<Loaded, BrowserError> {
+        self.load_in(profile, patience, true)
+    }
+
+    fn load_in(&mut self, profile: Profile, patience: Duration, is_filmed: bool) -> Result<Loaded, BrowserError> {
         let browser = &mut self.browser;
-        let context = browser.call("", "Target.createBrowserContext", &json!({}))?["browserContextId"].take();
-        let blank = json!({ "url": "about:blank", "browserContextId": context });
+        let mut blank = json!({ "url": "about:blank" });
+        if profile == Profile::New {
+            let context = browser.call("", "Target.createBrowserContext", &json!({}))?["browserContextId"].take();
+            blank["browserContextId"] = context;
+        }
         let target = browser.call("", "Target.createTarget", &blank)?["targetId"].take();
         let attached = browser.call("", "Target.attachToTarget", &json!({ "targetId": target, "flatten": true }))?;
         let session = attached["sessionId"].as_str().unwrap_or_default().to_owned();
         browser.call(&session, "Network.enable", &json!({}))?;
         browser.call(&session, "Page.enable", &json!({}))?;
-        let loaded = self.navigate(&session, Instant::now() + patience);
-        self.browser.call("", "Target.disposeBrowserContext", &json!({ "browserContextId": context }))?;
+        if self.cpu_slowdown > 1 {
+            browser.call(&session, "Emulation.setCPUThrottlingRate", &json!({ "rate": self.cpu_slowdown }))?;
+        }
+        let film = is_filmed.then(|| Film::start(browser, &session)).transpose()?;
+        let loaded = self.navigate(&session, Instant::now() + patience, film);
+        match profile {
+            Profile::New => {
+                let context = json!({ "browserContextId": blank["browserContextId"] });
+                self.browser.call("", "Target.disposeBrowserContext", &context)?;
+            }
+            Profile::Kept => {
+                self.browser.call("", "Target.closeTarget", &json!({ "targetId": target }))?;
+            }
+        }
         let late = || format!("it had not loaded after {patience:?}");
         loaded?.ok_or_else(|| BrowserError::Load { url: self.url.clone(), said: late() })
     }
 
     /// Follows a load to its end; none if it has not ended by `until`.
-    fn navigate(&mut self, session: &str, until: Instant) -> Result<Option<Loaded>, BrowserError> {
+    fn navigate(
+        &mut self,
+        session: &str,
+        until: Instant,
+        mut film: Option<Film>,
+    ) -> Result<Option<Loaded>, BrowserError> {
         let failed = |said: String| BrowserError::Load { url: self.url.clone(), said };
         let navigated = self.browser.call(session, "Page.navigate", &json!({ "url": self.url }))?;
         if let Some(said) = navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
@@ -154,12 +220,27 @@ impl Loader {
             if event.session != session {
                 continue;
             }
+            if let Some(film) = &mut film {
+                film.take(&mut self.browser, &event)?;
+            }
             progress.take(&event, self.version.protocol()).map_err(failed)?;
             if progress.quiet.is_some() && progress.open <= 0 && progress.loaded.requests >= self.requests {
                 break;
             }
         }
-        Ok(progress.quiet.map(|_| progress.loaded))
+        if progress.quiet.is_none() {
+            return Ok(None);
+        }
+        let begin = progress.wall_begin.unwrap_or_default();
+        let [first, largest] = paints(&mut self.browser, session, begin)?;
+        let film = film.map(|film| film.finish(&mut self.browser, session, begin)).transpose()?;
+        Ok(Some(Loaded {
+            first_contentful_paint: first,
+            largest_contentful_paint: largest,
+            fetches: progress.fetches.finish(),
+            film: film.unwrap_or_default(),
+            ..progress.loaded
+        }))
     }
 }
 
@@ -169,6 +250,9 @@ struct Progress {
     loaded: Loaded,
     /// When the first request was sent, on the browser's clock.
     begin: Option<f64>,
+    /// The same since 1970.
+    wall_begin: Option<f64>,
+    fetches: Fetches,
     /// The number of requests in flight.
     open: i64,
     /// The end of the wait for more requests, once the `load` event has fired.
@@ -179,7 +263,8 @@ struct Progress {
 
 impl Progress {
     /// Takes an event into account; fails for a response over another protocol than `expected`.
-    fn take(&mut self, Event { method, params, .. }: &Event, expected: &str) -> Result<(), String> {
+    fn take(&mut self, event: &Event, expected: &str) -> Result<(), String> {
+        let Event { method, params, .. } = event;
         // The browser itself requests the tab's icon.
         if params["type"] == "Other" && params["initiator"]["type"] == "other" {
             self.own.push(params["requestId"].clone());
@@ -187,10 +272,12 @@ impl Progress {
         if self.own.contains(&params["requestId"]) {
             return Ok(());
         }
+        self.fetches.take(event);
         let time = params["timestamp"].as_f64();
         match method.as_str() {
             "Network.requestWillBeSent" => {
                 self.begin = self.begin.or(time);
+                self.wall_begin = self.wall_begin.or(params["wallTime"].as_f64());
                 // A redirected request keeps its id.
                 if params["redirectResponse"].is_object() {
                     self.loaded.requests += 1;
@@ -205,7 +292,7 @@ impl Progress {
                 if !url.starts_with("https:") {
                     return Ok(());
                 }
-                if protocol != expected {
+                if protocol != expected && response["fromDiskCache"] != true {
                     return Err(format!("{url} came over {protocol}, not {expected}"));
                 }
                 self.loaded.requests += 1;

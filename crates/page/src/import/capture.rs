@@ -78,6 +78,8 @@ fn connection(pair: &Pair, number: usize) -> (Vec<Observed>, Option<String>) {
             started: opened.take().unwrap_or_else(|| pair.sent.time(asked)),
             first: pair.received.time(response.start),
             end: pair.received.time(response.end.saturating_sub(1)),
+            wait: None,
+            handshake: None,
             connection: Some(number.to_string()),
             initiators: Vec::new(),
             fetched: false,

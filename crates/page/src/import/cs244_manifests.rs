@@ -215,6 +215,7 @@ fn request(line: &Line, first: bool, starts: &HashMap<&str, (u64, &str)>, host: 
             head: response_head as u32,
             headers: HeaderMap::new(),
             body: Body::Synthetic { len: line.bytes - response_head, seed: !seed(&line.id) },
+            think: Duration::ZERO,
         },
     })
 }

@@ -115,6 +115,8 @@ struct Timings {
     blocked: Option<f64>,
     dns: Option<f64>,
     connect: Option<f64>,
+    /// Part of `connect`.
+    ssl: Option<f64>,
     send: Option<f64>,
     wait: Option<f64>,
     receive: Option<f64>,
@@ -243,6 +245,11 @@ fn one(entry: Entry, url: Url, started: Duration) -> Result<Observed, String> {
         started,
         first,
         end,
+        wait: timings.wait.map(|wait| millis(Some(wait))),
+        handshake: timings
+            .connect
+            .filter(|ms| *ms >= 0.0)
+            .map(|ms| millis(Some(ms - timings.ssl.unwrap_or(0.0).max(0.0)))),
         connection: connection.filter(|name| !shared && !name.is_empty()),
         initiators: entry.initiator.map_or_else(Vec::new, |caller| caller.initiators()),
         fetched: entry.kind.is_some_and(|kind| matches!(kind.as_str(), "fetch" | "xhr")),

@@ -1,14 +1,16 @@
-//! The server's side of a replay: every response of the page, ready in memory. [`answers`] gives the same responses to
+//! The server's side of a replay: every response of the page, ready in memory, and sent after its think time. [`answers`] gives the same responses to
 //! other servers.
 
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
+use super::conditional::{NotModified, renew};
 use crate::{Request, Spec};
 
 /// The maximum number of body bytes in memory.
@@ -18,15 +20,19 @@ const MAX_READY: u64 = 1 << 30;
 /// have it.
 pub const WHICH: HeaderName = HeaderName::from_static("x-which");
 
-/// All requests of a page with their responses, in the order of the spec.
+/// All requests of a page with their responses, in the order of the spec, as if they were sent now.
 pub fn answers(spec: &Spec) -> impl Iterator<Item = (&Request, Response<Bytes>)> {
-    spec.requests.iter().enumerate().map(|(index, request)| {
+    let now = chrono::DateTime::from(SystemTime::now());
+    spec.requests.iter().enumerate().map(move |(index, request)| {
         let mut recorded = request.response.clone();
-        // Otherwise a server would add its own.
-        recorded.headers.entry(header::DATE).or_insert(HeaderValue::from_static("Mon, 18 Feb 2013 12:00:00 GMT"));
+        // Without a date, a server would add its own.
+        renew(&mut recorded.headers, now);
         let mut response = Response::new(spec.body(index));
         *response.status_mut() = recorded.status;
         *response.headers_mut() = recorded.fields(&request.host);
+        if !recorded.think.is_zero() {
+            response.extensions_mut().insert(serve::Delay(recorded.think));
+        }
         (request, response)
     })
 }
@@ -52,6 +58,27 @@ struct Answer {
     index: usize,
     response: Response<Bytes>,
     ready: serve::PreparedResponse,
+    /// What a client gets that has it already.
+    unchanged: Option<(NotModified, serve::PreparedResponse)>,
+}
+
+impl Answer {
+    fn new(index: usize, method: &Method, response: Response<Bytes>) -> Self {
+        let ready = written(method, &response);
+        let unchanged = NotModified::of(method, &response).map(|unchanged| {
+            let ready = written(method, &unchanged.response);
+            (unchanged, ready)
+        });
+        Self { index, response, ready, unchanged }
+    }
+
+    /// The response to a request with these fields.
+    fn to<'a>(&self, field: impl Fn(&HeaderName) -> Option<&'a [u8]>) -> (&Response<Bytes>, &serve::PreparedResponse) {
+        match &self.unchanged {
+            Some((unchanged, ready)) if unchanged.fits(field) => (&unchanged.response, ready),
+            _ => (&self.response, &self.ready),
+        }
+    }
 }
 
 /// A page that does not fit into memory.
@@ -77,8 +104,7 @@ impl PageHandler {
                 methods.push((request.method.clone(), Known::default()));
                 methods.len() - 1
             });
-            let ready = written(&request.method, &response);
-            methods[at].1.answers.push(Answer { index, response, ready });
+            methods[at].1.answers.push(Answer::new(index, &request.method, response));
         }
         Ok(Self { hosts })
     }
@@ -114,7 +140,8 @@ fn written(method: &Method, response: &Response<Bytes>) -> serve::PreparedRespon
     // RFC 9112 §6.3: these never have a body.
     let bare = method == Method::HEAD || matches!(status.as_u16(), 204 | 304);
     let body = if bare { Bytes::new() } else { response.body().clone() };
-    serve::PreparedResponse { status, head: head.into(), body }
+    let delay = response.extensions().get().map_or(Duration::ZERO, |serve::Delay(time)| *time);
+    serve::PreparedResponse { status, head: head.into(), body, delay }
 }
 
 impl serve::Responder for PageHandler {
@@ -126,12 +153,14 @@ impl serve::Responder for PageHandler {
         };
         let target = request.uri.path_and_query().map_or("/", |path| path.as_str());
         let which = request.headers.get(WHICH).map(HeaderValue::as_bytes);
-        self.find(host, target, request.method.as_str(), which).map_or_else(missing, |answer| answer.response.clone())
+        let field = |name: &HeaderName| request.headers.get(name).map(HeaderValue::as_bytes);
+        self.find(host, target, request.method.as_str(), which)
+            .map_or_else(missing, |answer| answer.to(field).0.clone())
     }
 
     fn prepared(&self, request: &serve::SimpleRequest<'_>) -> Option<serve::PreparedResponse> {
         let found = self.find(request.host, request.target, request.method, request.field(WHICH.as_str()));
-        found.map(|answer| answer.ready.clone())
+        found.map(|answer| answer.to(|name| request.field(name.as_str())).1.clone())
     }
 }
 

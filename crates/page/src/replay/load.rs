@@ -19,7 +19,7 @@ use super::{
     order::{Action, Order},
     protocol::{Http, Protocol, Session},
 };
-use crate::Spec;
+use crate::{RepeatView, Spec};
 
 /// The number of connections that browsers open to a host over HTTP/1.1.
 const SIX: usize = 6;
@@ -30,8 +30,8 @@ pub struct Replay {
     over: Protocol,
     settings: Settings,
     connector: Arc<Connector>,
-    /// Whether a request needs [`WHICH`] because an equal one exists.
-    twins: Vec<bool>,
+    /// The index in the server's page of a request that needs [`WHICH`] because an equal one exists.
+    twins: Vec<Option<usize>>,
 }
 
 /// A finished load.
@@ -130,8 +130,18 @@ impl Replay {
         for request in &spec.requests {
             *times.entry(asked(request)).or_insert(0) += 1;
         }
-        let twins = spec.requests.iter().map(|request| times[&asked(request)] > 1).collect();
+        let is_twin = |request: &crate::Request| times[&asked(request)] > 1;
+        let twins = spec.requests.iter().enumerate().map(|(index, request)| is_twin(request).then_some(index));
+        let twins = twins.collect();
         Ok(Self { spec, over, settings, connector, twins })
+    }
+
+    /// A second visit to the page, with what the first one left: cookies, tickets, and the cache.
+    pub fn with_warm_cache(&self, view: RepeatView) -> Self {
+        let RepeatView { spec, origins } = view;
+        let twins = origins.into_iter().map(|origin| self.twins.get(origin).copied().flatten()).collect();
+        let (over, settings, connector) = (self.over, self.settings.clone(), self.connector.clone());
+        Self { spec: Arc::new(spec), over, settings, connector, twins }
     }
 
     /// Loads the page once, over new connections. Checks status and length of every response.
@@ -152,7 +162,7 @@ impl Replay {
                 let events = events.clone();
                 match action {
                     Action::Compute(who, time) => drop(tasks.spawn(async move {
-                        pass(time).await;
+                        transport::sleep(time).await;
                         let _ = events.send(Event::Computed(who));
                     })),
                     Action::Send(who) => {
@@ -249,8 +259,8 @@ impl Replay {
         if page.response.status == StatusCode::NOT_MODIFIED {
             request.headers_mut().entry(header::IF_NONE_MATCH).or_insert(HeaderValue::from_static("\"1\""));
         }
-        if self.twins[who] {
-            request.headers_mut().insert(WHICH, who.into());
+        if let Some(origin) = self.twins[who] {
+            request.headers_mut().insert(WHICH, origin.into());
         }
         let length = (page.response.status == StatusCode::OK).then(|| page.response.body.len());
         request
@@ -263,18 +273,6 @@ impl Replay {
 /// The next event. The load holds a sender itself, so the channel never closes.
 async fn next(happened: &mut mpsc::UnboundedReceiver<Event>) -> Event {
     happened.recv().await.unwrap_or_else(|| unreachable!("the channel is open"))
-}
-
-/// Sleeps precisely. The runtime's timer rounds up to milliseconds, which would add up over many small computations. So
-/// a thread sleeps through the last few milliseconds.
-async fn pass(time: Duration) {
-    const ROUGH: Duration = Duration::from_millis(3);
-    let until = Instant::now() + time;
-    if let Some(rough) = time.checked_sub(ROUGH) {
-        tokio::time::sleep(rough).await;
-    }
-    let rest = move || std::thread::sleep(until.saturating_duration_since(Instant::now()));
-    let _ = tokio::task::spawn_blocking(rest).await;
 }
 
 /// Sends a request, and reports the progress of its response.

@@ -34,6 +34,7 @@ pub fn visits(count: u32, at_once: u32, bytes: u64) -> Spec {
             head: HEAD,
             headers: HeaderMap::new(),
             body: Body::Synthetic { len: bytes, seed: u64::from(number) },
+            think: Duration::ZERO,
         },
     };
     Spec {

@@ -129,6 +129,7 @@ fn response(entry: file::Response, kept: &mut Kept, seed: u64) -> Result<Respons
         head: 0,
         headers: headers(&entry.headers, &[header::CONTENT_TYPE])?,
         body: kept.body("the response", entry.body, entry.text, entry.file, !seed)?,
+        think: entry.think.unwrap_or_default().0,
     };
     if !type_fits {
         return Err("`type` is not a valid content-type".to_owned());

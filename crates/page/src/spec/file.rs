@@ -65,6 +65,7 @@ pub(super) struct Response {
     pub(super) body: Option<Bytes>,
     pub(super) text: Option<String>,
     pub(super) file: Option<String>,
+    pub(super) think: Option<Span>,
 }
 
 #[derive(Deserialize, Default, PartialEq, Eq)]

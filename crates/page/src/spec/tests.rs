@@ -141,7 +141,7 @@ fn spec_is_read_as_written() {
     let path = folder.path().join("site.toml");
     let mut spec = parse(&requests(&[
         "headers = [\"accept: */*\", \"cookie: a=\\\"1\\\"\"]\ntext = \"sent\"\nmethod = \"POST\"",
-        "after = [{ head = \"a\", bytes = 50 }]\nresponse = { status = 404, type = \"text/html\", text = \"no\\n\" }",
+        "after = [{ head = \"a\", bytes = 50 }]\nresponse = { status = 404, type = \"text/html\", text = \"no\\n\", think = \"15ms\" }",
         "after = [{ end = \"b\" }]\ncompute = \"12ms\"\nscheme = \"http\"\nconnection = 3",
     ]))
     .unwrap();

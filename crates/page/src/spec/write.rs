@@ -89,6 +89,9 @@ fn entries<'a>(
     inline.extend(headers(&response.headers, ""));
     let ending = ending(response.content_type.as_deref().unwrap_or_default());
     inline.extend(body(&response.body, |body| keep("", ending, body)));
+    if !response.think.is_zero() {
+        inline.push(format!("think = {}", quoted(&Span(response.think).to_string())));
+    }
     lines.push(format!("response = {{ {} }}", inline.join(", ")));
     lines
 }

@@ -84,13 +84,7 @@ impl<'a> Past<'a> {
             }
             _ => Until::End,
         };
-        let come = match until {
-            Until::End => before.end,
-            Until::Head(bytes) => {
-                let share = bytes as f64 / response.size().max(1) as f64;
-                before.first + before.end.saturating_sub(before.first).mul_f64(share.clamp(0.0, 1.0))
-            }
-        };
+        let come = comes(before, response, until);
         let mut after = vec![After { request: cause, until }];
         let data = of.iter().enumerate().rev().filter(|(_, data)| data.fetched).take(RECENT);
         let data = data.filter(|(_, data)| {
@@ -100,9 +94,25 @@ impl<'a> Past<'a> {
         let data = data.max_by_key(|(_, data)| data.end);
         after.extend(data.map(|(place, _)| After { request: place, until: Until::End }));
         let come = data.map_or(come, |(_, data)| data.end);
+        let gap = if self.is_held_back(one) { Duration::ZERO } else { rounded(one.started.saturating_sub(come)) };
+        (after, gap)
+    }
+
+    /// Whether the request's connection was busy until it was sent.
+    pub(super) fn is_held_back(&self, one: &Observed) -> bool {
         let busy = one.connection.as_deref().and_then(|name| self.busy.get(name));
-        let held_back = busy.is_some_and(|until| *until + NEAR >= one.started);
-        (after, if held_back { Duration::ZERO } else { rounded(one.started.saturating_sub(come)) })
+        busy.is_some_and(|until| *until + NEAR >= one.started)
+    }
+}
+
+/// When this part of a response had arrived.
+pub(super) fn comes(before: &Observed, response: &Response, until: Until) -> Duration {
+    match until {
+        Until::End => before.end,
+        Until::Head(bytes) => {
+            let share = bytes as f64 / response.size().max(1) as f64;
+            before.first + before.end.saturating_sub(before.first).mul_f64(share.clamp(0.0, 1.0))
+        }
     }
 }
 
@@ -135,6 +145,6 @@ fn offset(bytes: &[u8], (line, column): (u64, u64)) -> usize {
 }
 
 /// Rounds to a tenth of a millisecond; clocks are not more precise.
-fn rounded(time: Duration) -> Duration {
+pub(super) fn rounded(time: Duration) -> Duration {
     Duration::from_micros((time.as_secs_f64() * 1e4).round() as u64 * 100)
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Until;
 
-fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Observed {
+pub(super) fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Observed {
     let [started, first, end] = times.map(Duration::from_millis);
     let fields = |fields: &[(&str, &str)]| -> Vec<(String, String)> {
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -12,6 +12,8 @@ fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Observed {
         started,
         first,
         end,
+        wait: None,
+        handshake: None,
         connection: None,
         initiators: Vec::new(),
         fetched: false,
