@@ -7,7 +7,12 @@
 //!
 //! One thread reads. Everything else happens in the caller, and every wait has a time limit.
 
+pub(crate) mod completion;
+mod determinism;
+pub mod deviations;
 pub mod load;
+pub(crate) mod targets;
+mod trust;
 
 use std::{
     collections::VecDeque,
@@ -22,6 +27,8 @@ use std::{
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+pub use trust::Trust;
 
 /// The names under which Chromium is installed, Debian's first.
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome-stable", "google-chrome"];
@@ -76,6 +83,14 @@ pub enum BrowserError {
         /// Its reason.
         said: String,
     },
+    /// The certificates to trust cannot be used.
+    #[error("cannot trust {file}: {why}")]
+    Trust {
+        /// Their file.
+        file: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// The page did not load.
     #[error("cannot load {url}: {said}")]
     Load {
@@ -96,6 +111,8 @@ pub struct Options {
     pub without_sandbox: bool,
     /// The parent of its folder; none: the folder for temporary files.
     pub folder: Option<PathBuf>,
+    /// Which server certificates to accept.
+    pub trust: Trust,
 }
 
 /// An event of the browser.
@@ -161,6 +178,7 @@ impl Browser {
             command.arg("--no-sandbox");
         }
         command.arg(format!("--user-data-dir={}", profile.path().display())).args(&options.flags).arg("about:blank");
+        command.args(options.trust.prepare(profile.path())?);
         let log = std::fs::File::create(&errors).map_err(failed)?;
         command.env("HOME", profile.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         place(&mut command);
@@ -180,6 +198,23 @@ impl Browser {
         let attached =
             self.call("", "Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }))?;
         Ok(attached["sessionId"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Fails if an event says that the page, of this session, has crashed.
+    pub(crate) fn check(event: &Event, session: &str, url: &str) -> Result<(), BrowserError> {
+        if event.method == "Inspector.targetCrashed" && event.session == session {
+            return Err(BrowserError::Load { url: url.to_owned(), said: "its renderer crashed".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Sends a page to a URL.
+    pub(crate) fn navigate(&mut self, session: &str, url: &str) -> Result<(), BrowserError> {
+        let navigated = self.call(session, "Page.navigate", &json!({ "url": url }))?;
+        match navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
+            Some(said) => Err(BrowserError::Load { url: url.to_owned(), said: said.to_owned() }),
+            None => Ok(()),
+        }
     }
 
     /// Sends a request and waits for the response. Events in between are kept for [`Self::event`].

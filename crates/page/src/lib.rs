@@ -32,6 +32,7 @@
 //! ```
 
 mod body;
+mod body_file;
 pub mod browser;
 mod head_padding;
 pub mod import;

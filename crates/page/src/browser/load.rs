@@ -9,17 +9,27 @@
 //!
 //! The load time is measured on the browser's own clock, from the first request to the `load` event. Requests that
 //! scripts send later do not count, but the load waits for them, so that each load requests the whole page.
+//!
+//! A browser may request something else than was recorded. The server answers with the nearest recorded response, and the
+//! load lists what differed ([`deviations`](super::deviations)). It fails if so much is missing that it is another page.
 
 use std::{
+    collections::{HashMap, HashSet},
     net::SocketAddr,
     path::PathBuf,
     process::Command,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
 
-use super::{Browser, BrowserError, Event, Options};
+use super::{
+    Browser, BrowserError, Event, Options,
+    completion::Completion,
+    deviations::{self, Deviation, Sent},
+    targets::Targets,
+};
 use crate::{Spec, synthetic_html::is_html};
 
 /// The version of HTTP to use.
@@ -47,16 +57,12 @@ impl Version {
     }
 }
 
-/// After the `load` event, a load ends after this time without network events, even if requests are missing.
-const QUIET: Duration = Duration::from_secs(1);
-
 /// A browser that loads one page several times.
 #[derive(Debug)]
 pub struct Loader {
     browser: Browser,
     url: String,
-    /// The number of requests of the page.
-    requests: usize,
+    page: Arc<Spec>,
     version: Version,
 }
 
@@ -67,8 +73,8 @@ pub struct Loaded {
     pub took: Duration,
     /// The number of responses over the network.
     pub requests: usize,
-    /// URLs with a 404, and the errors of requests without a response.
-    pub missing: Vec<String>,
+    /// How the load differs from the recording.
+    pub deviations: Vec<Deviation>,
 }
 
 /// Why a browser cannot load this page, if so.
@@ -95,7 +101,7 @@ impl Loader {
     /// Starts a browser for `page`, whose hosts all answer at `address`. `key` is the SHA-256 of the server's public
     /// key (its SubjectPublicKeyInfo) in base64. The browser writes into `folder` only; `place` puts it on its host.
     pub fn start(
-        page: &Spec,
+        page: &Arc<Spec>,
         version: Version,
         address: SocketAddr,
         key: &str,
@@ -119,10 +125,10 @@ impl Loader {
             }
         }
         // The pages are our own server's.
-        let options = Options { flags, without_sandbox: true, folder: Some(folder) };
+        let options = Options { flags, without_sandbox: true, folder: Some(folder), ..Options::default() };
         let browser = Browser::start(&options, place)?;
         let url = page.requests.first().map(|first| format!("https://{}{}", first.host, first.path));
-        Ok(Self { browser, url: url.unwrap_or_default(), requests: page.requests.len(), version })
+        Ok(Self { browser, url: url.unwrap_or_default(), page: page.clone(), version })
     }
 
     /// Loads the page in a new context, within `patience`.
@@ -133,101 +139,134 @@ impl Loader {
         let target = browser.call("", "Target.createTarget", &blank)?["targetId"].take();
         let attached = browser.call("", "Target.attachToTarget", &json!({ "targetId": target, "flatten": true }))?;
         let session = attached["sessionId"].as_str().unwrap_or_default().to_owned();
-        browser.call(&session, "Network.enable", &json!({}))?;
-        browser.call(&session, "Page.enable", &json!({}))?;
-        let loaded = self.navigate(&session, Instant::now() + patience);
+        let clock = self.page.recorded_at.map(|time| time.timestamp_millis());
+        let targets = Targets { records: false, clock };
+        targets.prepare(browser, &session)?;
+        let loaded = self.navigate(&session, &targets, Instant::now() + patience);
         self.browser.call("", "Target.disposeBrowserContext", &json!({ "browserContextId": context }))?;
         let late = || format!("it had not loaded after {patience:?}");
         loaded?.ok_or_else(|| BrowserError::Load { url: self.url.clone(), said: late() })
     }
 
     /// Follows a load to its end; none if it has not ended by `until`.
-    fn navigate(&mut self, session: &str, until: Instant) -> Result<Option<Loaded>, BrowserError> {
+    fn navigate(&mut self, session: &str, targets: &Targets, until: Instant) -> Result<Option<Loaded>, BrowserError> {
         let failed = |said: String| BrowserError::Load { url: self.url.clone(), said };
-        let navigated = self.browser.call(session, "Page.navigate", &json!({ "url": self.url }))?;
-        if let Some(said) = navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
-            return Err(failed(said.to_owned()));
-        }
-        let mut progress = Progress::default();
-        while let Some(event) = self.browser.event(progress.quiet.unwrap_or(until).min(until))? {
-            // Events of earlier contexts may still arrive.
-            if event.session != session {
+        self.browser.navigate(session, &self.url)?;
+        let mut progress = Progress::new(session);
+        while let Some(event) = self.browser.event(progress.completion.ends().unwrap_or(until).min(until))? {
+            Browser::check(&event, session, &self.url)?;
+            if let Some(attached) = targets.attached(&mut self.browser, &event)? {
+                progress.sessions.insert(attached.session);
                 continue;
             }
             progress.take(&event, self.version.protocol()).map_err(failed)?;
-            if progress.quiet.is_some() && progress.open <= 0 && progress.loaded.requests >= self.requests {
+            if progress.completion.is_loaded()
+                && progress.completion.is_idle()
+                && progress.loaded.requests >= self.page.requests.len()
+            {
                 break;
             }
         }
-        Ok(progress.quiet.map(|_| progress.loaded))
+        if !progress.completion.is_loaded() {
+            return Ok(None);
+        }
+        let deviations = deviations::find(&self.page, &progress.sent).map_err(failed)?;
+        Ok(Some(Loaded { deviations, ..progress.loaded }))
     }
 }
 
 /// The state of a load.
-#[derive(Default)]
 struct Progress {
     loaded: Loaded,
+    completion: Completion,
+    /// The sessions of its targets, the page's first. Events of earlier contexts may still arrive.
+    sessions: HashSet<String>,
+    page: String,
     /// When the first request was sent, on the browser's clock.
     begin: Option<f64>,
-    /// The number of requests in flight.
-    open: i64,
-    /// The end of the wait for more requests, once the `load` event has fired.
-    quiet: Option<Instant>,
+    /// The requests, and where the latest of each id is.
+    sent: Vec<Sent>,
+    latest: HashMap<String, usize>,
     /// The requests of the browser itself.
-    own: Vec<Value>,
+    own: HashSet<String>,
 }
 
 impl Progress {
-    /// Takes an event into account; fails for a response over another protocol than `expected`.
-    fn take(&mut self, Event { method, params, .. }: &Event, expected: &str) -> Result<(), String> {
-        // The browser itself requests the tab's icon.
-        if params["type"] == "Other" && params["initiator"]["type"] == "other" {
-            self.own.push(params["requestId"].clone());
+    fn new(session: &str) -> Self {
+        Self {
+            loaded: Loaded::default(),
+            completion: Completion::new(Instant::now()),
+            sessions: [session.to_owned()].into(),
+            page: session.to_owned(),
+            begin: None,
+            sent: Vec::new(),
+            latest: HashMap::new(),
+            own: HashSet::new(),
         }
-        if self.own.contains(&params["requestId"]) {
+    }
+
+    /// Takes an event into account; fails for a response over another protocol than `expected`.
+    fn take(&mut self, Event { session, method, params }: &Event, expected: &str) -> Result<(), String> {
+        if !self.sessions.contains(session) {
             return Ok(());
         }
         let time = params["timestamp"].as_f64();
+        if method == "Page.loadEventFired" && *session == self.page {
+            let took = self.begin.zip(time).map(|(begin, end)| Duration::try_from_secs_f64(end - begin));
+            self.loaded.took = took.and_then(Result::ok).unwrap_or_default();
+            self.completion.load(Instant::now());
+        }
+        let Some(id) = params["requestId"].as_str() else { return Ok(()) };
+        // The browser itself requests the tab's icon.
+        if params["type"] == "Other" && params["initiator"]["type"] == "other" {
+            self.own.insert(id.to_owned());
+        }
+        if self.own.contains(id) {
+            return Ok(());
+        }
+        self.completion.take(method, params, Instant::now());
+        let sent = self.latest.get(id).copied();
         match method.as_str() {
             "Network.requestWillBeSent" => {
                 self.begin = self.begin.or(time);
                 // A redirected request keeps its id.
-                if params["redirectResponse"].is_object() {
-                    self.loaded.requests += 1;
-                } else {
-                    self.open += 1;
+                let redirect = &params["redirectResponse"];
+                match sent {
+                    Some(sent) if redirect.is_object() => self.respond(sent, redirect, expected)?,
+                    // Two targets report it.
+                    Some(_) => return Ok(()),
+                    None => {}
                 }
+                let text = |name: &str| params["request"][name].as_str().unwrap_or_default().to_owned();
+                self.latest.insert(id.to_owned(), self.sent.len());
+                self.sent.push(Sent { url: text("url"), method: text("method"), ..Sent::default() });
             }
-            "Network.responseReceived" => {
-                let response = &params["response"];
-                let protocol = response["protocol"].as_str().unwrap_or_default();
-                let url = response["url"].as_str().unwrap_or_default();
-                if !url.starts_with("https:") {
-                    return Ok(());
-                }
-                if protocol != expected {
-                    return Err(format!("{url} came over {protocol}, not {expected}"));
-                }
-                self.loaded.requests += 1;
-                if response["status"] == 404 {
-                    self.loaded.missing.push(url.to_owned());
-                }
-            }
-            "Network.loadingFinished" => self.open -= 1,
-            "Network.loadingFailed" => {
-                self.open -= 1;
-                self.loaded.missing.push(params["errorText"].as_str().unwrap_or_default().to_owned());
-            }
-            "Page.loadEventFired" => {
-                let took = self.begin.zip(time).map(|(begin, end)| Duration::try_from_secs_f64(end - begin));
-                self.loaded.took = took.and_then(Result::ok).unwrap_or_default();
-                self.quiet = Some(Instant::now() + QUIET);
+            "Network.responseReceived" if let Some(sent) = sent => self.respond(sent, &params["response"], expected)?,
+            "Network.requestServedFromCache" if let Some(sent) = sent => self.sent[sent].is_local = true,
+            "Network.loadingFailed" if let Some(sent) = sent => {
+                let error = params["errorText"].as_str().unwrap_or("it failed").to_owned();
+                let sent = &mut self.sent[sent];
+                // With a response, it is the page that did not accept it, as in the recording.
+                sent.failed = Some(error).filter(|_| !sent.has_response);
             }
             _ => {}
         }
-        if self.quiet.is_some() && method.starts_with("Network.") {
-            self.quiet = Some(Instant::now() + QUIET);
-        }
         Ok(())
+    }
+
+    /// A response has begun.
+    fn respond(&mut self, sent: usize, response: &Value, expected: &str) -> Result<(), String> {
+        let sent = &mut self.sent[sent];
+        let is_local = |flag: &str| response[flag] == true;
+        let internal = response["headers"].get("Non-Authoritative-Reason").is_some();
+        sent.is_local |=
+            internal || ["fromDiskCache", "fromServiceWorker", "fromPrefetchCache"].into_iter().any(is_local);
+        let protocol = response["protocol"].as_str().unwrap_or_default();
+        if sent.is_local || sent.has_response || !sent.url.starts_with("https:") {
+            return Ok(());
+        }
+        sent.has_response = true;
+        self.loaded.requests += 1;
+        if protocol == expected { Ok(()) } else { Err(format!("{} came over {protocol}, not {expected}", sent.url)) }
     }
 }

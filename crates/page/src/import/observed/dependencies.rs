@@ -1,6 +1,6 @@
 //! Infers what each request waited for.
 //!
-//! - A request after a redirect waits for the end of the redirect, always.
+//! - A request after a redirect waits for the end of the redirect, always; so does one after its preflight (CORS).
 //! - Otherwise it waits for the initiator that the recorder names; without one, for the page in `referer`; without that,
 //!   for the load's first response, if that had begun.
 //! - A browser parses HTML while it arrives. So a request from HTML waits for the *head* of it, up to the reference if its
@@ -33,7 +33,7 @@ pub(super) struct Past<'a> {
     seen: Vec<&'a Observed>,
     /// The latest request for an address, without its fragment.
     places: HashMap<String, usize>,
-    /// The latest request that was redirected to an address.
+    /// The latest redirect to an address, or preflight for it, whose request has not come yet.
     redirects: HashMap<String, usize>,
     /// Until when each connection was busy.
     busy: HashMap<&'a str, Duration>,
@@ -43,7 +43,13 @@ impl<'a> Past<'a> {
     pub(super) fn add(&mut self, one: &'a Observed) {
         let place = self.seen.len();
         self.seen.push(one);
-        self.places.insert(bare(&one.url), place);
+        let address = bare(&one.url);
+        self.redirects.remove(&address);
+        if one.method == "OPTIONS" && field(&one.headers, "access-control-request-method").is_some() {
+            self.redirects.insert(address, place);
+        } else {
+            self.places.insert(address, place);
+        }
         let to = field(&one.response_headers, "location").filter(|_| (300..400).contains(&one.status));
         if let Some(to) = to.and_then(|to| one.url.join(to).ok()) {
             self.redirects.insert(bare(&to), place);
