@@ -44,6 +44,7 @@ gvfs-backends             race,test       any   /usr/libexec/gvfsd-dav  the cont
 libglib2.0-bin            race,test       any   gio                 the contenders with gvfs are skipped
 dbus-daemon               race,test       any   dbus-daemon         the contenders with gvfs are skipped
 chromium                  test            any   chromium            pages are not recorded, nor loaded in a browser
+libnss3-tools             test            any   certutil            pages of private servers are not recorded with --ca
 ngtcp2-client             test            any   gtlsclient          HTTP/3 is not tested with another client
 knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped
 unbound                   race,test       any   unbound             the DNS workloads are skipped

@@ -47,6 +47,7 @@ mod conditions;
 pub mod contenders;
 pub mod custom;
 pub mod deadline;
+pub mod deviations;
 pub mod disturbance;
 pub mod execution;
 pub mod experiment;

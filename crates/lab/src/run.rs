@@ -448,7 +448,7 @@ fn timed<'a>(
     let requests = server.requests();
     // A program of the user's own may save by other requests; its saves are compared one by one.
     if let Some(requests) = requests.as_ref().filter(|_| !contender.is_custom()) {
-        sample.task.verify_requests(requests)?;
+        sample.task.verify_requests(requests, &done)?;
     }
     server.check().map_err(SampleError::ServerEnded)?;
     server.stop();
@@ -459,6 +459,7 @@ fn timed<'a>(
         server_cpu_s: used.map(|used| used.as_secs_f64()),
         machine: Some(machine.within(took.as_secs_f64() / measured.as_secs_f64().max(took.as_secs_f64()))),
         page_view: done.page_view,
+        deviations: done.deviations.unwrap_or_default(),
         ..Sample::default()
     };
     Ok((took, counts))

@@ -8,6 +8,7 @@
 pub mod trust;
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fs::{self, OpenOptions},
     io::{self, Write as _},
@@ -20,7 +21,7 @@ use std::{
 
 use page::{
     Spec,
-    replay::{PageHandler, TooLarge},
+    replay::{PageHandler, TooLarge, over_tls},
 };
 use tokio::sync::oneshot;
 
@@ -131,7 +132,9 @@ pub struct Site {
 impl Site {
     /// Serves a page on a host. `folder` gets the certificates.
     pub fn start(page: &Spec, host: &dyn Spawn, endpoints: Vec<Endpoint>, folder: &Path) -> Result<Self, SiteError> {
-        let handler = Arc::new(PageHandler::new(page)?);
+        let is_all_tls = endpoints.iter().all(|endpoint| endpoint.is_secure);
+        let served = if is_all_tls { over_tls(page) } else { Cow::Borrowed(page) };
+        let handler = Arc::new(PageHandler::new(&served)?);
         let certificates = endpoints.iter().any(|endpoint| endpoint.is_secure).then(|| {
             let addresses: Vec<IpAddr> = endpoints.iter().map(|endpoint| endpoint.address.ip()).collect();
             Certificates::make(folder, &addresses, &page.hosts())

@@ -14,6 +14,7 @@ mod block;
 mod columns;
 mod comparison;
 mod contenders;
+mod deviations;
 mod skipped;
 mod verdicts;
 

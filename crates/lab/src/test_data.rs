@@ -117,6 +117,7 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         server_cpu_s: None,
         machine: None,
         page_view: None,
+        deviations: Vec::new(),
         repeated: 0,
     };
     Outcome::Done((0..samples).map(sample).collect())

@@ -7,12 +7,18 @@
 //!
 //! One thread reads. Everything else happens in the caller, and every wait has a time limit.
 
+pub(crate) mod completion;
+mod determinism;
+pub mod deviations;
 mod fetches;
 pub mod load;
 mod paint;
+pub(crate) mod targets;
+mod trust;
 
 pub use fetches::Fetch;
 pub use paint::Frame;
+pub use trust::Trust;
 
 use std::{
     collections::VecDeque,
@@ -81,6 +87,14 @@ pub enum BrowserError {
         /// Its reason.
         said: String,
     },
+    /// The certificates to trust cannot be used.
+    #[error("cannot trust {file}: {why}")]
+    Trust {
+        /// Their file.
+        file: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// The page did not load.
     #[error("cannot load {url}: {said}")]
     Load {
@@ -101,6 +115,8 @@ pub struct Options {
     pub without_sandbox: bool,
     /// The parent of its folder; none: the folder for temporary files.
     pub folder: Option<PathBuf>,
+    /// Which server certificates to accept.
+    pub trust: Trust,
 }
 
 /// An event of the browser.
@@ -122,6 +138,8 @@ pub struct Browser {
     events: VecDeque<Event>,
     next: u64,
     errors: PathBuf,
+    /// With the flags that trust certificates.
+    options: Options,
     /// Dropped last: the folder with everything that Chromium writes.
     profile: TempDir,
 }
@@ -141,15 +159,17 @@ impl Browser {
         let program = || find().map_or_else(|_| NAMES[0].to_owned(), |program| program.display().to_string());
         let profile = profile.map_err(|source| BrowserError::Start { program: program(), source })?;
         let errors = profile.path().join("stderr");
-        let (child, messages) = launch(options, profile.path(), &errors, place)?;
-        Ok(Self { child, messages, events: VecDeque::new(), next: 0, errors, profile })
+        let mut options = options.clone();
+        options.flags.extend(options.trust.prepare(profile.path())?);
+        let (child, messages) = launch(&options, profile.path(), &errors, place)?;
+        Ok(Self { child, messages, events: VecDeque::new(), next: 0, errors, options, profile })
     }
 
     /// Ends Chromium and starts it again with the same profile, and so with the cache on disk.
-    pub fn restart(&mut self, options: &Options, place: impl FnOnce(&mut Command)) -> Result<(), BrowserError> {
+    pub fn restart(&mut self, place: impl FnOnce(&mut Command)) -> Result<(), BrowserError> {
         self.end();
         self.events.clear();
-        (self.child, self.messages) = launch(options, self.profile.path(), &self.errors, place)?;
+        (self.child, self.messages) = launch(&self.options, self.profile.path(), &self.errors, place)?;
         Ok(())
     }
 
@@ -159,6 +179,23 @@ impl Browser {
         let attached =
             self.call("", "Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }))?;
         Ok(attached["sessionId"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Fails if an event says that the page, of this session, has crashed.
+    pub(crate) fn check(event: &Event, session: &str, url: &str) -> Result<(), BrowserError> {
+        if event.method == "Inspector.targetCrashed" && event.session == session {
+            return Err(BrowserError::Load { url: url.to_owned(), said: "its renderer crashed".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Sends a page to a URL.
+    pub(crate) fn navigate(&mut self, session: &str, url: &str) -> Result<(), BrowserError> {
+        let navigated = self.call(session, "Page.navigate", &json!({ "url": url }))?;
+        match navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
+            Some(said) => Err(BrowserError::Load { url: url.to_owned(), said: said.to_owned() }),
+            None => Ok(()),
+        }
     }
 
     /// Sends a request and waits for the response. Events in between are kept for [`Self::event`].

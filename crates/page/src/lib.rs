@@ -33,6 +33,7 @@
 //! ```
 
 mod body;
+mod body_file;
 pub mod browser;
 mod cache;
 mod head_padding;

@@ -3,13 +3,13 @@
 //! One calculation answers three questions. With only the dependencies, and any number of open connections, it gives the
 //! *floor*: the round trips that no protocol can save, plus the bytes. Neither the browser's computation nor the server's
 //! think time count for it: they were measured on some machine, and another one may be faster. With the recorded
-//! connections, one request at a
-//! time on each, and a handshake before the first, it gives the minimum for HTTP/1.1; one round trip less per handshake
-//! is the most that TCP Fast Open can save. With an initial window it includes TCP's slow start: a response that does not
-//! fit waits for acknowledgements, in round trips.
+//! connections, one request at a time on each, and a handshake before the first, it gives the minimum for HTTP/1.1; one
+//! round trip less per handshake is the most that TCP Fast Open can save. With an initial window it includes TCP's slow
+//! start: a response that does not fit waits for acknowledgements, in round trips.
 //!
-//! The critical path is the chain of waits that ends with the last byte; its *depth* is its number of requests. It is
-//! followed backwards from the end, as in Wang et al. (WProf, NSDI 2013): requests beside it cost nothing.
+//! The load ends with the last response that the page's `load` event waits for ([`Spec::timed`]); later requests cost
+//! nothing. The critical path is the chain of waits that ends with its last byte; its *depth* is its number of requests.
+//! It is followed backwards from the end, as in Wang et al. (WProf, NSDI 2013): requests beside it cost nothing.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -65,7 +65,7 @@ pub struct Schedule {
     pub end: Vec<Duration>,
     /// The requests on the critical path, from the first on.
     pub critical: Vec<usize>,
-    /// When the last byte of all responses has arrived.
+    /// When the last byte has arrived of all responses that the `load` event waits for.
     pub load: Duration,
 }
 
@@ -111,7 +111,9 @@ impl Spec {
             let longest = above.max_by_key(|above| (chains[*above].0, usize::MAX - above));
             chains[index] = (longest.map_or(0, |above| chains[above].0) + 1, longest);
         }
-        let last = (0..chains.len()).max_by_key(|index| (chains[*index].0, usize::MAX - index));
+        let timed = self.timed();
+        let last =
+            (0..chains.len()).filter(|index| timed[*index]).max_by_key(|index| (chains[*index].0, usize::MAX - index));
         chain(last, |index| chains[index].1)
     }
 
@@ -160,10 +162,13 @@ impl Spec {
             let arrives = |bytes| answered[index].saturating_add(arrival(bytes, windows[index], network));
             (schedule.first[index], schedule.end[index]) = (arrives(1), arrives(request.response.size()));
         }
-        let last = (0..self.requests.len()).max_by_key(|index| (schedule.end[*index], usize::MAX - index));
+        let timed = self.timed();
+        let ends = (0..self.requests.len()).filter(|index| timed[*index]);
+        let last = ends.clone().max_by_key(|index| (schedule.end[*index], usize::MAX - index));
         schedule.load = last.map_or(Duration::ZERO, |index| schedule.end[index]);
         schedule.critical = chain(last, |index| cause[index]);
-        let bytes = network.rate.map_or(Duration::ZERO, |rate| rate.time_for(self.response_bytes()));
+        let bytes = ends.map(|index| self.requests[index].response.size()).fold(0, u64::saturating_add);
+        let bytes = network.rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
         schedule.load = schedule.load.max(network.rtt.saturating_add(bytes));
         schedule
     }
@@ -279,6 +284,18 @@ mod tests {
 
     fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
+    }
+
+    #[test]
+    fn requests_that_do_not_delay_the_load_event_cost_nothing() {
+        let late = "after = [{ end = \"font\" }]\ndelays_load = false\nresponse = { body = 1000000 }";
+        let text = format!("{PAGE}\n[[request]]\nid = \"beacon\"\nhost = \"a.example\"\npath = \"/beacon\"\n{late}");
+        let page = |text: &str| Spec::parse(text, Path::new("x.toml")).unwrap();
+        let (with, without) = (page(&text), page(PAGE));
+        let (rtt, rate) = (Duration::from_millis(100), Rate::bits_per_second(8_000_000));
+        assert_eq!(with.floor(rtt, Some(rate)), without.floor(rtt, Some(rate)));
+        assert_eq!((with.depth(), with.critical_path()), (without.depth(), without.critical_path()));
+        assert!(with.timed()[..4].iter().all(|timed| *timed) && !with.timed()[4]);
     }
 
     #[test]

@@ -42,6 +42,7 @@ use std::{
     time::Duration,
 };
 
+use chrono::{DateTime, Utc};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::body::Body;
@@ -77,6 +78,8 @@ pub struct Spec {
     pub title: String,
     /// Its source, and assumptions.
     pub source: Option<String>,
+    /// When it was recorded, to the millisecond. In a browser's replay, `Date` begins at this time.
+    pub recorded_at: Option<DateTime<Utc>>,
     /// The requests, in the order of the file.
     pub requests: Vec<Request>,
 }
@@ -106,6 +109,9 @@ pub struct Request {
     pub after: Vec<After>,
     /// The computation time after them.
     pub compute: Duration,
+    /// Whether the page's `load` event waits for it (HTML: "delay the load event"). Data that scripts request does not
+    /// delay it, nor does what is requested later.
+    pub delays_load: bool,
     /// The response.
     pub response: Response,
 }
@@ -193,6 +199,12 @@ impl Spec {
     /// The spec as TOML. Kept bodies are included if they are text; of others only the size.
     pub fn to_toml(&self) -> String {
         write::toml(self, |_, _| None)
+    }
+
+    /// The requests whose responses end the load: those that delay the `load` event, or all if none does.
+    pub fn timed(&self) -> Vec<bool> {
+        let none = self.requests.iter().all(|request| !request.delays_load);
+        self.requests.iter().map(|request| none || request.delays_load).collect()
     }
 
     /// The number of recorded connections.

@@ -1,16 +1,17 @@
 //! Chromium records a small site with its dependencies, and then loads the spec from the replay server over each version
 //! of HTTP.
 
+mod replay_server;
+
 use std::{
     io::{BufRead, BufReader, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     path::Path,
     sync::{Arc, atomic::AtomicBool},
     thread,
     time::Duration,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use page::{
     Body, Spec, Until,
     browser::{
@@ -18,9 +19,7 @@ use page::{
         load::{Loader, Profile, Version},
     },
     record::record,
-    replay::PageHandler,
 };
-use rcgen::PublicKeyData as _;
 
 /// Not an image, in spite of its type.
 const BROKEN: &str = "this is no picture";
@@ -163,13 +162,13 @@ fn load_again(spec: &Spec) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.toml");
     spec.write(&path).unwrap();
-    let read = Spec::read(&path).unwrap();
-    assert_eq!(&read, spec);
+    let read = Arc::new(Spec::read(&path).unwrap());
+    assert_eq!(&*read, spec);
     for version in Version::ALL {
-        let (address, key) = serve(&read, folder.path());
+        let (address, key) = replay_server::start(&read, folder.path());
         let mut loader = Loader::start(&read, version, address, &key, folder.path().to_owned(), |_| {}).unwrap();
         let visit = loader.load(Profile::New, Duration::from_mins(1)).unwrap();
-        assert_eq!(visit.missing, [""; 0], "{version:?}");
+        assert_eq!(visit.deviations, [], "{version:?}");
         // Includes the requests that the script sends after the `load` event.
         assert!(visit.requests >= read.requests.len() && !visit.took.is_zero(), "{version:?}: {visit:?}");
         assert!(visit.fetches.len() >= read.requests.len() && visit.fetches.iter().all(|fetch| fetch.end.is_some()));
@@ -188,32 +187,9 @@ fn repeat_view(loader: &mut Loader) {
     loader.restart(|_| {}).unwrap();
     for (profile, expected) in [(Profile::New, &[][..]), (Profile::Kept, &["/style.css"])] {
         let visit = loader.load(profile, Duration::from_mins(1)).unwrap();
+        assert_eq!(visit.deviations, [], "{profile:?}");
         let cached = visit.fetches.iter().filter(|fetch| fetch.is_cached);
         let cached: Vec<&str> = cached.map(|fetch| &fetch.url[fetch.url.rfind('/').unwrap()..]).collect();
         assert_eq!(cached, expected, "{profile:?}");
     }
-}
-
-/// The replay server with a page on loopback, and the hash of its key.
-fn serve(page: &Spec, folder: &Path) -> (SocketAddr, String) {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let files = [folder.join("certificate.pem"), folder.join("key.pem")];
-    std::fs::write(&files[0], certificate.pem()).unwrap();
-    std::fs::write(&files[1], key.serialize_pem()).unwrap();
-    let [certificate, private] = files;
-    let tls = Some(serve::Tls::Files { certificate, key: private });
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let config = serve::Config { tls, ..serve::Config::default() };
-    let site = Arc::new(PageHandler::new(page).unwrap());
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let server = serve::Server::with_responder(site, &config, vec![listener]).unwrap();
-            server.run(std::future::pending()).await
-        })
-    });
-    let hash = ring::digest::digest(&ring::digest::SHA256, &key.subject_public_key_info());
-    (address, STANDARD.encode(hash))
 }

@@ -4,7 +4,8 @@
 //! Of a repeat view, the browser is started again between the first view, which fills the cache, and the second one.
 //!
 //! The second load of a browser counts. The first one, before the clock starts, gets Chromium's processes started and
-//! its code into memory; it is also the one of which pictures are taken, since that costs time. The two share no connection, TLS ticket or cache.
+//! its code into memory; it is also the one of which pictures are taken, since that costs time. The two share no
+//! connection, TLS ticket or cache.
 
 use page::browser::{
     self, BrowserError,
@@ -116,11 +117,8 @@ impl Contender for Chromium {
         };
         Ok(Box::new(Ready(move || {
             let done = loader.load(profile, deadline.left()).map_err(failed)?;
-            if let Some(missing) = done.missing.first() {
-                tracing::warn!("Chromium asked for what the page does not have, or did not get it: {missing}");
-            }
-            let view = PageView::of_browser(&done, &film);
-            Ok(Done { took: Some(done.took), page_view: Some(view), ..Done::default() })
+            let page_view = Some(PageView::of_browser(&done, &film));
+            Ok(Done { took: Some(done.took), deviations: Some(done.deviations), page_view, ..Done::default() })
         })))
     }
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use capture::summary::Connection;
+use page::browser::deviations::Deviation;
 use serde::{Deserialize, Serialize};
 
 use super::{PageView, ResultsError};
@@ -49,6 +50,8 @@ pub struct Sample {
     pub machine: Option<Machine>,
     /// What its client saw, if it loaded a page.
     pub page_view: Option<PageView>,
+    /// How a browser's load differed from the recording.
+    pub deviations: Vec<Deviation>,
     /// How often it was taken before, and discarded because the machine disturbed it.
     pub repeated: u32,
 }

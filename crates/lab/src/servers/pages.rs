@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use page::replay::PageHandler;
+
 use super::{Running, Server, ServerError, Setup, embedded};
 use crate::process::Missing;
 
@@ -42,7 +44,8 @@ impl Server for Pages {
 
     fn start(&self, setup: &Setup) -> Result<Running, ServerError> {
         let page = setup.page.ok_or(ServerError::Unable { server: NAME, why: "there is no recorded page" })?;
-        let handler = page::replay::PageHandler::new(&page.0).map_err(|error| ServerError::Start {
+        let handler = PageHandler::new(&page.over(setup.certificates.is_some()));
+        let handler = handler.map_err(|error| ServerError::Start {
             server: NAME,
             address: setup.address,
             why: error.to_string(),

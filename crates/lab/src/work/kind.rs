@@ -1,8 +1,8 @@
 //! The kinds of work, and what is known of each in advance.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use page::{RepeatView, Spec, SpecError};
+use page::{RepeatView, Spec, SpecError, replay::over_tls};
 use serde::{Serialize, Serializer};
 use units::{Size, Span};
 
@@ -123,6 +123,11 @@ impl Page {
     /// A second visit to the page with a warm cache; none if it sends no request.
     pub fn again(&self) -> Option<Self> {
         self.0.repeat_view().map(|view| Self(self.0.clone(), Visit::Repeat(Arc::new(view))))
+    }
+
+    /// The page as a server has it; with `tls`, nothing of it is over plain HTTP.
+    pub(crate) fn over(&self, tls: bool) -> Cow<'_, Spec> {
+        if tls { over_tls(&self.0) } else { Cow::Borrowed(&self.0) }
     }
 
     /// The requests of the visit.

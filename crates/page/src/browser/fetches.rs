@@ -41,7 +41,12 @@ impl Fetches {
         match (method.as_str(), fetch) {
             ("Network.requestWillBeSent", before) => {
                 if let Some(before) = before {
-                    before.respond(&params["redirectResponse"], since);
+                    let redirect = &params["redirectResponse"];
+                    // Two targets report it.
+                    if !redirect.is_object() {
+                        return;
+                    }
+                    before.respond(redirect, since);
                     before.end = now;
                 }
                 let url = params["request"]["url"].as_str().unwrap_or_default().to_owned();

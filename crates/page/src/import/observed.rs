@@ -5,6 +5,7 @@
 //!
 //! Cookies and credentials are not kept; padding replaces them in the heads.
 
+mod blocking;
 mod dependencies;
 mod stable;
 mod think;
@@ -48,6 +49,8 @@ pub struct Observed {
     pub initiators: Vec<Initiator>,
     /// Whether a script requested it as data (`fetch`, `XMLHttpRequest`), and was notified of its end.
     pub fetched: bool,
+    /// Whether the `load` event waited for it.
+    pub delays_load: bool,
     /// The header fields of the request.
     pub headers: Vec<(String, String)>,
     /// The size of the request's head as HTTP/1.1, if known.
@@ -124,7 +127,7 @@ fn checked(
         let why = notes.first().map_or(String::new(), |note| format!("; {note}"));
         return Err(mistake(path, format!("there is no request in it that could be replayed{why}")));
     }
-    let spec = Spec { name: super::name(path), title, source: Some(source), requests };
+    let spec = Spec { name: super::name(path), title, source: Some(source), recorded_at: None, requests };
     let spec = spec.checked().map_err(|said| mistake(path, said))?;
     Ok(Imported { spec, notes })
 }
@@ -215,6 +218,7 @@ fn request(one: &Observed, id: String, kept: &mut u64) -> Result<Request, String
         body,
         after: Vec::new(),
         compute: Duration::ZERO,
+        delays_load: one.delays_load,
         response,
         id,
     })

@@ -37,7 +37,7 @@ pub struct Replay {
 /// A finished load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
-    /// From when the first request was wanted to the last byte of the last response.
+    /// From when the first request was wanted to the last byte of the last response that the `load` event waits for.
     pub took: Duration,
     /// The requests, in the order of the spec.
     pub timings: Vec<Timing>,
@@ -182,7 +182,9 @@ impl Replay {
                 }
             }
             if order.is_done() {
-                let took = timings.iter().map(|timing| timing.end).max().unwrap_or_default();
+                let timed = self.spec.timed();
+                let ends = timings.iter().zip(timed).filter(|(_, timed)| *timed).map(|(timing, _)| timing.end);
+                let took = ends.max().unwrap_or_default();
                 return Ok(Load { took, timings });
             }
             let event = match unread.pop_front() {

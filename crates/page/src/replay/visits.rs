@@ -28,6 +28,7 @@ pub fn visits(count: u32, at_once: u32, bytes: u64) -> Spec {
             .into_iter()
             .collect(),
         compute: Duration::ZERO,
+        delays_load: true,
         response: Response {
             status: StatusCode::OK,
             content_type: None,
@@ -41,6 +42,7 @@ pub fn visits(count: u32, at_once: u32, bytes: u64) -> Spec {
         name: "visits".to_owned(),
         title: format!("{count} visits, {at_once} at once, each one request for {bytes} bytes"),
         source: None,
+        recorded_at: None,
         requests: (0..count).map(request).collect(),
     }
 }

@@ -7,7 +7,7 @@
 //! - the requests that more than half of them have; requests are the same if their method and URL are, or, failing that,
 //!   all but the query, which may be random;
 //! - the dependencies that hold in all of them: a request waits for another one if it did so in each, directly or through
-//!   others, and for the smallest part of it;
+//!   others, and for the smallest part of it; likewise the `load` event for a request;
 //! - the least computation and think times.
 //!
 //! Everything else, bodies above all, is from the recording that has the most of these requests.
@@ -73,6 +73,7 @@ pub fn stable(
         let held = |after: &&After| waits.contains_key(&after.request);
         dropped += request.after.len() - request.after.iter().filter(held).count();
         request.after = direct(&waits, &common, &request.after);
+        request.delays_load = present.iter().filter_map(|run| run.observed(index)).all(|one| one.delays_load);
         let gaps = present.iter().map(|run| run.gap(index, &request.after));
         request.compute = gaps.min().unwrap_or_default();
         // Both are least by themselves: a run whose handshakes were late would have no think time.
