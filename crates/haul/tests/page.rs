@@ -156,7 +156,7 @@ fn page_is_served_here_until_ctrl_c() {
     ] {
         let quoted = curl.replace("https://www.first.test/start", url);
         let mut shell = room.command("sh");
-        shell.arg("-c").arg(format!("{} -sS", quoted));
+        shell.arg("-c").arg(format!("{quoted} -sS"));
         assert!(printed(&output(shell)).starts_with(body), "{quoted}");
     }
     let port = about.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(',').next()).unwrap();

@@ -71,7 +71,9 @@ impl Spec {
                 if reuse[wait.request] == Reuse::Fresh {
                     let (theirs, compute) = &waits[wait.request];
                     inherited = inherited.max(*compute);
-                    theirs.iter().for_each(|wait| add(&mut after, *wait));
+                    for wait in theirs {
+                        add(&mut after, *wait);
+                    }
                 } else {
                     add(&mut after, *wait);
                 }

@@ -148,7 +148,7 @@ fn convert(seen: &mut Vec<Observed>) -> Converted {
     let mut origins = Vec::with_capacity(seen.len());
     let mut past = Past::default();
     let (mut ids, mut connections) = (HashMap::new(), HashMap::new());
-    let round_trips = think::round_trips(seen.iter());
+    let round_trips = think::round_trips(&seen.iter().collect::<Vec<_>>());
     for (index, one) in seen.iter().enumerate() {
         match request(one, id(&one.url, &mut ids), &mut kept) {
             Ok(mut request) => {

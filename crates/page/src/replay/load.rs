@@ -137,6 +137,7 @@ impl Replay {
     }
 
     /// A second visit to the page, with what the first one left: cookies, tickets, and the cache.
+    #[must_use]
     pub fn with_warm_cache(&self, view: RepeatView) -> Self {
         let RepeatView { spec, origins } = view;
         let twins = origins.into_iter().map(|origin| self.twins.get(origin).copied().flatten()).collect();

@@ -53,7 +53,7 @@ pub fn stable(
     let mut dropped = 0;
     let all: Vec<Matched> = std::iter::once(Matched::new(&base, &base)).chain(others).collect();
     let mut common: Vec<BTreeMap<usize, Until>> = Vec::with_capacity(requests.len());
-    let round_trips = think::round_trips(all.iter().flat_map(|run| &run.run.seen));
+    let round_trips = think::round_trips(&all.iter().flat_map(|run| &run.run.seen).collect::<Vec<_>>());
     for (index, request) in requests.iter_mut().enumerate() {
         let present: Vec<&Matched> = all.iter().filter(|run| run.of_base[index].is_some()).collect();
         let mut waits = present[0].reached[index].clone();

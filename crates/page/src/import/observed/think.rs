@@ -12,11 +12,11 @@ use super::{Observed, dependencies::rounded};
 const LEAST: Duration = Duration::from_millis(1);
 
 /// The round trip to each host.
-pub(super) fn round_trips<'a>(seen: impl Iterator<Item = &'a Observed> + Clone) -> HashMap<String, Duration> {
+pub(super) fn round_trips(seen: &[&Observed]) -> HashMap<String, Duration> {
     let mut found = HashMap::new();
     for known in [|one: &Observed| one.handshake, |one: &Observed| one.wait] {
         let mut least: HashMap<String, Duration> = HashMap::new();
-        for (one, time) in seen.clone().filter_map(|one| Some((one, known(one)?))) {
+        for (one, time) in seen.iter().filter_map(|one| Some((one, known(one)?))) {
             let host = one.url.host_str().unwrap_or_default().to_owned();
             let known = least.entry(host).or_insert(time);
             *known = time.min(*known);
