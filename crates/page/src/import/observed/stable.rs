@@ -276,15 +276,16 @@ fn reached(requests: &[Request]) -> Vec<BTreeMap<usize, Until>> {
     all
 }
 
-/// The waits that do not follow from others, or that `named` has.
+/// The waits that `named` has, in its order, which begins with the cause; then those that do not follow from others.
 fn direct(waits: &BTreeMap<usize, Until>, common: &[BTreeMap<usize, Until>], named: &[After]) -> Vec<After> {
     let follows = |before: usize, until: Until| {
         let through = waits.keys().filter_map(|other| common.get(*other)?.get(&before));
         through.into_iter().any(|theirs| stronger(*theirs, until) == *theirs)
     };
     let is_named = |before: usize| named.iter().any(|after| after.request == before);
-    let direct = waits.iter().filter(|(before, until)| is_named(**before) || !follows(**before, **until));
-    direct.map(|(before, until)| After { request: *before, until: *until }).collect()
+    let kept = named.iter().filter_map(|after| waits.get_key_value(&after.request));
+    let others = waits.iter().filter(|(before, until)| !is_named(**before) && !follows(**before, **until));
+    kept.chain(others).map(|(before, until)| After { request: *before, until: *until }).collect()
 }
 
 fn weaker(one: Until, other: Until) -> Until {
