@@ -11,7 +11,7 @@ SECONDS ?= 30
 TARGETS ?=
 HAUL := $(or $(CARGO_TARGET_DIR),target)/release/haul
 
-.PHONY: help race build web test lint fuzz bench dist commands docs setup clean
+.PHONY: help race build web test lint fuzz bench dist commands claims docs setup clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -66,6 +66,10 @@ dist: ## Make the packages in target/packages, and use each in a clean Debian ro
 commands: ## Renew the command pages of the book, docs/src/commands, from the program's help
 	@rm -f docs/src/commands/*.md
 	cargo run --quiet --locked --package haul -- man --markdown docs/src/commands
+
+claims: ## Renew the page of all claims, docs/src/claims.md, from the experiments and the kept runs
+	cargo build --quiet --locked --package haul
+	@cd docs/src && $(abspath $(dir $(HAUL))../debug/haul) lab claims --markdown results/runs/*.json >claims.new && mv claims.new claims.md
 
 docs: ## Build the book into docs/book; needs mdbook
 	@if command -v mdbook >/dev/null; then mdbook build docs; \

@@ -44,6 +44,7 @@ gvfs-backends             race,test       any   /usr/libexec/gvfsd-dav  the cont
 libglib2.0-bin            race,test       any   gio                 the contenders with gvfs are skipped
 dbus-daemon               race,test       any   dbus-daemon         the contenders with gvfs are skipped
 chromium                  test            any   chromium            pages are not recorded, nor loaded in a browser
+libnss3-tools             test            any   certutil            pages of private servers are not recorded with --ca
 ngtcp2-client             test            any   gtlsclient          HTTP/3 is not tested with another client
 knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped
 unbound                   race,test       any   unbound             the DNS workloads are skipped
@@ -131,6 +132,14 @@ fi
 if [[ -n $vital ]]; then exit 1; fi
 
 if [[ $purpose == lint ]]; then exit 0; fi
+
+# The newest rclone, which distributions do not have. Without it, contenders are skipped.
+case $purpose in
+  race | test | bench)
+    status=0
+    "$here/rclone.sh" || status=$?
+    if ((status >= 128)); then exit "$status"; fi ;;
+esac
 
 # Cables are TUN devices, and mounts speak through /dev/fuse. udev gives both mode 0666, because creating an interface or a
 # mount needs a capability anyway. Without udev they keep the kernel's 0600.

@@ -221,6 +221,35 @@ test("skipped, failed and unreached cells show their reason", options, async () 
   await opened.page.close();
 });
 
+test("page loads are shown as waterfalls beside each other, with a film", options, async () => {
+  const run = race();
+  const [client, chromium] = run.cells;
+  assert.ok(client && chromium && client.network === chromium.network && client.workload === chromium.workload);
+  const request = (/** @type {string} */ name, /** @type {number} */ start_s, cached = false) => ({ name, start_s, head_s: start_s + 0.1, end_s: start_s + 0.2, cached });
+  // The smallest JPEG that a browser shows.
+  const jpeg = "/9j/4AAQSkZJRgABAQEASABIAAD/2wBDAP//////////////////////////////////////////////////////////////////////////////////////wAALCAABAAEBAREA/8QAFAABAAAAAAAAAAAAAAAAAAAAA//EABQQAQAAAAAAAAAAAAAAAAAAAAD/2gAIAQEAAD8AN//Z";
+  Object.assign(client, { page_view: { fcp_s: null, lcp_s: null, requests: [request("page", 0), request("style", 0.3)] } });
+  Object.assign(chromium, { fcp_s: 0.35, lcp_s: 0.5, page_view: { fcp_s: 0.36, lcp_s: 0.51, requests: [request("https://a/", 0), request("https://a/s", 0.8, true), { ...request("https://a/open", 0.4), end_s: null }], film: [{ at_s: 0.36, jpeg }, { at_s: 0.51, jpeg }] } });
+  const opened = await browser.open(report(folder, "page-loads", run));
+  const { page } = opened;
+  await openAll(page);
+  const figures = page.locator(".page-views figure");
+  assert.deepEqual(await figures.locator("figcaption strong").allTextContents(), [client, chromium].sort((a, b) => (a.median_s ?? 0) - (b.median_s ?? 0)).map(({ contender }) => contender));
+  const theirs = figures.filter({ hasText: chromium.contender }).last();
+  assert.match((await theirs.locator("figcaption").textContent()) ?? "", /3.requests, 1 of them from the cache; last byte at 1.00.s; first contentful paint at 360.ms; largest contentful paint at 510.ms/);
+  assert.deepEqual(await theirs.locator(".requests g > title").allTextContents(), ["https://a/: 0\u00a0s to 200\u00a0ms", "https://a/s: 800\u00a0ms to 1.00\u00a0s", "https://a/open: 400\u00a0ms to not finished"]);
+  const lefts = await figures.locator(".requests g:nth-of-type(2) rect:first-of-type").evaluateAll((bars) => bars.map((bar) => Number.parseFloat(bar.getAttribute("x") ?? "")));
+  assert.equal(lefts.length, 2, "both have the same axis, on which the second request of one begins later");
+  assert.equal(await theirs.locator(".paint").count(), 2);
+  const widths = await theirs.locator(".film img").evaluateAll((images) => images.map((image) => (image instanceof HTMLImageElement && image.complete ? image.naturalWidth : 0)));
+  assert.deepEqual(widths, [1, 1], "the pictures are shown");
+  assert.equal(await page.locator("thead", { hasText: "first paint" }).count(), 1, "only the table with a browser has the column");
+  await assertAccessible(page, "page loads");
+  await assertFits(page, "page loads");
+  assertQuiet(opened, "page loads");
+  await page.close();
+});
+
 test("data in SYNs is shown for each cell", options, async () => {
   const run = race();
   const [plain, early, raced, once] = run.cells;

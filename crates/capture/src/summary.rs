@@ -60,6 +60,11 @@ pub struct Connection {
     pub syn_retransmissions: u64,
     /// Bytes of data in the first SYN.
     pub syn_data: u32,
+    /// The server's maximum segment size (RFC 9293 §3.7.1); none if no SYN-ACK with the option was seen.
+    pub mss: Option<u16>,
+    /// Bytes of data that the client sent before the server's first data, those in the SYN included and none counted
+    /// twice.
+    pub first_flight: u32,
     /// The Fast Open option of the first SYN.
     pub fast_open: Option<FastOpen>,
     /// The time of the first data from the server, since the epoch.
@@ -129,8 +134,18 @@ impl Summary {
         let connection = &mut self.connections[index];
         if connection.client == segment.from {
             connection.to_server.add(packet);
+            if connection.answered.is_none() && segment.data > 0 {
+                let syn = u32::from(segment.flags.has(Flags::SYN));
+                // The SYN has a sequence number of its own (RFC 9293 §3.4).
+                let end = segment.sequence.wrapping_add(syn).wrapping_add(segment.data);
+                let sent = end.wrapping_sub(connection.isn.wrapping_add(1));
+                connection.first_flight = connection.first_flight.max(sent);
+            }
         } else {
             connection.to_client.add(packet);
+            if segment.flags.has(Flags::SYN) {
+                connection.mss = connection.mss.or(segment.mss());
+            }
             if segment.data > 0 {
                 connection.answered.get_or_insert(packet.time);
             }
@@ -156,6 +171,8 @@ impl Summary {
             isn,
             syn_retransmissions: 0,
             syn_data: segment.data,
+            mss: None,
+            first_flight: 0,
             fast_open: segment.fast_open().map(|cookie| match cookie.len() {
                 0 => FastOpen::Request,
                 len => FastOpen::Cookie(len),

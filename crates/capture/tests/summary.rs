@@ -146,6 +146,29 @@ fn fast_open_is_found_after_other_options() {
 }
 
 #[test]
+fn first_flight_ends_with_the_servers_first_data_and_counts_nothing_twice() {
+    let mss = segment(
+        SERVER,
+        CLIENT,
+        |tcp| {
+            (tcp.syn, tcp.ack) = (true, true);
+            tcp.set_options_raw(&[2, 4, 5, 180]).expect("options that fit");
+        },
+        b"",
+    );
+    let at = |sequence, len| {
+        segment(CLIENT, SERVER, |tcp| (tcp.ack, tcp.sequence_number) = (true, sequence), &vec![b'x'; len])
+    };
+    let start = syn_with(&[34, 10, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1], &[0; 500]);
+    let whole = summary(&[start.clone(), mss.clone(), data(SERVER, CLIENT, 9), at(501, 300)]);
+    assert_eq!((whole.connections[0].first_flight, whole.connections[0].mss), (500, Some(1460)));
+    // The rest of the request, and the SYN's data again.
+    let rest = summary(&[start.clone(), mss.clone(), at(501, 300), at(1, 500), data(SERVER, CLIENT, 9)]);
+    assert_eq!((rest.connections[0].syn_data, rest.connections[0].first_flight), (500, 800));
+    assert_eq!(summary(&[start, syn_ack()]).connections[0].mss, None);
+}
+
+#[test]
 fn truncated_bytes_are_counted() {
     let mut writer = Writer::new(Vec::new()).expect("memory takes all");
     let end = writer.interface("client", LinkType::RAW, Some(60)).expect("memory takes all");

@@ -1,6 +1,7 @@
 //! `haul race`, `haul lab` and `haul report`: running experiments, and showing and comparing their results.
 
 mod capture_reports;
+mod claims;
 mod execute;
 mod interrupt;
 mod live;
@@ -34,8 +35,9 @@ use lab::{
 };
 
 /// The experiments that come with the program: name and text.
-const EXPERIMENTS: [(&str, &str); 15] = [
+const EXPERIMENTS: [(&str, &str); 16] = [
     ("webdav-race", include_str!("../../../experiments/webdav-race.toml")),
+    ("article-conditions", include_str!("../../../experiments/article-conditions.toml")),
     ("mounts", include_str!("../../../experiments/mounts.toml")),
     ("gateways", include_str!("../../../experiments/gateways.toml")),
     ("idle-connection", include_str!("../../../experiments/idle-connection.toml")),
@@ -91,6 +93,8 @@ pub(crate) enum Command {
     },
     /// Compare runs, and show which differences are larger than noise
     Compare(CompareArgs),
+    /// List the claims of the built-in experiments: what would refute each, and its verdict by runs
+    Claims(claims::ClaimsArgs),
 }
 
 /// Which runs to compare, and where to write the comparison.
@@ -135,6 +139,11 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "NAME")]
     server: Option<String>,
 
+    /// Start a server of your own by its command, as in './mine serve {port} {dir}'; {cert} and {key} are its TLS
+    /// certificate and key. Without them, the race uses HTTP
+    #[arg(long, value_name = "COMMAND", conflicts_with = "server")]
+    with_server: Option<String>,
+
     /// Use HTTP instead of HTTPS
     #[arg(long)]
     plain: bool,
@@ -168,6 +177,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
             Ok(ExitCode::SUCCESS)
         }
         Command::Compare(args) => compare_runs(&args).map(|()| ExitCode::SUCCESS),
+        Command::Claims(args) => claims::show(&args).map(|()| ExitCode::SUCCESS),
     }
 }
 

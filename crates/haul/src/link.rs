@@ -1,8 +1,9 @@
 //! `haul link`: a command at the end of an emulated link.
 
-mod changes;
+pub(crate) mod changes;
 mod control;
 mod server;
+pub(crate) mod session;
 mod sysctl;
 
 use std::{
@@ -10,40 +11,22 @@ use std::{
     ffi::OsString,
     fmt::Write as _,
     fs, io,
-    os::unix::net::UnixStream,
     path::{Path, PathBuf},
-    process::{Command, ExitCode},
-    sync::{Arc, mpsc},
-    thread,
+    process::ExitCode,
     time::Duration,
 };
 
 use link::{
-    addresses,
-    cable::Traffic,
     calibrate::calibrate,
-    host::Host,
     lanes::Lanes,
-    lateness::Lateness,
     middleboxes::{self, Parameter},
-    outside::Outside,
-    sandbox::{self, Sandbox},
+    sandbox,
     spec::{LinkSpec, SpecError},
-    tap::Tap,
-    topology::{self, HostPlan, Network, Topology},
-};
-use units::Span;
-
-use crate::link::{
-    changes::{Coming, TimedChange, Timetable},
-    control::{SetArgs, Socket},
-    server::Server,
-    sysctl::Sysctl,
+    topology::Topology,
 };
 
-/// Exit statuses for a command that cannot be run, as in a shell (POSIX, Shell Command Language, 2.8.2).
-const NOT_FOUND: i32 = 127;
-const NOT_EXECUTABLE: i32 = 126;
+pub(crate) use self::session::{HostOptions, Served, Session};
+use self::{changes::TimedChange, control::SetArgs};
 
 /// Maximum size of a topology file in bytes.
 const MAX_TOPOLOGY: u64 = 1 << 20;
@@ -75,29 +58,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", conflicts_with = "server")]
     topology: Option<PathBuf>,
 
-    /// Capture the packets at both ends of each cable, into HOST.pcapng in this folder (HOST.CABLE.pcapng for routers)
-    #[arg(long, value_name = "DIR")]
-    capture: Option<PathBuf>,
-
-    /// Maximum number of bytes captured per packet [default: all]
-    #[arg(long, value_name = "BYTES", requires = "capture", value_parser = clap::value_parser!(u32).range(1..))]
-    snaplen: Option<u32>,
-
-    /// Let the command's host also reach this machine's network (needs the package passt)
-    #[arg(long)]
-    outside: bool,
-
-    /// Set a sysctl on all hosts, such as net.ipv4.tcp_fastopen=3; repeatable
-    #[arg(long, value_name = "NAME=VALUE")]
-    sysctl: Vec<Sysctl>,
-
-    /// Create a socket through which `haul link set` changes the running link
-    #[arg(long, value_name = "PATH")]
-    control: Option<PathBuf>,
-
-    /// Print no messages about the link
-    #[arg(long, short)]
-    quiet: bool,
+    #[command(flatten)]
+    hosts: HostOptions,
 
     /// Measure the emulator's accuracy on this machine, and run no command
     #[arg(long, conflicts_with_all = [
@@ -113,14 +75,21 @@ pub(crate) struct Args {
     #[arg(last = true, required_unless_present = "calibrate", value_name = "CMD")]
     command: Vec<OsString>,
 
-    // Last but one: the options after it get its heading.
+    // Last: the options after it get its heading.
     #[command(flatten)]
-    link: LinkSpec,
+    link: TimedLink,
+}
+
+/// A link, and its changes.
+#[derive(clap::Args)]
+pub(crate) struct TimedLink {
+    #[command(flatten)]
+    pub(crate) spec: LinkSpec,
 
     /// Change the link at a time after the start, as in `--at 5s:loss=100% --at 8s:rate.up=1mbit`; with a topology,
     /// `--at 5s:CABLE.loss=100%`; repeatable
-    #[arg(long, value_name = "TIME:KEY=VALUE")]
-    at: Vec<TimedChange>,
+    #[arg(long = "at", id = "at", value_name = "TIME:KEY=VALUE")]
+    pub(crate) changes: Vec<TimedChange>,
 }
 
 #[derive(clap::Subcommand)]
@@ -132,7 +101,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if let Some(Action::Set(set)) = &args.action {
         return control::set(set);
     }
-    let spec = &args.link;
+    let spec = &args.link.spec;
     if args.calibrate && *spec != LinkSpec::default() {
         return Err(crate::usage("--calibrate measures its own links; leave out the options that describe a link"));
     }
@@ -140,44 +109,31 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         return Err(crate::usage("--json needs --calibrate, and no command"));
     }
     let (topology, lanes) = topology(args)?;
-    let timetable = changes::timetable(&topology, &args.at)?;
+    let timetable = changes::timetable(&topology, &args.link.changes)?;
     let sandbox = sandbox::enter()?;
     if args.calibrate {
         sandbox.on_signal(|signal| std::process::exit(128 + signal))?;
         print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
-    let status = run_in(args, topology, lanes, &timetable, &sandbox).or_else(|error| match error.downcast_ref() {
-        Some(Interrupted(signal)) => Ok(128 + signal),
-        None => Err(error),
-    })?;
-    Ok(ExitCode::from(u8::try_from(status).unwrap_or(1)))
-}
-
-/// A signal that ended the set-up.
-#[derive(Debug)]
-struct Interrupted(i32);
-
-impl std::fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "interrupted by signal {}", self.0)
-    }
-}
-
-impl Error for Interrupted {}
-
-/// Fails after a termination signal. A large topology takes a while to set up.
-fn continues(sandbox: &Sandbox) -> Result<(), Box<dyn Error>> {
-    sandbox.termination_signal().map_or(Ok(()), |signal| Err(Interrupted(signal).into()))
+    let session = Session {
+        options: &args.hosts,
+        topology,
+        lanes,
+        timetable,
+        has_cable_names: args.topology.is_some(),
+        command: &args.command,
+    };
+    session::run(session, &sandbox, |_| Ok(Served::default()))
 }
 
 /// What to build, checked, and the stages of each cable.
 fn topology(args: &Args) -> Result<(Topology, Vec<Lanes>), Box<dyn Error>> {
     let Some(path) = &args.topology else {
-        let lanes = lanes(&args.link, ToString::to_string)?;
-        return Ok((Topology::pair(args.link.clone(), args.server.clone()), vec![lanes]));
+        let lanes = lanes(&args.link.spec, ToString::to_string)?;
+        return Ok((Topology::pair(args.link.spec.clone(), args.server.clone()), vec![lanes]));
     };
-    if args.link != LinkSpec::default() {
+    if args.link.spec != LinkSpec::default() {
         return Err(crate::usage(
             "--topology describes the links in its file; leave out the options that describe a link",
         ));
@@ -200,198 +156,11 @@ fn read_topology(path: &Path) -> io::Result<String> {
 }
 
 /// The stages of a cable. Contradicting options are a usage error; an unreadable file is a failure.
-fn lanes(spec: &LinkSpec, message: impl Fn(&SpecError) -> String) -> Result<Lanes, Box<dyn Error>> {
+pub(crate) fn lanes(spec: &LinkSpec, message: impl Fn(&SpecError) -> String) -> Result<Lanes, Box<dyn Error>> {
     spec.lanes().map_err(|error| match error {
         SpecError::Read { .. } | SpecError::Trace { .. } | SpecError::Line { .. } => message(&error).into(),
         _ => crate::usage(message(&error)),
     })
-}
-
-/// Connects the hosts, runs all commands, and disconnects them; returns the command's exit status.
-fn run_in(
-    args: &Args,
-    topology: Topology,
-    lanes: Vec<Lanes>,
-    timetable: &Timetable,
-    sandbox: &Sandbox,
-) -> Result<i32, Box<dyn Error>> {
-    let socket = args.control.as_deref().map(Socket::bind).transpose()?;
-    let mut hosts = Vec::new();
-    for host in &topology.hosts {
-        continues(sandbox)?;
-        hosts.push(Host::new(&host.name)?);
-    }
-    for host in &hosts {
-        for sysctl in &args.sysctl {
-            sysctl.set(host)?;
-        }
-    }
-    // The first device gets the default route, so this one must come before the cables.
-    let outside = args.outside.then(|| Outside::open(&hosts[topology.default])).transpose()?;
-    let mut taps = Vec::new();
-    let first_number = addresses::first_free(topology.cables.len() as u16);
-    let plan = topology.clone();
-    let network = Network::connect(topology, hosts, lanes, first_number, |host, cable| -> Result<_, Box<dyn Error>> {
-        continues(sandbox)?;
-        let Some(folder) = &args.capture else { return Ok(None) };
-        let tap = tap(folder, &tap_name(&plan, host, cable), args.snaplen)?;
-        taps.push(tap.clone());
-        Ok(Some(tap))
-    })?;
-    if !args.quiet {
-        describe(args, timetable, &network);
-    }
-    let mut status = with_changes(timetable, socket.as_ref(), &network, || run_commands(args, sandbox, &network))?;
-    drop((outside, socket));
-    let traffic = network.disconnect()?;
-    for tap in taps.into_iter().filter_map(Arc::into_inner) {
-        if let Err(error) = tap.finish() {
-            crate::say(error);
-            status = status.max(1); // keeps the command's own failure
-        }
-    }
-    if !args.quiet {
-        for (cable, traffic) in plan.cables.iter().zip(&traffic) {
-            print_summary(&prefix(args, &cable.name), traffic);
-        }
-    }
-    Ok(status)
-}
-
-/// Calls `f` while the timetable and the control socket may change the network.
-fn with_changes<T>(timetable: &Timetable, socket: Option<&Socket>, network: &Network, f: impl FnOnce() -> T) -> T {
-    thread::scope(|scope| {
-        let (running, over) = mpsc::channel::<()>();
-        scope.spawn(move || changes::follow(timetable, network, &over));
-        // Without file descriptors for the pair, nobody could connect to the socket either.
-        let open = socket.and_then(|socket| Some((socket, UnixStream::pair().ok()?)));
-        let open = open.map(|(socket, (ours, theirs))| {
-            scope.spawn(move || socket.serve(network, &theirs));
-            ours
-        });
-        let result = f();
-        drop((running, open));
-        result
-    })
-}
-
-/// Runs the commands of all hosts; returns the exit status of the default host's.
-fn run_commands(args: &Args, sandbox: &Sandbox, network: &Network) -> Result<i32, Box<dyn Error>> {
-    let topology = network.topology();
-    let address = |(index, host): (usize, &HostPlan)| Some((host.name.clone(), network.address(index)?));
-    let names: Vec<_> = topology.hosts.iter().enumerate().filter_map(address).collect();
-    if let Err(error) = topology::install_names(sandbox, &names)
-        && !args.quiet
-    {
-        crate::say(format_args!("the names of the hosts do not resolve: cannot change /etc/hosts: {error}"));
-    }
-    let equip = |command: &mut Command| {
-        for (name, addresses) in &names {
-            let name = name.to_uppercase().replace('-', "_");
-            command.env(format!("HAUL_{name}_IP"), addresses.v4.to_string());
-            command.env(format!("HAUL_{name}_IP6"), addresses.v6.to_string());
-        }
-    };
-    let mut servers = Vec::new();
-    for (plan, host) in topology.hosts.iter().zip(network.hosts()) {
-        if let Some(command) = &plan.command {
-            servers.push((Server::start(command, host, equip)?, plan.listens));
-        }
-    }
-    for (server, _) in servers.iter_mut().filter(|(_, listens)| *listens) {
-        server.wait_until_it_listens(sandbox)?;
-    }
-    continues(sandbox)?;
-    let [program, arguments @ ..] = args.command.as_slice() else { return Err("no command".into()) };
-    let mut command = Command::new(program);
-    command.args(arguments);
-    equip(&mut command);
-    network.hosts()[topology.default].attach(&mut command);
-    match command.spawn() {
-        Ok(child) => {
-            let status = sandbox.wait_for(&child);
-            // All at once; each is then waited for.
-            for (server, _) in &servers {
-                server.terminate();
-            }
-            Ok(status)
-        }
-        Err(error) => {
-            crate::say(format_args!("cannot run {}: {error}", program.display()));
-            Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
-        }
-    }
-}
-
-/// The name of the capture at one end of a cable: the host's, with that of the cable if the host has several.
-fn tap_name(topology: &Topology, host: usize, cable: usize) -> String {
-    let name = &topology.hosts[host].name;
-    let has_several = topology.cables_of(host).nth(1).is_some();
-    if has_several { format!("{name}.{}", topology.cables[cable].name) } else { name.clone() }
-}
-
-fn tap(folder: &Path, name: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<dyn Error>> {
-    fs::create_dir_all(folder).map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
-    Ok(Arc::new(Tap::create(&folder.join(format!("{name}.pcapng")), name, snaplen)?))
-}
-
-/// The name of a cable in front of a message, if there may be several.
-fn prefix(args: &Args, cable: &str) -> String {
-    if args.topology.is_some() { format!("{cable}: ") } else { String::new() }
-}
-
-fn describe(args: &Args, timetable: &Timetable, network: &Network) {
-    let plans = &network.topology().cables;
-    for (plan, cable) in plans.iter().zip(network.cables()) {
-        let [a, b] = plan.ends.map(|end| network.topology().hosts[end].name.as_str());
-        let [at_a, at_b] = cable.addresses().map(|addresses| addresses.v4);
-        // "a cable without delay", but "a link of 18ms RTT".
-        let prefix = prefix(args, &plan.name);
-        let kind = match &args.topology {
-            Some(_) => "",
-            None if plan.spec == LinkSpec::default() => "a ",
-            None => "a link of ",
-        };
-        crate::say(format_args!("{prefix}{kind}{}; {a} {at_a}, {b} {at_b}", plan.spec));
-        if cable.passes_segments_unsplit().contains(&true) {
-            let direction = match cable.passes_segments_unsplit() {
-                [true, true] => String::new(),
-                [true, false] => format!(" from the {a} to the {b}"),
-                _ => format!(" from the {b} to the {a}"),
-            };
-            crate::say(format_args!(
-                "{prefix}TCP segments of up to 64 KiB pass unsplit{direction}, since no stage needs single packets"
-            ));
-        }
-    }
-    for Coming { at, cable, spec, .. } in timetable {
-        let prefix = prefix(args, &plans[*cable].name);
-        crate::say(format_args!("after {}: {prefix}{spec}", Span(*at)));
-    }
-}
-
-fn print_summary(prefix: &str, [up, down]: &[Traffic; 2]) {
-    if up.packets_out + down.packets_out == 0 {
-        let what = if prefix.is_empty() { "link" } else { "cable" };
-        crate::say(format_args!("{prefix}no packet crossed the {what}"));
-        return;
-    }
-    let mut late = Lateness::default();
-    late.merge(&up.lateness);
-    late.merge(&down.lateness);
-    crate::say(format_args!(
-        "{prefix}{} packets up, {} down; sent {} µs late at the median, {} µs at the 99th percentile",
-        up.packets_out,
-        down.packets_out,
-        late.quantile(0.5).as_micros(),
-        late.quantile(0.99).as_micros(),
-    ));
-    let drops = up.device_drops + down.device_drops;
-    if drops > 0 {
-        crate::say(format_args!(
-            "{prefix}the emulator was too slow: {drops} packets were dropped before they reached the link"
-        ));
-    }
 }
 
 fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
@@ -422,7 +191,7 @@ fn print_calibration(json: Option<&Path>) -> Result<(), Box<dyn Error>> {
 }
 
 /// The list of middleboxes at the end of the help.
-fn middlebox_help() -> String {
+pub(crate) fn middlebox_help() -> String {
     let mut text = String::from("Middleboxes; at=client or at=server selects the end of the link:\n");
     for kind in middleboxes::ALL {
         let _ = writeln!(text, "  {}\n      {}", kind.name, kind.help);

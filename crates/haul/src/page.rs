@@ -1,19 +1,22 @@
-//! `haul page`: show, import, record and replay page loads.
+//! `haul page`: show, import, record, replay and serve page loads.
 
 mod import;
+mod link_options;
 mod record;
 mod replay;
+mod serve;
 mod show;
 
 use std::{error::Error, fmt::Display, path::Path, process::ExitCode};
 
-/// Show, import, record and replay page loads
+/// Show, import, record, replay and serve page loads
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Show(show::Args),
     Import(import::Args),
     Record(record::Args),
     Replay(Box<replay::Args>),
+    Serve(Box<serve::Args>),
 }
 
 pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
@@ -22,6 +25,7 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
         Command::Import(args) => import::run(&args),
         Command::Record(args) => record::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Serve(args) => serve::run(&args),
     }
 }
 

@@ -1,8 +1,8 @@
 //! Claims: statements of an article that a run can refute.
 //!
-//! A [`Claim`] quotes a sentence and gives one [`Check`]: data, not code, so that the experiment file alone says what
-//! would refute it. A check compares cells of one workload; all but [`Check::Shrinks`] and [`Check::Overhead`] stay on
-//! one network. "By far" and "greatly" are numbers here, which a reader who disagrees can change.
+//! A [`Claim`] quotes a sentence and gives one [`Check`]: data, not code, so that the experiment file alone decides. It also
+//! says in words what would refute it; a claim that nothing can refute tells nothing. A check compares cells of one
+//! workload; all but [`Check::Shrinks`], [`Check::Benefit`] and [`Check::Overhead`] stay on one network. "By far" and "greatly" are numbers here, which a reader who disagrees can change.
 //!
 //! A ratio is estimated as in the comparisons ([`shift`](crate::stats::shift)), and its interval decides: the claim is
 //! *reproduced* if the whole interval satisfies the check, *refuted* if no part of it does, and otherwise
@@ -13,15 +13,25 @@
 //! A figure of the source is reproduced only if the interval contains it, and otherwise *exceeded* or *missed*; an interval
 //! that contains no effect at all decides nothing. Whether there is an effect, or a large one, is another claim.
 //!
-//! A claim about a model and a real program is judged, and the sentence with the verdict calls the model a model. A
-//! comparison of two models proves nothing, since their requests and concurrency are our choice. Such a pair is skipped
+//! A claim about a model and a real program is judged, and the verdict says that it rests on a model; but what a model alone
+//! contradicts is inconclusive ([`models`]). A comparison of two models proves nothing, since their requests and concurrency are our choice. Such a pair is skipped
 //! if there are others, and otherwise leaves the claim inconclusive. Two models of the same requests are compared if one
 //! sends them through a program, a gateway: the program is what differs.
 //!
+//! A check that every contender passes tells nothing either. So a claim about a precaution has a *control*, a contender
+//! without it, which must fail where the claim holds; and a claim about a server's highest rate is judged only if the
+//! server was at work all the time.
+//!
 //! A sentence with several statements becomes several claims, each quoting its own part.
 
+mod at_the_limit;
+mod benefit;
+mod bound;
 mod evidence;
 mod judge;
+mod models;
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use units::Span;
@@ -41,6 +51,8 @@ pub struct Claim {
     pub network: String,
     /// What must hold.
     pub check: Check<String>,
+    /// The result that would refute it, in words; empty if the file does not say.
+    pub refuted_by: String,
 }
 
 /// The condition of a claim. Names are those of contenders, except `on`, which names a network.
@@ -91,8 +103,8 @@ pub enum Check<N> {
         /// The maximum ratio.
         at_most: f64,
     },
-    /// The first connection of each sample has no data in its SYN. Every later one has, or is a plain one that was
-    /// started beside an unanswered one.
+    /// The first connection of each sample has no data in its SYN. Every later one has as much as would fit, or is a
+    /// plain one that was started beside an unanswered one.
     SynData {
         /// The contender.
         what: N,
@@ -126,6 +138,21 @@ pub enum Check<N> {
         than: N,
         /// The maximum difference.
         at_most: Span,
+        /// A contender without the precaution, and the one to compare it with. It must lose more than that or fail:
+        /// otherwise the network tells nothing about the precaution.
+        control: Option<[N; 2]>,
+    },
+    /// With the server at work all the time, `what` does the work at least `by` times as fast as `than`.
+    AtTheLimit {
+        /// The contender that is faster.
+        what: N,
+        /// The contender that it is compared with.
+        than: N,
+        /// The processors that the server can use. Less than nine tenths of their time decides nothing.
+        cores: u32,
+        /// The minimum factor; 1 by default.
+        #[serde(default = "one")]
+        by: f64,
     },
     /// The median time of `what`, or a count, is within bounds.
     Takes {
@@ -179,6 +206,36 @@ pub enum Check<N> {
         #[serde(default = "one")]
         by: f64,
     },
+    /// What `to` saves compared with `of`, as a multiple of another saving, is within bounds. The other one is that of
+    /// another pair, of another network, or both; there must be one.
+    Benefit {
+        /// The slower contender.
+        of: N,
+        /// The faster contender.
+        to: N,
+        /// What is saved; the share of the time by default.
+        #[serde(default)]
+        gain: Gain,
+        /// The other pair, the slower contender first; the same by default.
+        other: Option<[N; 2]>,
+        /// The other network; the same by default.
+        on: Option<N>,
+        /// The minimum multiple.
+        at_least: Option<f64>,
+        /// The maximum multiple.
+        at_most: Option<f64>,
+    },
+}
+
+/// The measure of a benefit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Gain {
+    /// The time saved, as a share of the slower contender's.
+    #[default]
+    Share,
+    /// The time saved.
+    Time,
 }
 
 /// The quantity of a ratio.
@@ -188,8 +245,10 @@ pub enum Measure {
     /// The time of the work.
     #[default]
     Time,
-    /// The server's processor time.
+    /// The server's processor time, without its kernel's for packets that arrive.
     ServerCpu,
+    /// The same with its kernel's for packets that arrive, and the emulator's to deliver them, which cannot be told apart.
+    ServerAndPackets,
 }
 
 fn one() -> f64 {
@@ -252,8 +311,12 @@ impl<N> Check<N> {
                 Check::Saves { of: contender(of)?, to: contender(to)?, at_least, at_most }
             }
             Self::Figure { of, to, saves } => Check::Figure { of: contender(of)?, to: contender(to)?, saves },
-            Self::Loses { what, than, at_most } => {
-                Check::Loses { what: contender(what)?, than: contender(than)?, at_most }
+            Self::Loses { what, than, at_most, control } => {
+                let (what, than) = (contender(what)?, contender(than)?);
+                Check::Loses { what, than, at_most, control: pair(control, contender)? }
+            }
+            Self::AtTheLimit { what, than, cores, by } => {
+                Check::AtTheLimit { what: contender(what)?, than: contender(than)?, cores, by }
             }
             Self::Takes { what, unit, at_least, at_most } => {
                 Check::Takes { what: contender(what)?, unit, at_least, at_most }
@@ -269,6 +332,10 @@ impl<N> Check<N> {
             Self::Shrinks { of, to, on, by } => {
                 Check::Shrinks { of: contender(of)?, to: contender(to)?, on: network(on)?, by }
             }
+            Self::Benefit { of, to, gain, other, on, at_least, at_most } => {
+                let (of, to, on) = (contender(of)?, contender(to)?, on.map(network).transpose()?);
+                Check::Benefit { of, to, gain, other: pair(other, contender)?, on, at_least, at_most }
+            }
         })
     }
 
@@ -282,7 +349,11 @@ impl<N> Check<N> {
             | Self::Saves { of, to, .. }
             | Self::Figure { of, to, .. } => vec![of, to],
             Self::More { what, than, .. } => std::iter::once(what).chain(than).collect(),
-            Self::Pays { what, than, .. } | Self::Loses { what, than, .. } => vec![what, than],
+            Self::Pays { what, than, .. } | Self::AtTheLimit { what, than, .. } => vec![what, than],
+            Self::Loses { what, than, control, .. } => {
+                [what, than].into_iter().chain(control.iter().flatten()).collect()
+            }
+            Self::Benefit { of, to, other, .. } => [of, to].into_iter().chain(other.iter().flatten()).collect(),
             Self::PerStep { what, .. }
             | Self::Takes { what, .. }
             | Self::Overhead { what, .. }
@@ -296,9 +367,14 @@ impl<N> Check<N> {
             Self::Ratio { at_least: None, at_most: None, .. }
             | Self::Saves { at_least: None, at_most: None, .. }
             | Self::Takes { at_least: None, at_most: None, .. }
+            | Self::Benefit { at_least: None, at_most: None, .. }
             | Self::PerStep { at_least: None, at_most: None, .. } => {
                 return Some("missing bound: give `at_least` or `at_most`");
             }
+            Self::Benefit { other: None, on: None, .. } => {
+                return Some("nothing to compare the benefit with: give `other` or `on`");
+            }
+            Self::AtTheLimit { cores: 0, .. } => return Some("a server uses at least one core"),
             Self::PerStep { at_least, at_most, .. } | Self::Takes { at_least, at_most, .. }
                 if !at_least.iter().chain(at_most).all(|number| number.is_finite() && *number >= 0.0) =>
             {
@@ -316,17 +392,23 @@ impl<N> Check<N> {
             Self::Slower { what, than, by } => (vec![*by], vec![what.len(), than.len()]),
             Self::Fastest { among, by, .. } => (vec![*by], vec![among.len()]),
             Self::Overhead { at_most, .. } => (vec![*at_most], vec![]),
-            Self::Ratio { at_least, at_most, .. } | Self::Saves { at_least, at_most, .. } => {
-                (at_least.iter().chain(at_most).copied().collect(), vec![])
-            }
+            Self::Ratio { at_least, at_most, .. }
+            | Self::Saves { at_least, at_most, .. }
+            | Self::Benefit { at_least, at_most, .. } => (at_least.iter().chain(at_most).copied().collect(), vec![]),
             Self::More { than, .. } => (vec![], vec![than.len()]),
-            Self::Shrinks { by, .. } => (vec![*by], vec![]),
+            Self::Shrinks { by, .. } | Self::AtTheLimit { by, .. } => (vec![*by], vec![]),
         };
         if !factors.into_iter().all(|factor| factor.is_finite() && factor > 0.0) {
             return Some("a factor must be greater than 0");
         }
         lists.contains(&0).then_some("empty list: there is nothing to compare")
     }
+}
+
+/// Both names of a pair, if there is one.
+fn pair<N, M, E>(names: Option<[N; 2]>, mut convert: impl FnMut(N) -> Result<M, E>) -> Result<Option<[M; 2]>, E> {
+    let Some([a, b]) = names else { return Ok(None) };
+    Ok(Some([convert(a)?, convert(b)?]))
 }
 
 /// The verdict on a claim.
@@ -343,6 +425,18 @@ pub enum Verdict {
     Refuted,
     /// The measurement does not decide.
     Inconclusive,
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Reproduced => "reproduced",
+            Self::Exceeded => "exceeded",
+            Self::Missed => "missed",
+            Self::Refuted => "refuted",
+            Self::Inconclusive => "inconclusive",
+        })
+    }
 }
 
 #[cfg(test)]

@@ -15,6 +15,8 @@ mod chunked_upload;
 mod connection_per_file;
 mod curl;
 mod curl_parallel;
+pub(crate) mod custom;
+mod custom_mount;
 mod davfs2;
 mod finder;
 mod foreground_mount;
@@ -49,7 +51,7 @@ use crate::{
     process::{Missing, ProcessError, Program},
     servers::{Http, Server, ServerError},
     spawn::Spawn,
-    work::{Done, Job, Task, Work, WorkError},
+    work::{Done, Job, Task, Visit, Work, WorkError},
 };
 
 /// A desktop computer that reaches the server through the middle box, which is then the client host.
@@ -86,7 +88,7 @@ pub struct SampleSetup<'a> {
 
 impl SampleSetup<'_> {
     /// The URL of the server's root, with a slash at the end.
-    fn server(&self) -> &str {
+    pub(crate) fn server(&self) -> &str {
         self.url.strip_suffix(&format!("{}/", self.task.folder)).unwrap_or(&self.url)
     }
 }
@@ -184,8 +186,8 @@ pub trait Contender: Send + Sync {
     /// Its name, with the parameters that differ from their defaults: `rclone transfers=32`.
     fn name(&self) -> String;
 
-    /// A description in one line.
-    fn describe(&self) -> &'static str;
+    /// One line on what it runs, and what takes its time.
+    fn describe(&self) -> &str;
 
     /// Whether it is a model of a client that cannot run here.
     fn model(&self) -> bool {
@@ -209,7 +211,7 @@ pub trait Contender: Send + Sync {
     }
 
     /// The programs it runs.
-    fn needs(&self) -> &'static [Program] {
+    fn needs(&self) -> &[Program] {
         &[]
     }
 
@@ -231,6 +233,11 @@ pub trait Contender: Send + Sync {
 
     /// Whether it only loads recorded pages.
     fn replays(&self) -> bool {
+        false
+    }
+
+    /// Whether it is a program of the user's own.
+    fn is_custom(&self) -> bool {
         false
     }
 
@@ -365,9 +372,13 @@ fn programs_and_models() -> Vec<Registered> {
         curl::REGISTERED,
         curl_parallel::HTTP1,
         curl_parallel::HTTP2,
+        curl_parallel::TUNED,
         rclone::REGISTERED,
+        rclone::NEWEST,
+        rclone::TUNED,
         davfs2::LOCKS,
         davfs2::NO_LOCKS,
+        davfs2::TUNED,
         samba::LOCKS,
         samba::NO_LOCKS,
         samba::HAUL,
@@ -394,6 +405,7 @@ fn programs_and_models() -> Vec<Registered> {
         haul_mount::BACK,
         rclone_mount::WRITES,
         rclone_mount::FULL,
+        rclone_mount::TUNED,
         http_engine::OLDEST,
         http_engine::NEWEST,
         http_engine::LARGEST,
@@ -435,6 +447,7 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
     let missing = programs.find_map(|program| program.find().err());
     missing
         .or_else(|| server.missing())
+        .or_else(|| work.chore()?.command.as_ref()?.missing())
         .map(|missing| missing.to_string())
         .or_else(|| (contender.needs_root() && !root).then(|| "needs root; run the race with sudo".to_owned()))
         .or_else(|| {
@@ -455,6 +468,19 @@ pub fn obstacle(contender: &dyn Contender, work: &Work, server: &dyn Server, tls
             (true, true, false) => Some("only the servers `pages` and `nginx-pages` serve recorded pages".to_owned()),
             (true, false, _) => Some("it cannot load recorded pages".to_owned()),
             (false, true, _) => Some("it only loads recorded pages".to_owned()),
+        })
+        .or_else(|| {
+            let Work::Load { page } = work else { return None };
+            let name = server.name();
+            let thinks = page.0.requests.iter().any(|request| !request.response.think.is_zero());
+            match page.1 {
+                _ if server.thinks_and_validates() => None,
+                Visit::Repeat(_) => Some(format!("{name} does not validate what a cache has of a recorded page")),
+                Visit::First if thinks => {
+                    Some(format!("{name} cannot wait for the page's think times; remove each `think` of its spec"))
+                }
+                Visit::First => None,
+            }
         })
         .or_else(|| {
             let wanted = matches!(work, Work::LookUp { .. });

@@ -48,6 +48,12 @@ impl Deadline {
         Self::new(time.min(self.left()), self.cancel.clone())
     }
 
+    /// The same flag, with a deadline `time` from now.
+    #[must_use]
+    pub fn extended(&self, time: Duration) -> Self {
+        Self::new(time, self.cancel.clone())
+    }
+
     /// Fails if the wait is over.
     pub fn check(&self) -> Result<(), Stop> {
         if self.cancel.load(Ordering::Relaxed) {

@@ -54,10 +54,20 @@ const TICK_S: f64 = 0.01;
 pub struct Machine {
     /// How long threads of the client waited for a processor, summed, in seconds; none if the kernel does not say.
     pub client_wait_s: Option<f64>,
-    /// The same of the server's.
+    /// How long the thread of the client waited that waited longest; none in runs of earlier builds.
+    #[serde(default)]
+    pub client_longest_wait_s: Option<f64>,
+    /// The same of the server's threads, summed.
     pub server_wait_s: Option<f64>,
+    /// The same of the server's thread that waited longest.
+    #[serde(default)]
+    pub server_longest_wait_s: Option<f64>,
     /// The processor time of the sample's own threads, the emulator's included.
     pub own_s: Option<f64>,
+    /// The part of it that the emulator used to carry packets to the server, which includes what the server's kernel does
+    /// to receive them; none in runs of earlier builds.
+    #[serde(default)]
+    pub to_server_s: Option<f64>,
     /// The processor time of everything else on the machine.
     pub others_s: Option<f64>,
     /// Whether the run has real-time priority (`chrt -r 1 haul race`), so that ordinary programs cannot delay it.
@@ -107,8 +117,8 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// How many requests were in flight at once, on average. Their threads wait at the same time, and lengthen the sample
-    /// only once.
+    /// How many requests were in flight at once, on average. If each has a thread, their threads wait at the same time,
+    /// and lengthen the sample only once.
     fn at_once(self) -> f64 {
         match self.requests.zip(self.link_round_trips) {
             Some((requests, trips)) if trips > 0 => (requests as f64 / trips as f64).max(1.0),
@@ -129,6 +139,24 @@ pub(crate) struct Delays {
 }
 
 impl Machine {
+    /// The part of it that falls into the clock, which ran for this share of the measurement, as if it were spread evenly.
+    #[must_use]
+    pub(crate) fn within(self, share: f64) -> Self {
+        let part = |time: Option<f64>| time.map(|time| share * time);
+        Self {
+            client_wait_s: part(self.client_wait_s),
+            client_longest_wait_s: part(self.client_longest_wait_s),
+            server_wait_s: part(self.server_wait_s),
+            server_longest_wait_s: part(self.server_longest_wait_s),
+            own_s: part(self.own_s),
+            to_server_s: part(self.to_server_s),
+            others_s: part(self.others_s),
+            stolen_s: share * self.stolen_s,
+            pressure_s: share * self.pressure_s,
+            ..self
+        }
+    }
+
     /// Estimates what the machine added to a sample, and whether that is beyond the bounds.
     #[must_use]
     pub(crate) fn judged(self, sample: Measured, processors: usize) -> Self {
@@ -145,9 +173,13 @@ impl Machine {
 
     /// How much longer the sample took because somebody waited for a processor, whoever had it.
     pub(crate) fn delays(&self, sample: Measured) -> Delays {
-        let wait = |wait: Option<f64>| wait.unwrap_or_default() / sample.at_once();
+        // A thread that serves many requests waits for each of them.
+        let wait = |all: Option<f64>, longest: Option<f64>| {
+            (all.unwrap_or_default() / sample.at_once()).max(longest.unwrap_or_default())
+        };
         let trips = sample.link_round_trips.unwrap_or_default() as f64;
-        let (client, server) = (wait(self.client_wait_s), wait(self.server_wait_s));
+        let client = wait(self.client_wait_s, self.client_longest_wait_s);
+        let server = wait(self.server_wait_s, self.server_longest_wait_s);
         let emulator = (trips * self.late_round_trip_us / 1e6).min(sample.seconds);
         // The sum over threads may exceed the time of the sample.
         let most = sample.seconds / (client + server).max(sample.seconds).max(f64::MIN_POSITIVE);

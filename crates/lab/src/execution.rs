@@ -125,6 +125,7 @@ impl Execution<'_> {
         let circumstances = Circumstances {
             started: self.started,
             settings: self.settings(&host),
+            contenders: machine::contenders(self.plan),
             host,
             calibration: Some(Calibration::from(&calibration)),
             tls: self.experiment.tls,
@@ -152,7 +153,8 @@ impl Execution<'_> {
             ("congestion control", congestion_control.unwrap_or_else(|| "unknown".to_owned())),
             ("root", sandbox::is_root().to_string()),
         ];
-        settings.map(|(name, value)| (name.to_owned(), value)).into()
+        let warmup = (self.plan.warmup > 0).then(|| ("warmup", self.plan.warmup.to_string()));
+        settings.into_iter().chain(warmup).map(|(name, value)| (name.to_owned(), value)).collect()
     }
 }
 

@@ -14,25 +14,31 @@
 //! This module knows no contender; the caller passes those it can start ([`Known`]).
 
 mod check;
+mod custom;
 mod did_you_mean;
 mod file;
 mod mistake;
 mod plan;
-mod server_tcp;
+mod server_stack;
 mod workload;
 
-use std::{fmt, path::Path, time::Duration};
+use std::{fmt, path::Path, sync::Arc, time::Duration};
 
 use units::Rate;
 
-use crate::{claims::Claim, contenders::Parameters, work::Work};
+use crate::{
+    claims::Claim,
+    contenders::Parameters,
+    custom::{CustomContender, CustomServer},
+    work::Work,
+};
 
 pub(crate) use did_you_mean::advice;
 pub use did_you_mean::nearest;
 pub use link::spec::LinkSpec;
 pub use mistake::Mistake;
 pub use plan::{Block, Cell, Plan, PlanError, Selection};
-pub use server_tcp::Stack;
+pub use server_stack::Stack;
 
 /// What the caller can start: the names that an experiment may use.
 #[derive(Debug, Clone, Copy)]
@@ -76,14 +82,20 @@ pub struct Experiment {
     pub contenders: Vec<Row>,
     /// The servers that it may use; the first that is installed is the default.
     pub servers: Vec<String>,
+    /// Those of the servers that it describes itself.
+    pub custom_servers: Vec<Arc<CustomServer>>,
     /// Whether to use TLS.
     pub tls: bool,
     /// Samples per cell.
     pub samples: u32,
+    /// Runs of each cell before its first sample, which do not count.
+    pub warmup: u32,
     /// The quick part.
     pub quick: Option<Quick>,
     /// The claims of the source.
     pub claims: Vec<Claim>,
+    /// The names of contenders that were [added](Self::add): they run unless others are selected by name among them.
+    pub added: Vec<String>,
 }
 
 impl Experiment {
@@ -102,6 +114,20 @@ impl Experiment {
             .map_err(|fault| fault.at(text, path))
     }
 
+    /// Adds contenders, which take part in every workload for which they have a command, in the quick part too.
+    pub fn add(&mut self, contenders: impl IntoIterator<Item = CustomContender>) {
+        for custom in contenders.into_iter().map(Arc::new) {
+            let name = custom.name().to_owned();
+            if let Some(quick) = &mut self.quick {
+                quick.contenders.push(name.clone());
+            }
+            self.added.push(name.clone());
+            let row =
+                Row { contender: name, settings: Parameters::new(), model: false, requests_of: None, custom: None };
+            self.contenders.push(Row { custom: Some(custom), ..row });
+        }
+    }
+
     /// Gives `contender` one row for each of `values` of its `setting`, in place of the rows it has.
     pub fn sweep(&mut self, contender: &str, setting: &str, values: &[u32]) -> Result<(), PlanError> {
         let index = self.contenders.iter().position(|row| row.contender == contender);
@@ -111,6 +137,11 @@ impl Experiment {
             return Err(PlanError::Unknown { what: "contender", name: contender.to_owned(), advice });
         };
         let swept = Row { settings: Parameters::new(), ..self.contenders[index].clone() };
+        let parameters = swept.custom.as_ref().map(|custom| custom.parameters());
+        if let Some(parameters) = parameters.filter(|parameters| !parameters.contains(&setting)) {
+            let advice = did_you_mean::advice(setting, parameters);
+            return Err(PlanError::Unknown { what: "placeholder", name: setting.to_owned(), advice });
+        }
         self.contenders.retain(|row| row.contender != contender);
         let rows = values.iter().map(|value| Row { settings: [(setting.to_owned(), *value)].into(), ..swept.clone() });
         self.contenders.splice(index..index, rows);
@@ -160,7 +191,12 @@ pub struct Source {
     pub author: Option<String>,
     /// Where to read it: an address or a file.
     pub at: Option<String>,
+    /// The conditions under which it measured: [`SERVER`] or the name of a network or a contender, and its own.
+    pub conditions: Vec<(String, String)>,
 }
+
+/// The name of the server among the conditions of a source.
+pub const SERVER: &str = "server";
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -181,7 +217,7 @@ pub struct Network {
     pub link: LinkSpec,
     /// A note on what it stands for.
     pub note: Option<String>,
-    /// The TCP settings of the server.
+    /// The settings of the server.
     pub server: Stack,
     /// The network in the file of which it is a variant, if it is one.
     pub variant_of: Option<String>,
@@ -268,12 +304,20 @@ pub struct Row {
     /// The contender that sends the same requests straight to the server, if this one sends them through a program on
     /// the way.
     pub requests_of: Option<String>,
+    /// Its commands, if it is a program of the user's own.
+    pub custom: Option<Arc<CustomContender>>,
 }
 
 impl Row {
     /// The name of the row, with all its settings: `rclone transfers=16`.
     pub fn name(&self) -> String {
         self.settings.iter().fold(self.contender.clone(), |name, (key, value)| format!("{name} {key}={value}"))
+    }
+
+    /// The row in a run that begins with this work.
+    fn in_run(self, first: Option<&Work>) -> Self {
+        let custom = self.custom.as_ref().zip(first).map(|(custom, first)| Arc::new(custom.in_run(first)));
+        Self { custom: custom.or(self.custom), ..self }
     }
 }
 

@@ -15,12 +15,12 @@
 //! | an object after a page: its connections are open; half a round trip for the request, half for the last byte | 1 |
 //! | listing: one request with `Depth: 1` (RFC 4918, §9.1) | 1 |
 //! | saving in place: a save begins when the last one is confirmed | 1 each |
-//! | a page's load: the longest chain of requests that wait for one another's responses, and the computation in between | its depth |
+//! | a page's load: the longest chain of requests that wait for one another's responses | its depth |
 //! | a chore in a mounted folder: as an upload, a download or a listing; done before, it needs nothing | 1 or 0 |
 //! | looking a name up: a datagram there and one back, with no handshake | 1 each |
 //!
 //! *Not counted*, because settings and implementations can avoid it: slow start and windows, further connections, locks,
-//! looking before writing, sequential requests, the server's own time. *Not counted*, because it is small: headers of
+//! looking before writing, sequential requests, the server's own time, a browser's computation. *Not counted*, because it is small: headers of
 //! HTTP, TLS, TCP and IP (some 4 % of the bytes at an MTU of 1500, so 1.04 × is the optimum for a large file). *Not
 //! counted*, because it depends on server and request: the size of a listing's response. That is not small: at 0.4 to
 //! 0.8 kB per entry, a thousand entries occupy a line of 100 Mbit/s for 30 to 65 ms, up to three round trips of the
@@ -51,8 +51,8 @@ pub struct Floor {
 /// The floor of a task on a network, over TLS 1.3 or in plain text.
 pub fn floor(work: &Work, network: &Network, tls: bool) -> Floor {
     if let Work::Load { page } = work {
-        let time = page.0.floor(network.rtt(), network.down());
-        return Floor { round_trips: page.0.depth() as u32, bytes: work.payload(), time };
+        let time = page.sent().floor(network.rtt(), network.down());
+        return Floor { round_trips: page.sent().depth() as u32, bytes: work.payload(), time };
     }
     if work.is_warm() {
         return Floor { round_trips: 0, bytes: 0, time: Duration::ZERO };
@@ -67,13 +67,14 @@ pub fn floor(work: &Work, network: &Network, tls: bool) -> Floor {
 }
 
 /// The ideal time of a page over its recorded connections: its dependencies, the handshakes of the contender of this
-/// name, and slow start from the server's initial window. None for other contenders and other work.
+/// name, slow start from the server's initial window, and the recorded computation and think times. None for other contenders and other work.
 pub fn ideal(work: &Work, network: &Network, contender: &str) -> Option<Duration> {
     let Work::Load { page } = work else { return None };
     let protocol: Protocol = contender.parse().ok()?;
     let window = network.server.initial_window.map_or(INITIAL_WINDOW, |segments| u64::from(segments) * 1460);
     let connections = Connections::Recorded { handshake: protocol.handshakes()?, initial_window: Some(window) };
-    Some(page.0.schedule(&IdealNetwork { rtt: network.rtt(), rate: network.down(), connections }).load)
+    let network = IdealNetwork { rtt: network.rtt(), rate: network.down(), connections, has_processing: true };
+    Some(page.sent().schedule(&network).load)
 }
 
 impl Floor {

@@ -1,5 +1,6 @@
 //! The HTTP client of the models: one connection, one request in flight, every header set by the caller. A model
-//! replays the request sequence of a client that cannot run here, so this client adds, reorders and retries nothing.
+//! replays the request sequence of a client that cannot run here, so this client adds, reorders and retries nothing. It opens
+//! another connection only if the server has announced that it closes this one.
 
 pub mod multistatus;
 
@@ -64,6 +65,8 @@ enum Sender {
 pub struct Connection {
     endpoint: Endpoint,
     sender: Sender,
+    /// Whether the server closes it after the last response.
+    is_closing: bool,
 }
 
 /// A response.
@@ -80,18 +83,7 @@ pub struct Response {
 impl Connection {
     /// Connects, with all handshakes.
     pub async fn open(endpoint: &Endpoint) -> Result<Self, Failure> {
-        let failed = |source| Failure::Connect { address: endpoint.address, source };
-        let tcp = TcpStream::connect(endpoint.address).await.map_err(failed)?;
-        tcp.set_nodelay(true).map_err(failed)?;
-        let sender = match &endpoint.tls {
-            None => handshake(tcp, endpoint).await?,
-            Some(config) => {
-                let name = ServerName::from(endpoint.address.ip());
-                let tls = TlsConnector::from(config.clone()).connect(name, tcp).await.map_err(failed)?;
-                handshake(tls, endpoint).await?
-            }
-        };
-        Ok(Self { endpoint: endpoint.clone(), sender })
+        Ok(Self { endpoint: endpoint.clone(), sender: connect(endpoint).await?, is_closing: false })
     }
 
     /// From now on, requests have the user name and password of the lab's servers.
@@ -108,6 +100,9 @@ impl Connection {
         body: impl Into<Bytes>,
     ) -> Result<Response, Failure> {
         let failed = |source: hyper::Error| Failure::Http { method: method.to_owned(), path: path.to_owned(), source };
+        if std::mem::take(&mut self.is_closing) {
+            self.sender = connect(&self.endpoint).await?;
+        }
         let request = self.build(method, path, headers, body.into())?;
         let method = request.method().clone();
         let response = match &mut self.sender {
@@ -122,6 +117,7 @@ impl Connection {
         };
         let (head, body) = response.map_err(failed)?.into_parts();
         let body = body.collect().await.map_err(failed)?.to_bytes();
+        self.is_closing = head.headers.get(header::CONNECTION).is_some_and(|value| value.as_bytes() == b"close");
         Ok(Response { method, path: path.to_owned(), status: head.status.as_u16(), headers: head.headers, body })
     }
 
@@ -147,6 +143,20 @@ impl Connection {
             request = request.header(*name, *value);
         }
         request.body(Full::new(body)).map_err(|_| Failure::Url(path.to_owned()))
+    }
+}
+
+async fn connect(endpoint: &Endpoint) -> Result<Sender, Failure> {
+    let failed = |source| Failure::Connect { address: endpoint.address, source };
+    let tcp = TcpStream::connect(endpoint.address).await.map_err(failed)?;
+    tcp.set_nodelay(true).map_err(failed)?;
+    match &endpoint.tls {
+        None => handshake(tcp, endpoint).await,
+        Some(config) => {
+            let name = ServerName::from(endpoint.address.ip());
+            let tls = TlsConnector::from(config.clone()).connect(name, tcp).await.map_err(failed)?;
+            handshake(tls, endpoint).await
+        }
     }
 }
 

@@ -113,8 +113,11 @@ impl Live {
 
     /// Takes an event into account.
     pub fn on_event(&mut self, event: &Event<'_>) {
-        let (Event::Started(cell) | Event::Finished(cell, _) | Event::Repeated(cell) | Event::Dropped(cell, ..)) =
-            event;
+        let (Event::Started(cell)
+        | Event::WarmedUp(cell, _)
+        | Event::Finished(cell, _)
+        | Event::Repeated(cell)
+        | Event::Dropped(cell, ..)) = event;
         let (contender, planned) = (cell.row.name(), &mut self.planned);
         let is = |known: &&mut LiveCell| {
             known.workload == cell.workload.name && known.network == cell.network.name && known.contender == contender
@@ -122,6 +125,7 @@ impl Live {
         let Some(known) = self.cells.iter_mut().find(is) else { return };
         match event {
             Event::Started(_) | Event::Repeated(_) => known.status = Status::Running,
+            Event::WarmedUp(..) => known.status = Status::Waiting,
             Event::Finished(_, time) => {
                 known.samples_s.push(time.as_secs_f64());
                 let all = known.samples_s.len() >= known.planned as usize;

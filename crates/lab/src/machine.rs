@@ -67,6 +67,7 @@ fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
         }
     };
     add(server.name(), server.settings());
+    let mut seen: Vec<&str> = Vec::new();
     let rows = plan.cells.iter().map(|cell| &cell.row);
     let chosen = contenders::all().iter().filter(|registered| rows.clone().any(|row| row.contender == registered.name));
     for contender in chosen.filter_map(|registered| registered.with(&contenders::Parameters::new()).ok()) {
@@ -74,11 +75,40 @@ fn tools(plan: &Plan, server: &dyn Server) -> BTreeMap<String, String> {
         let versions = versions.map(|program| (program.name.to_owned(), program.version()));
         add(&contender.name(), versions.chain(contender.settings()).collect());
     }
+    for row in plan.cells.iter().map(|cell| &cell.row) {
+        if let Some(custom) = row.custom.as_ref().filter(|custom| !seen.contains(&custom.name())) {
+            seen.push(custom.name());
+            add(custom.name(), contenders::custom::client(custom, &row.settings).settings());
+        }
+    }
     // The kernel's constant (TCP_INIT_CWND, RFC 6928), which cannot be read. Only a route can change it, and only a
     // network's server may have such a route; then its description says so.
     tools.insert("initial window".to_owned(), "10 segments".to_owned());
     tools.insert("haul".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
     tools
+}
+
+/// The contenders of `plan`, in the order of the experiment, with the versions of their programs.
+pub fn contenders(plan: &Plan) -> Vec<results::ContenderRecord> {
+    let mut records = Vec::<results::ContenderRecord>::new();
+    for name in plan.cells.iter().map(|cell| &cell.row.contender) {
+        let registered = contenders::all().iter().find(|registered| registered.name == name);
+        let contender = registered.and_then(|registered| registered.with(&contenders::Parameters::new()).ok());
+        if let Some(contender) = contender.filter(|_| records.iter().all(|record| record.name != *name)) {
+            let own = contender.needs().first().filter(|program| program.find().is_ok());
+            records.push(results::ContenderRecord {
+                name: name.clone(),
+                version: own.map(|program| brief(&program.version()).to_owned()).unwrap_or_default(),
+                about: contender.describe().to_owned(),
+            });
+        }
+    }
+    records
+}
+
+/// A version text without the build and the libraries that follow: `curl 7.88.1`.
+fn brief(version: &str) -> &str {
+    version.split(" (").next().and_then(|text| text.split("  ").next()).unwrap_or_default().trim()
 }
 
 /// A setting with its name, unless the value contains the name, as many version texts do.
@@ -119,7 +149,7 @@ fn needed(work: &Work) -> u64 {
         }
         Work::Chore(chore) => u64::from(chore.files).saturating_mul(chore.size.as_bytes()),
         Work::List { .. } | Work::LookUp { .. } => 0,
-        Work::Load { .. } => work.payload(),
+        Work::Load { page } => page.0.response_bytes(),
         Work::Download { files, size } => {
             let round = size.iter().fold(0, |sum: u64, size| sum.saturating_add(size.as_bytes()));
             u64::from(*files).div_ceil(size.len() as u64).saturating_mul(round)
@@ -181,6 +211,13 @@ mod tests {
         ] {
             assert_eq!(setting(name, value), said);
         }
+    }
+
+    #[test]
+    fn version_is_brief() {
+        assert_eq!(brief("curl 7.88.1 (x86_64-pc-linux-gnu) libcurl/7.88.1"), "curl 7.88.1");
+        assert_eq!(brief("davfs2 1.6.1  <http://savannah.nongnu.org/projects/davfs2>"), "davfs2 1.6.1");
+        assert_eq!(brief("rclone v1.76.0"), "rclone v1.76.0");
     }
 
     #[test]

@@ -4,24 +4,26 @@
 //! may compare networks, so they are judged over all parts. What would make the whole misleading is refused: a part that
 //! was stopped, that is in two parts, or whose server, networks or workloads differ from those of the others.
 
+mod files;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
     path::{Path, PathBuf},
 };
 
 use crate::{
-    capture_names::{CaptureNames, SLOWEST},
     claims::judge,
+    conditions::conditions,
     experiment::{Cell, Experiment, Network, Selection},
     format::counted,
-    report_data,
     results::{
-        Calibration, CellResult, Host, NetworkRecord, Part, ResultsError, RunFolder, RunResult, SCHEMA, Status,
+        Calibration, CellResult, ContenderRecord, Host, NetworkRecord, Part, ResultsError, RunResult, SCHEMA, Status,
         WorkloadRecord, read,
     },
     summarize::comparisons,
 };
+
+pub use files::copy_files;
 
 /// Settings that must be the same in all parts: they change what is measured.
 const SAME: [&str; 6] = ["server", "tls", "quick", "congestion control", "samples", "seed"];
@@ -189,7 +191,15 @@ pub fn merge(experiment: &Experiment, sources: &[Source], command: String) -> Re
     cells.sort_by_key(place);
     let seed = first.run.settings.get("seed").and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let has_network = |network: &&Network| cells.iter().any(|cell| cell.network == network.name);
-    let networks = experiment.networks.iter().filter(has_network).map(NetworkRecord::from).collect();
+    let networks: Vec<_> = experiment.networks.iter().filter(has_network).map(NetworkRecord::from).collect();
+    let mut contenders = Vec::<ContenderRecord>::new();
+    for record in sources.iter().flat_map(|source| &source.run.contenders) {
+        if !contenders.contains(record) {
+            contenders.push(record.clone());
+        }
+    }
+    let (host, settings) = (host(&parts), settings(sources, &parts));
+    let conditions = conditions(experiment, &networks, &contenders, &host, settings.get("server"));
     let records = || sources.iter().flat_map(|source| &source.run.workloads);
     let workloads = experiment.workloads.iter();
     let workloads: Vec<_> =
@@ -203,11 +213,14 @@ pub fn merge(experiment: &Experiment, sources: &[Source], command: String) -> Re
         question: experiment.question.clone(),
         command,
         started: parts.iter().map(|part| part.started.clone()).min().unwrap_or_default(),
-        host: host(&parts),
+        host,
         calibration: worst(&parts),
-        settings: settings(sources, &parts),
+        settings,
+        commands: all(sources.iter().map(|source| &source.run.commands)),
         networks,
         workloads,
+        contenders,
+        conditions,
         comparisons: comparisons(&cells),
         claims,
         cells,
@@ -277,50 +290,6 @@ fn distinct<'a>(values: impl Iterator<Item = &'a str>) -> String {
 fn worst(parts: &[Part]) -> Option<Calibration> {
     let calibrations = parts.iter().filter_map(|part| part.calibration.clone());
     calibrations.max_by(|a, b| a.delay_error_p99_us.total_cmp(&b.delay_error_p99_us))
-}
-
-/// Copies the captures and the samples of the parts into the folder of the merged run. The times of samples count from
-/// the beginning of their part. A capture gets the name of its cell in the merged run.
-pub fn copy_files(sources: &[Source], merged: &RunResult, into: &RunFolder) -> Result<(), ResultsError> {
-    for source in sources {
-        let captures = source.folder.join("captures");
-        // Some runs are kept without their captures.
-        if !captures.exists() {
-            continue;
-        }
-        let (old, new) = (report_data::names(&source.run), report_data::names(merged));
-        for cell in source.run.cells.iter().map(CellResult::names) {
-            for (suffix, extension) in [("", "pcapng"), ("", "html"), (SLOWEST, "pcapng")] {
-                let file = |names: &CaptureNames| Path::new(&names.file(&cell, suffix)).with_extension(extension);
-                let (from, to) = (captures.join(file(&old)), into.captures().join(file(&new)));
-                if from.exists() {
-                    fs::copy(from, &to).map_err(|error| ResultsError::write(&to, error))?;
-                }
-            }
-        }
-    }
-    let (path, samples) = (into.samples(), samples(sources)?);
-    fs::write(&path, samples).map_err(|error| ResultsError::write(&path, error))
-}
-
-/// The samples of all parts, below one heading.
-fn samples(sources: &[Source]) -> Result<String, ResultsError> {
-    let mut all = String::new();
-    for source in sources {
-        let file = source.folder.join("samples.csv");
-        let text = fs::read_to_string(&file).map_err(|error| ResultsError::read(&file, error))?;
-        // A part in which every contender was skipped has no samples.
-        let Some((heading, rows)) = text.split_once('\n') else { continue };
-        match all.lines().next() {
-            None => all = text,
-            Some(first) if first == heading => all += rows,
-            Some(_) => {
-                let why = "its columns are not those of the other parts; run that part again with this version of haul";
-                return Err(ResultsError::read(&file, why));
-            }
-        }
-    }
-    Ok(all)
 }
 
 #[cfg(test)]

@@ -6,8 +6,10 @@
 //! Each program leads a process group of its own, which is killed as a whole.
 
 mod daemon;
+mod until_exit;
 
 use std::{
+    borrow::Cow,
     fs::File,
     io::{self, Read},
     os::{
@@ -30,6 +32,8 @@ use nix::{
 };
 
 pub use daemon::Daemon;
+pub use until_exit::run_until_exit;
+pub(crate) use until_exit::{last_lines, wait_for_exit};
 
 use crate::{
     deadline::{Deadline, Stop},
@@ -42,12 +46,12 @@ const STDERR_TAIL: usize = 4096;
 /// How long a daemon may take to exit before it is killed, and a program to say its version.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// A program and the Debian package that brings it.
+/// A program, and what brings it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Program {
     /// The name of its file.
     pub name: &'static str,
-    /// The package to install.
+    /// The Debian package to install, or the script of this repository that builds it: `scripts/….sh`.
     pub package: &'static str,
     /// The argument that makes it print its version.
     pub version: &'static str,
@@ -55,12 +59,20 @@ pub struct Program {
 
 /// A program or module that is not installed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what} is not installed; install it with `apt-get install {package}`")]
+#[error("{what} is not installed{}", advice(package))]
 pub struct Missing {
     /// What was looked for.
     pub what: String,
-    /// The Debian package to install.
-    pub package: &'static str,
+    /// The Debian package to install, or the script that builds it; empty if unknown.
+    pub package: Cow<'static, str>,
+}
+
+fn advice(package: &str) -> String {
+    match package {
+        "" => String::new(),
+        script if script.starts_with("scripts/") => format!("; build it with `{script}`, in Longhaul's repository"),
+        package => format!("; install it with `apt-get install {package}`"),
+    }
 }
 
 /// A program that failed.
@@ -107,14 +119,15 @@ fn quote(said: &str) -> String {
 }
 
 impl Program {
-    /// Its path, searched for in `sbin` folders too.
+    /// Its path, searched for in `sbin` folders and among the repository's own tools too.
     pub fn find(&self) -> Result<PathBuf, Missing> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path)
             .chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from))
+            .chain(std::env::current_exe().ok().as_deref().and_then(tools))
             .map(|folder| folder.join(self.name))
             .find(|file| file.is_file())
-            .ok_or_else(|| Missing { what: self.name.to_owned(), package: self.package })
+            .ok_or_else(|| Missing { what: self.name.to_owned(), package: self.package.into() })
     }
 
     /// The [`command`] that runs it.
@@ -135,6 +148,11 @@ impl Program {
             .and_then(|mut command| collect(&Local, command.arg(argument), &Deadline::for_cleanup(EXIT_TIMEOUT)).ok());
         said.map_or_else(String::new, |(_, output)| [output.stdout, output.stderr].concat())
     }
+}
+
+/// The folder of the programs that the repository's scripts build, for a program that was built there too: `target/tools/bin`.
+fn tools(program: &Path) -> Option<PathBuf> {
+    program.ancestors().find(|folder| folder.ends_with("target")).map(|target| target.join("tools/bin"))
 }
 
 /// A command with `scratch` as home and temporary folder, and with nothing else of our environment: no proxy and no
@@ -248,17 +266,19 @@ impl Pipe {
     }
 }
 
-fn wait_for_output(pipes: &mut [Pipe], time: Duration) {
+/// Reads what there is within a time; returns whether there was something.
+fn wait_for_output(pipes: &mut [Pipe], time: Duration) -> bool {
     let mut open: Vec<&mut Pipe> = pipes.iter_mut().filter(|pipe| pipe.open()).collect();
     let mut fds: Vec<PollFd> =
         open.iter().flat_map(|pipe| &pipe.file).map(|file| PollFd::new(file.as_fd(), PollFlags::POLLIN)).collect();
-    let ready = match nix::poll::poll(&mut fds, PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO)) {
+    let ready: Vec<bool> = match nix::poll::poll(&mut fds, PollTimeout::try_from(time).unwrap_or(PollTimeout::ZERO)) {
         Ok(_) => fds.iter().map(|fd| fd.any().unwrap_or(true)).collect(),
         Err(_) => Vec::new(),
     };
-    for (pipe, _) in open.iter_mut().zip(ready).filter(|(_, ready)| *ready) {
+    for (pipe, _) in open.iter_mut().zip(&ready).filter(|(_, ready)| **ready) {
         pipe.read();
     }
+    ready.contains(&true)
 }
 
 /// Kills a program with all its children, and reaps it.
@@ -356,6 +376,20 @@ mod tests {
             error.to_string(),
             "no-such-program is not installed; install it with `apt-get install no-such-package`"
         );
+        let program = Program { name: "no-such-program", package: "scripts/no-such.sh", version: "-V" };
+        assert_eq!(
+            program.find().unwrap_err().to_string(),
+            "no-such-program is not installed; build it with `scripts/no-such.sh`, in Longhaul's repository"
+        );
+    }
+
+    #[test]
+    fn tools_of_the_repository_are_found_from_any_build() {
+        let tools = |program: &str| super::tools(Path::new(program));
+        let expected = Some(PathBuf::from("/src/target/tools/bin"));
+        assert_eq!(tools("/src/target/release/haul"), expected);
+        assert_eq!(tools("/src/target/debug/deps/lab-1234"), expected);
+        assert_eq!(tools("/usr/bin/haul"), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! runs are sorted by age.
 
 mod find;
+mod page_view;
 mod run_folder;
 mod samples;
 mod store;
@@ -16,11 +17,13 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    capture_names::CellName, claims::Verdict, disturbance::Machine, format::counted, servers::Protocol, stats::Interval,
+    capture_names::CellName, claims::Verdict, deviations::CountedDeviation, disturbance::Machine, format::counted,
+    servers::Protocol, stats::Interval,
 };
 
 pub(crate) use find::timestamp;
 pub use find::{ListedRun, create_folder, find, ids, list, locate};
+pub use page_view::{PageRequest, PageView, Picture};
 pub use run_folder::{CreatedPaths, REPORT, RunFolder, check_outlives_run};
 pub use samples::{Outcome, Sample, SampleLog, Syns};
 pub use store::{ResultsError, read, write};
@@ -57,12 +60,21 @@ pub struct RunResult {
     /// What was chosen for the whole run: server, TLS, seed, quick, congestion control, …
     #[serde(default)]
     pub settings: BTreeMap<String, String>,
+    /// The commands of contenders of the user's own, by contender.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub commands: BTreeMap<String, String>,
     /// The networks, in the order to show them.
     #[serde(default)]
     pub networks: Vec<NetworkRecord>,
     /// The workloads, in the order to show them.
     #[serde(default)]
     pub workloads: Vec<WorkloadRecord>,
+    /// The contenders, in the order of the experiment; empty in runs of earlier builds.
+    #[serde(default)]
+    pub contenders: Vec<ContenderRecord>,
+    /// The conditions under which the source measured, beside this run's; empty if it states none.
+    #[serde(default)]
+    pub conditions: Vec<Condition>,
     /// One entry for each combination that was to be run.
     pub cells: Vec<CellResult>,
     /// Every pair of rivals on the same network and workload.
@@ -218,6 +230,28 @@ pub struct WorkloadRecord {
     pub step: String,
 }
 
+/// A contender of the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ContenderRecord {
+    /// Its name, without settings.
+    pub name: String,
+    /// The version of its program; empty if it has none of its own.
+    pub version: String,
+    /// One line on what it runs, and what takes its time.
+    pub about: String,
+}
+
+/// A condition under which the source measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// What it is about: `server`, or the name of a network or a contender.
+    pub about: String,
+    /// The source's.
+    pub theirs: String,
+    /// This run's.
+    pub ours: String,
+}
+
 /// The status of a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -281,10 +315,19 @@ pub struct CellResult {
     /// The same for each sample, in order; empty if not measured.
     #[serde(default)]
     pub server_cpu_samples_s: Vec<f64>,
-    /// The ideal time of a page: its dependencies, handshakes and slow start alone, without loss or computation; none
-    /// for other work.
+    /// The ideal time of a page: its dependencies, handshakes and slow start, with the recorded computation and think
+    /// times and without loss; none for other work.
     #[serde(default)]
     pub ideal_s: Option<f64>,
+    /// The first contentful paint of a page, in seconds, median of the samples; none if nothing is painted.
+    #[serde(default)]
+    pub fcp_s: Option<f64>,
+    /// The largest contentful paint of a page, in seconds, median of the samples; none if nothing is painted.
+    #[serde(default)]
+    pub lcp_s: Option<f64>,
+    /// The page load of the sample nearest to the median; none for other work.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub page_view: Option<PageView>,
     /// The median time in round trips of the network; none where it has no delay.
     pub round_trips: Option<f64>,
     /// The minimum time that physics allows ([`floor`](crate::floor)).
@@ -297,6 +340,9 @@ pub struct CellResult {
     /// The number of attempts that were discarded because the machine disturbed them.
     #[serde(default)]
     pub repeated: u32,
+    /// How a browser's loads differed from the recording; empty if they did not, and for other contenders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deviations: Vec<CountedDeviation>,
     /// Why the cell is marked: other programs on the machine disturbed it. None if it is not, and in runs of earlier
     /// builds.
     #[serde(default)]
@@ -383,6 +429,9 @@ pub struct ClaimResult {
     /// Whether the run had the cells that the check needs. A check without them is inconclusive.
     #[serde(default = "yes")]
     pub in_run: bool,
+    /// Whether the verdict rests on a model: a contender that decides is one. False in runs of earlier builds.
+    #[serde(default)]
+    pub model: bool,
     /// What was measured, in a sentence.
     pub measured: String,
     /// The interval that the verdict rests on; counts have none.
@@ -392,6 +441,9 @@ pub struct ClaimResult {
     pub confidence: Option<f64>,
     /// The verdict.
     pub verdict: Verdict,
+    /// The result that would refute it, in words; none if the experiment does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refuted_by: Option<String>,
 }
 
 fn yes() -> bool {

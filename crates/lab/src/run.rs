@@ -31,7 +31,7 @@ use crate::{
         repeats::{self, Repeats},
         tasks::Tasks,
     },
-    experiment::{Block, Cell, Plan},
+    experiment::{Block, Cell, Network, Plan},
     process::ProcessError,
     results::{Outcome, Sample, SampleLog, Syns},
     servers::{self, Running, Server, ServerError, Setup},
@@ -73,6 +73,8 @@ pub enum Event<'a> {
     Started(&'a Cell),
     /// A sample is finished: its time.
     Finished(&'a Cell, Duration),
+    /// A run before the first sample is finished: its time.
+    WarmedUp(&'a Cell, Duration),
     /// A sample was disturbed by the machine, and is taken again.
     Repeated(&'a Cell),
     /// A cell is dropped: the number of samples that will not be taken, and why.
@@ -120,6 +122,15 @@ impl SampleError {
     fn is_contender_fault(&self) -> bool {
         matches!(self, Self::Contender(_) | Self::Work(_) | Self::ServerEnded(_))
     }
+}
+
+/// What becomes of a sample's capture.
+#[derive(Clone, Copy)]
+enum Capture<'a> {
+    /// It is kept as that of the round, if the sample is better than an earlier attempt.
+    Kept { round: u32, best: Option<&'a Sample> },
+    /// It is not kept.
+    Discarded,
 }
 
 /// A run whose samples are being taken.
@@ -177,7 +188,9 @@ impl Run<'_> {
         log: &mut SampleLog,
         watch: &mut impl FnMut(Event<'_>),
     ) -> Result<(), Halt> {
-        for (round, cells) in (0..).zip(&block.rounds) {
+        let (warmup, rounds) = block.rounds.split_at(self.plan.warmup as usize);
+        self.warm_up(warmup, contenders, outcomes, watch)?;
+        for (round, cells) in (0..).zip(rounds) {
             for &index in cells {
                 let cell = &self.plan.cells[index];
                 let (Outcome::Done(samples), Ok(contender)) = (&mut outcomes[index], &contenders[index]) else {
@@ -207,6 +220,36 @@ impl Run<'_> {
         Ok(())
     }
 
+    /// Runs cells without a sample, so that the first one finds what every later one finds: programs in the page cache,
+    /// processors at their speed. A contender that fails drops out here already.
+    fn warm_up(
+        &self,
+        rounds: &[Vec<usize>],
+        contenders: &[Result<Box<dyn Contender>, String>],
+        outcomes: &mut [Outcome],
+        watch: &mut impl FnMut(Event<'_>),
+    ) -> Result<(), Halt> {
+        for &index in rounds.iter().flatten() {
+            let cell = &self.plan.cells[index];
+            let (Outcome::Done(_), Ok(contender)) = (&outcomes[index], &contenders[index]) else { continue };
+            if self.is_cancelled() {
+                return Err(Halt::Interrupted);
+            }
+            watch(Event::Started(cell));
+            match self.sample(cell, contender.as_ref(), Capture::Discarded) {
+                Ok(sample) => watch(Event::WarmedUp(cell, Duration::from_secs_f64(sample.seconds))),
+                Err(_) if self.is_cancelled() => return Err(Halt::Interrupted),
+                Err(error) if error.is_contender_fault() => {
+                    let why = error.to_string();
+                    watch(Event::Dropped(cell, self.plan.samples, &why));
+                    outcomes[index] = Outcome::Failed { why, samples: Vec::new() };
+                }
+                Err(error) => return Err(broken(error)),
+            }
+        }
+        Ok(())
+    }
+
     /// A sample, taken again while the machine disturbs it and it is worth it; the attempt that was disturbed least.
     fn least_disturbed(
         &self,
@@ -220,7 +263,8 @@ impl Run<'_> {
         let mut repeated = 0;
         loop {
             let start_s = measuring.start.elapsed().as_secs_f64();
-            let sample = match (self.sample(cell, contender, round, best.as_ref()), &best) {
+            let capture = Capture::Kept { round, best: best.as_ref() };
+            let sample = match (self.sample(cell, contender, capture), &best) {
                 (Ok(sample), _) => Sample { start_s, ..sample },
                 // What was measured before counts, whatever became of its repeat.
                 (Err(error), Some(best)) if error.is_contender_fault() || self.is_cancelled() => {
@@ -262,11 +306,16 @@ impl Run<'_> {
         match contender {
             Err(why) => Outcome::Skipped(why.clone()),
             Ok(contender) => {
-                let own = own_server(contender.as_ref());
+                let own = own_server(contender.as_ref(), &cell.network);
+                let server = own.as_deref().unwrap_or(self.server);
+                if cell.network.server.quirks().is_some() && !server.can_imitate() {
+                    let why = format!("its server, {}, cannot imitate that of the network", server.name());
+                    return Outcome::Skipped(why);
+                }
                 let obstacle = contenders::obstacle(
                     contender.as_ref(),
                     &cell.workload.work,
-                    own.as_deref().unwrap_or(self.server),
+                    server,
                     contender.tls(self.tls),
                     link::sandbox::is_root(),
                 );
@@ -275,19 +324,12 @@ impl Run<'_> {
         }
     }
 
-    /// One sample, in a folder of its own that is removed afterwards. Its capture is kept if it is better than `best`, an
-    /// earlier attempt.
-    fn sample(
-        &self,
-        cell: &Cell,
-        contender: &dyn Contender,
-        round: u32,
-        best: Option<&Sample>,
-    ) -> Result<Sample, SampleError> {
+    /// One sample, in a folder of its own that is removed afterwards.
+    fn sample(&self, cell: &Cell, contender: &dyn Contender, kept: Capture<'_>) -> Result<Sample, SampleError> {
         let folder = self.scratch.join("sample");
         let made = fs::create_dir_all(&folder);
         made.map_err(|error| SampleError::Folder { path: folder.clone(), error })?;
-        let result = self.sample_in(&folder, cell, contender, round, best);
+        let result = self.sample_in(&folder, cell, contender, kept);
         let _ = fs::remove_dir_all(&folder);
         result
     }
@@ -297,12 +339,12 @@ impl Run<'_> {
         folder: &Path,
         cell: &Cell,
         contender: &dyn Contender,
-        round: u32,
-        best: Option<&Sample>,
+        kept: Capture<'_>,
     ) -> Result<Sample, SampleError> {
         let capture = folder.join("client.pcapng");
         let testbed = Testbed::create(&cell.network, contender.needs_pc(), &capture)?;
         let measured = self.measure(&testbed, folder, cell, contender);
+        testbed.end_programs();
         // If the link broke, the contender is not to blame.
         let broken = testbed.check().map_err(SampleError::from);
         let (took, sample) = measured.or_else(|error| broken.and(Err(error)))?;
@@ -315,7 +357,6 @@ impl Run<'_> {
         let since = sample.began.filter(|_| work.is_load() || work.is_warm());
         let traffic = since.map(|began| captured.since(began)).transpose()?.unwrap_or(captured.all);
         let sample = Sample {
-            round,
             seconds: took.as_secs_f64(),
             bytes: Some(traffic.inbound.bytes + traffic.outbound.bytes),
             connections: Some(traffic.connections.len() as u64),
@@ -323,7 +364,8 @@ impl Run<'_> {
         };
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let machine = sample.machine.clone().map(|machine| machine.judged(sample.measured(rtt), processors));
-        let sample = Sample { machine, ..sample };
+        let Capture::Kept { round, best } = kept else { return Ok(Sample { machine, ..sample }) };
+        let sample = Sample { round, machine, ..sample };
         if best.is_none_or(|best| is_better(&sample, best)) {
             self.captures().take(&capture, cell, round)?;
         }
@@ -352,11 +394,12 @@ impl Run<'_> {
             certificates,
             http: contender.http(tls),
             asks: contender.signs_in(),
+            quirks: cell.network.server.quirks().unwrap_or_default(),
             page,
             scratch: &folder.join("server"),
             deadline: Deadline::new(SERVER_START, self.cancel.clone()),
         };
-        let own = own_server(contender);
+        let own = own_server(contender, &cell.network);
         let server = own.as_deref().unwrap_or(self.server).start(&setup)?;
         let task =
             Payload::new(cell.workload.work.clone(), self.seed).task(folder, FOLDER).map_err(SampleError::Layout)?;
@@ -395,23 +438,31 @@ fn timed<'a>(
     let start = Instant::now();
     let done = prepared.run()?;
     let end = sample.task.wait_done(sample.root, &done, &sample.deadline)?;
+    let measured = start.elapsed();
     let machine = meter.stop()?;
     let used = server.processor_time().zip(before).map(|(after, before)| after.saturating_sub(before));
+    // A browser says itself how long the page took, without its own start.
+    let took = done.took.unwrap_or(end - start);
     // Locks may be released after the work is done, but before the contender has finished.
     prepared.finish()?;
     let requests = server.requests();
-    sample.task.verify_requests(&requests)?;
+    // A program of the user's own may save by other requests; its saves are compared one by one.
+    if let Some(requests) = requests.as_ref().filter(|_| !contender.is_custom()) {
+        sample.task.verify_requests(requests, &done)?;
+    }
     server.check().map_err(SampleError::ServerEnded)?;
     server.stop();
     let counts = Sample {
         began,
-        methods: Some(requests.methods),
-        protocols: Some(requests.protocols),
+        methods: requests.as_ref().map(|requests| requests.methods.clone()),
+        protocols: requests.map(|requests| requests.protocols),
         server_cpu_s: used.map(|used| used.as_secs_f64()),
-        machine: Some(machine),
+        machine: Some(machine.within(took.as_secs_f64() / measured.as_secs_f64().max(took.as_secs_f64()))),
+        page_view: done.page_view,
+        deviations: done.deviations.unwrap_or_default(),
         ..Sample::default()
     };
-    Ok((done.took.unwrap_or(end - start), counts))
+    Ok((took, counts))
 }
 
 /// Whether the machine disturbed an attempt less than the best one before.
@@ -420,9 +471,13 @@ fn is_better(sample: &Sample, best: &Sample) -> bool {
     rank(sample) < rank(best)
 }
 
-/// The server that a contender prescribes.
-fn own_server(contender: &dyn Contender) -> Option<Box<dyn Server>> {
-    contender.server().and_then(servers::named)
+/// The server that a contender prescribes, or a network whose server has habits; otherwise that of the run serves.
+fn own_server(contender: &dyn Contender, network: &Network) -> Option<Box<dyn Server>> {
+    let imitator = || {
+        network.server.quirks()?;
+        servers::all().into_iter().find(|server| server.can_imitate())
+    };
+    contender.server().and_then(servers::named).or_else(imitator)
 }
 
 /// A failure of the lab.
@@ -432,6 +487,9 @@ fn broken(error: impl std::fmt::Display) -> Halt {
 
 /// The contender of a cell, with its parameters.
 fn contender(cell: &Cell) -> Result<Box<dyn Contender>, String> {
+    if let Some(custom) = &cell.row.custom {
+        return Ok(contenders::custom::client(custom, &cell.row.settings));
+    }
     let registered = contenders::all().iter().find(|registered| registered.name == cell.row.contender);
     let registered = registered.ok_or_else(|| format!("unknown contender `{}`", cell.row.contender))?;
     registered.with(&cell.row.settings).map_err(|error| error.to_string())

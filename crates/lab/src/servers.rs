@@ -5,6 +5,7 @@
 //! the number and protocols of its requests, and its version and settings for the record.
 
 mod apache;
+mod custom;
 mod embedded;
 mod nginx;
 mod nginx_pages;
@@ -18,17 +19,20 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     process::Command,
+    sync::Arc,
     thread,
     time::Duration,
 };
 
 use nix::unistd::{Gid, Uid};
+use serve::Quirks;
 
 use self::request_log::RequestLog;
 pub use self::request_log::{Protocol, Requests};
 pub(crate) use self::{nginx::NGINX, nginx_proxy::reverse_proxy};
 use crate::{
     certs::{CertError, Certificates},
+    custom::CustomServer,
     deadline::{Deadline, Stop},
     disturbance::tasks::IsServer,
     experiment::advice,
@@ -64,6 +68,8 @@ pub struct Setup<'a> {
     pub http: Http,
     /// Whether it asks for [`USER`]'s password.
     pub asks: bool,
+    /// The habits of another server, for the embedded one.
+    pub quirks: Quirks,
     /// The recorded page to serve, if the work is to load one.
     pub page: Option<&'a Page>,
     /// A folder for all its files. If we are root, it is given to the user that the server runs as, who must be able to
@@ -138,6 +144,12 @@ pub trait Server: Send + Sync {
         false
     }
 
+    /// Whether it waits before the responses of a recorded page as long as the recorded server did, and answers a
+    /// conditional request with 304.
+    fn thinks_and_validates(&self) -> bool {
+        false
+    }
+
     /// Whether it answers for names, and serves no files.
     fn resolves(&self) -> bool {
         false
@@ -146,6 +158,16 @@ pub trait Server: Send + Sync {
     /// Whether it can ask for a password.
     fn asks(&self) -> bool {
         false
+    }
+
+    /// Whether it can imitate the habits of another server.
+    fn can_imitate(&self) -> bool {
+        false
+    }
+
+    /// Whether it serves HTTPS.
+    fn tls(&self) -> bool {
+        true
     }
 
     /// Whether it has HTTP/3.
@@ -161,13 +183,15 @@ pub trait Server: Send + Sync {
 }
 
 /// All servers; the first that is installed is the race's default. nginx comes after the others because it lacks
-/// PROPPATCH, which the model of Windows needs. The last three serve no files: two serve recorded pages, one is a DNS
+/// PROPPATCH, which the model of Windows needs, and the tuned ones after these. The last three serve no files: two serve recorded pages, one is a DNS
 /// server.
 pub fn all() -> Vec<Box<dyn Server>> {
     vec![
-        Box::new(apache::Apache),
+        Box::new(apache::Apache { is_tuned: false }),
         Box::new(embedded::Embedded),
-        Box::new(nginx::Nginx),
+        Box::new(nginx::Nginx { is_tuned: false }),
+        Box::new(apache::Apache { is_tuned: true }),
+        Box::new(nginx::Nginx { is_tuned: true }),
         Box::new(pages::Pages),
         Box::new(nginx_pages::NginxPages),
         Box::new(unbound::Unbound),
@@ -198,13 +222,17 @@ pub enum ChooseError {
     None,
 }
 
-/// The first of these servers that is installed.
-pub fn choose(names: &[String]) -> Result<Box<dyn Server>, ChooseError> {
+/// The first of these servers that is installed, of ours and the user's `own`.
+pub fn choose(names: &[String], own: &[Arc<CustomServer>]) -> Result<Box<dyn Server>, ChooseError> {
     let mut missing = ChooseError::None;
     for name in names {
-        let Some(server) = named(name) else {
-            let all: Vec<_> = all().iter().map(|server| server.name()).collect();
-            return Err(ChooseError::Unknown { name: name.clone(), advice: advice(name, all) });
+        let theirs = own.iter().find(|server| server.name() == name);
+        let theirs = theirs.map(|server| Box::new(server.clone()) as Box<dyn Server>);
+        let Some(server) = theirs.or_else(|| named(name)) else {
+            let ours = all();
+            let names = own.iter().map(Server::name).chain(ours.iter().map(|server| server.name()));
+            let advice = advice(name, names.collect::<Vec<_>>());
+            return Err(ChooseError::Unknown { name: name.clone(), advice });
         };
         match server.missing() {
             None => return Ok(server),
@@ -225,7 +253,8 @@ pub struct Running {
     url: String,
     root: PathBuf,
     owner: Option<(Uid, Gid)>,
-    log: RequestLog,
+    /// None if it logs no requests.
+    log: Option<RequestLog>,
     process: Process,
 }
 
@@ -247,14 +276,16 @@ impl Running {
 
     /// Counts requests from here on.
     pub fn mark(&mut self) {
-        self.log.mark();
+        if let Some(log) = &mut self.log {
+            log.mark();
+        }
     }
 
-    /// The requests since the last [`mark`](Self::mark). Exact once the clients have ended, and
+    /// The requests, if it logs them, since the last [`mark`](Self::mark). Exact once the clients have ended, and
     /// so for a mount only after [`Prepared::finish`](crate::contenders::Prepared::finish):
     /// davfs2 releases its locks after a file is complete.
-    pub fn requests(&self) -> Requests {
-        self.log.since_mark()
+    pub fn requests(&self) -> Option<Requests> {
+        self.log.as_ref().map(RequestLog::since_mark)
     }
 
     /// The processor time that it has used since it was started.
@@ -361,7 +392,7 @@ fn launch(
     let mut daemon = Daemon::start(setup.host, command, &scratch.join("output")).map_err(failed)?;
     wait_ready(server, setup, &mut daemon)?;
     let log = RequestLog::new(scratch.join("access.log"));
-    Ok(Running { url: url(setup), root, owner: folder.owner, log, process: Process::Daemon(daemon) })
+    Ok(Running { url: url(setup), root, owner: folder.owner, log: Some(log), process: Process::Daemon(daemon) })
 }
 
 /// Waits until a server program has written its PID file, as Apache and nginx do once they listen. Probing the address

@@ -1,7 +1,7 @@
 //! Starting programs and threads on a host. A server, a client program and a model each run on a host of the emulated
 //! network. The lab needs only this trait of a host, so everything that starts something is tested on plain loopback.
 
-use std::{io, process::Command, thread};
+use std::{io, process::Command, thread, time::Duration};
 
 /// A host on which programs and threads can be started.
 pub trait Spawn: Send + Sync {
@@ -13,6 +13,9 @@ pub trait Spawn: Send + Sync {
 
     /// A program on this host has ended. Nobody has waited for it, so its last counters can still be read.
     fn ended(&self, _process: i32) {}
+
+    /// Ends all programs on this host, killing those that do not end within a time.
+    fn end_programs(&self, _grace: Duration) {}
 }
 
 /// This machine, without an emulated network.

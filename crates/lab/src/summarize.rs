@@ -7,12 +7,13 @@ use std::{
 
 use crate::{
     claims::judge,
-    disturbance,
+    conditions::conditions,
+    deviations, disturbance,
     experiment::{Cell, Experiment, Network, Plan, Workload},
     floor::{floor, ideal},
     results::{
-        Calibration, CellResult, Comparison, Host, NOT_REACHED, NetworkRecord, Outcome, RunResult, SCHEMA, Sample,
-        Status, WorkloadRecord, timestamp,
+        Calibration, CellResult, Comparison, ContenderRecord, Host, NOT_REACHED, NetworkRecord, Outcome, PageView,
+        RunResult, SCHEMA, Sample, Status, WorkloadRecord, timestamp,
     },
     servers::Protocol,
     stats::{bootstrap, median, shift},
@@ -25,6 +26,8 @@ pub struct Circumstances {
     pub started: SystemTime,
     /// The machine.
     pub host: Host,
+    /// The contenders.
+    pub contenders: Vec<ContenderRecord>,
     /// The emulator's accuracy.
     pub calibration: Option<Calibration>,
     /// The command that repeats it.
@@ -45,10 +48,12 @@ pub fn summarize(
     outcomes: &[Outcome],
     circumstances: Circumstances,
 ) -> RunResult {
-    let Circumstances { started, host, calibration, command, settings, tls, seed } = circumstances;
+    let Circumstances { started, host, contenders, calibration, command, settings, tls, seed } = circumstances;
     let cells: Vec<CellResult> =
         plan.cells.iter().enumerate().map(|(index, planned)| cell(planned, outcomes.get(index), tls, seed)).collect();
     let workloads = workloads(plan);
+    let networks = networks(plan);
+    let conditions = conditions(experiment, &networks, &contenders, &host, settings.get("server"));
     let source = experiment.source.to_string();
     let claims = experiment.claims.iter().map(|claim| judge(claim, &source, &cells, &workloads, seed)).collect();
     RunResult {
@@ -61,8 +66,11 @@ pub fn summarize(
         host,
         calibration,
         settings,
-        networks: networks(plan),
+        commands: commands(plan),
+        networks,
         workloads,
+        contenders,
+        conditions,
         comparisons: comparisons(&cells),
         claims,
         cells,
@@ -105,6 +113,9 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         server_cpu_s: median(&used),
         server_cpu_samples_s: used,
         ideal_s: ideal.map(|ideal| ideal.as_secs_f64()),
+        fcp_s: painted(samples, |view| view.fcp_s),
+        lcp_s: painted(samples, |view| view.lcp_s),
+        page_view: median_s.and_then(|median| nearest(samples, median)).and_then(|sample| sample.page_view.clone()),
         round_trips: median_s.filter(|_| rtt_s > 0.0).map(|median| median / rtt_s),
         floor_s: floor.time.as_secs_f64(),
         times_floor: median_s
@@ -112,10 +123,23 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         samples_s: taken.iter().map(|sample| sample.seconds).collect(),
         machine_samples: samples.iter().filter_map(|sample| sample.machine.clone()).collect(),
         repeated: samples.iter().map(|sample| sample.repeated).sum(),
+        deviations: deviations::of(samples),
         disturbed: disturbance::mark(samples, rtt_s),
         why: None,
         part: None,
     }
+}
+
+/// The median time of a paint, if every sample has it.
+fn painted(samples: &[Sample], time: impl Fn(&PageView) -> Option<f64>) -> Option<f64> {
+    let times: Option<Vec<f64>> = samples.iter().map(|sample| sample.page_view.as_ref().and_then(&time)).collect();
+    median(&times?)
+}
+
+/// The sample whose time is nearest to the median.
+fn nearest(samples: &[Sample], median: f64) -> Option<&Sample> {
+    let distance = |sample: &Sample| (sample.seconds - median).abs();
+    samples.iter().min_by(|one, other| distance(one).total_cmp(&distance(other)))
 }
 
 /// The median of a count, if every sample has it.
@@ -169,6 +193,11 @@ fn comparison(a: &CellResult, b: &CellResult) -> Option<Comparison> {
         confidence: ratio.confidence,
         differs: ratio.differs(),
     })
+}
+
+fn commands(plan: &Plan) -> BTreeMap<String, String> {
+    let custom = plan.cells.iter().filter_map(|cell| cell.row.custom.as_ref());
+    custom.map(|custom| (custom.name().to_owned(), custom.describe())).collect()
 }
 
 fn networks(plan: &Plan) -> Vec<NetworkRecord> {

@@ -4,8 +4,8 @@
 //! what is left to gain, and the time in round trips shows why: a client that needs eight per file needs them on every
 //! network. The rank says how much of the order exceeds chance: 2–4 is a contender behind one that is detectably faster,
 //! and before those that are detectably slower. (Groups of equals were rejected: "not detectably different" is not
-//! transitive.) Below each block: failures, who wins and by how much, or who may have won. After the blocks: skipped
-//! contenders and how to install them, and the claims with their verdicts.
+//! transitive.) Below each block: failures, who wins and by how much, or who may have won. After the blocks: what the
+//! contenders are, the skipped ones and how to install them, and the claims with their verdicts.
 //!
 //! Everything fits the given width. On a narrow terminal the least important columns are dropped; the median and the
 //! multiple of the floor stay. Colour is optional and repeats what the words say.
@@ -13,6 +13,8 @@
 mod block;
 mod columns;
 mod comparison;
+mod contenders;
+mod deviations;
 mod skipped;
 mod verdicts;
 
@@ -42,7 +44,7 @@ impl Look {
         if self.colour { format!("\x1b[{}m{text}\x1b[0m", style.code()) } else { text.to_owned() }
     }
 
-    fn title(self, text: &str) -> String {
+    pub(crate) fn title(self, text: &str) -> String {
         self.paint(Style::Bold, self.paragraph("", 0, text).trim_end()) + "\n"
     }
 
@@ -85,8 +87,19 @@ pub fn render(run: &RunResult, look: Look) -> String {
             text += &block::render(run, workload, network, look);
         }
     }
+    text += &commands(run, look);
+    text += &contenders::render(run, look);
     text += &skipped::render(run, look);
     text + &verdicts::render(run, look)
+}
+
+/// The commands of contenders of the user's own.
+fn commands(run: &RunResult, look: Look) -> String {
+    if run.commands.is_empty() {
+        return String::new();
+    }
+    let line = |(name, command): (&String, &String)| look.paragraph("  ", 4, &format!("{name}: {command}"));
+    look.title("Commands") + &run.commands.iter().map(line).collect::<String>() + "\n"
 }
 
 fn heading(run: &RunResult, look: Look) -> String {

@@ -8,7 +8,7 @@ use std::{
 use crate::{
     disturbance::{MAX_ADDED, Machine},
     experiment::{Cell, Experiment, Known, KnownContender, Plan, Selection},
-    results::{Calibration, Host, Outcome, RunResult, Sample},
+    results::{Calibration, ContenderRecord, Host, Outcome, RunResult, Sample},
     servers::Protocol,
     summarize::{Circumstances, summarize},
 };
@@ -16,13 +16,17 @@ use crate::{
 const RACE: &str = include_str!("../../../experiments/webdav-race.toml");
 
 /// Round trips for each file, connections, requests for each file.
-const CLIENTS: [(&str, f64, u64, &str); 16] = [
+const CLIENTS: [(&str, f64, u64, &str); 20] = [
     ("curl", 2.3, 16, "PUT"),
     ("curl-parallel-h1", 0.12, 16, "PUT"),
     ("curl-parallel-h2", 0.12, 1, "PUT"),
+    ("curl-tuned", 0.08, 16, "PUT"),
     ("rclone", 1.8, 4, "PUT HEAD"),
+    ("rclone-new", 1.7, 4, "PUT HEAD"),
+    ("rclone-tuned", 0.3, 1, "PUT HEAD"),
     ("davfs2", 5.5, 17, "LOCK PUT HEAD UNLOCK"),
     ("davfs2-nolocks", 2.3, 1, "PUT HEAD"),
+    ("davfs2-tuned", 2.3, 1, "PUT HEAD"),
     ("samba-davfs2", 6.5, 17, "LOCK PUT HEAD UNLOCK"),
     ("samba-davfs2-nolocks", 3.3, 1, "PUT HEAD"),
     ("redirector-h1", 8.0, 1, "PROPFIND PUT LOCK PROPPATCH HEAD PUT PROPPATCH UNLOCK"),
@@ -47,7 +51,8 @@ pub(crate) fn race() -> Experiment {
 }
 
 /// The contenders that need davfs2.
-pub(crate) const DAVFS2: [&str; 4] = ["davfs2", "davfs2-nolocks", "samba-davfs2", "samba-davfs2-nolocks"];
+pub(crate) const DAVFS2: [&str; 5] =
+    ["davfs2", "davfs2-nolocks", "davfs2-tuned", "samba-davfs2", "samba-davfs2-nolocks"];
 
 /// An invented quick race, with all times multiplied by `factor`.
 pub(crate) fn run(samples: u32, factor: f64, missing: &[&str]) -> RunResult {
@@ -111,6 +116,8 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         syns: None,
         server_cpu_s: None,
         machine: None,
+        page_view: None,
+        deviations: Vec::new(),
         repeated: 0,
     };
     Outcome::Done((0..samples).map(sample).collect())
@@ -128,6 +135,13 @@ pub(crate) fn circumstances() -> Circumstances {
     Circumstances {
         started: SystemTime::UNIX_EPOCH + Duration::from_mins(29_921_498),
         host: Host { kernel: "6.12".into(), ..Host::default() },
+        contenders: CLIENTS
+            .map(|(name, ..)| ContenderRecord {
+                name: name.to_owned(),
+                version: format!("{name} 1.2"),
+                about: "a file after the other".to_owned(),
+            })
+            .into(),
         calibration: Some(Calibration {
             delay_error_p50_us: 21.0,
             delay_error_p99_us: 90.0,

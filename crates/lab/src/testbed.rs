@@ -33,13 +33,16 @@ use units::{Rate, Span};
 
 use nix::mount::{MsFlags, mount};
 
-use crate::{experiment::Network, link_round_trips, machine, spawn::Spawn};
+use crate::{experiment::Network, host_programs, link_round_trips, machine, spawn::Spawn};
 
 /// The port of the server under test.
 const SERVER_PORT: u16 = 8443;
 
 /// The port at which a middle box serves: SMB's own, at which HTTP does as well.
 const SHARE_PORT: u16 = 445;
+
+/// How long a program that is left after a sample may take to end.
+const LEFT_OVER: Duration = Duration::from_secs(1);
 
 /// Captured bytes of each packet: enough for all headers with options, and the TLS record header.
 const SNAPLEN: u32 = 256;
@@ -117,6 +120,13 @@ impl Testbed {
     /// The address of the middle box's share, for the PC.
     pub fn share_address(&self) -> Option<SocketAddr> {
         self.lan.as_ref().map(|lan| (lan.addresses()[1].v4, SHARE_PORT).into())
+    }
+
+    /// Ends the programs that a contender or server has left on the hosts.
+    pub(crate) fn end_programs(&self) {
+        for host in [Some(&self.client), Some(&self.server), self.pc.as_ref()].into_iter().flatten() {
+            host_programs::end(host, LEFT_OVER);
+        }
     }
 
     /// Whether all cables still carry packets.
@@ -214,5 +224,9 @@ impl Spawn for Host {
 
     fn thread(&self, name: &str, f: Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>> {
         Host::thread(self, name, f)
+    }
+
+    fn end_programs(&self, grace: Duration) {
+        host_programs::end(self, grace);
     }
 }

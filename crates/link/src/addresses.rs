@@ -45,13 +45,19 @@ impl Addresses {
     }
 }
 
-/// The first of `count` numbers of cables that are above those in use in the network namespace of the calling thread.
-pub fn first_free(count: u16) -> u16 {
-    let Ok(interfaces) = getifaddrs() else { return 0 };
+/// The first of `count` numbers of cables that are above those in use in the network namespace of the calling thread; none
+/// if there are not so many left.
+pub fn first_free(count: u16) -> Option<u16> {
+    let Ok(interfaces) = getifaddrs() else { return Some(0) };
     let v4 = |address: Option<SockaddrStorage>| Some(address?.as_sockaddr_in()?.ip());
     let in_use = interfaces.filter_map(|interface| number_of(v4(interface.address)?, v4(interface.netmask)?));
-    let first = in_use.max().map_or(0, |highest| highest + 1);
-    if first + count <= NETWORKS { first } else { 0 }
+    above(in_use.max(), count)
+}
+
+/// The first of `count` numbers above the highest in use.
+fn above(highest: Option<u16>, count: u16) -> Option<u16> {
+    let first = highest.map_or(0, |highest| highest + 1);
+    (first.checked_add(count)? <= NETWORKS).then_some(first)
 }
 
 /// The number of the cable whose end has this address; `None` if it is another kind of address, such as one of a VPN in the
@@ -66,6 +72,17 @@ fn number_of(address: Ipv4Addr, mask: Ipv4Addr) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_end_with_the_range() {
+        assert_eq!((above(None, 3), above(Some(41), 3)), (Some(0), Some(42)));
+        assert_eq!(above(Some(NETWORKS - 4), 3), Some(NETWORKS - 3));
+        assert_eq!(
+            (above(Some(NETWORKS - 3), 3), above(None, u16::MAX)),
+            (None, None),
+            "taken again, they would collide"
+        );
+    }
 
     #[test]
     fn each_number_has_its_own_network() {

@@ -55,6 +55,8 @@ use crate::{
 const MIN_QUEUE: usize = 100;
 /// Maximum size of a file in bytes: a rate trace of an hour at 100 Mbit/s.
 const MAX_TRACE: u64 = 1 << 28;
+/// Maximum size of a file of delays or losses in bytes: some millions of lines, each of which becomes a number in memory.
+const MAX_LINES: u64 = 1 << 26;
 
 /// The description of a link. The default has no effect on packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, clap::Args)]
@@ -365,7 +367,7 @@ impl LinkSpec {
 }
 
 fn read_trace(path: &Path) -> Result<Schedule, SpecError> {
-    let text = read(path, "trace file")?;
+    let text = read(path, "trace file", MAX_TRACE)?;
     Schedule::parse(&text).map_err(|source| SpecError::Trace { path: path.to_owned(), source })
 }
 
@@ -374,16 +376,16 @@ fn read_lines<T>(
     what: &'static str,
     parse: impl Fn(&str) -> Result<T, LineError>,
 ) -> Result<T, SpecError> {
-    parse(&read(path, what)?).map_err(|source| SpecError::Line { path: path.to_owned(), source })
+    parse(&read(path, what, MAX_LINES)?).map_err(|source| SpecError::Line { path: path.to_owned(), source })
 }
 
-fn read(path: &Path, what: &'static str) -> Result<String, SpecError> {
+fn read(path: &Path, what: &'static str, max: u64) -> Result<String, SpecError> {
     let error = |source| SpecError::Read { what, path: path.to_owned(), source };
     let mut text = String::new();
     let file = std::fs::File::open(path).map_err(error)?;
-    let read = file.take(MAX_TRACE).read_to_string(&mut text).map_err(error)?;
-    if read as u64 == MAX_TRACE {
-        return Err(error(io::Error::from(io::ErrorKind::FileTooLarge)));
+    let read = file.take(max).read_to_string(&mut text).map_err(error)?;
+    if read as u64 == max {
+        return Err(error(io::Error::other(format!("it has {} MiB or more", max >> 20))));
     }
     Ok(text)
 }

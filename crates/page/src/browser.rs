@@ -7,13 +7,24 @@
 //!
 //! One thread reads. Everything else happens in the caller, and every wait has a time limit.
 
+pub(crate) mod completion;
+mod determinism;
+pub mod deviations;
+mod fetches;
 pub mod load;
+mod paint;
+pub(crate) mod targets;
+mod trust;
+
+pub use fetches::Fetch;
+pub use paint::Frame;
+pub use trust::Trust;
 
 use std::{
     collections::VecDeque,
     env,
     io::{self, BufRead as _, BufReader, Read as _, Write as _},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, ChildStdout, Command, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
     thread,
@@ -76,6 +87,14 @@ pub enum BrowserError {
         /// Its reason.
         said: String,
     },
+    /// The certificates to trust cannot be used.
+    #[error("cannot trust {file}: {why}")]
+    Trust {
+        /// Their file.
+        file: String,
+        /// What is wrong, and what to do.
+        why: String,
+    },
     /// The page did not load.
     #[error("cannot load {url}: {said}")]
     Load {
@@ -96,6 +115,8 @@ pub struct Options {
     pub without_sandbox: bool,
     /// The parent of its folder; none: the folder for temporary files.
     pub folder: Option<PathBuf>,
+    /// Which server certificates to accept.
+    pub trust: Trust,
 }
 
 /// An event of the browser.
@@ -117,8 +138,10 @@ pub struct Browser {
     events: VecDeque<Event>,
     next: u64,
     errors: PathBuf,
+    /// With the flags that trust certificates.
+    options: Options,
     /// Dropped last: the folder with everything that Chromium writes.
-    _profile: TempDir,
+    profile: TempDir,
 }
 
 /// Chromium on this machine.
@@ -131,47 +154,23 @@ pub fn find() -> Result<PathBuf, BrowserError> {
 impl Browser {
     /// Starts Chromium with an empty profile. `place` may change the command, to run it on another host.
     pub fn start(options: &Options, place: impl FnOnce(&mut Command)) -> Result<Self, BrowserError> {
-        let program = find()?;
-        let failed = |source| BrowserError::Start { program: program.display().to_string(), source };
         let folder = options.folder.clone().unwrap_or_else(env::temp_dir);
-        let profile = tempfile::Builder::new().prefix("longhaul-chromium-").tempdir_in(folder).map_err(failed)?;
+        let profile = tempfile::Builder::new().prefix("longhaul-chromium-").tempdir_in(folder);
+        let program = || find().map_or_else(|_| NAMES[0].to_owned(), |program| program.display().to_string());
+        let profile = profile.map_err(|source| BrowserError::Start { program: program(), source })?;
         let errors = profile.path().join("stderr");
-        let mut command = Command::new("/bin/sh");
-        command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null"]).arg(&program);
-        // No traffic of its own: no updates, reports or prefetching.
-        command.args([
-            "--headless",
-            "--remote-debugging-pipe",
-            "--disable-gpu",
-            "--no-first-run",
-            "--no-default-browser-check",
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-default-apps",
-            "--disable-domain-reliability",
-            "--disable-extensions",
-            "--disable-sync",
-            "--disable-breakpad",
-            "--disable-features=OptimizationHints,MediaRouter,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable",
-            "--metrics-recording-only",
-            "--password-store=basic",
-            "--disable-dev-shm-usage",
-        ]);
-        if options.without_sandbox || nix::unistd::geteuid().is_root() {
-            command.arg("--no-sandbox");
-        }
-        command.arg(format!("--user-data-dir={}", profile.path().display())).args(&options.flags).arg("about:blank");
-        let log = std::fs::File::create(&errors).map_err(failed)?;
-        command.env("HOME", profile.path()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
-        place(&mut command);
-        let mut child = command.spawn().map_err(failed)?;
-        let (to, messages) = sync_channel(256);
-        let from = child.stdout.take();
-        let reader = thread::Builder::new().name("chromium".to_owned());
-        if let Some(from) = from {
-            reader.spawn(move || read_messages(from, &to)).map_err(failed)?;
-        }
-        Ok(Self { child, messages, events: VecDeque::new(), next: 0, errors, _profile: profile })
+        let mut options = options.clone();
+        options.flags.extend(options.trust.prepare(profile.path())?);
+        let (child, messages) = launch(&options, profile.path(), &errors, place)?;
+        Ok(Self { child, messages, events: VecDeque::new(), next: 0, errors, options, profile })
+    }
+
+    /// Ends Chromium and starts it again with the same profile, and so with the cache on disk.
+    pub fn restart(&mut self, place: impl FnOnce(&mut Command)) -> Result<(), BrowserError> {
+        self.end();
+        self.events.clear();
+        (self.child, self.messages) = launch(&self.options, self.profile.path(), &self.errors, place)?;
+        Ok(())
     }
 
     /// Opens an empty page, and returns its session.
@@ -180,6 +179,23 @@ impl Browser {
         let attached =
             self.call("", "Target.attachToTarget", &json!({ "targetId": target["targetId"], "flatten": true }))?;
         Ok(attached["sessionId"].as_str().unwrap_or_default().to_owned())
+    }
+
+    /// Fails if an event says that the page, of this session, has crashed.
+    pub(crate) fn check(event: &Event, session: &str, url: &str) -> Result<(), BrowserError> {
+        if event.method == "Inspector.targetCrashed" && event.session == session {
+            return Err(BrowserError::Load { url: url.to_owned(), said: "its renderer crashed".to_owned() });
+        }
+        Ok(())
+    }
+
+    /// Sends a page to a URL.
+    pub(crate) fn navigate(&mut self, session: &str, url: &str) -> Result<(), BrowserError> {
+        let navigated = self.call(session, "Page.navigate", &json!({ "url": url }))?;
+        match navigated["errorText"].as_str().filter(|said| !said.is_empty()) {
+            Some(said) => Err(BrowserError::Load { url: url.to_owned(), said: said.to_owned() }),
+            None => Ok(()),
+        }
     }
 
     /// Sends a request and waits for the response. Events in between are kept for [`Self::event`].
@@ -252,8 +268,56 @@ impl Browser {
     }
 }
 
-impl Drop for Browser {
-    fn drop(&mut self) {
+/// Starts Chromium, and a thread that reads its messages.
+fn launch(
+    options: &Options,
+    profile: &Path,
+    errors: &Path,
+    place: impl FnOnce(&mut Command),
+) -> Result<(Child, Receiver<Value>), BrowserError> {
+    let program = find()?;
+    let failed = |source| BrowserError::Start { program: program.display().to_string(), source };
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", "exec \"$0\" \"$@\" 3<&0 4>&1 </dev/null >/dev/null"]).arg(&program);
+    // No traffic of its own: no updates, reports or prefetching.
+    command.args([
+        "--headless",
+        "--remote-debugging-pipe",
+        "--disable-gpu",
+        "--no-first-run",
+        "--no-default-browser-check",
+        "--disable-background-networking",
+        "--disable-component-update",
+        "--disable-default-apps",
+        "--disable-domain-reliability",
+        "--disable-extensions",
+        "--disable-sync",
+        "--disable-breakpad",
+        "--disable-features=OptimizationHints,MediaRouter,HttpsUpgrades,HttpsFirstBalancedModeAutoEnable",
+        "--metrics-recording-only",
+        "--password-store=basic",
+        "--disable-dev-shm-usage",
+    ]);
+    if options.without_sandbox || nix::unistd::geteuid().is_root() {
+        command.arg("--no-sandbox");
+    }
+    command.arg(format!("--user-data-dir={}", profile.display())).args(&options.flags).arg("about:blank");
+    let log = std::fs::File::create(errors).map_err(failed)?;
+    command.env("HOME", profile).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
+    place(&mut command);
+    let mut child = command.spawn().map_err(failed)?;
+    let (to, messages) = sync_channel(256);
+    let from = child.stdout.take();
+    let reader = thread::Builder::new().name("chromium".to_owned());
+    if let Some(from) = from {
+        reader.spawn(move || read_messages(from, &to)).map_err(failed)?;
+    }
+    Ok((child, messages))
+}
+
+impl Browser {
+    /// Ends Chromium, which then writes its cache.
+    fn end(&mut self) {
         let _ = self.send("", "Browser.close", &json!({}));
         // It should exit when its pipe closes, and is killed if it does not.
         self.child.stdin.take();
@@ -266,6 +330,12 @@ impl Drop for Browser {
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

@@ -17,6 +17,7 @@
 //! - [`mod@record`] loads a page in a [`browser`], and records its requests.
 //! - [`schedule`](mod@schedule) calculates the load on an ideal network: the floor for measured loads.
 //! - [`replay`] runs a spec: a server that answers for all its hosts, and a client that sends the recorded requests.
+//! - [`Spec::repeat_view`] is what a browser with a warm cache still requests.
 //! - Missing bodies are synthesised ([`Body`]): incompressible bytes, the same in every run. Missing HTML of the page
 //!   itself becomes HTML that requests the rest ([`Spec::body`]).
 //!
@@ -32,7 +33,9 @@
 //! ```
 
 mod body;
+mod body_file;
 pub mod browser;
+mod cache;
 mod head_padding;
 pub mod import;
 pub mod record;
@@ -45,6 +48,7 @@ pub mod waterfall;
 pub mod waterfall_json;
 
 pub use body::Body;
+pub use cache::RepeatView;
 pub use head_padding::PAD;
 pub use schedule::{Connections, IdealNetwork, Schedule};
 pub use shipped::SHIPPED;

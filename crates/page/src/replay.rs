@@ -8,7 +8,8 @@
 //! - [`Order`] decides when a request may be sent, independently of the protocol: after the heads and ends that it
 //!   waited for in the recording, and the computation in between. A connection opens when its first request is sent.
 //! - The server ([`PageHandler`]) has every response ready in memory, so that only the network and the protocol take
-//!   time. It plugs into `serve` ([`serve::Responder`]).
+//!   time. It plugs into `serve` ([`serve::Responder`]). It answers the requests of a browser as well, which may differ
+//!   from the recorded ones.
 //!
 //! ```text
 //!  Spec ──> Order: what may be sent now ──> load: one client for each recorded connection, or one for all
@@ -19,14 +20,19 @@
 //! The second load counts. The first one, through the same [`Replay`], gets what an earlier visit leaves (a TCP Fast
 //! Open cookie, TLS tickets), and closes its connections.
 
+mod conditional;
 mod handler;
 mod load;
+mod nearest;
 mod order;
 mod protocol;
+mod upgrade;
 mod visits;
 
 pub use handler::{PageHandler, TooLarge, WHICH, answers};
 pub use load::{Load, Replay, ReplayError, Timing};
+pub(crate) use nearest::Index;
 pub use order::{Action, Order};
 pub use protocol::{Http, Protocol, Session, UnknownProtocol};
+pub use upgrade::over_tls;
 pub use visits::visits;

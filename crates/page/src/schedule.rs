@@ -1,13 +1,15 @@
 //! The load on an ideal network: when each request could be sent, and when its response would arrive.
 //!
 //! One calculation answers three questions. With only the dependencies, and any number of open connections, it gives the
-//! *floor*: the round trips that no protocol can save, plus the bytes. With the recorded connections, one request at a
-//! time on each, and a handshake before the first, it gives the minimum for HTTP/1.1; one round trip less per handshake
-//! is the most that TCP Fast Open can save. With an initial window it includes TCP's slow start: a response that does not
-//! fit waits for acknowledgements, in round trips.
+//! *floor*: the round trips that no protocol can save, plus the bytes. Neither the browser's computation nor the server's
+//! think time count for it: they were measured on some machine, and another one may be faster. With the recorded
+//! connections, one request at a time on each, and a handshake before the first, it gives the minimum for HTTP/1.1; one
+//! round trip less per handshake is the most that TCP Fast Open can save. With an initial window it includes TCP's slow
+//! start: a response that does not fit waits for acknowledgements, in round trips.
 //!
-//! The critical path is the chain of waits that ends with the last byte; its *depth* is its number of requests. It is
-//! followed backwards from the end, as in Wang et al. (WProf, NSDI 2013): requests beside it cost nothing.
+//! The load ends with the last response that the page's `load` event waits for ([`Spec::timed`]); later requests cost
+//! nothing. The critical path is the chain of waits that ends with its last byte; its *depth* is its number of requests.
+//! It is followed backwards from the end, as in Wang et al. (WProf, NSDI 2013): requests beside it cost nothing.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -24,6 +26,8 @@ pub struct IdealNetwork {
     pub rate: Option<Rate>,
     /// The connections of the requests.
     pub connections: Connections,
+    /// Whether the recorded computation and think times count.
+    pub has_processing: bool,
 }
 
 /// The connections of the requests.
@@ -61,7 +65,7 @@ pub struct Schedule {
     pub end: Vec<Duration>,
     /// The requests on the critical path, from the first on.
     pub critical: Vec<usize>,
-    /// When the last byte of all responses has arrived.
+    /// When the last byte has arrived of all responses that the `load` event waits for.
     pub load: Duration,
 }
 
@@ -87,10 +91,10 @@ impl Schedule {
 }
 
 impl Spec {
-    /// The floor: the minimum load time over this RTT and rate, whatever the protocol. It consists of the round trips
-    /// that cannot be saved, computations, and the bytes of all responses.
+    /// The floor: the minimum load time over this RTT and rate, whatever the protocol, client and server. It consists of
+    /// the round trips that cannot be saved, and the bytes.
     pub fn floor(&self, rtt: Duration, rate: Option<Rate>) -> Duration {
-        self.schedule(&IdealNetwork { rtt, rate, connections: Connections::Open }).load
+        self.schedule(&IdealNetwork { rtt, rate, connections: Connections::Open, has_processing: false }).load
     }
 
     /// The number of requests in the longest chain of dependencies: so many round trips cannot be saved.
@@ -107,7 +111,9 @@ impl Spec {
             let longest = above.max_by_key(|above| (chains[*above].0, usize::MAX - above));
             chains[index] = (longest.map_or(0, |above| chains[above].0) + 1, longest);
         }
-        let last = (0..chains.len()).max_by_key(|index| (chains[*index].0, usize::MAX - index));
+        let timed = self.timed();
+        let last =
+            (0..chains.len()).filter(|index| timed[*index]).max_by_key(|index| (chains[*index].0, usize::MAX - index));
         chain(last, |index| chains[index].1)
     }
 
@@ -116,17 +122,21 @@ impl Spec {
         let mut schedule = Schedule::empty(self.requests.len());
         let mut cause = vec![None; self.requests.len()];
         let mut windows = vec![None; self.requests.len()];
+        // When each request is sent, plus the server's think time.
+        let mut answered = vec![Duration::ZERO; self.requests.len()];
         // The last request on each connection.
         let mut last: HashMap<u32, usize> = HashMap::new();
         for index in self.order().unwrap_or_default() {
             let request = &self.requests[index];
+            let [compute, think] = [request.compute, request.response.think]
+                .map(|time| if network.has_processing { time } else { Duration::ZERO });
             let comes = |until: &Until, of: usize| match until {
                 Until::End => schedule.end[of],
-                Until::Head(bytes) => schedule.sent[of].saturating_add(arrival(*bytes, windows[of], network)),
+                Until::Head(bytes) => answered[of].saturating_add(arrival(*bytes, windows[of], network)),
             };
             let waits = request.after.iter().map(|after| (comes(&after.until, after.request), after.request));
             let (come, by) = waits.max().map_or((Duration::ZERO, None), |(time, by)| (time, Some(by)));
-            let ready = come.saturating_add(request.compute);
+            let ready = come.saturating_add(compute);
             schedule.ready[index] = ready;
             cause[index] = by;
             schedule.sent[index] = match network.connections {
@@ -148,13 +158,17 @@ impl Spec {
                     sent
                 }
             };
-            let arrives = |bytes| schedule.sent[index].saturating_add(arrival(bytes, windows[index], network));
+            answered[index] = schedule.sent[index].saturating_add(think);
+            let arrives = |bytes| answered[index].saturating_add(arrival(bytes, windows[index], network));
             (schedule.first[index], schedule.end[index]) = (arrives(1), arrives(request.response.size()));
         }
-        let last = (0..self.requests.len()).max_by_key(|index| (schedule.end[*index], usize::MAX - index));
+        let timed = self.timed();
+        let ends = (0..self.requests.len()).filter(|index| timed[*index]);
+        let last = ends.clone().max_by_key(|index| (schedule.end[*index], usize::MAX - index));
         schedule.load = last.map_or(Duration::ZERO, |index| schedule.end[index]);
         schedule.critical = chain(last, |index| cause[index]);
-        let bytes = network.rate.map_or(Duration::ZERO, |rate| rate.time_for(self.response_bytes()));
+        let bytes = ends.map(|index| self.requests[index].response.size()).fold(0, u64::saturating_add);
+        let bytes = network.rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
         schedule.load = schedule.load.max(network.rtt.saturating_add(bytes));
         schedule
     }
@@ -273,11 +287,23 @@ mod tests {
     }
 
     #[test]
-    fn floor_is_round_trips_computation_and_bytes() {
+    fn requests_that_do_not_delay_the_load_event_cost_nothing() {
+        let late = "after = [{ end = \"font\" }]\ndelays_load = false\nresponse = { body = 1000000 }";
+        let text = format!("{PAGE}\n[[request]]\nid = \"beacon\"\nhost = \"a.example\"\npath = \"/beacon\"\n{late}");
+        let page = |text: &str| Spec::parse(text, Path::new("x.toml")).unwrap();
+        let (with, without) = (page(&text), page(PAGE));
+        let (rtt, rate) = (Duration::from_millis(100), Rate::bits_per_second(8_000_000));
+        assert_eq!(with.floor(rtt, Some(rate)), without.floor(rtt, Some(rate)));
+        assert_eq!((with.depth(), with.critical_path()), (without.depth(), without.critical_path()));
+        assert!(with.timed()[..4].iter().all(|timed| *timed) && !with.timed()[4]);
+    }
+
+    #[test]
+    fn floor_is_round_trips_and_bytes() {
         let page = page();
         assert_eq!(page.depth(), 3);
-        assert_eq!(page.floor(ms(100), None), ms(305));
-        assert_eq!(page.floor(ms(0), None), ms(5));
+        assert_eq!(page.floor(ms(100), None), ms(300));
+        assert_eq!(page.floor(ms(0), None), ms(0));
         // 23 800 bytes at a megabit take 190.4 ms, and the first of them comes after a round trip.
         let rate = Rate::bits_per_second(1_000_000);
         assert_eq!(page.floor(ms(10), Some(rate)), Duration::from_micros(200_400));
@@ -287,7 +313,7 @@ mod tests {
     fn recorded_connections_cost_handshakes_and_slow_start() {
         let over = |handshake, initial_window| {
             let connections = Connections::Recorded { handshake, initial_window };
-            page().schedule(&IdealNetwork { rtt: ms(100), rate: None, connections })
+            page().schedule(&IdealNetwork { rtt: ms(100), rate: None, connections, has_processing: true })
         };
         let plain = over(1, None);
         // The page 200; the style sheet's connection, its request; the font has one of its own.
@@ -297,6 +323,19 @@ mod tests {
         let slow = over(1, Some(INITIAL_WINDOW));
         assert_eq!((slow.end[0], slow.sent[1], slow.sent[2]), (ms(300), ms(300), ms(305)));
         assert_eq!(slow.opened[2], Some(ms(205)));
+    }
+
+    #[test]
+    fn think_time_delays_the_response_but_not_the_floor() {
+        let mut page = page();
+        let [before, after] = [Duration::ZERO, ms(70)].map(|think| {
+            page.requests[2].response.think = think;
+            let connections = Connections::Recorded { handshake: 1, initial_window: None };
+            page.schedule(&IdealNetwork { rtt: ms(100), rate: None, connections, has_processing: true })
+        });
+        assert_eq!(after.first[2], before.first[2] + ms(70));
+        assert_eq!((after.sent[3], after.load), (before.sent[3] + ms(70), before.load + ms(70)));
+        assert_eq!((page.floor(ms(100), None), after.sent[2]), (ms(300), before.sent[2]));
     }
 
     #[test]
@@ -312,7 +351,7 @@ mod tests {
             let text = request("first", first, "") + &request("second", 15_000, after);
             let page = Spec::parse(&format!("schema = \"longhaul.page/1\"\n{text}"), Path::new("page.toml")).unwrap();
             let connections = Connections::Recorded { handshake: 1, initial_window: Some(INITIAL_WINDOW) };
-            let schedule = page.schedule(&IdealNetwork { rtt: ms(100), rate: None, connections });
+            let schedule = page.schedule(&IdealNetwork { rtt: ms(100), rate: None, connections, has_processing: true });
             (schedule.end[0], schedule.end[1])
         };
         assert_eq!(second(1000), (ms(200), ms(400)), "little leaves it as it was");
@@ -321,7 +360,7 @@ mod tests {
 
     #[test]
     fn slow_start_doubles_the_window() {
-        let network = IdealNetwork { rtt: ms(1), rate: None, connections: Connections::Open };
+        let network = IdealNetwork { rtt: ms(1), rate: None, connections: Connections::Open, has_processing: true };
         let rounds = [0, 1, 10, 11, 30, 31, 70, 71].map(|bytes| arrival(bytes, Some(10), &network).as_millis());
         assert_eq!(rounds, [1, 1, 1, 2, 2, 3, 3, 4]);
         assert!(arrival(u64::MAX, Some(1), &network) < ms(70));

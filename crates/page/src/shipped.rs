@@ -68,7 +68,7 @@ mod tests {
             let rtt = Duration::from_millis(100);
             let over = |handshake| {
                 let connections = Connections::Recorded { handshake, initial_window: None };
-                spec.schedule(&IdealNetwork { rtt, rate: None, connections })
+                spec.schedule(&IdealNetwork { rtt, rate: None, connections, has_processing: true })
             };
             let (plain, open) = (over(1), over(0));
             assert!(plain.load <= open.load + rtt * plain.handshakes() as u32);

@@ -27,7 +27,8 @@
 //! A request is sent when everything it is `after` has come and `compute` has passed: the first bytes of a response
 //! (`head`, 4000 of them unless `bytes` says otherwise, of its head and body together), or all of it (`end`). Where
 //! `connection` is given, requests with the same number went over one connection, one after another, in the file's
-//! order; where it is not, any connection may take it. Sizes of heads are those of HTTP/1.1.
+//! order; where it is not, any connection may take it. Sizes of heads are those of HTTP/1.1. The server sends a response
+//! after its `think` time.
 //!
 //! A body is a number of bytes (`body = 12000`, synthesised), a `text`, or a `file` beside the spec.
 
@@ -41,6 +42,7 @@ use std::{
     time::Duration,
 };
 
+use chrono::{DateTime, Utc};
 use http::{HeaderMap, Method, StatusCode};
 
 use crate::body::Body;
@@ -76,6 +78,8 @@ pub struct Spec {
     pub title: String,
     /// Its source, and assumptions.
     pub source: Option<String>,
+    /// When it was recorded, to the millisecond. In a browser's replay, `Date` begins at this time.
+    pub recorded_at: Option<DateTime<Utc>>,
     /// The requests, in the order of the file.
     pub requests: Vec<Request>,
 }
@@ -105,6 +109,9 @@ pub struct Request {
     pub after: Vec<After>,
     /// The computation time after them.
     pub compute: Duration,
+    /// Whether the page's `load` event waits for it (HTML: "delay the load event"). Data that scripts request does not
+    /// delay it, nor does what is requested later.
+    pub delays_load: bool,
     /// The response.
     pub response: Response,
 }
@@ -122,6 +129,8 @@ pub struct Response {
     pub headers: HeaderMap,
     /// Its body.
     pub body: Body,
+    /// The server's think time: from the arrival of the request until the response is ready.
+    pub think: Duration,
 }
 
 impl Response {
@@ -190,6 +199,12 @@ impl Spec {
     /// The spec as TOML. Kept bodies are included if they are text; of others only the size.
     pub fn to_toml(&self) -> String {
         write::toml(self, |_, _| None)
+    }
+
+    /// The requests whose responses end the load: those that delay the `load` event, or all if none does.
+    pub fn timed(&self) -> Vec<bool> {
+        let none = self.requests.iter().all(|request| !request.delays_load);
+        self.requests.iter().map(|request| none || request.delays_load).collect()
     }
 
     /// The number of recorded connections.

@@ -38,7 +38,7 @@ const CRITICAL: &str = "1;31";
 /// The load over the recorded connections with TCP's usual initial window; `handshake` in round trips.
 pub fn recorded(spec: &Spec, rtt: Duration, rate: Option<Rate>, handshake: u32) -> Schedule {
     let connections = Connections::Recorded { handshake, initial_window: Some(INITIAL_WINDOW) };
-    spec.schedule(&IdealNetwork { rtt, rate, connections })
+    spec.schedule(&IdealNetwork { rtt, rate, connections, has_processing: true })
 }
 
 /// The page, its waterfall at the last of `rtts`, its critical path, and its floors at all of them.

@@ -1,29 +1,31 @@
 //! Chromium records a small site with its dependencies, and then loads the spec from the replay server over each version
 //! of HTTP.
 
+mod replay_server;
+
 use std::{
     io::{BufRead, BufReader, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     path::Path,
     sync::{Arc, atomic::AtomicBool},
     thread,
     time::Duration,
 };
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use page::{
     Body, Spec, Until,
     browser::{
         self,
-        load::{Loader, Version},
+        load::{Loader, Profile, Version},
     },
     record::record,
-    replay::PageHandler,
 };
-use rcgen::PublicKeyData as _;
 
 /// Not an image, in spite of its type.
 const BROKEN: &str = "this is no picture";
+
+/// The think time of the data.
+const THINK: Duration = Duration::from_millis(80);
 
 /// Path, type, body. The picture's reference is at least 3000 bytes after the style sheet's; the script fetches data
 /// and then what they name; the style sheet has a background.
@@ -66,6 +68,11 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
             ("/", _) => (302, "text/plain", "", "Location: /page\r\nSet-Cookie: secret=1\r\n"),
             ("/page", _) => (200, "text/html", page.as_str(), ""),
             ("/broken.png", _) => (200, "image/png", BROKEN, ""),
+            ("/style.css", Some((status, kind, body))) => (status, kind, body, "Cache-Control: max-age=600\r\n"),
+            ("/data.json", Some((status, kind, body))) => {
+                thread::sleep(THINK);
+                (status, kind, body, "")
+            }
             (_, Some((status, kind, body))) => (status, kind, body, ""),
             _ => (404, "text/plain", "nothing", ""),
         };
@@ -94,7 +101,7 @@ fn site_is_recorded_and_loaded_again() {
     let url = format!("http://{address}/").parse().unwrap();
     let options = browser::Options { without_sandbox: true, ..Default::default() };
     let recorded =
-        record(&url, Path::new("small.toml"), Duration::from_mins(1), &options, &AtomicBool::new(false)).unwrap();
+        record(&url, Path::new("small.toml"), 2, Duration::from_mins(1), &options, &AtomicBool::new(false)).unwrap();
     let spec = &recorded.spec;
     println!("{}\n{:?}", spec.to_toml(), recorded.notes);
     assert_eq!(spec.title, "Small");
@@ -114,6 +121,12 @@ fn site_is_recorded_and_loaded_again() {
     ] {
         assert_eq!(waits(path).0, cause, "{path}");
     }
+    // The handshake on a busy machine may have taken a part of it.
+    assert!(
+        spec.requests[at("/data.json")].response.think > THINK / 2,
+        "{:?}",
+        spec.requests[at("/data.json")].response
+    );
     let data = spec.requests[at("/shown.svg")].after.last().map(|after| after.request);
     assert_eq!(data, Some(at("/data.json")), "the script shows what the data named");
     assert!(spec.requests.iter().all(|request| request.path != "/favicon.ico"), "the tab's icon is not the page's");
@@ -135,7 +148,8 @@ fn site_is_recorded_and_loaded_again() {
     // Chromium does not return a body that it cannot decode; the spec has a synthetic one of the same size.
     let broken = &spec.requests[at("/broken.png")].response.body;
     assert!(matches!(broken, Body::Synthetic { len, .. } if *len == BROKEN.len() as u64), "{broken:?}");
-    let [note] = &recorded.notes[..] else { panic!("{:?}", recorded.notes) };
+    let note = recorded.notes.last().unwrap();
+    assert!(recorded.notes[0].starts_with("2 recordings, of "), "{:?}", recorded.notes);
     assert!(note.starts_with(&format!("http://{address}/broken.png: synthesised body, since ")), "{note}");
     assert!(!spec.to_toml().contains("secret"), "no cookies");
     assert!(spec.connections() >= 1 && spec.depth() >= 4);
@@ -148,38 +162,34 @@ fn load_again(spec: &Spec) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("small.toml");
     spec.write(&path).unwrap();
-    let read = Spec::read(&path).unwrap();
-    assert_eq!(&read, spec);
+    let read = Arc::new(Spec::read(&path).unwrap());
+    assert_eq!(&*read, spec);
     for version in Version::ALL {
-        let (address, key) = serve(&read, folder.path());
+        let (address, key) = replay_server::start(&read, folder.path());
         let mut loader = Loader::start(&read, version, address, &key, folder.path().to_owned(), |_| {}).unwrap();
-        let visit = loader.load(Duration::from_mins(1)).unwrap();
-        assert_eq!(visit.missing, [""; 0], "{version:?}");
+        let visit = loader.load(Profile::New, Duration::from_mins(1)).unwrap();
+        assert_eq!(visit.deviations, [], "{version:?}");
         // Includes the requests that the script sends after the `load` event.
         assert!(visit.requests >= read.requests.len() && !visit.took.is_zero(), "{version:?}: {visit:?}");
+        assert!(visit.fetches.len() >= read.requests.len() && visit.fetches.iter().all(|fetch| fetch.end.is_some()));
+        let (first, largest) = (visit.first_contentful_paint.unwrap(), visit.largest_contentful_paint.unwrap());
+        assert!(!first.is_zero() && first <= largest, "{first:?} {largest:?}");
+        if version == Version::Two {
+            repeat_view(&mut loader);
+        }
     }
 }
 
-/// The replay server with a page on loopback, and the hash of its key.
-fn serve(page: &Spec, folder: &Path) -> (SocketAddr, String) {
-    let key = rcgen::KeyPair::generate().unwrap();
-    let certificate = rcgen::CertificateParams::new(vec!["a.example".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let files = [folder.join("certificate.pem"), folder.join("key.pem")];
-    std::fs::write(&files[0], certificate.pem()).unwrap();
-    std::fs::write(&files[1], key.serialize_pem()).unwrap();
-    let [certificate, private] = files;
-    let tls = Some(serve::Tls::Files { certificate, key: private });
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    let config = serve::Config { tls, ..serve::Config::default() };
-    let site = Arc::new(PageHandler::new(page).unwrap());
-    thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(async {
-            let server = serve::Server::with_responder(site, &config, vec![listener]).unwrap();
-            server.run(std::future::pending()).await
-        })
-    });
-    let hash = ring::digest::digest(&ring::digest::SHA256, &key.subject_public_key_info());
-    (address, STANDARD.encode(hash))
+/// Of a page that was loaded before the browser was closed, the cached part is not loaded again; it is in a new profile.
+fn repeat_view(loader: &mut Loader) {
+    let film = loader.load_filmed(Profile::Kept, Duration::from_mins(1)).unwrap().film;
+    assert!(!film.is_empty() && film.iter().all(|frame| frame.jpeg.starts_with(&[0xff, 0xd8])), "JPEGs");
+    loader.restart(|_| {}).unwrap();
+    for (profile, expected) in [(Profile::New, &[][..]), (Profile::Kept, &["/style.css"])] {
+        let visit = loader.load(profile, Duration::from_mins(1)).unwrap();
+        assert_eq!(visit.deviations, [], "{profile:?}");
+        let cached = visit.fetches.iter().filter(|fetch| fetch.is_cached);
+        let cached: Vec<&str> = cached.map(|fetch| &fetch.url[fetch.url.rfind('/').unwrap()..]).collect();
+        assert_eq!(cached, expected, "{profile:?}");
+    }
 }

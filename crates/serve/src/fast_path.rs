@@ -55,9 +55,12 @@ pub(crate) async fn serve(
     let (mut closing, mut late) = (pin!(stopping.cancelled()), pin!(sleep_until(deadline)));
     loop {
         match next(&input, responder, log.map(|log| (log, client))) {
-            (Next::Complete(PreparedResponse { status, head, body }, length), entry) => {
+            (Next::Complete(PreparedResponse { status, head, body, delay }, length), entry) => {
                 input.advance(length);
                 let sent = body.len() as u64;
+                if !delay.is_zero() {
+                    transport::sleep(delay).await;
+                }
                 let (_busy, _waiting) = (RequestGuard::new(activity), WaitingForClient::for_reader(activity));
                 stream.write_all_buf(&mut head.chain(body)).await?;
                 if let Some(mut entry) = entry {

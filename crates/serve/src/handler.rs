@@ -12,8 +12,8 @@ use dav_server::davpath::DavPath;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use futures_util::FutureExt;
 use http::header::{
-    ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, EXPECT, HOST, HeaderValue, RANGE, RETRY_AFTER, WWW_AUTHENTICATE,
-    X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPECT, HOST, HeaderValue, LAST_MODIFIED, RANGE, RETRY_AFTER,
+    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full, Limited};
@@ -28,6 +28,7 @@ use crate::early_data::{self, HandshakeState};
 use crate::locks::Locks;
 use crate::preconditions;
 use crate::responder::{Responder, ResponderHandler};
+use crate::server::Quirks;
 use crate::service::ServiceHandler;
 use crate::store::{RequestContext, Store, is_within};
 use crate::xml;
@@ -98,6 +99,7 @@ pub(crate) struct Folder {
     names: HostNames,
     log: Option<AccessLog>,
     methods: &'static str,
+    quirks: Quirks,
 }
 
 impl Folder {
@@ -119,7 +121,11 @@ impl Folder {
             }
             (dav.methods(methods).locksystem(Box::new(locks.clone())), METHODS)
         };
-        Folder { dav: dav.build_handler(), locks, users, names, log, methods }
+        Folder { dav: dav.build_handler(), locks, users, names, log, methods, quirks: Quirks::default() }
+    }
+
+    pub(crate) fn with_quirks(self, quirks: Quirks) -> Self {
+        Folder { quirks, ..self }
     }
 
     /// Responds to one request.
@@ -131,6 +137,8 @@ impl Folder {
         guard: RequestGuard,
     ) -> Response<ResponseBody> {
         let mut entry = Entry::new(self.log.clone(), client, &request);
+        let method = request.method().clone();
+        let closes = self.quirks.closes_connections && request.version() < Version::HTTP_2;
         let expects = request.headers().contains_key(EXPECT);
         let (head, body) = request.into_parts();
         let (body, remainder) = ReceivedBody::new(body, Arc::clone(&entry.received), &guard);
@@ -171,6 +179,16 @@ impl Folder {
         }
         if response.status() == StatusCode::SERVICE_UNAVAILABLE {
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+        }
+        if self.quirks.is_like_apache {
+            like_apache(&method, &mut response);
+        }
+        if closes {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        // A sleep of no time would still wait for the timer's next tick.
+        if !self.quirks.think_time.is_zero() {
+            tokio::time::sleep(self.quirks.think_time).await;
         }
         entry.status = Some(response.status());
         let named = response.extensions_mut().remove::<Arc<RequestContext>>();
@@ -347,4 +365,16 @@ fn status(code: StatusCode) -> Response<DavBody> {
     let mut response = Response::new(DavBody::empty());
     *response.status_mut() = code;
     response
+}
+
+/// Changes a response to what Apache's would be.
+fn like_apache<B>(method: &Method, response: &mut Response<B>) {
+    match (method.as_str(), response.status()) {
+        ("PUT", _) => {
+            response.headers_mut().remove(ETAG);
+            response.headers_mut().remove(LAST_MODIFIED);
+        }
+        ("LOCK", StatusCode::CREATED) => *response.status_mut() = StatusCode::OK,
+        _ => {}
+    }
 }

@@ -5,6 +5,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use dav_server::body::Body as DavBody;
@@ -20,11 +21,12 @@ use crate::early_data::{self, HandshakeState};
 
 /// Produces responses from memory.
 pub trait Responder: Send + Sync + 'static {
-    /// Responds to a request by its head, without blocking. The request's body has been read and discarded. Not called
+    /// Responds to a request by its head, without blocking; see [`Delay`]. The request's body has been read and discarded. Not called
     /// for bodies over 256 KiB (413) and for unsafe requests in early data (425, RFC 8470).
     fn respond(&self, request: &Parts) -> Response<Bytes>;
 
-    /// The response in its HTTP/1.1 wire form, if it is prepared. It must equal that of [`Self::respond`].
+    /// The response in its HTTP/1.1 wire form, if it is prepared. It must equal that of [`Self::respond`], with the same
+    /// delay.
     fn prepared(&self, _request: &SimpleRequest<'_>) -> Option<PreparedResponse> {
         None
     }
@@ -58,7 +60,13 @@ pub struct PreparedResponse {
     pub head: Bytes,
     /// The body; empty for HEAD.
     pub body: Bytes,
+    /// The time that passes before it is sent.
+    pub delay: Duration,
 }
+
+/// The time that passes before a response is sent: an extension of the response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Delay(pub Duration);
 
 /// Handles requests with a [`Responder`].
 pub(crate) struct ResponderHandler {
@@ -91,11 +99,14 @@ impl ResponderHandler {
             drop(arriving);
             rest.drain().await
         };
-        let response = match (whole, early) {
+        let mut response = match (whole, early) {
             (true, false) => self.responder.respond(&head),
             (true, true) => refused(StatusCode::TOO_EARLY),
             (false, _) => refused(StatusCode::PAYLOAD_TOO_LARGE),
         };
+        if let Some(Delay(time)) = response.extensions_mut().remove() {
+            transport::sleep(time).await;
+        }
         entry.status = Some(response.status());
         response.map(|body| ResponseBody::new(DavBody::from(body).into(), None, entry, guard))
     }

@@ -63,6 +63,20 @@ pub struct Config {
     pub connections: Option<NonZeroUsize>,
     /// How long requests in flight may take to complete at shutdown; three seconds if `None`.
     pub drain: Option<Duration>,
+    /// What it does like another server, for experiments; unused with a responder or a service.
+    pub quirks: Quirks,
+}
+
+/// Habits of other servers that decide how fast their clients are. By default it has none of them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Quirks {
+    /// How long each response waits after it is ready, as if the server had computed for it.
+    pub think_time: Duration,
+    /// Whether each connection of HTTP/1.1 ends after one response, as with Apache's `KeepAlive Off`.
+    pub closes_connections: bool,
+    /// Whether it responds as Apache does to PUT, without `ETag` and `Last-Modified`, and to a LOCK that creates a file, with
+    /// 200 instead of 201. davfs2 then asks for the first, and checks nothing else.
+    pub is_like_apache: bool,
 }
 
 /// A server that listens but does not serve yet. Clients can connect and wait.
@@ -99,7 +113,8 @@ impl Server {
         }
         let users = config.auth.as_deref().map(Users::read).transpose()?;
         let names = HostNames::new(users.is_some() || tls.is_some(), &config.hosts);
-        let folder = Folder::new(store.clone(), users, names, config.access_log, config.read_only);
+        let folder =
+            Folder::new(store.clone(), users, names, config.access_log, config.read_only).with_quirks(config.quirks);
         let handler = Arc::new(Handler::Folder(Box::new(folder)));
         let udp_sockets = udp_sockets(&addresses, tls.is_some());
         let sweep = (!config.read_only).then_some(store);

@@ -1,10 +1,14 @@
 //! Prepared responses: simple requests take the fast path; from the first other request on, hyper answers.
 
-use std::{net::TcpListener, sync::Arc, time::Duration};
+use std::{
+    net::TcpListener,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::Bytes;
 use http::{Response, StatusCode, request::Parts};
-use serve::{Config, PreparedResponse, Responder, Server, SimpleRequest};
+use serve::{Config, Delay, PreparedResponse, Responder, Server, SimpleRequest};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -19,7 +23,8 @@ struct Both;
 impl Responder for Both {
     fn respond(&self, request: &Parts) -> Response<Bytes> {
         let body = request.uri.path().to_owned();
-        Response::builder().header("x-way", "long").body(body.into()).unwrap()
+        let response = Response::builder().header("x-way", "long").extension(Delay(delay(&body)));
+        response.body(body.into()).unwrap()
     }
 
     fn prepared(&self, question: &SimpleRequest<'_>) -> Option<PreparedResponse> {
@@ -27,8 +32,16 @@ impl Responder for Both {
         let body = question.target.to_owned();
         let head = format!("HTTP/1.1 200 OK\r\nx-way: short\r\ncontent-length: {}\r\n\r\n", body.len());
         let missing = question.field("x-missing").is_some();
-        (!missing).then(|| PreparedResponse { status: StatusCode::OK, head: head.into(), body: body.into() })
+        let delay = delay(question.target);
+        (!missing).then(|| PreparedResponse { status: StatusCode::OK, head: head.into(), body: body.into(), delay })
     }
+}
+
+const SLOW: Duration = Duration::from_millis(40);
+
+/// The delay of a response.
+fn delay(path: &str) -> Duration {
+    if path == "/slow" { SLOW } else { Duration::ZERO }
 }
 
 /// A connection to a server with this responder.
@@ -96,6 +109,16 @@ async fn other_requests_leave_the_fast_path() {
     let mut frame = [0; 9];
     timeout(LIMIT, stream.read_exact(&mut frame)).await.unwrap().unwrap();
     assert_eq!(frame[3], 4);
+}
+
+#[tokio::test]
+async fn response_waits_for_its_delay_on_both_paths() {
+    for (field, way) in [("", "short"), ("x-missing: 1\r\n", "long")] {
+        let start = Instant::now();
+        let request = format!("GET /slow HTTP/1.1\r\nHost: a\r\n{field}\r\n");
+        assert_eq!(ways(&request, 4000, "/slow").await, told([(way, "/slow")]));
+        assert!(start.elapsed() >= SLOW, "{way}");
+    }
 }
 
 #[tokio::test]

@@ -43,6 +43,33 @@ async fn http2_reads_and_lists() {
 }
 
 #[tokio::test]
+async fn quirks_of_other_servers_are_imitated() {
+    let think_time = std::time::Duration::from_millis(150);
+    let server =
+        start(|config| config.quirks = serve::Quirks { think_time, closes_connections: true, is_like_apache: true });
+    server.write("file", "content");
+    let began = std::time::Instant::now();
+    let mut stream = server.connect().await;
+    stream.write_all(b"GET /file HTTP/1.1\r\nHost: localhost\r\n\r\n").await.unwrap();
+    // It reads until the server closes the connection.
+    let answer = finish(stream).await;
+    assert!(began.elapsed() >= think_time);
+    assert_eq!((answer.status(), answer.header("connection").as_deref()), (200, Some("close")));
+    let put = server.ask("PUT /new", b"x").await;
+    assert_eq!((put.status(), put.header("etag"), put.header("last-modified")), (201, None, None));
+    let lock = "<lockinfo xmlns='DAV:'><lockscope><exclusive/></lockscope><locktype><write/></locktype></lockinfo>";
+    assert_eq!(server.ask("LOCK /locked", lock.as_bytes()).await.status(), 200);
+    assert!(answer.header("etag").is_some() && start(|_| ()).ask("PUT /new", b"x").await.header("etag").is_some());
+    let io = TokioIo::new(server.connect().await);
+    let (mut client, connection) = hyper::client::conn::http2::handshake(TokioExecutor::new(), io).await.unwrap();
+    tokio::spawn(connection);
+    for _ in 0..2 {
+        let request = http::Request::get(format!("http://{}/file", server.address)).body(Empty::<bytes::Bytes>::new());
+        assert_eq!(client.send_request(request.unwrap()).await.unwrap().status(), 200, "HTTP/2 keeps its connection");
+    }
+}
+
+#[tokio::test]
 async fn single_range_is_served_and_multiple_ranges_are_not() {
     let server = start(|_| ());
     server.write("file", "0123456789");

@@ -55,7 +55,7 @@ def of_run(run: Run) -> str:
     if judged:
         rows = [
             [
-                f"{_VERDICTS.get(claim.verdict, '')} {escape(claim.verdict)}",
+                f"{_VERDICTS.get(claim.verdict, '')} {escape(claim.verdict)}{' (model)' if claim.model else ''}",
                 f"“{escape(claim.said)}”",
                 escape(claim.measured),
             ]

@@ -71,9 +71,7 @@ class Cell:
     requests: Annotated[int | None, Column("HTTP requests, median of the samples")]
     connections: Annotated[int | None, Column("TCP connections, median of the samples")]
     server_cpu_s: Annotated[float | None, Column("The server's processor time, median of the samples", "s")]
-    ideal_s: Annotated[
-        float | None, Column("The time of a page between ends that compute nothing; only of page loads", "s")
-    ]
+    ideal_s: Annotated[float | None, Column("The time of a page on an ideal network; only of page loads", "s")]
     why: Annotated[str | None, Column("What the typical sample's time was spent on, as a sentence")]
     disturbed: Annotated[
         str | None, Column("Why the times are too long: what the machine did to the samples; null if they can be used")
@@ -135,6 +133,7 @@ class Claim:
     workload: _Workload
     network: _Network
     in_run: Annotated[bool, Column("Whether its cells were part of the run")]
+    model: Annotated[bool, Column("Whether the verdict rests on a model; false in runs of earlier builds")]
     measured: Annotated[str, Column("The measurement, as a sentence")]
     ci95_lo: Annotated[float | None, Column("The lower end of the interval that the verdict is based on")]
     ci95_hi: Annotated[float | None, Column("The upper end of that interval")]
@@ -305,6 +304,7 @@ def _claim(node: Node, run: str) -> Claim:
         workload=node.text("workload"),
         network=node.text("network"),
         in_run=node.boolean("in_run"),
+        model=node.value.get("model") is not None and node.boolean("model"),
         measured=node.text("measured"),
         ci95_lo=low,
         ci95_hi=high,

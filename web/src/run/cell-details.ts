@@ -31,7 +31,7 @@ function facts(cell: Cell): Child {
   const methods = Object.entries(cell.methods ?? {}).sort(([, a], [, b]) => b - a).map(([method, number]) => `${count(number)} ${method}`);
   const rows: [string, string | null][] = [
     ["Median", cell.median_s === null ? null : `${time(cell.median_s)}${cell.ci95_s ? `, interval ${times(...cell.ci95_s)}` : ""}`],
-    ["Ideal", cell.ideal_s ? `${time(cell.ideal_s)}: handshakes, slow start and dependencies of the page alone` : null],
+    ["Ideal", cell.ideal_s ? `${time(cell.ideal_s)}: handshakes, slow start and dependencies of the page, and its recorded computation and think times` : null],
     ["Samples, in order", cell.samples_s.length > 0 ? cell.samples_s.map(time).join(", ") : null],
     ["Machine", machine(cell)],
     ["Requests", cell.requests === null ? null : `${counted(cell.requests, "request")}${methods.length > 0 ? `: ${listInWords(methods)}` : ""}`],

@@ -1,16 +1,17 @@
 // The claims of the source: what it said, what was measured, and the verdict.
 
 import { h, type Child } from "../dom";
-import type { Claim } from "./data";
+import { scrollable, table } from "../table";
+import type { Claim, Run } from "./data";
 
 const MARKS = { reproduced: "✔", exceeded: "▲", missed: "▼", refuted: "✘", inconclusive: "?" };
 
 /** Whether anything was measured for it. */
 function isJudged(claim: Claim): boolean {
-  return claim.verdict !== "inconclusive" || claim.ci95 !== null;
+  return claim.verdict !== "inconclusive" || claim.ci95 !== null || claim.model === true;
 }
 
-export function claims(all: Claim[]): HTMLElement | null {
+export function claims({ claims: all, conditions = [] }: Run): HTMLElement | null {
   const [first] = all;
   if (!first) return null;
   const judged = all.filter(isJudged);
@@ -20,6 +21,7 @@ export function claims(all: Claim[]): HTMLElement | null {
     { id: "claims", "aria-labelledby": "claims-heading" },
     h("h2", { id: "claims-heading" }, "Claims of the source, and what was measured"),
     h("p", { class: "soft" }, first.source),
+    conditions.length > 0 && scrollable("Conditions", table("The conditions of the source, and of this run", [{ head: "about", cell: ({ about }) => about }, { head: "the source", cell: ({ theirs }) => theirs }, { head: "this run", cell: ({ ours }) => ours }], conditions, { hasVisibleCaption: true })),
     h("ul", { class: "claims" }, judged.map((claim) => h("li", { class: "claim" }, badge(claim), claimText(claim)))),
     [...unjudged].map(([reason, claims]) => h("details", {}, h("summary", {}, `${claims.length} not judged: ${reason}`), h("ul", {}, claims.map((claim) => h("li", {}, `“${claim.said}” `, h("span", { class: "soft small" }, where(claim))))))),
   );
@@ -35,8 +37,8 @@ function byReason(unjudged: Claim[]): Map<string, Claim[]> {
   return grouped;
 }
 
-function badge({ verdict }: Claim): HTMLElement {
-  return h("span", { class: `badge ${verdict}` }, h("span", { "aria-hidden": "true" }, MARKS[verdict]), ` ${verdict}`);
+function badge({ verdict, model }: Claim): HTMLElement {
+  return h("span", { class: `badge ${verdict}` }, h("span", { "aria-hidden": "true" }, MARKS[verdict]), ` ${verdict}${model ? " (model)" : ""}`);
 }
 
 function where({ workload, network }: Claim): string {
@@ -44,5 +46,5 @@ function where({ workload, network }: Claim): string {
 }
 
 function claimText(claim: Claim): Child {
-  return h("div", {}, h("p", { class: "claim-text" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, h("span", { class: "soft small" }, where(claim))));
+  return h("div", {}, h("p", { class: "claim-text" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, h("span", { class: "soft small" }, where(claim))), claim.refuted_by && h("p", { class: "soft small" }, `Refuted by: ${claim.refuted_by}`));
 }

@@ -16,6 +16,10 @@ export interface Run {
   settings: Record<string, string>;
   networks: Network[];
   workloads: Workload[];
+  /** Missing in runs of earlier builds, like the next one. */
+  contenders?: { name: string; version: string; about: string }[];
+  /** What the source measured with, beside this run. */
+  conditions?: { about: string; theirs: string; ours: string }[];
   cells: Cell[];
   comparisons: Comparison[];
   claims: Claim[];
@@ -65,6 +69,11 @@ export interface Cell {
   syns?: { firsts: number; firsts_with_data: number; later: number; later_with_data: number; later_beside?: number } | null;
   floor_s: number;
   ideal_s?: number | null;
+  /** The paints of a page in a browser; missing in runs of earlier builds, like the next. */
+  fcp_s?: number | null;
+  lcp_s?: number | null;
+  /** The page load of the sample nearest to the median. */
+  page_view?: PageView;
   times_floor: number | null;
   /** What the machine did to each sample; missing in runs of earlier builds, like the next two. */
   machine_samples?: Machine[];
@@ -72,6 +81,23 @@ export interface Cell {
   /** Why the cell is marked: other programs on the machine disturbed it. */
   disturbed?: string | null;
   why: { round: number; seconds: Record<string, number>; answer: string } | null;
+}
+
+/** A page load as its client saw it; times are in seconds from the first request. */
+export interface PageView {
+  fcp_s?: number | null;
+  lcp_s?: number | null;
+  requests: PageRequest[];
+  /** JPEGs in base64, of an unmeasured load. */
+  film?: { at_s: number; jpeg: string }[];
+}
+
+export interface PageRequest {
+  name: string;
+  start_s: number;
+  head_s: number | null;
+  end_s: number | null;
+  cached: boolean;
 }
 
 export interface Machine {
@@ -98,6 +124,9 @@ export interface Claim {
   workload: string;
   network: string;
   in_run: boolean;
+  refuted_by?: string;
+  /** Whether the verdict rests on a model; missing in runs of earlier builds. */
+  model?: boolean;
   measured: string;
   ci95: Interval | null;
   confidence: number | null;

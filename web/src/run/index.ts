@@ -23,7 +23,7 @@ export function render(root: HTMLElement, run: Run): void {
   root.append(h("a", { class: "skip", href: "#results" }, "To the results"), main);
   inTimeSlices([
     ...first.rest,
-    () => append(main, [sweeps(all), claims(run.claims)]),
+    () => append(main, [sweeps(all), claims(run)]),
     () => append(main, [method(run)]),
     () => {
       if (location.hash) document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();

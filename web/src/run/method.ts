@@ -19,6 +19,7 @@ export function method(run: Run): HTMLElement {
       ...Object.entries(run.settings).map(([name, value]): [string, Child] => [name, value]),
     ]),
     calibration(run.calibration),
+    contenders(run),
     pairs("Programs and their settings", "program", "version and settings", host.tools),
     pairs("TCP settings of the hosts", "sysctl", "value", host.sysctls),
     networks(run),
@@ -59,6 +60,11 @@ function pairs(caption: string, name: string, value: string, all: Record<string,
   const rows = Object.entries(all);
   if (rows.length === 0) return null;
   return h("details", {}, h("summary", {}, caption), scrollable(caption, table(caption, [{ head: name, cell: ([key]) => h("code", {}, key) }, { head: value, cell: ([, text]) => text.replace(/\t/g, " ") }], rows)));
+}
+
+function contenders({ contenders = [] }: Run): Child {
+  if (contenders.length === 0) return null;
+  return h("details", {}, h("summary", {}, "Contenders"), scrollable("Contenders", table("Contenders", [{ head: "contender", cell: ({ name }) => h("code", {}, name) }, { head: "version", cell: ({ version }) => version }, { head: "what it runs, and what takes its time", cell: ({ about }) => about }], contenders)));
 }
 
 function networks(run: Run): Child {

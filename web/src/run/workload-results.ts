@@ -8,6 +8,7 @@ import { count, counted, factor, time } from "../units";
 import { cellDetails } from "./cell-details";
 import { comparisons } from "./comparisons";
 import { label, type Block, type Cell, type Row, type Run } from "./data";
+import { pageViews } from "./page-views";
 import { stripPlot } from "./strip-plot";
 
 /** Whether bars are linear from zero, or logarithmic from the floor. */
@@ -22,6 +23,7 @@ export function workloadResults(run: Run, block: Block, barScale: BarScale): HTM
     h("p", { class: "soft small" }, `${block.workload.description}; ${block.network.description}. Floor (the minimum that physics allows): ${time(block.floor)}.`),
     block.sentences.map((sentence) => h("p", {}, sentence)),
     scrollable(`Results of ${block.workload.name} over ${block.network.name}`, drawTable(run, block, barScale)),
+    pageViews(block),
     comparisons(run, block),
   );
 }
@@ -57,6 +59,8 @@ function drawTable(run: Run, block: Block, barScale: BarScale): HTMLTableElement
     columns.push({ head: "rank", hint: "2–4: the samples do not decide between these ranks", number: true, class: "extra", key: ({ extras }) => (extras.place === null ? null : Number.parseInt(extras.place, 10)), cell: ({ extras }) => extras.place ?? "–" });
   }
   columns.push({ head: "× floor", hint: "the median as a multiple of the floor", number: true, key: ({ cell }) => cell.times_floor, cell: ({ cell }) => orDash(cell.times_floor, factor) });
+  if (anyCell(({ fcp_s }) => typeof fcp_s === "number")) columns.push(number("first paint", "the first contentful paint, from the first request", ({ cell }) => cell.fcp_s ?? null, time));
+  if (anyCell(({ lcp_s }) => typeof lcp_s === "number")) columns.push(number("largest paint", "the largest contentful paint, from the first request", ({ cell }) => cell.lcp_s ?? null, time));
   columns.push(number("round trips", "the median divided by the RTT of the network", ({ cell }) => cell.round_trips, (trips) => (trips < 10 ? trips.toFixed(1) : count(trips))));
   if (anyCell(({ requests }) => requests !== null)) columns.push(number("requests", "HTTP requests", ({ cell }) => cell.requests, count));
   if (anyCell(({ connections }) => connections !== null)) columns.push(number("connec\u00adtions", "TCP connections", ({ cell }) => cell.connections, count));

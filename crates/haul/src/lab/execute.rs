@@ -12,6 +12,7 @@ use std::{
 };
 
 use lab::{
+    custom::CustomServer,
     execution::{Executed, Execution, Observer},
     experiment::{Experiment, Plan},
     live::{Live, Stage},
@@ -53,13 +54,29 @@ pub(crate) struct ExecuteOptions {
 /// Runs an experiment given by its name or file.
 pub(super) fn run(name: &str, options: &RunOptions) -> Result<ExitCode, Box<dyn Error>> {
     let (mut experiment, plan) = options.part.plan(name)?;
+    let server = choose_server(&mut experiment, options)?;
     experiment.tls &= !options.plain;
-    let names = options.server.as_ref().map_or_else(|| experiment.servers.clone(), |name| vec![name.clone()]);
-    let server = servers::choose(&names).map_err(|error| match error {
+    if experiment.tls && !server.tls() {
+        let name = server.name();
+        say(format_args!("the command of {name} has no {{cert}} and {{key}}, so everything uses HTTP without TLS"));
+        experiment.tls = false;
+    }
+    execute(&experiment, &plan, server.as_ref(), options.part.quick, &options.folder.runs, &options.execute)
+}
+
+/// The server of the options, or the first of the experiment's that is installed.
+fn choose_server(experiment: &mut Experiment, options: &RunOptions) -> Result<Box<dyn Server>, Box<dyn Error>> {
+    let mut names = options.server.as_ref().map_or_else(|| experiment.servers.clone(), |name| vec![name.clone()]);
+    if let Some(command) = &options.with_server {
+        let server = CustomServer::by_command(command);
+        let server = server.map_err(|error| usage(format_args!("--with-server: {error}")))?;
+        names = vec![server.name().to_owned()];
+        experiment.custom_servers.push(Arc::new(server));
+    }
+    servers::choose(&names, &experiment.custom_servers).map_err(|error| match error {
         ChooseError::Unknown { .. } => usage(error),
         error => error.into(),
-    })?;
-    execute(&experiment, &plan, server.as_ref(), options.part.quick, &options.folder.runs, &options.execute)
+    })
 }
 
 /// Runs an experiment, shows its results and writes them to a new folder in `runs`.

@@ -7,7 +7,9 @@ use lab::{
     results::{self, CreatedPaths, RunFolder},
 };
 
-use super::{JsonOutput, RunsFolder, capture_reports, execute::command_line, part::Sweeps, save_report, show, unknown};
+use super::{
+    JsonOutput, RunsFolder, capture_reports, execute::command_line, part::Variants, save_report, show, unknown,
+};
 use crate::say;
 
 /// What to merge, and where to.
@@ -19,7 +21,7 @@ pub(crate) struct MergeArgs {
     #[arg(required = true, value_name = "RUN")]
     names: Vec<String>,
     #[command(flatten)]
-    sweeps: Sweeps,
+    variants: Variants,
     #[command(flatten)]
     folder: RunsFolder,
     #[command(flatten)]
@@ -27,7 +29,7 @@ pub(crate) struct MergeArgs {
 }
 
 pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, Box<dyn Error>> {
-    let experiment = args.sweeps.read(&args.experiment)?;
+    let experiment = args.variants.read(&args.experiment)?;
     let read = |name: &String| -> Result<Source, Box<dyn Error>> {
         let file = results::locate(&args.folder.runs, Some(name)).map_err(unknown)?;
         Ok(Source::read(&file)?)

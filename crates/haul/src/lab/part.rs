@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, error::Error, fmt::Write as _, path::PathBuf, process::ExitCode, str::FromStr};
 
 use lab::{
-    contenders,
+    contenders, custom,
     experiment::{Cell, Experiment, Plan, PlanError, Row, Selection},
     results,
 };
@@ -35,45 +35,62 @@ pub(crate) struct PartOptions {
     #[arg(long, value_name = "N")]
     samples: Option<u32>,
 
+    /// Runs of each cell before its first sample, which do not count, 0 to 100 [default: the experiment's, else 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=100))]
+    warmup: Option<u32>,
+
     #[command(flatten)]
-    sweeps: Sweeps,
+    variants: Variants,
 }
 
 impl PartOptions {
     /// Whether any option but `--quick` is given.
     pub(super) fn is_selective(&self) -> bool {
-        let Self { quick: _, network, workload, contender, samples, sweeps } = self;
-        let given = [network, workload, contender].iter().any(|names| !names.is_empty());
-        given || samples.is_some() || !sweeps.sweep.is_empty()
+        let Self { quick: _, network, workload, contender, samples, warmup, variants } = self;
+        let given = [network, workload, contender, &variants.with].iter().any(|names| !names.is_empty());
+        given || samples.is_some() || warmup.is_some() || !variants.sweep.is_empty()
     }
 
     /// The experiment, and the part of it to run.
     pub(super) fn plan(&self, name: &str) -> Result<(Experiment, Plan), Box<dyn Error>> {
-        let experiment = self.sweeps.read(name)?;
+        let experiment = self.variants.read(name)?;
         let plan = experiment.plan(&Selection {
             quick: self.quick,
             networks: self.network.clone(),
             workloads: self.workload.clone(),
             contenders: self.contender.clone(),
             samples: self.samples,
+            warmup: self.warmup,
         });
         Ok((experiment, plan.map_err(usage)?))
     }
 }
 
-/// The option that makes variants of contenders and networks.
+/// The options that add contenders, and make variants of contenders and networks.
 #[derive(clap::Args)]
-pub(crate) struct Sweeps {
+pub(crate) struct Variants {
+    /// Add a contender of your own by its command, as in './mine put {dir} {url}'; {dir} has the files to upload, or gets
+    /// those to download. NAME names it, NAME.KEY=COMMAND gives it a command for one purpose (upload, download, list, edit,
+    /// mount, unmount, setup, teardown, verify); repeatable
+    #[arg(long, value_name = "[NAME=]COMMAND")]
+    with: Vec<String>,
+
     /// Run a contender once per value of a setting, as in rclone.transfers=1,4,16, or everything over each network once
     /// per value, as in network.rtt=10ms,80ms; repeatable
     #[arg(long, value_name = "CONTENDER.SETTING=N,…")]
     sweep: Vec<Sweep>,
 }
 
-impl Sweeps {
-    /// Reads an experiment, and makes the variants.
+impl Variants {
+    /// Reads an experiment, adds contenders, and makes the variants.
     pub(super) fn read(&self, name: &str) -> Result<Experiment, Box<dyn Error>> {
         let mut experiment = read(name)?;
+        let is_taken = |name: &str| {
+            contenders::all().iter().any(|one| one.name == name)
+                || experiment.contenders.iter().any(|row| row.contender == name)
+        };
+        let added = custom::with(&self.with, is_taken).map_err(|error| usage(format_args!("--with: {error}")))?;
+        experiment.add(added);
         for sweep in &self.sweep {
             sweep.apply(&mut experiment).map_err(usage)?;
         }

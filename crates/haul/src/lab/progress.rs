@@ -71,6 +71,11 @@ impl Progress {
                     say(format_args!("{}{}: {:.3} s", self.left(), name(cell), time.as_secs_f64()));
                 }
             }
+            Event::WarmedUp(cell, time) => {
+                if !self.is_terminal {
+                    say(format_args!("{}: {:.3} s, to warm up", name(cell), time.as_secs_f64()));
+                }
+            }
             Event::Repeated(cell) => {
                 let said = format!("{}: the machine was busy; taking the sample again", name(cell));
                 if self.is_terminal {

@@ -71,7 +71,12 @@ impl TruthOptions {
 
 /// Runs it.
 pub(super) fn run(options: &RunOptions, truth: &TruthOptions) -> Result<ExitCode, Box<dyn Error>> {
-    if options.part.is_selective() || options.server.is_some() || options.plain || options.execute.open {
+    if options.part.is_selective()
+        || options.server.is_some()
+        || options.with_server.is_some()
+        || options.plain
+        || options.execute.open
+    {
         return Err(usage(format_args!(
             "`haul lab run {NAME}` takes --cases, --knob, --quick, --seed, --timeout, --runs and --json only"
         )));

@@ -33,6 +33,9 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a killed link may still hold its socket.
 const LEFTOVER: Duration = Duration::from_millis(500);
 
+/// The pause after a client could not be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+
 /// Maximum length of a request or response, in bytes.
 const LIMIT: usize = 1 << 16;
 
@@ -92,9 +95,12 @@ impl Socket {
             if files[1].any().unwrap_or(true) {
                 return;
             }
-            // A client that is gone or too slow only harms itself.
-            if let Ok((stream, _)) = self.listener.accept() {
-                let _ = answer(stream, network, over);
+            match self.listener.accept() {
+                // A client that is gone or too slow only harms itself.
+                Ok((stream, _)) => drop(answer(stream, network, over)),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Without a free file descriptor the client stays in the queue, and poll would return at once.
+                Err(_) => std::thread::sleep(PAUSE),
             }
         }
     }
@@ -118,10 +124,29 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// Removes the socket of a killed link, on which nobody listens; returns whether there was one.
+///
+/// Another link may remove it at the same time and listen on a new one. So the file is first moved aside, and moved back
+/// if it is not the one that was refused.
 fn remove_leftover(path: &Path) -> bool {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+    let Ok(before) = fs::symlink_metadata(path) else { return false };
     let is_refused = || UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-    is_socket && is_refused() && fs::remove_file(path).is_ok()
+    if !before.file_type().is_socket() || !is_refused() {
+        return false;
+    }
+    let mut aside = path.as_os_str().to_owned();
+    aside.push(format!(".{}", std::process::id()));
+    let aside = PathBuf::from(aside);
+    if fs::rename(path, &aside).is_err() {
+        return false;
+    }
+    let is_same =
+        fs::symlink_metadata(&aside).is_ok_and(|file| (file.dev(), file.ino()) == (before.dev(), before.ino()));
+    if !is_same {
+        // Unlike a rename, this overwrites nothing.
+        let _ = fs::hard_link(&aside, path);
+    }
+    let _ = fs::remove_file(&aside);
+    is_same
 }
 
 fn answer(mut stream: UnixStream, network: &Network, over: &UnixStream) -> io::Result<()> {

@@ -9,11 +9,11 @@ use lab::{
     servers,
     work::{Page, Work},
 };
-use link::spec::{LossSpec, QueueSpec, RateSpec};
-use units::Span;
 
+use super::link_options::LinkOptions;
 use crate::{
     lab::{ExecuteOptions, execute},
+    link::{lanes, middlebox_help},
     usage,
 };
 
@@ -23,7 +23,7 @@ use crate::{
 /// over the same protocol precedes it, to get the TCP Fast Open cookie and the TLS tickets. Every protocol runs once
 /// before any runs twice.
 #[derive(clap::Args)]
-#[command(after_long_help = HELP)]
+#[command(after_long_help = format!("{PROTOCOLS}\n\n{}", middlebox_help()))]
 pub(crate) struct Args {
     /// The page: wikipedia, amazon, or the file of a spec
     spec: String,
@@ -36,13 +36,17 @@ pub(crate) struct Args {
     #[arg(long)]
     browser: bool,
 
+    /// Also load the page a second time with a warm cache: only what the header fields require is requested again
+    #[arg(long)]
+    repeat_view: bool,
+
+    /// Slow Chromium's processor down by this factor, as DevTools do; several: once with each [default: 1]
+    #[arg(long, value_name = "N,…", value_delimiter = ',', requires = "browser", value_parser = slowdown())]
+    cpu_slowdown: Vec<u32>,
+
     /// Server of the page; with both, Chromium loads it from each, and the protocols of --over use Longhaul's own
     #[arg(long, value_name = "SERVER,…", value_delimiter = ',', default_value = "pages")]
     server: Vec<PageServer>,
-
-    /// Round-trip times
-    #[arg(long, value_name = "DURATION,…", value_delimiter = ',', default_value = "21ms,85ms,172ms")]
-    rtt: Vec<Span>,
 
     /// Number of loads per protocol and RTT
     #[arg(long, value_name = "N", default_value_t = 20)]
@@ -52,18 +56,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value = "runs")]
     folder: PathBuf,
 
-    /// Rate of the bottleneck in both directions, or up/down: 100mbit, 20mbit/100mbit [default: unlimited]
-    #[arg(long, value_name = "RATE")]
-    rate: Option<RateSpec>,
-
-    /// Queue of the bottleneck: bdp (bandwidth-delay product, at least 100 packets), 100p (packets), 64KiB, codel,
-    /// infinite [default: bdp]
-    #[arg(long, value_name = "QUEUE")]
-    queue: Option<QueueSpec>,
-
-    /// Loss in both directions, or up/down: 0.1%, 1%/0%; in bursts (Gilbert–Elliott): ge:p=1%,r=20%
-    #[arg(long, value_name = "LOSS")]
-    loss: Option<LossSpec>,
+    // Before the other options with a seed, which take it away.
+    #[command(flatten)]
+    links: LinkOptions,
 
     #[command(flatten)]
     execute: ExecuteOptions,
@@ -88,13 +83,21 @@ impl PageServer {
     }
 }
 
+/// The setting of Chromium's contenders.
+const CPU_SLOWDOWN: &str = "cpu-slowdown";
+
+/// The factors that Chromium accepts.
+fn slowdown() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..=100)
+}
+
 /// The sysctl without whose second bit no server takes data in a SYN.
 const FAST_OPEN: &str = "net.ipv4.tcp_fastopen";
 
 /// Chromium's contenders; with `-nginx` behind, they have the page from nginx in any case.
 const BROWSERS: [&str; 3] = ["chromium-h1", "chromium-h2", "chromium-h3"];
 
-const HELP: &str = "\
+const PROTOCOLS: &str = "\
 A protocol is an HTTP version, with options after a +:
   h1              HTTP/1.1, on the recorded connections
   h1x6            HTTP/1.1, on up to six connections per host
@@ -105,25 +108,27 @@ A protocol is an HTTP version, with options after a +:
   +resumed        TLS 1.3 with session resumption
   +early          the same, with idempotent requests as early data (0-RTT)
   +tfo            TCP Fast Open: the first bytes are in the SYN
+  +serial         connections are opened one after another, as with blocking sockets (only h1)
 Example: --over h1,h1+tfo,h1x6+pipelining,h2+early,h3";
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let page = Page::find(&args.spec)?;
     let name = format!("page-{}", page.0.name);
-    let network = |rtt: &Span| Network {
-        name: rtt.to_string(),
-        link: LinkSpec {
-            rtt: (*rtt).into(),
-            rate: args.rate,
-            queue: args.queue,
-            loss: args.loss,
-            ..LinkSpec::default()
-        },
+    let network = |link: &LinkSpec| Network {
+        // Results name a cell by workload/network/contender.
+        name: link.rtt.to_string().replace('/', "+"),
+        link: link.clone(),
         note: None,
         server: Stack { sysctls: [(FAST_OPEN.to_owned(), "3".to_owned())].into(), ..Stack::default() },
         variant_of: None,
     };
-    let row = |contender: String| Row { contender, settings: Parameters::new(), model: false, requests_of: None };
+    let row = |contender: String| Row {
+        contender,
+        settings: Parameters::new(),
+        model: false,
+        requests_of: None,
+        custom: None,
+    };
     let nginx = args.server.contains(&PageServer::Nginx);
     let both = nginx && args.server.contains(&PageServer::Pages);
     let from_nginx = BROWSERS.into_iter().filter(|_| both).map(|browser| format!("{browser}-nginx"));
@@ -132,33 +137,54 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if both && !args.browser {
         return Err(usage("two servers need --browser; without it, name one"));
     }
-    let mut networks: Vec<Network> = args.rtt.iter().map(network).collect();
-    networks.dedup_by(|one, other| one.name == other.name);
+    for link in args.links.links() {
+        lanes(link, ToString::to_string)?;
+    }
+    let networks: Vec<Network> = args.links.links().iter().map(network).collect();
     let mut contenders: Vec<Row> = Vec::new();
-    for row in args.over.iter().map(Protocol::to_string).chain(browsers).map(row) {
+    let slowdowns = if args.cpu_slowdown.is_empty() { &[1][..] } else { &args.cpu_slowdown };
+    let slowed = |browser: String| {
+        slowdowns.iter().map(move |factor| {
+            let settings = (*factor > 1).then(|| (CPU_SLOWDOWN.to_owned(), *factor)).into_iter().collect();
+            Row { settings, ..row(browser.clone()) }
+        })
+    };
+    for row in args.over.iter().map(Protocol::to_string).map(row).chain(browsers.flat_map(slowed)) {
         if !contenders.contains(&row) {
             contenders.push(row);
         }
     }
-    let workload = Workload {
-        name: page.0.name.clone(),
-        work: Work::Load { page: page.clone() },
-        networks: vec![],
-        contenders: vec![],
-    };
+    let workload =
+        |name: String, page: Page| Workload { name, work: Work::Load { page }, networks: vec![], contenders: vec![] };
+    let mut workloads = vec![workload(page.0.name.clone(), page.clone())];
+    if args.repeat_view {
+        let again = page.again();
+        let again = again.ok_or_else(|| {
+            format!("{}: a warm cache has the whole page, so a repeat view requests nothing", args.spec)
+        })?;
+        workloads.push(workload(format!("{}, repeat view", page.0.name), again));
+    }
     let experiment = Experiment {
         name,
         title: page.0.title.clone(),
         question: "Which protocol loads the page fastest?".to_owned(),
-        source: Source { title: page.0.source.clone().unwrap_or_else(|| args.spec.clone()), author: None, at: None },
+        source: Source {
+            title: page.0.source.clone().unwrap_or_else(|| args.spec.clone()),
+            author: None,
+            at: None,
+            conditions: Vec::new(),
+        },
         networks,
-        workloads: vec![workload],
+        workloads,
         contenders,
         servers: vec![server.name().to_owned()],
+        custom_servers: Vec::new(),
         tls: false,
         samples: args.runs,
+        warmup: 0,
         quick: None,
         claims: Vec::new(),
+        added: Vec::new(),
     };
     let plan = experiment.plan(&Selection::default()).map_err(usage)?;
     let server = servers::named(server.name()).ok_or("there is no server of pages")?;

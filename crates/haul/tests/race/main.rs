@@ -5,10 +5,12 @@ mod all_workloads;
 mod busy;
 #[path = "../common/mod.rs"]
 mod common;
+mod custom;
 mod faults;
 mod harness;
 mod interrupt;
 mod parts;
+mod serial_connections;
 mod truth;
 mod usage_errors;
 
@@ -35,10 +37,16 @@ fn main() {
         (interrupt::TRIALS, ready),
         (faults::TRIALS, ready),
         (busy::TRIALS, ready),
+        (custom::TRIALS, ready),
         (parts::TRIALS, ready),
+        (serial_connections::TRIALS, ready),
         (truth::TRIALS, ready),
     ];
-    let trials = trials.into_iter().chain([(faults::SIMULATED, ready && simulated), (usage_errors::TRIALS, true)]);
+    let trials = trials.into_iter().chain([
+        (faults::SIMULATED, ready && simulated),
+        (custom::USAGE, true),
+        (usage_errors::TRIALS, true),
+    ]);
     let trials = trials.flat_map(|(trials, run)| trials.iter().map(move |(name, f)| trial(name, *f, run)));
     libtest_mimic::run(&arguments, trials.collect()).exit();
 }

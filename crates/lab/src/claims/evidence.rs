@@ -67,7 +67,7 @@ fn unusable(why: impl Into<String>) -> Gap {
 }
 
 impl<'a> Evidence<'a> {
-    fn find(&self, contender: &str) -> Option<&'a CellResult> {
+    pub(super) fn find(&self, contender: &str) -> Option<&'a CellResult> {
         self.cells.iter().find(|cell| cell.is(self.workload, self.network, contender))
     }
 
@@ -79,6 +79,11 @@ impl<'a> Evidence<'a> {
             cells().map(|cell| cell.requests_of.as_ref().unwrap_or(&cell.contender).as_str()).collect();
         let has_program = cells().any(|cell| cell.requests_of.is_some());
         cells().count() == contenders.len() && cells().all(|cell| cell.model) && !(has_program && clients.len() == 1)
+    }
+
+    /// Whether a contender failed.
+    pub(super) fn has_failed(&self, contender: &str) -> bool {
+        self.find(contender).is_some_and(|cell| cell.status == Status::Failed)
     }
 
     /// A measured cell, or why there is none.
@@ -160,13 +165,21 @@ pub(super) fn ratio_of<'a>(
     of: &'a CellResult,
     to: &'a CellResult,
 ) -> Result<(Shift, &'a CellResult, &'a CellResult), Gap> {
-    let samples = |cell: &'a CellResult| match measure {
-        Measure::Time => &cell.samples_s,
-        Measure::ServerCpu => &cell.server_cpu_samples_s,
+    let samples = |cell: &CellResult| match measure {
+        Measure::Time => cell.samples_s.clone(),
+        Measure::ServerCpu => cell.server_cpu_samples_s.clone(),
+        Measure::ServerAndPackets => with_packets(cell),
     };
-    let ratio = ratio(samples(to), samples(of)).ok_or_else(|| unusable("a time is missing or zero"))?;
+    let ratio = ratio(&samples(to), &samples(of)).ok_or_else(|| unusable("a time is missing or zero"))?;
     if ratio.confidence < LEAST_CONFIDENCE - 1e-9 {
         return Err(too_few(of.samples_s.len().min(to.samples_s.len())));
     }
     Ok((ratio, of, to))
+}
+
+/// The processor time of the server and for the packets to it, of each sample; empty if either is unknown.
+fn with_packets(cell: &CellResult) -> Vec<f64> {
+    let (server, machines) = (&cell.server_cpu_samples_s, &cell.machine_samples);
+    let both = server.iter().zip(machines).map(|(server, machine)| Some(server + machine.to_server_s?));
+    both.collect::<Option<Vec<f64>>>().filter(|all| all.len() == server.len()).unwrap_or_default()
 }

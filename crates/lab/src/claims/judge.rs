@@ -4,7 +4,11 @@ use std::time::Duration;
 
 use super::{
     Check, Claim, Count, Measure, Unit, Verdict,
+    at_the_limit::at_the_limit,
+    benefit::{Benefit, benefit},
+    bound::Bound,
     evidence::{Evidence, Finding, Gap, ratio_of},
+    models::without_refuting_model,
 };
 use crate::{
     format::{counted, estimated, spoken, times},
@@ -26,9 +30,12 @@ pub fn judge(
     seed: u64,
 ) -> ClaimResult {
     let evidence = Evidence { cells, workloads, workload: &claim.workload, network: &claim.network, seed };
+    let contenders: Vec<&str> = claim.check.contenders().into_iter().map(String::as_str).collect();
+    // Those that decide: all, or one pair.
+    let mut deciding = contenders.clone();
     let finding = match &claim.check {
-        Check::Slower { what, than, by } => slower(&evidence, what, than, *by),
-        Check::Fastest { what, among, by } => slower(&evidence, among, std::slice::from_ref(what), *by),
+        Check::Slower { what, than, by } => slower(&evidence, what, than, *by, &mut deciding),
+        Check::Fastest { what, among, by } => slower(&evidence, among, std::slice::from_ref(what), *by, &mut deciding),
         Check::Ratio { of, to, at_least, at_most, measure } => {
             ratio(&evidence, *measure, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
@@ -38,13 +45,23 @@ pub fn judge(
             saves(&evidence, of, to, Bound { at_least: *at_least, at_most: *at_most })
         }
         Check::Figure { of, to, saves } => figure(&evidence, of, to, *saves),
-        Check::Loses { what, than, at_most } => loses(&evidence, what, than, at_most.0),
+        Check::Loses { what, than, at_most, control } => {
+            loses(&evidence, what, than, at_most.0).map(|lost| controlled(&evidence, lost, control.as_ref(), at_most.0))
+        }
+        Check::AtTheLimit { what, than, cores, by } => at_the_limit(&evidence, what, than, *cores, *by),
+        Check::Benefit { of, to, gain, other, on, at_least, at_most } => {
+            let pair = [of.as_str(), to.as_str()];
+            let other = other.as_ref().map_or(pair, |other| other.each_ref().map(String::as_str));
+            let there = Evidence { network: on.as_deref().unwrap_or(&claim.network), ..evidence };
+            let claimed = Benefit { gain: *gain, pair, other, there, here: evidence };
+            benefit(&claimed, Bound { at_least: *at_least, at_most: *at_most })
+        }
         Check::Takes { what, unit, at_least, at_most } => {
             takes(&evidence, what, *unit, Bound { at_least: *at_least, at_most: *at_most })
         }
         Check::More { count, what, than } => {
             let pairs = telling(&evidence, std::slice::from_ref(what), than);
-            weakest(pairs.into_iter().map(|(what, than)| more(&evidence, *count, what, than)))
+            weakest(&evidence, &pairs, |what, than| more(&evidence, *count, what, than), &mut deciding)
         }
         Check::Pays { count, what, than } => pays(&evidence, *count, what, than),
         Check::PerStep { what, methods, at_least, at_most } => {
@@ -53,7 +70,7 @@ pub fn judge(
         Check::Shrinks { of, to, on, by } => shrinks(&evidence, of, to, on, *by),
     }
     .unwrap_or_else(Finding::from);
-    let contenders: Vec<&str> = claim.check.contenders().into_iter().map(String::as_str).collect();
+    let finding = without_refuting_model(&evidence, &deciding, finding);
     let models = evidence.are_only_models(&contenders);
     let (verdict, end) = match &finding.needs {
         None => (finding.verdict, String::new()),
@@ -71,60 +88,12 @@ pub fn judge(
         workload: claim.workload.clone(),
         network: claim.network.clone(),
         in_run: finding.in_run,
+        model: finding.needs.is_some() && evidence.has_model(&deciding),
         measured: format!("{}{end}.", finding.measured),
         ci95: finding.interval.map(|(interval, _)| interval),
         confidence: finding.interval.map(|(_, confidence)| confidence),
         verdict,
-    }
-}
-
-/// The bounds of a number.
-#[derive(Debug, Clone, Copy)]
-struct Bound {
-    at_least: Option<f64>,
-    at_most: Option<f64>,
-}
-
-impl Bound {
-    fn least(by: f64) -> Self {
-        Self { at_least: Some(by), at_most: None }
-    }
-
-    fn verdict(self, interval: Interval) -> Verdict {
-        let (least, most) = (self.at_least.unwrap_or(f64::NEG_INFINITY), self.at_most.unwrap_or(f64::INFINITY));
-        if least <= interval.lo && interval.hi <= most {
-            Verdict::Reproduced
-        } else if interval.hi < least || most < interval.lo {
-            Verdict::Refuted
-        } else {
-            Verdict::Inconclusive
-        }
-    }
-
-    /// The distance of the estimate to the bound, as the logarithm of a factor.
-    fn margin(self, value: f64) -> f64 {
-        let above = self.at_least.map_or(f64::INFINITY, |least| (value / least).ln());
-        let below = self.at_most.map_or(f64::INFINITY, |most| (most / value).ln());
-        above.min(below)
-    }
-
-    /// The bound of a factor.
-    fn needs(self) -> String {
-        match (self.at_least, self.at_most) {
-            (Some(1.0), None) => "more than 1×".to_owned(),
-            (None, Some(1.0)) => "less than 1×".to_owned(),
-            _ => self.said("×"),
-        }
-    }
-
-    fn said(self, unit: &str) -> String {
-        match (self.at_least, self.at_most) {
-            (Some(least), Some(most)) => format!("{least}{unit} to {most}{unit}"),
-            (Some(least), None) => format!("at least {least}{unit}"),
-            (None, Some(0.0)) => "none".to_owned(),
-            (None, Some(most)) => format!("at most {most}{unit}"),
-            (None, None) => "nothing".to_owned(),
-        }
+        refuted_by: Some(claim.refuted_by.clone()).filter(|words| !words.is_empty()),
     }
 }
 
@@ -136,14 +105,22 @@ fn rank(finding: &Finding) -> u8 {
     }
 }
 
-/// Of several findings that must all hold, a refuted one decides; otherwise an open one; otherwise the one with the
-/// smallest margin.
-fn weakest(findings: impl IntoIterator<Item = Result<Finding, Gap>>) -> Result<Finding, Gap> {
-    findings
-        .into_iter()
-        .map(|finding| finding.unwrap_or_else(Finding::from))
-        .min_by(|a, b| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)))
-        .ok_or(Gap::NotInRun)
+/// Of the findings on several pairs that must all hold, a refuted one decides; otherwise an open one; otherwise the one with
+/// the smallest margin. `deciding` becomes its pair.
+fn weakest<'a>(
+    evidence: &Evidence<'_>,
+    pairs: &[(&'a str, &'a str)],
+    find: impl Fn(&str, &str) -> Result<Finding, Gap>,
+    deciding: &mut Vec<&'a str>,
+) -> Result<Finding, Gap> {
+    let findings = pairs.iter().map(|(a, b)| {
+        let finding = find(a, b).unwrap_or_else(Finding::from);
+        ([*a, *b], without_refuting_model(evidence, &[a, b], finding))
+    });
+    let weakest = findings.min_by(|(_, a), (_, b)| rank(a).cmp(&rank(b)).then(a.margin.total_cmp(&b.margin)));
+    let (pair, finding) = weakest.ok_or(Gap::NotInRun)?;
+    *deciding = pair.to_vec();
+    Ok(finding)
 }
 
 /// All pairs; those of two models that tell nothing only if there are no others.
@@ -153,21 +130,34 @@ fn telling<'a>(evidence: &Evidence<'_>, left: &'a [String], right: &'a [String])
     if real.is_empty() { models } else { real }
 }
 
-fn slower(evidence: &Evidence<'_>, slow: &[String], fast: &[String], by: f64) -> Result<Finding, Gap> {
+fn slower<'a>(
+    evidence: &Evidence<'_>,
+    slow: &'a [String],
+    fast: &'a [String],
+    by: f64,
+    deciding: &mut Vec<&'a str>,
+) -> Result<Finding, Gap> {
     let pairs = telling(evidence, slow, fast);
-    let mut finding =
-        weakest(pairs.iter().map(|(slow, fast)| ratio(evidence, Measure::Time, slow, fast, Bound::least(by))))?;
+    let times = |slow: &str, fast: &str| ratio(evidence, Measure::Time, slow, fast, Bound::least(by));
+    let mut finding = weakest(evidence, &pairs, times, deciding)?;
     if pairs.len() > 1 && finding.needs.is_some() {
         finding.measured = format!("{}, the closest of {} pairs", finding.measured, pairs.len());
     }
     Ok(finding)
 }
 
-fn ratio(evidence: &Evidence<'_>, measure: Measure, of: &str, to: &str, bound: Bound) -> Result<Finding, Gap> {
+pub(super) fn ratio(
+    evidence: &Evidence<'_>,
+    measure: Measure,
+    of: &str,
+    to: &str,
+    bound: Bound,
+) -> Result<Finding, Gap> {
     let (ratio, of, to) = ratio_of(measure, evidence.cell(of)?, evidence.cell(to)?)?;
     let [verb, what] = match measure {
         Measure::Time => ["takes", "as long as"],
         Measure::ServerCpu => ["costs the server", "as much processor time as"],
+        Measure::ServerAndPackets => ["costs the server, with the packets to it,", "as much processor time as"],
     };
     Ok(Finding {
         verdict: bound.verdict(ratio.interval),
@@ -205,12 +195,14 @@ fn syn_data(evidence: &Evidence<'_>, what: &str) -> Result<Finding, Gap> {
     let cell = evidence.cell(what)?;
     let uncounted = || Gap::Unusable(format!("no tap saw the SYNs of {}", cell.label()));
     let syns = cell.syns.filter(|syns| syns.firsts > 0).ok_or_else(uncounted)?;
-    let holds = syns.firsts_with_data == 0 && syns.later > 0 && syns.later_with_data + syns.later_beside == syns.later;
+    let full =
+        syns.later_full.ok_or_else(|| Gap::Unusable("an earlier build did not see how full SYNs were".to_owned()))?;
+    let holds = syns.firsts_with_data == 0 && syns.later > 0 && full + syns.later_beside == syns.later;
     Ok(Finding {
         verdict: if holds { Verdict::Reproduced } else { Verdict::Refuted },
         measured: format!(
-            "of the connections of {}, {} of {} first ones and {} of {} later ones have data in their SYN; {} of the \
-             later ones are plain fallbacks beside an unanswered SYN",
+            "of the connections of {}, {} of {} first ones and {} of {} later ones have data in their SYN, {full} as much \
+             as would fit; {} of the later ones are plain fallbacks beside an unanswered SYN",
             cell.label(),
             syns.firsts_with_data,
             syns.firsts,
@@ -218,7 +210,9 @@ fn syn_data(evidence: &Evidence<'_>, what: &str) -> Result<Finding, Gap> {
             syns.later,
             syns.later_beside,
         ),
-        needs: Some("data in none of the first SYNs, and in all later ones except fallbacks".to_owned()),
+        needs: Some(
+            "data in none of the first SYNs, and as much as would fit in all later ones except fallbacks".to_owned(),
+        ),
         interval: None,
         margin: 0.0,
         in_run: true,
@@ -322,6 +316,22 @@ fn loses(evidence: &Evidence<'_>, what: &str, than: &str, at_most: Duration) -> 
         margin: most - lost.value,
         in_run: true,
     })
+}
+
+/// The finding, if the contender without the precaution loses more or fails; otherwise it decides nothing.
+fn controlled(evidence: &Evidence<'_>, lost: Finding, control: Option<&[String; 2]>, at_most: Duration) -> Finding {
+    let Some([naive, than]) = control.filter(|_| lost.verdict == Verdict::Reproduced) else { return lost };
+    let (tells, why) = match loses(evidence, naive, than, at_most) {
+        Ok(control) => (control.verdict == Verdict::Refuted, control.measured),
+        Err(_) if evidence.has_failed(naive) => (true, format!("{naive} fails")),
+        Err(gap) => (false, Finding::from(gap).measured),
+    };
+    let measured = if tells {
+        format!("{}; without the precaution, {why}", lost.measured)
+    } else {
+        format!("{}, but the control does not tell it apart: {why}", lost.measured)
+    };
+    Finding { verdict: if tells { lost.verdict } else { Verdict::Inconclusive }, measured, ..lost }
 }
 
 /// A ratio with its interval, and the confidence if it is not the usual one.

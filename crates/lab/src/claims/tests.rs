@@ -4,9 +4,10 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::{Check, Claim, Count, Measure, Unit, Verdict, judge};
+use super::{Check, Claim, Count, Gain, Measure, Unit, Verdict, judge};
 use crate::{
-    results::{CellResult, ClaimResult, RunResult, Status},
+    disturbance::Machine,
+    results::{CellResult, ClaimResult, RunResult, Status, Syns},
     test_data::run,
 };
 
@@ -18,6 +19,7 @@ fn claim(check: Check<&str>) -> Claim {
         workload: "upload-small".into(),
         network: "article".into(),
         check,
+        refuted_by: String::new(),
     }
 }
 
@@ -87,13 +89,12 @@ fn figure_is_reproduced_only_if_the_interval_contains_it() {
 #[test]
 fn weakest_pair_decides_the_verdict() {
     let run = run(5, 1.0, &[]);
-    let slower = |than: &[&'static str], by| {
-        judged(&run, Check::Slower { what: vec!["redirector-h1"], than: than.to_vec(), by })
-    };
+    let slower =
+        |than: &[&'static str], by| judged(&run, Check::Slower { what: vec!["samba-davfs2"], than: than.to_vec(), by });
     assert_eq!(slower(&["curl", "rclone"], 2.0).verdict, Verdict::Reproduced);
-    let far = slower(&["curl", "samba-davfs2", "rclone"], 1.5);
-    assert_eq!(far.verdict, Verdict::Refuted);
-    insta::assert_snapshot!(far.measured, @"redirector-h1 (model) takes 1.22× (1.22–1.23) as long as samba-davfs2, the closest of 3 pairs; the claim requires at least 1.5×.");
+    let far = slower(&["curl", "davfs2", "rclone"], 1.5);
+    assert_eq!((far.verdict, far.model), (Verdict::Refuted, false));
+    insta::assert_snapshot!(far.measured, @"samba-davfs2 takes 1.18× (1.17–1.18) as long as davfs2, the closest of 3 pairs; the claim requires at least 1.5×.");
     let fastest = judged(&run, Check::Fastest { what: "curl-parallel-h2", among: vec!["curl", "rclone"], by: 3.0 });
     assert_eq!(fastest.verdict, Verdict::Reproduced);
 }
@@ -105,7 +106,7 @@ fn missing_contender_is_inconclusive_unless_another_pair_refutes() {
     let open = slower("redirector-h1", vec!["curl", "samba-davfs2"]);
     assert_eq!(open.verdict, Verdict::Inconclusive);
     insta::assert_snapshot!(open.measured, @"samba-davfs2 was skipped.");
-    assert_eq!(slower("curl", vec!["redirector-h1", "samba-davfs2"]).verdict, Verdict::Refuted);
+    assert_eq!(slower("curl", vec!["davfs2", "samba-davfs2"]).verdict, Verdict::Refuted);
 }
 
 #[test]
@@ -172,8 +173,9 @@ fn link_round_trips_are_a_count_of_the_tap() {
 #[test]
 fn loss_is_a_difference_and_a_gain_is_no_loss() {
     let run = run(5, 1.0, &[]);
-    let loses =
-        |what, than, at_most: &str| judged(&run, Check::Loses { what, than, at_most: at_most.parse().unwrap() });
+    let loses = |what, than, at_most: &str| {
+        judged(&run, Check::Loses { what, than, at_most: at_most.parse().unwrap(), control: None })
+    };
     let within = loses("davfs2", "curl", "3600s");
     assert_eq!(within.verdict, Verdict::Reproduced);
     let lost = within.ci95.unwrap();
@@ -184,12 +186,132 @@ fn loss_is_a_difference_and_a_gain_is_no_loss() {
 }
 
 #[test]
+fn precaution_is_judged_only_where_its_control_fails() {
+    let mut run = run(5, 1.0, &[]);
+    let set = |run: &mut RunResult, contender: &str, time: f64| {
+        cell(run, contender).samples_s = (0..5).map(|i| time + 0.001 * f64::from(i)).collect();
+    };
+    for (contender, time) in [("haul", 1.2), ("curl", 1.0), ("rclone", 3.0), ("webdrive", 1.0)] {
+        set(&mut run, contender, time);
+    }
+    let loses = |run: &RunResult, at_most: &str| {
+        let control = Some(["rclone", "webdrive"]);
+        judged(run, Check::Loses { what: "haul", than: "curl", at_most: at_most.parse().unwrap(), control })
+    };
+    let holds = loses(&run, "500ms");
+    assert_eq!(holds.verdict, Verdict::Reproduced);
+    insta::assert_snapshot!(holds.measured, @"haul takes +200 ms (+197 to +203) compared with curl; without the precaution, rclone takes +2000 ms (+1997 to +2003) compared with webdrive (model); the claim requires at most +500 ms.");
+    assert_eq!(loses(&run, "100ms").verdict, Verdict::Refuted);
+    // It loses no more than the contender with the precaution.
+    set(&mut run, "rclone", 1.2);
+    let same = loses(&run, "500ms");
+    assert_eq!(same.verdict, Verdict::Inconclusive);
+    insta::assert_snapshot!(same.measured, @"haul takes +200 ms (+197 to +203) compared with curl, but the control does not tell it apart: rclone takes +200 ms (+197 to +203) compared with webdrive (model); the claim requires at most +500 ms.");
+    let failed = cell(&mut run, "rclone");
+    (failed.status, failed.reason) = (Status::Failed, Some("no response".into()));
+    assert_eq!(loses(&run, "500ms").verdict, Verdict::Reproduced);
+    cell(&mut run, "rclone").status = Status::Skipped;
+    assert_eq!(loses(&run, "500ms").verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn highest_rate_is_judged_only_if_the_server_was_at_work() {
+    let mut run = run(5, 1.0, &[]);
+    let busy = |run: &mut RunResult, share: f64| {
+        for contender in ["curl", "haul"] {
+            let cell = cell(run, contender);
+            cell.server_cpu_s = cell.median_s.map(|median| share * median);
+        }
+    };
+    let limit = |run: &RunResult, cores| judged(run, Check::AtTheLimit { what: "haul", than: "curl", cores, by: 1.0 });
+    assert_eq!(limit(&run, 1).verdict, Verdict::Inconclusive);
+    busy(&mut run, 0.27);
+    insta::assert_snapshot!(limit(&run, 1).measured, @"the server of curl was at work for 27 % of the time of its processor, so that something else limited the rate.");
+    busy(&mut run, 0.96);
+    assert_eq!(limit(&run, 1).verdict, Verdict::Reproduced);
+    insta::assert_snapshot!(limit(&run, 2).measured, @"the server of curl was at work for 48 % of the time of its 2 processors, so that something else limited the rate.");
+}
+
+#[test]
+fn work_on_packets_is_added_to_the_servers() {
+    let mut run = run(5, 1.0, &[]);
+    let mut set = |contender: &str, server: f64, packets: Option<f64>| {
+        let cell = cell(&mut run, contender);
+        cell.server_cpu_samples_s = vec![server; 5];
+        cell.machine_samples = vec![Machine { to_server_s: packets, ..Machine::default() }; 5];
+        let check = |measure| {
+            judged(&run, Check::Ratio { of: "haul", to: "curl", at_least: None, at_most: Some(1.05), measure }).verdict
+        };
+        [check(Measure::ServerCpu), check(Measure::ServerAndPackets)]
+    };
+    set("curl", 1.0, Some(1.0));
+    assert_eq!(set("haul", 1.0, Some(2.0)), [Verdict::Reproduced, Verdict::Refuted]);
+    assert_eq!(set("haul", 1.2, Some(0.5)), [Verdict::Refuted, Verdict::Reproduced]);
+    assert_eq!(set("haul", 1.0, None), [Verdict::Reproduced, Verdict::Inconclusive]);
+}
+
+#[test]
+fn benefit_is_compared_with_another_one() {
+    let mut run = run(5, 1.0, &[]);
+    let mut set = |network, contender: &str, time: f64| {
+        let named = |cell: &&mut CellResult| cell.is("upload-small", network, contender);
+        let cell = run.cells.iter_mut().find(named).unwrap();
+        (cell.status, cell.median_s) = (Status::Ok, Some(1.002 * time));
+        cell.samples_s = (0..5).map(|i| time * (1.0 + 0.001 * f64::from(i))).collect();
+    };
+    for (network, contender, time) in [
+        ("article", "davfs2", 2.0),
+        ("article", "davfs2-nolocks", 1.6),
+        ("article", "curl", 1.0),
+        ("article", "rclone", 0.9),
+        ("lan", "davfs2", 0.4),
+        ("lan", "davfs2-nolocks", 0.32),
+    ] {
+        set(network, contender, time);
+    }
+    let of_pair = |gain, other, on, at_least, at_most| {
+        let (of, to) = ("davfs2", "davfs2-nolocks");
+        judged(&run, Check::Benefit { of, to, gain, other, on, at_least, at_most })
+    };
+    let pair = Some(["curl", "rclone"]);
+    // 20 % against 10 %, and 400 ms against 100 ms.
+    assert_eq!(of_pair(Gain::Share, pair, None, Some(1.9), None).verdict, Verdict::Reproduced);
+    let refuted = of_pair(Gain::Share, pair, None, Some(2.5), None);
+    assert_eq!(refuted.verdict, Verdict::Refuted);
+    insta::assert_snapshot!(refuted.measured, @"davfs2-nolocks saves 20.0 % compared with davfs2 on article, and rclone saves 10.0 % compared with curl on article; the first is 2.00× (1.95–2.05) the second; the claim requires at least 2.5×.");
+    assert_eq!(of_pair(Gain::Time, pair, None, None, Some(3.0)).verdict, Verdict::Refuted);
+    // On the other network the same share, but a fifth of the time.
+    assert_eq!(of_pair(Gain::Share, None, Some("lan"), Some(1.2), None).verdict, Verdict::Refuted);
+    let longer = of_pair(Gain::Time, None, Some("lan"), Some(4.5), None);
+    assert_eq!(longer.verdict, Verdict::Reproduced);
+    let said = "davfs2-nolocks saves 401 ms compared with davfs2 on article, and davfs2-nolocks saves 80 ms compared with davfs2 on lan";
+    assert!(longer.measured.starts_with(said), "{}", longer.measured);
+    // There is nothing to compare with.
+    assert_eq!(of_pair(Gain::Share, Some(["rclone", "curl"]), None, Some(1.0), None).verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn syns_must_be_as_full_as_possible() {
+    let mut run = run(3, 1.0, &[]);
+    let judge = |run: &RunResult| judged(run, Check::SynData { what: "haul" });
+    let mut set = |later_full, later_beside| {
+        let syns = Syns { firsts: 3, firsts_with_data: 0, later: 30, later_with_data: 29, later_beside, later_full };
+        cell(&mut run, "haul").syns = Some(syns);
+        judge(&run)
+    };
+    assert_eq!(set(Some(29), 1).verdict, Verdict::Reproduced);
+    assert_eq!(set(Some(28), 1).verdict, Verdict::Refuted, "one SYN carried a single byte");
+    assert_eq!(set(Some(29), 0).verdict, Verdict::Refuted);
+    assert_eq!(set(None, 1).verdict, Verdict::Inconclusive);
+}
+
+#[test]
 fn counts_need_no_interval() {
     let run = run(1, 1.0, &[]);
     let more = |what, than| judged(&run, Check::More { count: Count::Connections, what, than: vec![than] });
-    assert_eq!(more("davfs2", "webdrive").verdict, Verdict::Reproduced);
+    assert_eq!(more("davfs2", "curl").verdict, Verdict::Reproduced);
     // Equal is not more.
-    assert_eq!(more("rclone", "webdrive").verdict, Verdict::Refuted);
+    assert_eq!(more("curl-parallel-h2", "davfs2-nolocks").verdict, Verdict::Refuted);
 }
 
 #[test]
@@ -227,6 +349,30 @@ fn more_connections_must_be_faster() {
     assert_eq!((as_many.verdict, as_many.ci95), (Verdict::Inconclusive, None));
     cell(&mut run, "davfs2").connections = None;
     assert_eq!(pays(&run, "davfs2", "davfs2-nolocks").verdict, Verdict::Inconclusive);
+}
+
+#[test]
+fn model_alone_refutes_nothing() {
+    let mut run = run(4, 1.0, &[]);
+    let slower = |run: &RunResult, what: &'static str, than: &[&'static str], by| {
+        judged(run, Check::Slower { what: vec![what], than: than.to_vec(), by })
+    };
+    // What agrees is reproduced, and says that it rests on a model.
+    let agrees = slower(&run, "redirector-h1", &["curl", "rclone"], 1.5);
+    assert_eq!((agrees.verdict, agrees.model), (Verdict::Reproduced, true));
+    let differs = slower(&run, "redirector-h1", &["curl", "samba-davfs2"], 1.5);
+    assert_eq!((differs.verdict, differs.model), (Verdict::Inconclusive, true));
+    insta::assert_snapshot!(differs.measured, @"redirector-h1 (model) takes 1.22× (1.22–1.23) as long as samba-davfs2, the closest of 2 pairs; the claim requires at least 1.5×, which a model alone does not refute, since its requests are inferred.");
+    // Neither does a count of it, while a pair of programs does refute, although the model is further away.
+    let more = Check::More { count: Count::Connections, what: "davfs2-nolocks", than: vec!["webdrive"] };
+    cell(&mut run, "webdrive").connections = Some(4);
+    let fewer = judged(&run, more);
+    assert_eq!((fewer.verdict, fewer.model), (Verdict::Inconclusive, true));
+    let programs = slower(&run, "rclone", &["redirector-h1", "davfs2"], 1.0);
+    assert_eq!((programs.verdict, programs.model), (Verdict::Refuted, false));
+    // What was not measured rests on nothing.
+    cell(&mut run, "redirector-h1").status = Status::Failed;
+    assert!(!slower(&run, "redirector-h1", &["curl"], 1.0).model);
 }
 
 #[test]

@@ -24,11 +24,12 @@ impl Contender for Curl {
         "curl".to_owned()
     }
 
-    fn describe(&self) -> &'static str {
-        "curl over HTTP/1.1, one process per file, one after another, as in a shell loop"
+    fn describe(&self) -> &str {
+        "one curl after another, one per file, as in a shell loop: TCP and TLS handshakes for each file, and each upload waits for 100 \
+         Continue"
     }
 
-    fn needs(&self) -> &'static [Program] {
+    fn needs(&self) -> &[Program] {
         &[CURL]
     }
 

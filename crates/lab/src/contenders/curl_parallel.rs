@@ -1,6 +1,10 @@
 //! `curl --parallel`: one process transfers all files, fifty at a time, over fifty HTTP/1.1 connections or one HTTP/2
 //! connection. No WebDAV client needs fewer round trips, since a transfer is one request and waits for no other. But
 //! curl creates no folders, takes no locks, and does not look at what exists.
+//!
+//! Before an upload over HTTP/1.1, curl 7.88 asks with `Expect: 100-continue` whether it may send, and waits for the answer.
+//! `curl-tuned` omits this header, as curl's manual suggests, and so sends each file at once, over 25 connections: the fastest of 10
+//! to 200 over 18 ms, where more of them begin with more packets than the bottleneck's queue holds.
 
 use std::{fmt::Write, fs};
 
@@ -16,23 +20,42 @@ const PARAMETERS: &[(&str, u32)] = &[("parallel", 50)];
 pub(super) const HTTP1: Registered = Registered {
     name: "curl-parallel-h1",
     parameters: PARAMETERS,
-    make: |values| Box::new(CurlParallel::new(values, Http::One)),
+    make: |values| {
+        let about = "one curl for all files, 50 connections of HTTP/1.1 at a time; each upload waits for 100 Continue";
+        Box::new(CurlParallel::new(values, Http::One, about, false))
+    },
 };
 pub(super) const HTTP2: Registered = Registered {
     name: "curl-parallel-h2",
     parameters: PARAMETERS,
-    make: |values| Box::new(CurlParallel::new(values, Http::Two)),
+    make: |values| {
+        let about =
+            "one curl for all files, 50 streams of one HTTP/2 connection at a time, which begins with a small window";
+        Box::new(CurlParallel::new(values, Http::Two, about, false))
+    },
+};
+pub(super) const TUNED: Registered = Registered {
+    name: "curl-tuned",
+    parameters: &[("parallel", 25)],
+    make: |values| {
+        let about = "one curl for all files, 25 connections of HTTP/1.1 at a time, without waiting for 100 Continue: the fewest \
+             round trips, and an initial window for every connection";
+        Box::new(CurlParallel::new(values, Http::One, about, true))
+    },
 };
 
 struct CurlParallel {
     name: String,
+    about: &'static str,
     http: Http,
     parallel: u32,
+    /// Whether it sends no `Expect: 100-continue`.
+    is_tuned: bool,
 }
 
 impl CurlParallel {
-    fn new(values: &Values, http: Http) -> Self {
-        Self { name: values.name(), http, parallel: values.get("parallel") }
+    fn new(values: &Values, http: Http, about: &'static str, is_tuned: bool) -> Self {
+        Self { name: values.name(), about, http, parallel: values.get("parallel"), is_tuned }
     }
 
     /// curl's option for the version of HTTP.
@@ -49,14 +72,11 @@ impl Contender for CurlParallel {
         self.name.clone()
     }
 
-    fn describe(&self) -> &'static str {
-        match self.http {
-            Http::One => "curl --parallel over HTTP/1.1, all files by one process, 50 connections",
-            Http::Two => "curl --parallel over HTTP/2, all files by one process, 50 streams",
-        }
+    fn describe(&self) -> &str {
+        self.about
     }
 
-    fn needs(&self) -> &'static [Program] {
+    fn needs(&self) -> &[Program] {
         &[CURL]
     }
 
@@ -82,7 +102,9 @@ impl Contender for CurlParallel {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        vec![("options".to_owned(), format!("--parallel --parallel-max {} {}", self.parallel, self.version()))]
+        let expect = if self.is_tuned { " --header Expect:" } else { "" };
+        let options = format!("--parallel --parallel-max {} {}{expect}", self.parallel, self.version());
+        vec![("options".to_owned(), options)]
     }
 
     fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
@@ -90,11 +112,14 @@ impl Contender for CurlParallel {
         let list = sample.scratch.join("curl.conf");
         fs::write(&list, transfers(sample)).map_err(io_failure("write", &list))?;
         let version = self.version();
-        let parallel = self.parallel.to_string();
+        let (parallel, is_tuned) = (self.parallel.to_string(), self.is_tuned);
         Ok(Box::new(Ready(move || {
             let mut command = CURL.command(sample.scratch)?;
             command.args(["--silent", "--show-error", "--no-progress-meter", "--fail", version]);
             command.args(["--parallel", "--parallel-max", &parallel, "--config"]).arg(&list);
+            if is_tuned {
+                command.args(["--header", "Expect:"]);
+            }
             if let Some(certificates) = sample.certificates {
                 command.arg("--cacert").arg(&certificates.ca_file);
             }

@@ -107,7 +107,7 @@ impl Drop for ForegroundMount {
 }
 
 /// Whether something is mounted there, as the kernel lists it; a look at the folder itself could block.
-fn is_mounted(point: &Path) -> bool {
+pub(super) fn is_mounted(point: &Path) -> bool {
     let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
     // proc_pid_mountinfo(5): the fifth field. Our scratch folders have no blanks, which it would escape.
     let mut points = mounts.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));

@@ -54,7 +54,7 @@ impl Contender for Gvfs {
         if self.has_gateway {
             "gio copy into a share that gvfs has mounted, through haul gateway on a middle box on its LAN"
         } else {
-            "gio copy into a share that gvfs has mounted"
+            "gio copy into a share that gvfs has mounted: several requests for each file, one after another"
         }
     }
 

@@ -31,17 +31,36 @@ macro_rules! registered {
     };
 }
 
-pub(super) const DEFAULT: Registered = registered!("haul", "haul cp -r with its defaults", CONNECTIONS, &[]);
+pub(super) const DEFAULT: Registered = registered!(
+    "haul",
+    "haul cp -r with its defaults: six connections, and several requests in flight on each, over HTTP/1.1 or HTTP/2 as the server allows",
+    CONNECTIONS,
+    &[]
+);
 pub(super) const NO_PIPELINING: Registered = registered!(
     "haul-no-pipelining",
-    "haul cp -r with one request at a time on each connection",
+    "haul cp -r with one request at a time on each of six connections",
     CONNECTIONS,
     &["--pipeline", "off"]
 );
-pub(super) const HTTP2: Registered = registered!("haul-http2", "haul cp -r over HTTP/2 only", &[], &["--http", "2"]);
-pub(super) const HTTP3: Registered = registered!("haul-http3", "haul cp -r over HTTP/3", &[], &["--http", "3"]);
-pub(super) const LOCKS: Registered =
-    registered!("haul-locks", "haul cp -r with a lock around every upload", CONNECTIONS, &["--lock", "always"]);
+pub(super) const HTTP2: Registered = registered!(
+    "haul-http2",
+    "haul cp -r over HTTP/2 only: all requests in flight on one connection, which begins with a small window",
+    &[],
+    &["--http", "2"]
+);
+pub(super) const HTTP3: Registered = registered!(
+    "haul-http3",
+    "haul cp -r over HTTP/3: all requests in flight on one connection over QUIC",
+    &[],
+    &["--http", "3"]
+);
+pub(super) const LOCKS: Registered = registered!(
+    "haul-locks",
+    "haul cp -r with a lock around every upload: LOCK, PUT, UNLOCK in turn, of many files at once",
+    CONNECTIONS,
+    &["--lock", "always"]
+);
 
 #[derive(Clone)]
 struct Haul {
@@ -76,7 +95,7 @@ impl Contender for Haul {
         self.name.clone()
     }
 
-    fn describe(&self) -> &'static str {
+    fn describe(&self) -> &str {
         self.describe
     }
 

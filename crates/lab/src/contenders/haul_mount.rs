@@ -41,7 +41,7 @@ impl Contender for HaulMount {
         self.name.clone()
     }
 
-    fn describe(&self) -> &'static str {
+    fn describe(&self) -> &str {
         if self.is_back {
             "haul mount, write-back: files are uploaded behind close(2) from a journal"
         } else {

@@ -24,7 +24,7 @@ const SCRIPT: &str = include_str!("impacket_session.py");
 
 pub(super) fn missing() -> Option<Missing> {
     let is_there = Path::new(PYTHON).is_file() && Path::new(LIBRARY).is_dir();
-    (!is_there).then(|| Missing { what: "impacket".to_owned(), package: "python3-impacket" })
+    (!is_there).then(|| Missing { what: "impacket".to_owned(), package: "python3-impacket".into() })
 }
 
 /// The folder of its metadata carries the version.

@@ -224,6 +224,7 @@ impl BoxProgram {
                     certificates: sample.certificates,
                     http: Http::One,
                     asks: false,
+                    quirks: serve::Quirks::default(),
                     page: None,
                     scratch: &scratch,
                     deadline: sample.deadline.clone(),

@@ -20,7 +20,7 @@ use nix::unistd::{User, close, getuid};
 use super::{Failure, Prepared, SampleSetup, io_failure};
 use crate::{
     deadline::Deadline,
-    work::{Done, Place, Task, Work},
+    work::{Chore, Done, Place, Task, Work},
 };
 
 /// The pause between two looks at a mount or its program.
@@ -88,12 +88,14 @@ impl<'a, M: MountPoint> Mounted<'a, M> {
 
     /// Does the work on a thread, and tears the mount down if that takes too long.
     fn work(&mut self) -> Result<Done, Failure> {
+        let wanted = self.sample.task.work();
+        let changes = wanted.writes() || wanted.chore().is_some_and(Chore::may_change_files);
         let work = OnMount {
             task: self.sample.task.clone(),
             folder: self.mount.folder().to_owned(),
             root: self.sample.root.to_owned(),
             deadline: self.sample.deadline.clone(),
-            writes_behind: self.mount.writes_behind() && self.sample.task.work().writes(),
+            writes_behind: self.mount.writes_behind() && changes,
             writers: self.writers,
         };
         let (answer, result) = mpsc::channel();

@@ -11,8 +11,9 @@ use page::replay::{Http as PageHttp, Protocol, Replay, ReplayError};
 use super::{Contender, Failure, Prepared, Registered, SampleSetup, Values, without_http3};
 use crate::{
     host_task::start,
+    results::PageView,
     servers::{Http, Server},
-    work::{Done, Work},
+    work::{Done, Visit, Work},
 };
 
 /// All protocols.
@@ -35,6 +36,9 @@ impl Contender for Page {
 
     fn describe(&self) -> &'static str {
         match self.over.http {
+            PageHttp::Recorded if self.over.serial => {
+                "a recorded page over HTTP/1.1, its connections opened one after another, as with blocking sockets"
+            }
             PageHttp::Recorded => "a recorded page over HTTP/1.1, on the connections it was recorded on",
             PageHttp::Six => "a recorded page over HTTP/1.1, on up to six connections to a host",
             PageHttp::Two => "a recorded page over HTTP/2",
@@ -67,10 +71,16 @@ impl Contender for Page {
         let authorities = sample.certificates.map(|certificates| certificates.ca_file.clone()).into_iter().collect();
         let replay = Replay::new(page.0.clone(), self.over, sample.address, authorities).map_err(failed)?;
         let replay = Arc::new(replay);
+        let page = page.clone();
         let first = move || async move { replay.load().await.map(|_| replay).map_err(failed) };
         let second = move |replay: Arc<Replay>| async move {
-            let load = replay.load().await.map_err(failed)?;
-            Ok(Done { took: Some(load.took), ..Done::default() })
+            let load = match &page.1 {
+                Visit::First => replay.load().await,
+                Visit::Repeat(view) => replay.with_warm_cache((**view).clone()).load().await,
+            };
+            let load = load.map_err(failed)?;
+            let view = PageView::of_client(page.sent(), &load);
+            Ok(Done { took: Some(load.took), page_view: Some(view), ..Done::default() })
         };
         Ok(Box::new(start(sample.client, &sample.deadline, first, second)?))
     }

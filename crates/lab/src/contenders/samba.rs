@@ -17,7 +17,9 @@ use std::{fs, path::Path, thread, time::Duration};
 use nix::unistd::{Gid, Uid};
 
 use super::{
-    Contender, Failure, Prepared, Registered, SampleSetup, davfs2, haul, haul_mount, impacket, io_failure,
+    Contender, Failure, Prepared, Registered, SampleSetup,
+    davfs2::{self, Mode},
+    haul, haul_mount, impacket, io_failure,
     mounted::{MountPoint, no_fuse},
 };
 use crate::{
@@ -48,9 +50,9 @@ macro_rules! registered {
 }
 
 pub(super) const LOCKS: Registered =
-    registered!("samba-davfs2", "a davfs2 mount with locks", Behind::Davfs2 { locks: true });
+    registered!("samba-davfs2", "a davfs2 mount with locks", Behind::Davfs2(Mode::Locks));
 pub(super) const NO_LOCKS: Registered =
-    registered!("samba-davfs2-nolocks", "a davfs2 mount without locks", Behind::Davfs2 { locks: false });
+    registered!("samba-davfs2-nolocks", "a davfs2 mount without locks", Behind::Davfs2(Mode::NoLocks));
 pub(super) const HAUL: Registered = registered!("samba-haul", "haul mount", Behind::HaulMount { lock: "edit" });
 pub(super) const HAUL_LOCKS: Registered =
     registered!("samba-haul-locks", "haul mount with a lock around every upload", Behind::HaulMount { lock: "always" });
@@ -59,7 +61,7 @@ pub(super) const HAUL_NO_LOCKS: Registered =
 pub(super) const LOCKS_IMPACKET: Registered = registered!(
     "samba-davfs2-impacket",
     "a davfs2 mount with locks",
-    Behind::Davfs2 { locks: true },
+    Behind::Davfs2(Mode::Locks),
     ClientProgram::Impacket,
     "impacket"
 );
@@ -74,9 +76,7 @@ pub(super) const HAUL_IMPACKET: Registered = registered!(
 /// The mount behind Samba.
 #[derive(Clone, Copy)]
 enum Behind {
-    Davfs2 {
-        locks: bool,
-    },
+    Davfs2(Mode),
     HaulMount {
         /// Which files it locks: the value of `--lock`.
         lock: &'static str,
@@ -102,7 +102,7 @@ impl Contender for Samba {
         self.name.to_owned()
     }
 
-    fn describe(&self) -> &'static str {
+    fn describe(&self) -> &str {
         self.describe
     }
 
@@ -114,9 +114,9 @@ impl Contender for Samba {
         true
     }
 
-    fn needs(&self) -> &'static [Program] {
+    fn needs(&self) -> &[Program] {
         match self.behind {
-            Behind::Davfs2 { .. } => &[SMBD, SMBCLIENT, davfs2::MOUNT],
+            Behind::Davfs2(_) => &[SMBD, SMBCLIENT, davfs2::MOUNT],
             Behind::HaulMount { .. } => &[SMBD, SMBCLIENT],
         }
     }
@@ -128,7 +128,7 @@ impl Contender for Samba {
 
     fn unable(&self, _work: &Work, _server: &dyn Server, _tls: bool) -> Option<String> {
         let lacks_haul = || match self.behind {
-            Behind::Davfs2 { .. } => None,
+            Behind::Davfs2(_) => None,
             Behind::HaulMount { .. } => haul::program().err(),
         };
         let lacks_client = || match self.client {
@@ -140,7 +140,7 @@ impl Contender for Samba {
 
     fn settings(&self) -> Vec<(String, String)> {
         let mut settings = match self.behind {
-            Behind::Davfs2 { locks } => davfs2::settings(locks),
+            Behind::Davfs2(mode) => davfs2::settings(mode),
             Behind::HaulMount { lock } => vec![("options".to_owned(), haul_options(lock).join(" "))],
         };
         settings.push(("server min protocol".to_owned(), "SMB2".to_owned()));
@@ -152,9 +152,7 @@ impl Contender for Samba {
 
     fn prepare<'a>(&self, sample: &'a SampleSetup<'a>) -> Result<Box<dyn Prepared + 'a>, Failure> {
         Ok(match self.behind {
-            Behind::Davfs2 { locks } => {
-                Box::new(Shared::start(davfs2::Mount::new(sample, locks)?, sample, self.client)?)
-            }
+            Behind::Davfs2(mode) => Box::new(Shared::start(davfs2::Mount::new(sample, mode)?, sample, self.client)?),
             Behind::HaulMount { lock } => {
                 let mount = haul_mount::mount(sample, false, &haul_options(lock))?;
                 Box::new(Shared::start(mount, sample, self.client)?)

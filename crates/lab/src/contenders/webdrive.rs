@@ -40,7 +40,7 @@ impl Contender for WebDrive {
     }
 
     fn describe(&self) -> &'static str {
-        "model of a WebDrive-like client: no locks, 4 connections, 2 uploads at once, HTTP/1.1"
+        "model of a WebDrive-like client over HTTP/1.1: PROPFIND, PUT and PROPPATCH for each file, two uploads at once, no locks"
     }
 
     fn model(&self) -> bool {

@@ -84,10 +84,13 @@ impl<'a> Meter<'a> {
         };
         let busy = processors.busy.saturating_sub(self.processors.busy);
         Ok(Machine {
-            client_wait_s: totals.map(|totals| seconds(totals.client_waited)),
-            server_wait_s: totals.map(|totals| seconds(totals.server_waited)),
+            client_wait_s: totals.map(|totals| seconds(totals.client.all)),
+            client_longest_wait_s: totals.map(|totals| seconds(totals.client.longest)),
+            server_wait_s: totals.map(|totals| seconds(totals.server.all)),
+            server_longest_wait_s: totals.map(|totals| seconds(totals.server.longest)),
             others_s: totals.map(|totals| seconds(busy.saturating_sub(totals.ran))),
             own_s: totals.map(|totals| seconds(totals.ran)),
+            to_server_s: totals.map(|totals| seconds(totals.to_server_ran)),
             real_time: is_real_time(),
             stolen_s: seconds(processors.stolen.saturating_sub(self.processors.stolen)),
             pressure_s,
@@ -156,5 +159,9 @@ impl Spawn for MeteredHost<'_> {
         if let Some(tasks) = &self.tasks {
             tasks.ended(process);
         }
+    }
+
+    fn end_programs(&self, grace: Duration) {
+        Spawn::end_programs(self.host, grace);
     }
 }

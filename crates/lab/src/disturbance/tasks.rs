@@ -16,9 +16,13 @@ use std::{
     time::Duration,
 };
 
-/// Threads of our own process that work for none of both ends: relays, taps, and those that watch the run. Their own
-/// waits show as the emulator's lateness, or not at all.
-const NEITHER: [&str; 6] = ["cable up", "cable down", "tap", "live file", "signals", WATCHER];
+/// The thread that carries packets to the server. The kernel processes a packet on the thread that delivers it, so this one
+/// also does the receiving of the server's end.
+const TO_SERVER: &str = "cable up";
+
+/// Threads of our own process that work for none of both ends: relays, taps, and those that watch the run. The relays'
+/// own waits show as the emulator's lateness, or not at all.
+const NEITHER: [&str; 5] = ["cable down", "tap", "live file", "signals", WATCHER];
 
 /// The name of the thread that watches the sample's threads.
 pub(super) const WATCHER: &str = "watcher";
@@ -28,6 +32,7 @@ pub(super) const WATCHER: &str = "watcher";
 enum Owner {
     Client,
     Server,
+    ToServer,
     Neither,
 }
 
@@ -66,11 +71,29 @@ struct Known {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     /// How long threads of the client waited for a processor.
-    pub(crate) client_waited: Duration,
+    pub(crate) client: Waits,
     /// The same for the server's.
-    pub(crate) server_waited: Duration,
+    pub(crate) server: Waits,
     /// How long all threads ran, ours included.
     pub(crate) ran: Duration,
+    /// How long the one that carries packets to the server ran.
+    pub(crate) to_server_ran: Duration,
+}
+
+/// How long the threads of one end waited for a processor.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Waits {
+    /// All of them, summed.
+    pub(crate) all: Duration,
+    /// The one that waited longest.
+    pub(crate) longest: Duration,
+}
+
+impl Waits {
+    fn add(&mut self, waited: Duration) {
+        self.all += waited;
+        self.longest = self.longest.max(waited);
+    }
 }
 
 impl Tasks {
@@ -116,12 +139,14 @@ impl Tasks {
         let mut totals = Totals::default();
         for task in self.known().tasks.values() {
             let waited = task.last.waited.saturating_sub(task.first.waited);
+            let ran = task.last.ran.saturating_sub(task.first.ran);
             match task.owner {
-                Owner::Client => totals.client_waited += waited,
-                Owner::Server => totals.server_waited += waited,
+                Owner::Client => totals.client.add(waited),
+                Owner::Server => totals.server.add(waited),
+                Owner::ToServer => totals.to_server_ran += ran,
                 Owner::Neither => {}
             }
-            totals.ran += task.last.ran.saturating_sub(task.first.ran);
+            totals.ran += ran;
         }
         totals
     }
@@ -144,8 +169,12 @@ impl Tasks {
             return Owner::Server;
         }
         let ours = process == std::process::id() as i32;
-        let name = || fs::read_to_string(format!("{path}/comm")).unwrap_or_default();
-        if ours && NEITHER.contains(&name().trim_end()) { Owner::Neither } else { Owner::Client }
+        let name = if ours { fs::read_to_string(format!("{path}/comm")).unwrap_or_default() } else { String::new() };
+        match name.trim_end() {
+            TO_SERVER => Owner::ToServer,
+            name if NEITHER.contains(&name) => Owner::Neither,
+            _ => Owner::Client,
+        }
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

@@ -84,6 +84,26 @@ fn waits_at_the_same_time_count_once() {
 }
 
 #[test]
+fn thread_that_serves_many_requests_waits_for_all_of_them() {
+    // One of the client's threads waited for 28 of the 30 ms, and the requests were three at a time.
+    let one = Machine { client_longest_wait_s: Some(0.028), ..machine([30.0, 0.0, 0.0, 0.0], 0.0) };
+    assert!((one.delays(sample(100.0, ARTICLE, 5, 15)).client - 0.028).abs() < 1e-9);
+    let many = Machine { client_longest_wait_s: Some(0.003), ..one };
+    assert!((many.delays(sample(100.0, ARTICLE, 5, 15)).client - 0.01).abs() < 1e-9);
+}
+
+#[test]
+fn waits_outside_the_clock_do_not_count() {
+    // A browser that starts for 3 s, and loads a page in 1 s.
+    let whole = machine([800.0, 0.0, 3000.0, 3000.0], 0.0);
+    let page = sample(1000.0, ARTICLE, 20, 20);
+    assert!(whole.clone().judged(page, 2).disturbed);
+    let within = whole.within(0.25);
+    assert_eq!((within.client_wait_s, within.own_s), (Some(0.2), Some(0.75)));
+    assert!(!within.judged(page, 2).disturbed);
+}
+
+#[test]
 fn cell_is_marked_if_too_many_samples_are_disturbed() {
     let machine = |disturbed: bool| Machine {
         added_s: if disturbed { 1.2 } else { 0.0 },

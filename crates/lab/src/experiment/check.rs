@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use toml::Spanned;
 
 use super::{
-    Experiment, Known, KnownContender, Network, Quick, Row, Source, Workload,
+    Experiment, Known, KnownContender, Network, Quick, Row, SERVER, Source, Workload,
     did_you_mean::advice,
     file::{Claim as ClaimText, Ends, File, Named, Quick as QuickText, Sweep},
     mistake::Fault,
@@ -41,14 +41,17 @@ pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Resu
             Network { name: name.to_owned(), link: link.clone(), note, server, variant_of: None }
         })
         .collect();
+    let conditions = conditions(&file.source.conditions, &names)?;
     Ok(Experiment {
         name,
         networks,
         workloads,
         samples,
+        warmup: file.warmup,
         tls: file.tls,
         quick,
-        servers: pick(&file.servers, ["server", ""], known.servers)?,
+        servers: servers(&file, known.servers)?,
+        custom_servers: std::mem::take(&mut file.custom.servers),
         claims: claims(file.claim, &names)?,
         contenders: names.rows,
         title: file.title,
@@ -57,8 +60,21 @@ pub(super) fn experiment(mut file: File, name: String, known: Known<'_>) -> Resu
             title: file.source.title,
             author: file.source.author,
             at: file.source.url.or(file.source.file),
+            conditions,
         },
+        added: Vec::new(),
     })
+}
+
+/// The conditions of the source, each about something that the experiment has.
+fn conditions(texts: &Named<String>, names: &Names) -> Result<Vec<(String, String)>, Fault> {
+    let known: Vec<String> =
+        [SERVER.to_owned()].into_iter().chain(names.networks.clone()).chain(names.all_names()).collect();
+    let kind = ["name", "; a condition is about the `server`, a network or a contender"];
+    for name in texts.keys() {
+        find(name, kind, &known)?;
+    }
+    Ok(in_order(texts).map(|(name, text)| (name.to_owned(), text.clone())).collect())
 }
 
 /// The names that other parts of the file may refer to.
@@ -73,7 +89,7 @@ impl Names {
         Ok(Self {
             networks: in_order(&file.network).map(|(name, _)| name.to_owned()).collect(),
             workloads: in_order(&file.workload).map(|(name, _)| name.to_owned()).collect(),
-            rows: rows(file, known.contenders)?,
+            rows: rows(file, &file.custom.known(known.contenders)?)?,
         })
     }
 
@@ -134,6 +150,13 @@ fn samples(samples: &Spanned<u32>) -> Result<u32, Fault> {
 fn rows(file: &File, known: &[KnownContender<'_>]) -> Result<Vec<Row>, Fault> {
     let names: Vec<&str> = known.iter().map(|contender| contender.name).collect();
     let listed = pick(&file.contenders, ["contender", ""], &names)?;
+    for table in &file.custom.contenders {
+        let name = table.contender.name();
+        if !listed.iter().any(|listed| listed == name) {
+            let why = format!("contender `{name}` takes no part; add it to `contenders`");
+            return Err(Fault::new(table.name_span(), why));
+        }
+    }
     for name in file.contender.keys() {
         find(name, LISTED, &listed)?;
     }
@@ -145,14 +168,30 @@ fn rows(file: &File, known: &[KnownContender<'_>]) -> Result<Vec<Row>, Fault> {
             find(key, ["setting", &format!(" of {}", contender.name)], &contender.settings)?;
             values(key, sweep)?;
         }
-        rows.extend(swept(settings).into_iter().map(|settings| Row {
-            contender: contender.name.to_owned(),
-            settings,
-            model: contender.model,
-            requests_of: contender.requests_of.map(str::to_owned),
-        }));
+        let custom = file.custom.contender(contender.name);
+        for settings in swept(settings) {
+            if let Some((table, (step, why))) =
+                custom.and_then(|table| Some((table, table.contender.unset(&settings)?)))
+            {
+                return Err(Fault::new(table.span(step.key()), why));
+            }
+            rows.push(Row {
+                contender: contender.name.to_owned(),
+                settings,
+                model: contender.model,
+                requests_of: contender.requests_of.map(str::to_owned),
+                custom: custom.map(|table| table.contender.clone()),
+            });
+        }
     }
     Ok(rows)
+}
+
+/// The servers of the list, of those that come with the program and those that the file describes.
+fn servers(file: &File, ours: &[&str]) -> Result<Vec<String>, Fault> {
+    let own = file.custom.servers.iter().map(|server| server.name());
+    let all: Vec<&str> = ours.iter().copied().chain(own).collect();
+    pick(&file.servers, ["server", ""], &all)
 }
 
 /// The values of a setting, each once.
@@ -244,6 +283,7 @@ fn claims(texts: Vec<ClaimText>, names: &Names) -> Result<Vec<Claim>, Fault> {
                     workload: find(&text.workload, ["workload", ""], &names.workloads)?,
                     network: find(&text.network, ["network", ""], &names.networks)?,
                     check,
+                    refuted_by: text.refuted_by,
                 }),
             }
         })

@@ -9,7 +9,7 @@ use toml::{
 };
 use units::{Size, Span};
 
-use super::{LinkSpec, Stack, mistake::Fault};
+use super::{LinkSpec, Stack, custom::CustomTables, mistake::Fault};
 use crate::{claims::Check, work::Job};
 
 /// Entries by name; each name has its position.
@@ -26,6 +26,8 @@ pub(super) struct File {
     #[serde(default = "yes")]
     pub(super) tls: bool,
     pub(super) samples: Spanned<u32>,
+    #[serde(default)]
+    pub(super) warmup: u32,
     pub(super) contenders: Vec<Spanned<String>>,
     #[serde(default)]
     pub(super) contender: Named<Named<Sweep>>,
@@ -33,6 +35,9 @@ pub(super) struct File {
     /// The keys of a network that do not describe its link; removed before the link is parsed.
     #[serde(skip)]
     pub(super) ends: BTreeMap<String, Ends>,
+    /// Programs of the user's own; removed before the rest is parsed.
+    #[serde(skip)]
+    pub(super) custom: CustomTables,
     pub(super) workload: Named<Spanned<Workload>>,
     pub(super) quick: Option<Quick>,
     #[serde(default)]
@@ -46,6 +51,8 @@ pub(super) struct Source {
     pub(super) author: Option<String>,
     pub(super) url: Option<String>,
     pub(super) file: Option<String>,
+    #[serde(default)]
+    pub(super) conditions: Named<String>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
@@ -64,6 +71,7 @@ pub(super) struct Workload {
     at_once: Option<Spanned<u32>>,
     job: Option<Spanned<Job>>,
     warm: Option<Spanned<bool>>,
+    command: Option<Spanned<CommandText>>,
     #[serde(default)]
     pub(super) networks: Vec<Spanned<String>>,
     #[serde(default)]
@@ -72,8 +80,9 @@ pub(super) struct Workload {
 
 impl Workload {
     pub(super) fn amounts(&self) -> Amounts {
-        let Self { folders, files, size, entries, times, objects, idle, page, at_once, job, warm, .. } = self.clone();
-        Amounts { folders, files, size, entries, times, objects, idle, page, at_once, job, warm }
+        let Self { folders, files, size, entries, times, objects, idle, page, at_once, job, warm, command, .. } =
+            self.clone();
+        Amounts { folders, files, size, entries, times, objects, idle, page, at_once, job, warm, command }
     }
 }
 
@@ -83,6 +92,22 @@ impl Workload {
 pub(super) enum Sizes {
     One(Size),
     InTurn(Vec<Size>),
+}
+
+/// A command of the user's own as a chore: alone, or with others around it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(untagged, expecting = "expected a command, or a table with `run`, `setup` and `verify`")]
+pub(super) enum CommandText {
+    Run(String),
+    Table(CommandTable),
+}
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CommandTable {
+    pub(super) run: String,
+    pub(super) setup: Option<String>,
+    pub(super) verify: Option<String>,
 }
 
 /// A network without its link.
@@ -127,6 +152,7 @@ pub(super) struct Amounts {
     pub(super) at_once: Option<Spanned<u32>>,
     pub(super) job: Option<Spanned<Job>>,
     pub(super) warm: Option<Spanned<bool>>,
+    pub(super) command: Option<Spanned<CommandText>>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -148,6 +174,8 @@ pub(super) struct Claim {
     pub(super) workload: Spanned<String>,
     pub(super) network: Spanned<String>,
     pub(super) check: Spanned<Check<Spanned<String>>>,
+    #[serde(default)]
+    pub(super) refuted_by: String,
 }
 
 /// One value of a setting, or several to sweep over.
@@ -162,10 +190,11 @@ impl File {
     pub(super) fn parse(text: &str) -> Result<Self, Fault> {
         let mut document = DeTable::parse(text)?;
         let ends = take_ends(document.get_mut())?;
+        let custom = CustomTables::take(document.get_mut())?;
         let whole = document.span();
         let table = DeValue::Table(document.into_inner());
         let file = Self::deserialize(ValueDeserializer::from(Spanned::new(whole, table)))?;
-        Ok(Self { ends, ..file })
+        Ok(Self { ends, custom, ..file })
     }
 }
 

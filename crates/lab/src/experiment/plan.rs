@@ -29,6 +29,8 @@ pub struct Selection {
     pub contenders: Vec<String>,
     /// Samples per cell, if not as in the file.
     pub samples: Option<u32>,
+    /// Runs of each cell before its first sample, if not as in the file.
+    pub warmup: Option<u32>,
 }
 
 /// Why a selection leaves nothing to run.
@@ -62,6 +64,9 @@ pub enum PlanError {
     /// No cell is left.
     #[error("the selection has no cells; a workload may be limited to certain networks and contenders")]
     Nothing,
+    /// A placeholder of a command of the user's own has no value.
+    #[error("{0}")]
+    Custom(String),
     /// The number of samples is out of range.
     #[error("a cell takes 1 to {MOST_SAMPLES} samples, not {0}")]
     Samples(u32),
@@ -72,6 +77,8 @@ pub enum PlanError {
 pub struct Plan {
     /// Samples per cell.
     pub samples: u32,
+    /// Runs of each cell before its first sample, which do not count.
+    pub warmup: u32,
     /// The cells: network by network, workload by workload, contender by contender.
     pub cells: Vec<Cell>,
 }
@@ -90,7 +97,7 @@ pub struct Cell {
 /// The contenders on one network and workload, in the order in which they run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Block {
-    /// Each round runs every cell of the block once; a cell is its index in [`Plan::cells`].
+    /// Each round runs every cell of the block once; a cell is its index in [`Plan::cells`]. The warm-up comes first.
     pub rounds: Vec<Vec<usize>>,
 }
 
@@ -105,6 +112,11 @@ impl Experiment {
         self.known(selection)?;
         let (networks, workloads) = (self.kept_networks(selection, quick), self.kept_workloads(selection, quick));
         let rows = self.kept_rows(selection, quick);
+        if let Some((_, why)) = rows.iter().find_map(|row| row.custom.as_ref()?.unset(&row.settings)) {
+            return Err(PlanError::Custom(why));
+        }
+        let first = workloads.first().map(|workload| workload.work.clone());
+        let rows: Vec<Row> = rows.into_iter().map(|row| row.in_run(first.as_ref())).collect();
         let mut cells = Vec::new();
         for network in &networks {
             for workload in &workloads {
@@ -116,7 +128,8 @@ impl Experiment {
                 }));
             }
         }
-        if cells.is_empty() { Err(PlanError::Nothing) } else { Ok(Plan { samples, cells }) }
+        let warmup = selection.warmup.unwrap_or(self.warmup);
+        if cells.is_empty() { Err(PlanError::Nothing) } else { Ok(Plan { samples, warmup, cells }) }
     }
 
     fn kept_networks(&self, selection: &Selection, quick: Option<&Quick>) -> Vec<Network> {
@@ -136,8 +149,15 @@ impl Experiment {
 
     fn kept_rows(&self, selection: &Selection, quick: Option<&Quick>) -> Vec<Row> {
         let quick = quick.map(|quick| quick.contenders.as_slice());
-        let kept = |row: &&Row| kept(&selection.contenders, quick, &[&row.name(), &row.contender]);
+        // Somebody who adds a contender wants to see it.
+        let is_added = |row: &Row| self.added.contains(&row.contender) && !self.selects_added(selection);
+        let kept = |row: &&Row| is_added(row) || kept(&selection.contenders, quick, &[&row.name(), &row.contender]);
         self.contenders.iter().filter(kept).cloned().collect()
+    }
+
+    fn selects_added(&self, selection: &Selection) -> bool {
+        let is_added = |name: &str| self.added.iter().any(|added| added == name);
+        selection.contenders.iter().any(|name| is_added(name.split(' ').next().unwrap_or_default()))
     }
 
     /// Fails for the first selected name that the experiment does not have.
@@ -168,7 +188,7 @@ impl Plan {
         let mut block = |cells: &[Cell]| {
             let indices: Vec<usize> = (first..first + cells.len()).collect();
             first += cells.len();
-            Block { rounds: rounds(&indices, self.samples, &mut rng) }
+            Block { rounds: rounds(&indices, self.warmup + self.samples, &mut rng) }
         };
         self.rivals().map(&mut block).collect()
     }
@@ -185,11 +205,11 @@ fn kept(asked: &[String], quick: Option<&[String]>, names: &[&str]) -> bool {
     list.is_none_or(|list| list.iter().any(|kept| names.contains(&kept.as_str())))
 }
 
-/// One order of the cells per sample, with as few repeated neighbours as possible.
-fn rounds(cells: &[usize], samples: u32, rng: &mut ChaCha8Rng) -> Vec<Vec<usize>> {
+/// One order of the cells per round, with as few repeated neighbours as possible.
+fn rounds(cells: &[usize], count: u32, rng: &mut ChaCha8Rng) -> Vec<Vec<usize>> {
     let mut followed = BTreeSet::new();
     let neighbours = |order: &[usize]| order.windows(2).map(|pair| (pair[0], pair[1])).collect::<Vec<_>>();
-    (0..samples)
+    (0..count)
         .map(|_| {
             let mut order = cells.to_vec();
             let mut best = (usize::MAX, Vec::new());

@@ -3,20 +3,24 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use super::*;
-use crate::claims::Check;
+use crate::{claims::Check, work::WorkKind};
 
 const RACE: &str = include_str!("../../../../experiments/webdav-race.toml");
 
 /// The number of rows that the quick race leaves out.
-const TRICKS: usize = 4;
+const TRICKS: usize = 5;
 
-const NAMES: [&str; 16] = [
+const NAMES: [&str; 20] = [
     "curl",
     "curl-parallel-h1",
     "curl-parallel-h2",
+    "curl-tuned",
     "rclone",
+    "rclone-new",
+    "rclone-tuned",
     "davfs2",
     "davfs2-nolocks",
+    "davfs2-tuned",
     "samba-davfs2",
     "samba-davfs2-nolocks",
     "redirector-h1",
@@ -76,7 +80,7 @@ fn race_has_expected_cells() {
             "save a file of 10KiB in place 20 times",
         ]
     );
-    assert_eq!(race.plan(&Selection::default()).unwrap().cells.len(), 3 * 6 * 16 + 2 * 6);
+    assert_eq!(race.plan(&Selection::default()).unwrap().cells.len(), 3 * 6 * 20 + 2 * 8);
 }
 
 #[test]
@@ -85,14 +89,14 @@ fn quick_race_is_short_and_judges_five_claims() {
     let plan = race.plan(&Selection { quick: true, ..Selection::default() }).unwrap();
     let waits = |network: &Network, files: u32| {
         // The round trips for each file and the set-up of each sample that the file's comment counts.
-        network.rtt().max(Duration::from_micros(1500)).mul_f64(40.0 * f64::from(files)) + Duration::from_millis(8400)
+        network.rtt().max(Duration::from_micros(1500)).mul_f64(43.0 * f64::from(files)) + Duration::from_millis(10_500)
     };
     let rounds: Duration = plan
         .cells
         .chunks(NAMES.len() - TRICKS)
         .map(|rivals| waits(&rivals[0].network, rivals[0].workload.work.steps()))
         .sum();
-    assert!(rounds * plan.samples < Duration::from_secs(130), "{:?}", rounds * plan.samples);
+    assert!(rounds * plan.samples < Duration::from_secs(150), "{:?}", rounds * plan.samples);
     let runs = |network: &str| plan.cells.iter().any(|cell| cell.network.name == network);
     assert!(race.claims.iter().filter(|claim| runs(&claim.network)).count() >= 5);
 }
@@ -189,6 +193,8 @@ fn mistakes_have_line_and_column() {
                 "check.takes = { what = \"davfs2\", unit = \"trips\", at_most = 1 }",
             ),
         ),
+        ("a server that thinks too long", message("rtt = \"18ms\"", "rtt = \"18ms\"\nserver.think_time = \"11s\"")),
+        ("a condition of nothing", message("webdrive = \"WebDrive", "webdriv = \"WebDrive")),
         ("not TOML", message("[quick]", "[quick")),
     ]);
     let lines: Vec<String> = cases.iter().map(|(what, message)| format!("{what}\n    {message}")).collect();
@@ -199,7 +205,7 @@ fn mistakes_have_line_and_column() {
 fn sweep_makes_one_row_per_value() {
     let sweep = "[contender.rclone]\ntransfers = [1, 16]\nconnections = 4\n[quick]";
     let race = changed("[quick]", sweep).unwrap();
-    let rows: Vec<String> = race.contenders.iter().map(Row::name).filter(|name| name.starts_with("rclone")).collect();
+    let rows: Vec<String> = race.contenders.iter().map(Row::name).filter(|name| name.starts_with("rclone ")).collect();
     assert_eq!(rows, ["rclone connections=4 transfers=1", "rclone connections=4 transfers=16"]);
     let cells = |contender: &str| {
         let contenders = vec![contender.to_owned()];
@@ -230,6 +236,22 @@ fn network_describes_server_tcp() {
     assert_eq!(race.networks[0].record()["server"]["initial_window"], 3);
     assert!(race.networks[1].record().get("server").is_none());
     assert!(race.tls && !changed("samples = 5", "samples = 5\ntls = false").unwrap().tls);
+}
+
+#[test]
+fn network_names_the_habits_of_its_server() {
+    let set = "rtt = \"18ms\"\nserver.think_time = \"86ms\"\nserver.keep_alive = false\nserver.like_apache = true";
+    let race = changed("rtt = \"18ms\"", set).unwrap();
+    let said = "18ms RTT, 100mbit, queue 150p; server: embedded, like Apache, think time 86ms, no keep-alive";
+    assert_eq!(race.networks[0].describe(), said);
+    let quirks = race.networks[0].server.quirks().unwrap();
+    assert_eq!((quirks.think_time, quirks.closes_connections), (Duration::from_millis(86), true));
+    assert_eq!(race.networks[1].server.quirks(), None);
+    let record = race.networks[0].record();
+    assert_eq!(
+        (record["server"]["think_time"].as_str(), record["server"]["keep_alive"].as_bool()),
+        (Some("86ms"), Some(false))
+    );
 }
 
 #[test]
@@ -319,4 +341,42 @@ fn every_network_has_a_variant_per_value() {
         |setting: &str, value: &str| race.clone().sweep_networks(setting, &[value.to_owned()]).unwrap_err().to_string();
     assert!(wrong("rtt", "soon").starts_with("network.rtt=soon: "), "{}", wrong("rtt", "soon"));
     assert!(wrong("delay", "5ms").contains("unknown field `delay`"), "{}", wrong("delay", "5ms"));
+}
+
+#[test]
+fn added_contenders_run_in_every_part_for_the_first_kind_of_work() {
+    let mut race = race();
+    let with = |text: &str| crate::custom::with(&[text.to_owned()], |_| false).unwrap();
+    race.add(with("mine=sh {dir} {jobs}"));
+    let names = |selection: &Selection, race: &Experiment| {
+        let cells = race.plan(selection).map_err(|error| error.to_string())?.cells;
+        Ok::<_, String>(cells.iter().map(|cell| cell.row.name()).collect::<std::collections::BTreeSet<_>>())
+    };
+    let quick = Selection { quick: true, contenders: vec!["curl".to_owned()], ..Selection::default() };
+    assert!(names(&quick, &race).unwrap_err().starts_with("placeholder {jobs} of `mine` has no value"));
+    assert!(race.sweep("mine", "job", &[1]).unwrap_err().to_string().contains("did you mean `jobs`?"));
+    race.sweep("mine", "jobs", &[1, 4]).unwrap();
+    race.add(with("yours=sh {work} {dir}"));
+    let all = ["curl", "mine jobs=1", "mine jobs=4", "yours"].map(str::to_owned);
+    assert_eq!(names(&quick, &race).unwrap().into_iter().collect::<Vec<_>>(), all);
+    let one = Selection { contenders: vec!["mine jobs=4".to_owned()], ..quick.clone() };
+    assert_eq!(names(&one, &race).unwrap().into_iter().collect::<Vec<_>>(), ["mine jobs=4"]);
+
+    // Only the command that says for itself what it is for does more than the first workload's kind of work.
+    let plan = race.plan(&Selection { workloads: vec!["download-small".to_owned()], ..quick }).unwrap();
+    let of =
+        |name: &str| plan.cells.iter().find(|cell| cell.row.contender == name).unwrap().row.custom.clone().unwrap();
+    let commands = |name: &str| [WorkKind::Upload, WorkKind::Download].map(|kind| of(name).command(kind).is_some());
+    assert_eq!((commands("mine"), commands("yours")), ([false, true], [true, true]));
+}
+
+#[test]
+fn warm_up_runs_come_first() {
+    let plan =
+        race().plan(&Selection { quick: true, warmup: Some(2), samples: Some(3), ..Selection::default() }).unwrap();
+    assert!(plan.blocks(1).iter().all(|block| block.rounds.len() == 5));
+    assert_eq!(
+        changed("samples = 5", "samples = 5\nwarmup = 1").unwrap().plan(&Selection::default()).unwrap().warmup,
+        1
+    );
 }

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use toml::Spanned;
 
 use super::{
-    file::{Amounts, Kind, Sizes},
+    file::{Amounts, CommandTable, CommandText, Kind, Sizes},
     mistake::Fault,
 };
-use crate::work::{Chore, Page, Work};
+use crate::work::{Chore, ChoreCommand, Job, Page, Visit, Work};
 
 /// The work of a kind with these amounts; each amount that the kind has must be given, and no other.
 pub(super) fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> Result<Work, Fault> {
@@ -60,12 +60,19 @@ pub(super) fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> R
         Kind::Load => {
             let name = amounts.page.take().ok_or_else(|| missing("page"))?;
             let page = Page::find(name.get_ref()).map_err(|error| Fault::new(name.span(), error.to_string()))?;
-            Work::Load { page }
+            match amounts.warm.take().filter(|warm| *warm.get_ref()) {
+                None => Work::Load { page },
+                Some(warm) => {
+                    let nothing =
+                        || Fault::new(warm.span(), "a warm cache has the whole page, so nothing is requested");
+                    Work::Load { page: page.again().ok_or_else(nothing)? }
+                }
+            }
         }
         Kind::Visits => {
             let (files, at_once) = (count(&mut amounts.files, "files")?, count(&mut amounts.at_once, "at-once")?);
             let size = size(&mut amounts.size)?.as_bytes();
-            Work::Load { page: Page(Arc::new(page::replay::visits(files, at_once, size))) }
+            Work::Load { page: Page(Arc::new(page::replay::visits(files, at_once, size)), Visit::First) }
         }
         Kind::List => Work::List { entries: count(&mut amounts.entries, "entries")? },
         Kind::LookUp => Work::LookUp { times: count(&mut amounts.times, "times")? },
@@ -78,10 +85,28 @@ pub(super) fn work<T>(kind: Kind, mut amounts: Amounts, whole: &Spanned<T>) -> R
             }
             let (folders, files) = folders_and_files(&mut amounts)?;
             let warm = warm.is_some_and(Spanned::into_inner);
-            Work::Chore(Chore { job, folders, files, size: size(&mut amounts.size)?, warm })
+            let command = command(amounts.command.take_if(|_| job == Job::Command))?;
+            if job == Job::Command && command.is_none() {
+                return Err(missing("command"));
+            }
+            Work::Chore(Chore { job, folders, files, size: size(&mut amounts.size)?, warm, command })
         }
     };
     amounts.check_none_left().map(|()| work)
+}
+
+/// The command of a chore, which has no placeholders but its own.
+fn command(text: Option<Spanned<CommandText>>) -> Result<Option<Box<ChoreCommand>>, Fault> {
+    let Some(text) = text else { return Ok(None) };
+    let span = text.span();
+    let (run, setup, verify) = match text.into_inner() {
+        CommandText::Run(run) => (run, None, None),
+        CommandText::Table(CommandTable { run, setup, verify }) => (run, setup, verify),
+    };
+    match ChoreCommand::new(&run, setup.as_deref(), verify.as_deref()) {
+        Ok(command) => Ok(Some(Box::new(command))),
+        Err(why) => Err(Fault::new(span, why)),
+    }
 }
 
 impl Amounts {
@@ -107,6 +132,7 @@ impl Amounts {
             .or_else(|| Some(("page", self.page?.span())))
             .or_else(|| Some(("job", self.job?.span())))
             .or_else(|| Some(("warm", self.warm?.span())))
+            .or_else(|| Some(("command", self.command?.span())))
     }
 
     /// These amounts where given, else those of the whole race.
@@ -123,6 +149,7 @@ impl Amounts {
             at_once: self.at_once.or(whole.at_once),
             job: self.job.or(whole.job),
             warm: self.warm.or(whole.warm),
+            command: self.command.or(whole.command),
         }
     }
 }

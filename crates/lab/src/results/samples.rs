@@ -10,9 +10,10 @@ use std::{
 };
 
 use capture::summary::Connection;
+use page::browser::deviations::Deviation;
 use serde::{Deserialize, Serialize};
 
-use super::ResultsError;
+use super::{PageView, ResultsError};
 use crate::{
     disturbance::{Machine, Measured},
     experiment::Cell,
@@ -47,6 +48,10 @@ pub struct Sample {
     pub server_cpu_s: Option<f64>,
     /// What the machine did to it.
     pub machine: Option<Machine>,
+    /// What its client saw, if it loaded a page.
+    pub page_view: Option<PageView>,
+    /// How a browser's load differed from the recording.
+    pub deviations: Vec<Deviation>,
     /// How often it was taken before, and discarded because the machine disturbed it.
     pub repeated: u32,
 }
@@ -66,6 +71,9 @@ pub struct Syns {
     /// unanswered: the engine's fallback, at most one for each.
     #[serde(default)]
     pub later_beside: u64,
+    /// Of those with data, those whose SYN carried as much as would fit; none in runs of earlier builds.
+    #[serde(default)]
+    pub later_full: Option<u64>,
 }
 
 /// The engine's minimum wait for the answer to a SYN with data or a cookie request.
@@ -82,6 +90,7 @@ impl Syns {
             later: later.len() as u64,
             later_with_data: with_data(later),
             later_beside: beside(connections),
+            later_full: Some(later.iter().filter(|connection| is_full(connection)).count() as u64),
         }
     }
 
@@ -92,8 +101,20 @@ impl Syns {
             later: self.later + other.later,
             later_with_data: self.later_with_data + other.later_with_data,
             later_beside: self.later_beside + other.later_beside,
+            later_full: self.later_full.zip(other.later_full).map(|(a, b)| a + b),
         }
     }
+}
+
+/// The space that Linux reserves for TCP options in a SYN with data (`MAX_TCP_OPTION_SPACE`).
+const OPTIONS: u32 = 40;
+
+/// Whether a SYN carried as much data as would fit: all that the client had to send, or a whole segment. On one that
+/// carried less, the client had more to say before the server spoke.
+fn is_full(connection: &Connection) -> bool {
+    let whole = connection.mss.map(|mss| u32::from(mss).saturating_sub(OPTIONS));
+    let is_whole = whole.is_some_and(|whole| connection.syn_data >= whole);
+    connection.syn_data > 0 && (connection.syn_data >= connection.first_flight || is_whole)
 }
 
 /// The number of plain connections that were started beside a different unanswered one each.
@@ -252,11 +273,27 @@ mod tests {
             isn: 0,
             syn_retransmissions: 0,
             syn_data: data,
+            mss: Some(1460),
+            first_flight: data,
             fast_open,
             answered: answered.map(Duration::from_millis),
             to_server: Traffic::default(),
             to_client: Traffic::default(),
         }
+    }
+
+    #[test]
+    fn syn_is_full_if_nothing_was_left_or_nothing_more_would_fit() {
+        let of = |data, first_flight, mss| {
+            let ask = connection(0, 0, Some(FastOpen::Request), Some(40));
+            let one = connection(100, data, Some(FastOpen::Cookie(8)), Some(140));
+            Syns::of(&[ask, Connection { first_flight, mss, ..one }]).later_full
+        };
+        assert_eq!(of(300, 300, None), Some(1));
+        assert_eq!(of(300, 800, Some(1460)), Some(0), "one byte is not as much as would fit, nor are 300");
+        assert_eq!(of(1420, 3000, Some(1460)), Some(1));
+        assert_eq!(of(1420, 3000, None), Some(0));
+        assert_eq!(of(0, 0, Some(1460)), Some(0));
     }
 
     #[test]

@@ -41,12 +41,12 @@ fn json_has_the_names_of_the_schema() {
     let names =
         [&json, &json["host"], &json["calibration"], &json["cells"][0], &json["comparisons"][0], &json["claims"][0]];
     insta::assert_snapshot!(names.map(keys).join("\n"), @r"
-    calibration cells claims command comparisons experiment host networks question schema settings started title workloads
+    calibration cells claims command comparisons conditions contenders experiment host networks question schema settings started title workloads
     cpu kernel name sysctls tools
     delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
-    bytes ci95_s connections contender disturbed floor_s ideal_s link_round_trips machine_samples median_s methods model network protocols reason repeated requests round_trips samples_s server_cpu_s server_cpu_samples_s status syns times_floor why workload
+    bytes ci95_s connections contender disturbed fcp_s floor_s ideal_s lcp_s link_round_trips machine_samples median_s methods model network protocols reason repeated requests round_trips samples_s server_cpu_s server_cpu_samples_s status syns times_floor why workload
     a b ci95 confidence differs ratio
-    ci95 confidence id in_run measured network said source verdict workload
+    ci95 confidence id in_run measured model network refuted_by said source verdict workload
     ");
     let cells = json["cells"].as_array().unwrap();
     let statuses: Vec<_> = cells.iter().map(|cell| cell["status"].as_str().unwrap()).collect();
@@ -69,7 +69,7 @@ fn older_runs_without_new_fields_are_read() {
     let folder = folder();
     let path = folder.path().join("run.json");
     let mut json = serde_json::to_value(run(3, 1.0, &[])).unwrap();
-    for field in ["methods", "protocols", "machine_samples", "repeated", "disturbed"] {
+    for field in ["methods", "protocols", "machine_samples", "repeated", "disturbed", "fcp_s", "lcp_s"] {
         json["cells"][0].as_object_mut().unwrap().remove(field);
     }
     for field in ["workload", "network", "in_run", "confidence"] {
@@ -136,7 +136,7 @@ fn each_sample_is_written_at_once() {
         }
     }
     // Twice twelve cells, less curl on both networks; rclone fails on one after its first sample.
-    assert_eq!(lines, 1 + (2 * 12 - 3) * 2 + 1);
+    assert_eq!(lines, 1 + (2 * 15 - 3) * 2 + 1);
     let csv = fs::read_to_string(&path).unwrap();
     insta::assert_snapshot!(csv.lines().take(3).collect::<Vec<_>>().join("\n"), @r"
     workload,network,contender,model,round,start_s,seconds,bytes,requests,connections,server_cpu_s,link_round_trips,added_s,disturbed
@@ -158,7 +158,7 @@ fn full_disk_is_reported() {
 
 #[test]
 fn summary_counts_cells_and_claims() {
-    assert_eq!(run(2, 1.0, &[]).summary(), "24 cells, 3 of 17 claims judged");
+    assert_eq!(run(2, 1.0, &[]).summary(), "30 cells, 3 of 17 claims judged");
     let mut small = run(2, 1.0, &[]);
     small.cells.truncate(1);
     small.claims.truncate(1);

@@ -63,6 +63,10 @@ impl Server for Embedded {
         None
     }
 
+    fn can_imitate(&self) -> bool {
+        true
+    }
+
     fn http3(&self) -> bool {
         true
     }
@@ -101,13 +105,14 @@ pub(super) fn start(
         tls: tls.map(|(certificate, key)| serve::Tls::Files { certificate, key }),
         access_log: Some(access_log),
         auth: setup.asks.then(|| folder.file("passwords", PASSWORD)).transpose()?,
+        quirks: setup.quirks,
         ..serve::Config::default()
     };
     let handle = Handle::start(name, setup, move || {
         let listener = TcpListener::bind(address).map_err(|error| error.to_string())?;
         make(config, listener).map_err(|error| error.to_string())
     })?;
-    let log = RequestLog::new(log);
+    let log = Some(RequestLog::new(log));
     Ok(Running { url: url(setup), root, owner: None, log, process: Process::Embedded(handle) })
 }
 

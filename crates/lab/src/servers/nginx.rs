@@ -1,5 +1,8 @@
 //! nginx with its own `dav` module and Debian's `dav-ext`, which adds PROPFIND, OPTIONS, LOCK and UNLOCK, but no
 //! PROPPATCH.
+//!
+//! `nginx-tuned` is the same with what its manual offers for speed: request bodies in memory instead of in temporary files,
+//! larger HTTP/2 windows, files sent by the kernel in full packets, and a cache of TLS sessions beside the tickets.
 
 use std::path::{Path, PathBuf};
 
@@ -12,21 +15,38 @@ pub(crate) const NGINX: Program = Program { name: "nginx", package: "nginx", ver
 const MODULE: &str = "/usr/lib/nginx/modules/ngx_http_dav_ext_module.so";
 const MODULE_PACKAGE: &str = "libnginx-mod-http-dav-ext";
 
-pub(super) struct Nginx;
+/// What is left as it comes, and matters.
+const DEFAULTS: &[(&str, &str)] = &[("http2_body_preread_size", "default (64k)")];
+/// What its manual offers for speed.
+const TUNED: &[(&str, &str)] = &[
+    ("client_body_buffer_size", "1m"),
+    ("http2_body_preread_size", "8m"),
+    ("http2_recv_buffer_size", "1m"),
+    ("sendfile", "on"),
+    ("tcp_nopush", "on"),
+];
+
+pub(super) struct Nginx {
+    pub(super) is_tuned: bool,
+}
 
 impl Server for Nginx {
     fn name(&self) -> &'static str {
-        "nginx"
+        if self.is_tuned { "nginx-tuned" } else { "nginx" }
     }
 
     fn describe(&self) -> &'static str {
-        "nginx with its dav module and dav-ext"
+        if self.is_tuned {
+            "nginx with its dav module and dav-ext, tuned by its manual"
+        } else {
+            "nginx with its dav module and dav-ext"
+        }
     }
 
     fn missing(&self) -> Option<Missing> {
         let module = || {
             let what = "nginx's dav-ext module".to_owned();
-            (!Path::new(MODULE).is_file()).then_some(Missing { what, package: MODULE_PACKAGE })
+            (!Path::new(MODULE).is_file()).then_some(Missing { what, package: MODULE_PACKAGE.into() })
         };
         NGINX.find().err().or_else(module)
     }
@@ -41,14 +61,11 @@ impl Server for Nginx {
     }
 
     fn settings(&self) -> Vec<(String, String)> {
-        [
-            ("version", NGINX.version().as_str()),
-            ("ssl_protocols", "TLSv1.2 TLSv1.3"),
-            ("keepalive_requests", "1000000"),
-            ("http2_body_preread_size", "default (64k)"),
-        ]
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .into()
+        [("version", NGINX.version().as_str()), ("ssl_protocols", "TLSv1.2 TLSv1.3"), ("keepalive_requests", "1000000")]
+            .iter()
+            .chain(if self.is_tuned { TUNED } else { DEFAULTS })
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect()
     }
 
     fn start(&self, setup: &Setup) -> Result<Running, ServerError> {
@@ -57,8 +74,12 @@ impl Server for Nginx {
         let http2 = if setup.http == Http::Two { " http2" } else { "" };
         let tls = Tls::of(setup, &folder, "TLSv1.2 TLSv1.3")?;
         let around = format!("load_module {MODULE};\n");
+        let tuning: String = if self.is_tuned { TUNED } else { &[] }
+            .iter()
+            .map(|(name, value)| format!("    {name} {value};\n"))
+            .collect();
         let http = format!(
-            r#"    client_max_body_size 0;
+            r#"{tuning}    client_max_body_size 0;
     dav_ext_lock_zone zone=locks:10m;
     server {{
         listen {address}{ssl}{http2};

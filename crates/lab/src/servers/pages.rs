@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use page::replay::PageHandler;
+
 use super::{Running, Server, ServerError, Setup, embedded};
 use crate::process::Missing;
 
@@ -26,6 +28,10 @@ impl Server for Pages {
         true
     }
 
+    fn thinks_and_validates(&self) -> bool {
+        true
+    }
+
     fn http3(&self) -> bool {
         true
     }
@@ -38,7 +44,8 @@ impl Server for Pages {
 
     fn start(&self, setup: &Setup) -> Result<Running, ServerError> {
         let page = setup.page.ok_or(ServerError::Unable { server: NAME, why: "there is no recorded page" })?;
-        let handler = page::replay::PageHandler::new(&page.0).map_err(|error| ServerError::Start {
+        let handler = PageHandler::new(&page.over(setup.certificates.is_some()));
+        let handler = handler.map_err(|error| ServerError::Start {
             server: NAME,
             address: setup.address,
             why: error.to_string(),

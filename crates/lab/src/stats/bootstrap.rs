@@ -1,5 +1,5 @@
 //! The percentile bootstrap of medians and of functions of medians, for what the Hodges–Lehmann interval
-//! ([`shift`](super::shift)) does not cover: a single median, and the ratio of two ratios.
+//! ([`shift`](super::shift)) does not cover: a single median, the ratio of two ratios, that of two savings.
 //!
 //! Draw as many values from each sample as it has, with replacement, and compute the statistic of the medians, four
 //! thousand times. The middle 95 % of the results is the interval. The draws are seeded, so the same samples always
@@ -27,16 +27,21 @@ pub struct Estimate {
 
 /// The median with its interval; none of fewer than two samples.
 pub fn of_median(samples: &[f64], seed: u64) -> Option<Estimate> {
-    resample([samples], |[median]| median, seed)
+    of_medians([samples], |[median]| median, seed)
 }
 
 /// (a ÷ b) ÷ (c ÷ d) of medians. None if a cell has fewer than two samples, or one that is not a positive time.
 pub fn ratio_of_ratios([a, b]: [&[f64]; 2], [c, d]: [&[f64]; 2], seed: u64) -> Option<Estimate> {
     let positive = [a, b, c, d].into_iter().flatten().all(|time| *time > 0.0);
-    positive.then(|| resample([a, b, c, d], |[a, b, c, d]| (a / b) / (c / d), seed))?
+    positive.then(|| of_medians([a, b, c, d], |[a, b, c, d]| (a / b) / (c / d), seed))?
 }
 
-fn resample<const N: usize>(samples: [&[f64]; N], statistic: impl Fn([f64; N]) -> f64, seed: u64) -> Option<Estimate> {
+/// A statistic of the medians of several samples; none if one of them has fewer than two values.
+pub fn of_medians<const N: usize>(
+    samples: [&[f64]; N],
+    statistic: impl Fn([f64; N]) -> f64,
+    seed: u64,
+) -> Option<Estimate> {
     if samples.iter().any(|s| s.len() < 2) {
         return None;
     }

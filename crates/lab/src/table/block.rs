@@ -5,6 +5,7 @@ use comfy_table::CellAlignment;
 use super::{
     Look, Style,
     columns::{Column, draw},
+    deviations,
 };
 use crate::{
     format::{Scale, times},
@@ -36,6 +37,7 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
         let why = cell.reason.as_deref().unwrap_or("no reason given");
         text += &look.paragraph("  ", 4, &format!("{} failed: {why}", cell.label()));
     }
+    text += &deviations::render(&cells, look);
     if shown.is_empty() {
         text += "  nothing was measured\n";
     }
@@ -74,12 +76,17 @@ fn table(ranking: &Ranking<'_>, look: Look) -> String {
         column(spread, 2, &interval),
         column("quicker\nthan h1", 1, &|cell| ranking.saved(cell)),
         column("times\nthe floor", 1, &|cell| cell.times_floor.map(times)),
+        column("first\npaint", 2, &|cell| cell.fcp_s.map(|time| scale.with_unit(time))),
+        column("largest\npaint", 2, &|cell| cell.lcp_s.map(|time| scale.with_unit(time))),
         column("time\n÷ RTT", 3, &|cell| cell.round_trips.map(|trips| format!("{trips:.0}"))),
         column("\nrequests", 5, &|cell| whole(cell.requests)),
         column("connec-\ntions", 4, &|cell| whole(cell.connections)),
     ];
     if ranking.baseline().is_none() {
         columns.retain(|column| !column.heading.starts_with("quicker"));
+    }
+    if shown.iter().all(|cell| cell.fcp_s.is_none() && cell.lcp_s.is_none()) {
+        columns.retain(|column| !column.heading.ends_with("paint"));
     }
     if ranking.is_comparable() {
         columns.insert(1, Column { cells: ranks.collect(), ..column("\nrank", 2, &|_| None) });

@@ -1,9 +1,12 @@
 //! Tables of invented runs, as snapshots.
 
+use page::browser::deviations::{Deviation, Kind};
+
 use super::{Look, render, render_change};
 use crate::{
     claims::Verdict,
     compare::compare,
+    deviations::CountedDeviation,
     results::{Outcome, RunResult, TimeAttribution},
     stats::median,
     summarize::{comparisons, summarize},
@@ -53,6 +56,32 @@ fn reasons_follow_their_block() {
     );
 }
 
+#[test]
+fn deviations_are_named_below_the_table() {
+    let mut run = run(4, 1.0, &[]);
+    run.cells.retain(|cell| cell.network == "article" && cell.contender == "rclone");
+    let deviation = |kind, path: &str, detail: &str| Deviation {
+        kind,
+        url: format!("https://a.example/{path}"),
+        detail: detail.to_owned(),
+    };
+    let counted = |deviation, samples| CountedDeviation { deviation, samples };
+    run.cells[0].deviations = vec![
+        counted(deviation(Kind::Nearest, "px?t=2", "https://a.example/px?t=1"), 4),
+        counted(deviation(Kind::NotRecorded, "new", ""), 2),
+        counted(deviation(Kind::NotSent, "a", ""), 1),
+        counted(deviation(Kind::NotSent, "b", ""), 1),
+    ];
+    let text = render(&run, plain(400));
+    let line = text.lines().find(|line| line.contains("from the recording")).unwrap();
+    assert_eq!(
+        line,
+        "  rclone: 4 differences from the recording: https://a.example/px?t=2 was answered by https://a.example/px?t=1; \
+         https://a.example/new is not recorded (404) in 2 of 4 loads; https://a.example/a was not requested in 1 of 4 loads; \
+         1 more in run.json"
+    );
+}
+
 /// The ranks of the first block's table, and the sentences below it.
 fn below(samples: &[(&str, [f64; 4])]) -> String {
     let mut run = run(4, 1.0, &[]);
@@ -92,11 +121,19 @@ fn ranks_are_as_wide_as_samples_allow() {
     davfs2 2–3
     No detectable difference between curl and rclone.
     curl is 1.43× (1.12–1.80) as fast as davfs2, the slowest.
+    Contenders
+    curl (curl 1.2): a file after the other
+    rclone (rclone 1.2): a file after the other
+    davfs2 (davfs2 1.2): a file after the other
 
     curl 1–3
     rclone 1–3
     davfs2 1–3
     No detectable difference between curl and any other contender, down to davfs2.
+    Contenders
+    curl (curl 1.2): a file after the other
+    rclone (rclone 1.2): a file after the other
+    davfs2 (davfs2 1.2): a file after the other
 
     curl 1–4
     rclone 1–4
@@ -105,12 +142,22 @@ fn ranks_are_as_wide_as_samples_allow() {
     redirector-h1 (model) 5
     No detectable difference between curl and the next 3, down to webdrive (model).
     curl is 2.74× (2.31–3.30) as fast as redirector-h1 (model), the slowest.
+    Contenders
+    curl (curl 1.2): a file after the other
+    rclone (rclone 1.2): a file after the other
+    davfs2 (davfs2 1.2): a file after the other
+    redirector-h1 (redirector-h1 1.2): a file after the other
+    webdrive (webdrive 1.2): a file after the other
 
     curl 1
     rclone 2
     davfs2 3
     curl is 1.43× (1.12–1.80) as fast as rclone, the next, and 2.74× (2.31–3.30) as fast as davfs2,
     the slowest.
+    Contenders
+    curl (curl 1.2): a file after the other
+    rclone (rclone 1.2): a file after the other
+    davfs2 (davfs2 1.2): a file after the other
     ");
 }
 
@@ -123,7 +170,7 @@ fn disturbed_cells_are_marked_and_nothing_rests_on_them() {
     insta::assert_snapshot!(block.join("\n"));
     assert!(
         text.contains(
-            "Disturbed\n  4 of 23 cells could not be measured: the machine kept programs or packets waiting."
+            "Disturbed\n  4 of 29 cells could not be measured: the machine kept programs or packets waiting."
         ),
         "{text}"
     );
@@ -145,6 +192,18 @@ fn few_samples_have_a_range_and_more_an_interval() {
     assert!(heading(5).contains(" range ") && !heading(5).contains("interval"));
     assert!(heading(6).contains(" interval ") && !heading(6).contains(" range "));
     assert!(!heading(2).contains("rank"));
+}
+
+#[test]
+fn commands_of_the_user_are_shown_and_claims_of_others_are_not() {
+    let mut run = run(4, 1.0, &[]);
+    run.commands = [("mine".to_owned(), "./mine put {dir} {url}".to_owned())].into();
+    for claim in &mut run.claims {
+        claim.in_run = false;
+    }
+    let text = render(&run, plain(100));
+    assert!(text.contains("\nCommands\n  mine: ./mine put {dir} {url}\n"), "{text}");
+    assert!(text.ends_with("\n17 claims of the source not judged: their cells are not part of this run.\n"), "{text}");
 }
 
 #[test]

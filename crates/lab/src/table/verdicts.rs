@@ -5,13 +5,25 @@ use super::{Look, Style};
 use crate::{
     claims::Verdict,
     format::counted,
-    results::{ClaimResult, RunResult},
+    results::{ClaimResult, Condition, RunResult},
 };
 
 pub(super) fn render(run: &RunResult, look: Look) -> String {
     let Some(first) = run.claims.first() else { return String::new() };
+    if run.claims.iter().all(|claim| !claim.in_run) {
+        // A reader who races other programs need not read what others have claimed.
+        let count = counted(run.claims.len() as u64, "claim");
+        return look.paragraph(
+            "",
+            0,
+            &format!("{count} of the source not judged: their cells are not part of this run."),
+        );
+    }
     let mut text = look.title("Claims of the source, and what this run measured");
     text += &look.paragraph("", 0, &first.source);
+    for Condition { about, theirs, ours } in &run.conditions {
+        text += &look.paragraph("  ", 4, &format!("{about}: {theirs}; here {ours}"));
+    }
     let (measured, open): (Vec<&ClaimResult>, Vec<&ClaimResult>) = run.claims.iter().partition(|claim| measured(claim));
     for claims in measured.chunk_by(|a, b| block(a) == block(b)) {
         // Runs of the first version have no workload here.
@@ -27,7 +39,7 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
 
 /// Whether anything was measured for the claim.
 fn measured(claim: &ClaimResult) -> bool {
-    claim.verdict != Verdict::Inconclusive || claim.ci95.is_some()
+    claim.verdict != Verdict::Inconclusive || claim.ci95.is_some() || claim.model
 }
 
 fn block(claim: &ClaimResult) -> String {
@@ -48,7 +60,8 @@ fn judged(claim: &ClaimResult, look: Look) -> String {
         Verdict::Refuted => ("✘", Style::Bad),
         Verdict::Inconclusive => ("?", Style::Open),
     };
-    let label = format!("{mark} {:12}", word(claim.verdict));
+    let said = format!("{}{}", claim.verdict, if claim.model { " (model)" } else { "" });
+    let label = format!("{mark} {said:12}");
     let first = format!("  {label}  ");
     let indent = if look.width() < 60 { 6 } else { first.chars().count() };
     let blanks = " ".repeat(indent);
@@ -93,17 +106,7 @@ fn summary(run: &RunResult, open: usize) -> String {
 pub(crate) fn figures(claims: &[ClaimResult]) -> String {
     let number = |verdict| match claims.iter().filter(|claim| claim.verdict == verdict).count() {
         0 => String::new(),
-        count => format!("{count} {}, ", word(verdict)),
+        count => format!("{count} {verdict}, "),
     };
     number(Verdict::Exceeded) + &number(Verdict::Missed)
-}
-
-fn word(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Reproduced => "reproduced",
-        Verdict::Exceeded => "exceeded",
-        Verdict::Missed => "missed",
-        Verdict::Refuted => "refuted",
-        Verdict::Inconclusive => "inconclusive",
-    }
 }

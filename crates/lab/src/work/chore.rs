@@ -8,6 +8,7 @@
 //! contender's preparation.
 
 mod cat;
+mod command;
 mod cp;
 mod git;
 mod git_clone;
@@ -27,6 +28,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use units::Size;
 
+pub use self::command::ChoreCommand;
 use super::{Done, Task, WorkError, verify::same_files};
 use crate::{
     contenders::Failure,
@@ -48,6 +50,8 @@ pub struct Chore {
     pub size: Size,
     /// Whether it has been done once before the clock starts.
     pub warm: bool,
+    /// The command, if the job is one of the user's own.
+    pub command: Option<Box<ChoreCommand>>,
 }
 
 /// What is done, by the name of the program or the system call.
@@ -72,6 +76,8 @@ pub enum Job {
     Pread,
     /// Each file read from front to back, as `cat` does.
     Cat,
+    /// A command of the user's own.
+    Command,
 }
 
 const TAR: Program = Program { name: "tar", package: "tar", version: "--version" };
@@ -94,7 +100,7 @@ impl Job {
             Self::GitClone | Self::GitStatus => Some(GIT),
             Self::LsLr => Some(LS),
             Self::GrepR => Some(GREP),
-            Self::Pread | Self::Cat => None,
+            Self::Pread | Self::Cat | Self::Command => None,
         }
     }
 }
@@ -105,10 +111,15 @@ impl Chore {
         let all = u64::from(self.files).saturating_mul(self.size.as_bytes());
         match self.job {
             _ if self.warm => 0,
-            Job::LsLr | Job::GitStatus => 0,
+            Job::LsLr | Job::GitStatus | Job::Command => 0,
             Job::Pread => u64::from(self.files).saturating_mul(pread::LENGTH as u64).min(all),
             Job::Cp | Job::TarX | Job::GitClone | Job::GrepR | Job::TarC | Job::Cat => all,
         }
+    }
+
+    /// Whether it changes what is on the server, although it brings no files there.
+    pub(crate) fn may_change_files(&self) -> bool {
+        self.command.as_ref().is_some_and(|command| command.verify.is_some())
     }
 
     /// Changes the random content of the files as the chore needs it.
@@ -129,7 +140,11 @@ impl Chore {
 
     /// Prepares the task's `folder` on the server, where its files are unless the chore brings them there.
     pub(super) fn prepare_server(&self, task: &Task, folder: &Path) -> Result<(), WorkError> {
-        if self.job == Job::GitStatus { git_status::prepare(task, folder) } else { Ok(()) }
+        match (self.job, &self.command) {
+            (Job::GitStatus, _) => git_status::prepare(task, folder),
+            (Job::Command, Some(command)) => command.prepare(task, folder),
+            _ => Ok(()),
+        }
     }
 
     /// Checks what the server has in the task's `folder`, if the chore brings files there. A chore that reads has
@@ -138,6 +153,7 @@ impl Chore {
         match self.job {
             Job::Cp | Job::TarX => same_files(folder, &task.names(), &task.payload.contents),
             Job::GitClone => git_clone::verify(task, folder),
+            Job::Command => self.command.as_ref().map_or(Ok(()), |command| command.verify(task, folder)),
             _ => Ok(()),
         }
     }
@@ -145,8 +161,9 @@ impl Chore {
 
 impl std::fmt::Display for Chore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Self { job, folders, files, size, warm } = self;
+        let Self { job, folders, files, size, warm, command } = self;
         let what = match job {
+            Job::Command => &format!("`{}` with", command.as_ref().map_or("", |command| command.run.text())),
             Job::Cp => "cp -r, until it returns, of",
             Job::TarX => "tar x of",
             Job::GitClone => "git clone of",
@@ -187,6 +204,10 @@ impl Place<'_> {
             Job::GitStatus => git_status::run(self),
             Job::Pread => pread::run(self),
             Job::Cat => cat::run(self),
+            Job::Command => match &chore.command {
+                Some(command) => command.run(self),
+                None => Ok(Done::default()),
+            },
         }
     }
 

@@ -1,8 +1,8 @@
 //! The kinds of work, and what is known of each in advance.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
-use page::{Spec, SpecError};
+use page::{RepeatView, Spec, SpecError, replay::over_tls};
 use serde::{Serialize, Serializer};
 use units::{Size, Span};
 
@@ -47,7 +47,7 @@ pub enum Work {
         size: Size,
     },
     /// Load a recorded page from a server that answers for all its hosts. It has been loaded once before, and all
-    /// connections have been closed since.
+    /// connections have been closed since; whether the cache has been emptied too is the page's [`Visit`].
     Load {
         /// The page.
         page: Page,
@@ -73,9 +73,43 @@ pub enum Work {
     Chore(Chore),
 }
 
-/// A recorded page.
+/// The kinds of work that a program of the user's own can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkKind {
+    /// Uploads files, with their folders if they are in some.
+    Upload,
+    /// Downloads files.
+    Download,
+    /// Lists a folder.
+    List,
+    /// Saves a file in place.
+    Edit,
+}
+
+impl WorkKind {
+    /// Its name, as in an experiment.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Upload => "upload",
+            Self::Download => "download",
+            Self::List => "list",
+            Self::Edit => "edit",
+        }
+    }
+}
+
+/// A recorded page, and the visit that counts.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Page(pub Arc<Spec>);
+pub struct Page(pub Arc<Spec>, pub Visit);
+
+/// A visit to a page.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Visit {
+    /// With an empty cache.
+    First,
+    /// With the cache that a first visit left.
+    Repeat(Arc<RepeatView>),
+}
 
 // A spec contains no NaN.
 impl Eq for Page {}
@@ -83,7 +117,25 @@ impl Eq for Page {}
 impl Page {
     /// A shipped page by its name, or one from a file.
     pub fn find(name: &str) -> Result<Self, SpecError> {
-        Spec::find(name).map(|spec| Self(Arc::new(spec)))
+        Spec::find(name).map(|spec| Self(Arc::new(spec), Visit::First))
+    }
+
+    /// A second visit to the page with a warm cache; none if it sends no request.
+    pub fn again(&self) -> Option<Self> {
+        self.0.repeat_view().map(|view| Self(self.0.clone(), Visit::Repeat(Arc::new(view))))
+    }
+
+    /// The page as a server has it; with `tls`, nothing of it is over plain HTTP.
+    pub(crate) fn over(&self, tls: bool) -> Cow<'_, Spec> {
+        if tls { over_tls(&self.0) } else { Cow::Borrowed(&self.0) }
+    }
+
+    /// The requests of the visit.
+    pub fn sent(&self) -> &Spec {
+        match &self.1 {
+            Visit::First => &self.0,
+            Visit::Repeat(view) => &view.spec,
+        }
     }
 }
 
@@ -99,9 +151,20 @@ impl Work {
         match self {
             Self::Upload { files, .. } | Self::Tree { files, .. } | Self::Download { files, .. } => *files,
             Self::List { .. } | Self::Page { .. } => 1,
-            Self::Load { page } => page.0.requests.len() as u32,
+            Self::Load { page } => page.sent().requests.len() as u32,
             Self::Edit { times, .. } | Self::LookUp { times } => *times,
             Self::Chore(chore) => chore.files,
+        }
+    }
+
+    /// Its kind, if a program of the user's own can do it.
+    pub fn kind(&self) -> Option<WorkKind> {
+        match self {
+            Self::Upload { .. } | Self::Tree { .. } => Some(WorkKind::Upload),
+            Self::Download { .. } => Some(WorkKind::Download),
+            Self::List { .. } => Some(WorkKind::List),
+            Self::Edit { .. } => Some(WorkKind::Edit),
+            Self::Page { .. } | Self::Load { .. } | Self::LookUp { .. } | Self::Chore(_) => None,
         }
     }
 
@@ -153,7 +216,7 @@ impl Work {
         match self {
             Self::Page { size, .. } => size.as_bytes(),
             Self::List { .. } | Self::LookUp { .. } => 0,
-            Self::Load { page } => page.0.response_bytes(),
+            Self::Load { page } => page.sent().response_bytes(),
             Self::Chore(chore) => chore.payload(),
             _ => self.sizes().map(Size::as_bytes).fold(0, u64::saturating_add),
         }
@@ -218,7 +281,7 @@ impl fmt::Display for Work {
                 write!(f, "an object of {size}, {idle} after a page with objects of ")?;
                 in_turn(f, objects)
             }
-            Self::Load { page } => write!(f, "load {}", page.0.title),
+            Self::Load { page } => write!(f, "load {}", page.sent().title),
             Self::List { entries } => write!(f, "list a folder of {entries} entries"),
             Self::LookUp { times } => write!(f, "look up {times} names, one after another"),
             Self::Edit { times, size } => write!(f, "save a file of {size} in place {times} times"),

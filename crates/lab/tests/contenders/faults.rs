@@ -38,6 +38,7 @@ pub(super) fn port_in_use() -> Result<(), Failed> {
             certificates,
             http,
             asks: false,
+            quirks: serve::Quirks::default(),
             page,
             scratch: &scratch,
             deadline: deadline(),
@@ -87,8 +88,10 @@ fn relay(server: SocketAddr, silent: &Arc<AtomicBool>) -> SocketAddr {
 pub(super) fn silent_mount() -> Result<(), Failed> {
     for name in ["davfs2", "samba-davfs2-nolocks", "samba-haul", "haul-mount", "rclone-mount-full"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
-        let needs = registered.with(&Parameters::new())?.needs();
-        if needs.iter().any(|program| program.find().is_err()) || (name.contains("haul") && !haul_has("mount")) {
+        let contender = registered.with(&Parameters::new())?;
+        if contender.needs().iter().any(|program| program.find().is_err())
+            || (name.contains("haul") && !haul_has("mount"))
+        {
             eprintln!("skipped: {name} on a silent server: it is not installed");
             continue;
         }

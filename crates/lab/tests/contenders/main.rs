@@ -3,6 +3,7 @@
 //! namespace with a `/run` of their own, as a race does; otherwise in a sandbox, in which an ordinary user may mount.
 
 mod faults;
+mod recorded_page;
 mod watchdog;
 
 use std::{
@@ -25,7 +26,7 @@ use lab::{
     deadline::Deadline,
     servers::{self, Http, Requests, Running, Server, ServerError, Setup},
     spawn::Local,
-    work::{Chore, Job, Page, Payload, Work},
+    work::{Chore, Job, Page, Payload, Visit, Work},
 };
 use libtest_mimic::{Arguments, Failed, Trial};
 use link::sandbox;
@@ -73,6 +74,12 @@ fn main() {
         }
     }
     trials.extend(page_loads());
+    let nginx = server("nginx-pages").missing();
+    if let Some(missing) = &nginx {
+        eprintln!("skipped: nginx with a recorded page: {missing}");
+    }
+    let replay = Trial::test("nginx replays redirects, validators and other queries", recorded_page::nginx);
+    trials.push(replay.with_ignored_flag(nginx.is_some()));
     trials.extend(faults(rights));
     libtest_mimic::run(&arguments, trials).exit();
 }
@@ -150,8 +157,20 @@ fn faults(rights: Rights) -> Vec<Trial> {
 }
 
 /// Protocols to load a page over: each version of HTTP, and each extension.
-const PROTOCOLS: [&str; 10] =
-    ["h1", "h1+tfo", "h1x6+pipelining", "h1+resumed", "h1+early+tfo", "h2", "h2+tls+tfo", "h2+early", "h3", "h3+early"];
+const PROTOCOLS: [&str; 12] = [
+    "h1",
+    "h1+tfo",
+    "h1+serial",
+    "h1+serial+tfo",
+    "h1x6+pipelining",
+    "h1+resumed",
+    "h1+early+tfo",
+    "h2",
+    "h2+tls+tfo",
+    "h2+early",
+    "h3",
+    "h3+early",
+];
 
 /// The protocols that nginx serves as well.
 const NGINX: [&str; 5] = ["h1", "h1+resumed", "h2", "h2+tls+tfo", "h3"];
@@ -202,7 +221,7 @@ response = { status = 304, body = 0 }
 "#;
 
 fn page() -> Page {
-    Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref()).unwrap()))
+    Page(Arc::new(page::Spec::parse(PAGE, "page.toml".as_ref()).unwrap()), Visit::First)
 }
 
 /// Loads a page twice; the server must receive all requests each time.
@@ -310,7 +329,7 @@ fn chores() -> impl Iterator<Item = Work> {
     let cold_and_warm = reading.into_iter().flat_map(|job| [(job, false), (job, true)]);
     let size = Size::bytes(10 * 1024);
     let jobs = writing.into_iter().map(|job| (job, false)).chain(cold_and_warm);
-    jobs.map(move |(job, warm)| Work::Chore(Chore { job, folders: 2, files: FILES, size, warm }))
+    jobs.map(move |(job, warm)| Work::Chore(Chore { job, folders: 2, files: FILES, size, warm, command: None }))
 }
 
 fn works() -> Vec<Work> {
@@ -365,6 +384,7 @@ fn start(
         certificates,
         http,
         asks,
+        quirks: serve::Quirks::default(),
         page,
         scratch: &scratch,
         deadline: deadline(),
@@ -432,8 +452,8 @@ fn sample(
     let done = prepared.run()?;
     task.wait_done(&root, &done, &sample.deadline)?;
     prepared.finish()?;
-    let requests = running.requests();
-    task.verify_requests(&requests)?;
+    let requests = running.requests().unwrap_or_default();
+    task.verify_requests(&requests, &done)?;
     Ok(requests)
 }
 

@@ -32,8 +32,8 @@ pub(super) fn stopped_mount(name: &str) -> Result<(), Failed> {
     // Our own threads, programs that ask, and programs that write.
     let works = [
         Work::Upload { files: 3, size },
-        Work::Chore(Chore { job: Job::LsLr, folders: 2, files: 4, size, warm: false }),
-        Work::Chore(Chore { job: Job::TarX, folders: 2, files: 4, size, warm: false }),
+        Work::Chore(Chore { job: Job::LsLr, folders: 2, files: 4, size, warm: false, command: None }),
+        Work::Chore(Chore { job: Job::TarX, folders: 2, files: 4, size, warm: false, command: None }),
     ];
     for work in works {
         let stage = Stage::new(&work)?;

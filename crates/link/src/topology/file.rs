@@ -115,6 +115,10 @@ fn check_name(name: &Spanned<String>, kind: &str) -> Result<(), Fault> {
         && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
         && !text.starts_with('-')
         && !text.ends_with('-');
+    // Programs take a number for an IPv4 address (inet_aton(3)), and do not look it up.
+    if text.bytes().all(|byte| byte.is_ascii_digit()) && is_valid {
+        return Err(Fault::new(name.span(), format!("`{text}` cannot name a {kind}; a name needs a letter")));
+    }
     if !is_valid || text == "localhost" {
         let message = format!("`{text}` cannot name a {kind}; use lower-case letters, digits and hyphens, 63 at most");
         return Err(Fault::new(name.span(), message));
@@ -236,6 +240,7 @@ rate = "1mbit"
             ("\"1mbit\"", "\"fast\"", "net.toml:12: `fast` is not a rate"),
             ("[host.router]", "[host.Router]", "net.toml:4: `Router` cannot name a host"),
             ("[host.router]", "[host.a_b]", "net.toml:4: `a_b` cannot name a host"),
+            ("[host.router]", "[host.10]", "net.toml:4: `10` cannot name a host; a name needs a letter"),
             ("[host.router]", "[[host.router]]", "net.toml:4: write a table `[host.NAME]`"),
         ] {
             let said = changed(from, to);

@@ -1,12 +1,14 @@
 //! HAR, the HTTP archive that browsers and proxies export (version 1.2), with the fields that Chromium adds.
 //!
-//! The format requires many fields that writers omit, so nearly all are optional here. A missing field without which a
-//! request cannot be replayed gets a note with the request's URL; a truncated HAR is rejected.
+//! The format requires many fields that writers omit, so nearly all are optional here. An entry without a field that a
+//! replay needs is omitted, with a note that names it; a truncated HAR is rejected. Playwright keeps bodies as files beside
+//! the HAR (`_file`).
 
 use std::{path::Path, time::Duration};
 
 use ::bytes::Bytes;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use chrono::{DateTime, FixedOffset, TimeDelta};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use url::Url;
@@ -16,6 +18,7 @@ use super::{
     observed::{self, Content, Initiator, Observed},
     short,
 };
+use crate::{body_file, spec::MAX_KEPT};
 
 #[derive(Deserialize)]
 struct Har<'a> {
@@ -32,8 +35,19 @@ struct Log<'a> {
 }
 
 #[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
 struct Page {
     title: Option<String>,
+    started_date_time: Option<String>,
+    #[serde(default)]
+    page_timings: PageTimings,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase")]
+struct PageTimings {
+    /// Milliseconds from the page's start to its `load` event; -1: unknown.
+    on_load: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +112,8 @@ struct Field {
 #[derive(Deserialize)]
 struct PostData {
     text: Option<String>,
+    #[serde(rename = "_file")]
+    file: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -107,6 +123,9 @@ struct Body {
     mime_type: Option<String>,
     text: Option<String>,
     encoding: Option<String>,
+    /// The file with the content, beside the HAR.
+    #[serde(rename = "_file")]
+    file: Option<String>,
 }
 
 /// Times in milliseconds; -1: does not apply.
@@ -115,6 +134,8 @@ struct Timings {
     blocked: Option<f64>,
     dns: Option<f64>,
     connect: Option<f64>,
+    /// Part of `connect`.
+    ssl: Option<f64>,
     send: Option<f64>,
     wait: Option<f64>,
     receive: Option<f64>,
@@ -165,35 +186,97 @@ pub fn parse(text: &str, path: &Path) -> Result<Imported, ImportError> {
         let what = if error.is_eof() { "breaks off" } else { "is no HAR" };
         mistake(path, format!("{what}: {error}"))
     })?;
-    let title = har.log.pages.into_iter().find_map(|page| page.title).unwrap_or_else(|| super::name(path));
-    let mut notes = Vec::new();
+    let page = har.log.pages.first();
+    let title = page.and_then(|page| page.title.clone()).unwrap_or_else(|| super::name(path));
+    let mut reader =
+        Reader { folder: path.parent().unwrap_or(Path::new("")), notes: Vec::new(), begin: None, load: None };
+    let loaded = page.and_then(|page| page.page_timings.on_load).filter(|ms| *ms > 0.0);
+    let start = page.and_then(|page| time(page.started_date_time.as_deref()));
+    reader.load = start.zip(loaded).map(|(start, ms)| start + TimeDelta::microseconds((ms * 1e3) as i64));
     let mut seen: Vec<Observed> = Vec::new();
-    let mut begin = None;
     for (number, raw) in har.log.entries.iter().enumerate() {
-        let said = |what: String| mistake(path, format!("entry {} {what}", number + 1));
-        let entry: Entry =
-            serde_json::from_str(raw.get()).map_err(|error| said(format!("is none of a HAR: {error}")))?;
-        let url = entry.request.as_ref().and_then(|request| request.url.clone());
-        let url = url.ok_or_else(|| said("has no request with an address".to_owned()))?;
-        let parsed = Url::parse(&url).map_err(|error| said(format!("has the address {}: {error}", short(&url))))?;
-        let told = |what: &str| mistake(path, format!("{}: {what}", short(&url)));
-        if !matches!(parsed.scheme(), "http" | "https") || entry.from_cache.is_some() {
-            continue;
-        }
-        let when = entry.started_date_time.as_deref().and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
-        let when = when.ok_or_else(|| told("`startedDateTime` is missing, or is no time"))?;
-        let begin = *begin.get_or_insert(when);
-        // The origin does not matter, since only differences count.
-        let started = (when - begin).num_microseconds().unwrap_or(0).saturating_add(HOUR);
-        match one(entry, parsed, Duration::from_micros(u64::try_from(started).unwrap_or(0))) {
-            Ok(one) => seen.push(one),
-            Err(said) => notes.push(format!("{}: omitted, since {said}", short(&url))),
+        match reader.entry(raw) {
+            Ok(one) => seen.extend(one),
+            Err((None, said)) => reader.notes.push(format!("entry {}: omitted, since {said}", number + 1)),
+            Err((Some(url), said)) => reader.notes.push(format!("{}: omitted, since {said}", short(&url))),
         }
     }
+    let Reader { mut notes, begin, .. } = reader;
     let source = format!("Imported from a HAR, {}.", path.file_name().unwrap_or_default().to_string_lossy());
-    let mut imported = observed::spec(seen, title, source, path)?;
+    let mut imported = observed::spec(seen, title, source, path).map_err(|error| match (error, notes.first()) {
+        (ImportError::Mistake { message, .. }, Some(note)) => mistake(path, format!("{message}; {note}")),
+        (error, _) => error,
+    })?;
+    let begin = start.or(begin).map(|time| time.timestamp_millis());
+    imported.spec.recorded_at = begin.and_then(DateTime::from_timestamp_millis);
     notes.append(&mut imported.notes);
     Ok(Imported { notes, ..imported })
+}
+
+/// A time, if it is one.
+fn time(text: Option<&str>) -> Option<DateTime<FixedOffset>> {
+    text.and_then(|text| DateTime::parse_from_rfc3339(text).ok())
+}
+
+/// Reads the entries of a HAR.
+struct Reader<'a> {
+    /// The folder of the HAR.
+    folder: &'a Path,
+    notes: Vec<String>,
+    /// The time of the first entry.
+    begin: Option<DateTime<FixedOffset>>,
+    /// The time of the `load` event.
+    load: Option<DateTime<FixedOffset>>,
+}
+
+/// Schemes that do not use the network.
+const LOCAL: [&str; 3] = ["data", "blob", "about"];
+
+/// The types of resources that do not delay a `load` event, as Chromium names them.
+const LATE: [&str; 8] = ["fetch", "xhr", "ping", "preflight", "eventsource", "websocket", "manifest", "other"];
+
+impl Reader<'_> {
+    /// An entry; none if it did not use the network. The error names its URL, if it has one, and says why it is omitted.
+    fn entry(&mut self, raw: &RawValue) -> Result<Option<Observed>, (Option<String>, String)> {
+        let entry: Entry =
+            serde_json::from_str(raw.get()).map_err(|error| (None, format!("it is invalid: {error}")))?;
+        let url = entry.request.as_ref().and_then(|request| request.url.clone());
+        let url = url.ok_or_else(|| (None, "it has no URL".to_owned()))?;
+        let told = |what: String| (Some(url.clone()), what);
+        let parsed = Url::parse(&url).map_err(|error| told(format!("its URL is invalid: {error}")))?;
+        if LOCAL.contains(&parsed.scheme()) || entry.from_cache.is_some() {
+            return Ok(None);
+        }
+        if !matches!(parsed.scheme(), "http" | "https") {
+            return Err(told(format!("only HTTP requests are replayed, not {}", parsed.scheme())));
+        }
+        let when = time(entry.started_date_time.as_deref());
+        let when = when.ok_or_else(|| told("its `startedDateTime` is missing or invalid".to_owned()))?;
+        let begin = *self.begin.get_or_insert(when);
+        // The origin does not matter, since only differences count.
+        let started = (when - begin).num_microseconds().unwrap_or(0).saturating_add(HOUR);
+        let late = entry.kind.as_deref().is_some_and(|kind| LATE.contains(&kind));
+        let files = entry.files();
+        let mut one = one(entry, parsed, Duration::from_micros(u64::try_from(started).unwrap_or(0))).map_err(told)?;
+        let took = TimeDelta::from_std(one.end.saturating_sub(one.started)).unwrap_or_default();
+        one.delays_load = !late && self.load.is_none_or(|load| when + took <= load);
+        for (name, content) in files.into_iter().zip([&mut one.body, &mut one.response_body]) {
+            let Some(name) = name else { continue };
+            match body_file::read(self.folder, &name, MAX_KEPT) {
+                Ok(bytes) => content.bytes = Some(bytes),
+                Err(said) => self.notes.push(format!("{}: synthesised body, since {said}", short(&url))),
+            }
+        }
+        Ok(Some(one))
+    }
+}
+
+impl Entry {
+    /// The files of the request's body and of the response's.
+    fn files(&self) -> [Option<String>; 2] {
+        let sent = self.request.as_ref().and_then(|request| request.post_data.as_ref()?.file.clone());
+        [sent, self.response.as_ref().and_then(|response| response.content.file.clone())]
+    }
 }
 
 /// In microseconds.
@@ -243,9 +326,15 @@ fn one(entry: Entry, url: Url, started: Duration) -> Result<Observed, String> {
         started,
         first,
         end,
+        wait: timings.wait.map(|wait| millis(Some(wait))),
+        handshake: timings
+            .connect
+            .filter(|ms| *ms >= 0.0)
+            .map(|ms| millis(Some(ms - timings.ssl.unwrap_or(0.0).max(0.0)))),
         connection: connection.filter(|name| !shared && !name.is_empty()),
         initiators: entry.initiator.map_or_else(Vec::new, |caller| caller.initiators()),
         fetched: entry.kind.is_some_and(|kind| matches!(kind.as_str(), "fetch" | "xhr")),
+        delays_load: true,
         head: bytes_known(request.headers_size),
         headers: fields(request.headers),
         body: Content {

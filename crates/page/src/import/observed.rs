@@ -5,7 +5,10 @@
 //!
 //! Cookies and credentials are not kept; padding replaces them in the heads.
 
+mod blocking;
 mod dependencies;
+mod stable;
+mod think;
 
 use std::{collections::HashMap, path::Path, time::Duration};
 
@@ -14,6 +17,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use url::Url;
 
 use self::dependencies::Past;
+pub use self::stable::stable;
 use super::{ImportError, Imported, mistake, short};
 use crate::{
     Body, Request, Response, Spec,
@@ -35,12 +39,18 @@ pub struct Observed {
     pub first: Duration,
     /// When the last byte had arrived.
     pub end: Duration,
+    /// The time from the request's last byte to the response's first one, if known: a round trip and the think time.
+    pub wait: Option<Duration>,
+    /// The time of its connection's TCP handshake, if it is known and the request was the first: a round trip.
+    pub handshake: Option<Duration>,
     /// Its connection, if that has one request at a time (HTTP/1.1).
     pub connection: Option<String>,
     /// What caused it, the nearest first.
     pub initiators: Vec<Initiator>,
     /// Whether a script requested it as data (`fetch`, `XMLHttpRequest`), and was notified of its end.
     pub fetched: bool,
+    /// Whether the `load` event waited for it.
+    pub delays_load: bool,
     /// The header fields of the request.
     pub headers: Vec<(String, String)>,
     /// The size of the request's head as HTTP/1.1, if known.
@@ -93,6 +103,37 @@ const DROPPED: [&str; 10] = [
 
 /// Converts observed requests to a spec; `path` names it.
 pub fn spec(mut seen: Vec<Observed>, title: String, source: String, path: &Path) -> Result<Imported, ImportError> {
+    let Converted { requests, notes, .. } = convert(&mut seen);
+    checked(requests, notes, title, source, path)
+}
+
+/// Requests of a spec, and those that they were converted from.
+struct Converted {
+    requests: Vec<Request>,
+    /// The index of each request among the observed ones.
+    origins: Vec<usize>,
+    notes: Vec<String>,
+}
+
+/// Checks the requests of a spec.
+fn checked(
+    requests: Vec<Request>,
+    notes: Vec<String>,
+    title: String,
+    source: String,
+    path: &Path,
+) -> Result<Imported, ImportError> {
+    if requests.is_empty() {
+        let why = notes.first().map_or(String::new(), |note| format!("; {note}"));
+        return Err(mistake(path, format!("there is no request in it that could be replayed{why}")));
+    }
+    let spec = Spec { name: super::name(path), title, source: Some(source), recorded_at: None, requests };
+    let spec = spec.checked().map_err(|said| mistake(path, said))?;
+    Ok(Imported { spec, notes })
+}
+
+/// Converts observed requests, in the order of their beginnings.
+fn convert(seen: &mut Vec<Observed>) -> Converted {
     let mut notes = Vec::new();
     seen.sort_by_key(|seen| seen.started);
     if seen.len() > MAX_REQUESTS {
@@ -104,27 +145,25 @@ pub fn spec(mut seen: Vec<Observed>, title: String, source: String, path: &Path)
     }
     let mut kept = MAX_KEPT;
     let mut requests: Vec<Request> = Vec::with_capacity(seen.len());
+    let mut origins = Vec::with_capacity(seen.len());
     let mut past = Past::default();
     let (mut ids, mut connections) = (HashMap::new(), HashMap::new());
-    for one in &seen {
+    let round_trips = think::round_trips(&seen.iter().collect::<Vec<_>>());
+    for (index, one) in seen.iter().enumerate() {
         match request(one, id(&one.url, &mut ids), &mut kept) {
             Ok(mut request) => {
                 let next = connections.len() as u32;
                 request.connection = one.connection.as_deref().map(|name| *connections.entry(name).or_insert(next));
                 (request.after, request.compute) = past.waits(one, &requests);
+                request.response.think = think::time(one, &round_trips);
                 past.add(one);
                 requests.push(request);
+                origins.push(index);
             }
             Err(said) => notes.push(format!("{}: omitted, since {said}", short(one.url.as_str()))),
         }
     }
-    if requests.is_empty() {
-        let why = notes.first().map_or(String::new(), |note| format!("; {note}"));
-        return Err(mistake(path, format!("there is no request in it that could be replayed{why}")));
-    }
-    let spec = Spec { name: super::name(path), title, source: Some(source), requests };
-    let spec = spec.checked().map_err(|said| mistake(path, said))?;
-    Ok(Imported { spec, notes })
+    Converted { requests, origins, notes }
 }
 
 /// A short id: the last part of the path, with a number if it is not the first of its name.
@@ -179,6 +218,7 @@ fn request(one: &Observed, id: String, kept: &mut u64) -> Result<Request, String
         body,
         after: Vec::new(),
         compute: Duration::ZERO,
+        delays_load: one.delays_load,
         response,
         id,
     })
@@ -216,6 +256,7 @@ fn response(
         head: head(one.response_head, &one.response_headers, "HTTP/1.1 200 OK"),
         headers,
         body,
+        think: Duration::ZERO,
     })
 }
 

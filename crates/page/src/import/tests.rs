@@ -69,18 +69,34 @@ fn har_is_imported() {
 fn incomplete_har_entries_are_named() {
     let plain = serde_json::json!({});
     let broken = |more: serde_json::Value| har(&[entry("https://a.example/x", "00.000", &more)]).unwrap_err();
+    let none = "a.har: there is no request in it that could be replayed; ";
     assert_eq!(
         broken(serde_json::json!({ "startedDateTime": null })),
-        "a.har: https://a.example/x: `startedDateTime` is missing, or is no time"
+        format!("{none}https://a.example/x: omitted, since its `startedDateTime` is missing or invalid")
     );
     assert_eq!(
         broken(serde_json::json!({ "request": { "url": null } })),
-        "a.har: entry 1 has no request with an address"
+        format!("{none}entry 1: omitted, since it has no URL")
     );
-    assert!(
-        broken(serde_json::json!({ "request": { "url": "a b" } })).starts_with("a.har: entry 1 has the address a b: ")
-    );
-    assert!(broken(serde_json::json!({ "request": 7 })).starts_with("a.har: entry 1 is none of a HAR: "));
+    // One bad entry does not spoil the others.
+    for (more, name, said) in [
+        (
+            serde_json::json!({ "startedDateTime": "today" }),
+            "https://a.example/x",
+            "`startedDateTime` is missing or invalid",
+        ),
+        (serde_json::json!({ "request": { "url": null } }), "entry 2", "it has no URL"),
+        (serde_json::json!({ "request": { "url": "a b" } }), "a b", "its URL is invalid: "),
+        (serde_json::json!({ "request": 7 }), "entry 2", "it is invalid: "),
+        (serde_json::json!({ "request": { "url": "wss://a.example/s" } }), "wss://a.example/s", "replayed, not wss"),
+    ] {
+        let all = [("/", &plain), ("/x", &more), ("/y", &plain)];
+        let all = all.map(|(path, more)| entry(&format!("https://a.example{path}"), "00.000", more));
+        let imported = har(&all).unwrap();
+        let [note] = imported.notes.as_slice() else { panic!("one note: {:?}", imported.notes) };
+        assert!(note.starts_with(&format!("{name}: omitted, since ")) && note.contains(said), "{note}");
+        assert_eq!(imported.spec.requests.len(), 2);
+    }
     for (more, said) in [
         (serde_json::json!({ "response": null }), "it has no response"),
         (
@@ -105,6 +121,52 @@ fn incomplete_har_entries_are_named() {
         serde_json::json!({ "log": { "entries": [entry("https://a.example/", "00.000", &plain)] } }).to_string();
     let cut = har::parse(&whole[..whole.len() - 20], Path::new("a.har")).unwrap_err().to_string();
     assert!(cut.starts_with("a.har: breaks off: ") && !cut.contains('\n'), "{cut}");
+}
+
+#[test]
+fn bodies_of_playwright_are_read_from_files_beside_the_har() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("site/load.har");
+    std::fs::create_dir(folder.path().join("site")).unwrap();
+    std::fs::write(folder.path().join("site/1a2b.html"), "<p>kept").unwrap();
+    std::fs::write(folder.path().join("secret"), "secret").unwrap();
+    std::os::unix::fs::symlink("../secret", folder.path().join("site/link.bin")).unwrap();
+    let file = |name: &str| serde_json::json!({ "response": { "content": { "_file": name } } });
+    let sent = serde_json::json!({ "request": { "postData": { "_file": "1a2b.html" } } });
+    let entries: Vec<_> =
+        [("/", file("1a2b.html")), ("/up", file("../secret")), ("/link", file("link.bin")), ("/sent", sent)]
+            .into_iter()
+            .map(|(path, more)| entry(&format!("https://a.example{path}"), "00.000", &more))
+            .collect();
+    let text = serde_json::json!({ "log": { "entries": entries } }).to_string();
+    let imported = har::parse(&text, &path).unwrap();
+    let [page, up, link, sent] = imported.spec.requests.as_slice() else { panic!("four requests") };
+    assert_eq!(page.response.body, Body::Kept("<p>kept".into()));
+    assert_eq!(sent.body, Body::Kept("<p>kept".into()));
+    for other in [up, link] {
+        assert!(matches!(other.response.body, Body::Synthetic { len: 900, .. }), "{:?}", other.response.body);
+    }
+    let [up, link] = imported.notes.as_slice() else { panic!("two notes: {:?}", imported.notes) };
+    assert!(up.contains("/up: synthesised body, since the body file `../secret` is not below "), "{up}");
+    assert!(link.contains("/link: synthesised body") && link.contains("symbolic link"), "{link}");
+}
+
+#[test]
+fn load_event_of_a_har_tells_what_it_waited_for() {
+    let kind = |kind: &str| serde_json::json!({ "_resourceType": kind });
+    let entries = [
+        entry("https://a.example/", "00.000", &kind("document")),
+        entry("https://a.example/data", "00.100", &kind("xhr")),
+        entry("https://a.example/image", "00.300", &kind("image")),
+        entry("https://a.example/late", "00.950", &kind("image")),
+    ];
+    let page =
+        serde_json::json!({ "startedDateTime": "2026-03-01T10:00:00.000Z", "pageTimings": { "onLoad": 1000.0 } });
+    let text = serde_json::json!({ "log": { "pages": [page], "entries": entries } }).to_string();
+    let spec = har::parse(&text, Path::new("a.har")).unwrap().spec;
+    let delays: Vec<bool> = spec.requests.iter().map(|request| request.delays_load).collect();
+    assert_eq!(delays, [true, false, true, false]);
+    assert_eq!(spec.recorded_at.unwrap().to_rfc3339(), "2026-03-01T10:00:00+00:00");
 }
 
 const REQS: &str = "3\npage.0 0 0 -1 -1 5000\na.0 1 1 0 -1 100\npage.2 2 0 -1 1 700\n";

@@ -1,14 +1,22 @@
-//! The server's side of a replay: every response of the page, ready in memory. [`answers`] gives the same responses to
-//! other servers.
+//! The server's side of a replay: every response of the page, ready in memory, and sent after its think time.
+//! [`answers`] gives the same responses to other servers.
+//!
+//! Equal requests may have different responses: a redirect from `http` to `https` and the page itself, or a poll. Each gets
+//! the next one, the last one from then on. A request for the page begins another load, and so starts again with the
+//! first ones.
 
 use std::{
-    collections::HashMap,
     sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 
+use super::{
+    conditional::{NotModified, renew},
+    nearest::Index,
+};
 use crate::{Request, Spec};
 
 /// The maximum number of body bytes in memory.
@@ -18,15 +26,19 @@ const MAX_READY: u64 = 1 << 30;
 /// have it.
 pub const WHICH: HeaderName = HeaderName::from_static("x-which");
 
-/// All requests of a page with their responses, in the order of the spec.
+/// All requests of a page with their responses, in the order of the spec, as if they were sent now.
 pub fn answers(spec: &Spec) -> impl Iterator<Item = (&Request, Response<Bytes>)> {
-    spec.requests.iter().enumerate().map(|(index, request)| {
+    let now = chrono::DateTime::from(SystemTime::now());
+    spec.requests.iter().enumerate().map(move |(index, request)| {
         let mut recorded = request.response.clone();
-        // Otherwise a server would add its own.
-        recorded.headers.entry(header::DATE).or_insert(HeaderValue::from_static("Mon, 18 Feb 2013 12:00:00 GMT"));
+        // Without a date, a server would add its own.
+        renew(&mut recorded.headers, now);
         let mut response = Response::new(spec.body(index));
         *response.status_mut() = recorded.status;
         *response.headers_mut() = recorded.fields(&request.host);
+        if !recorded.think.is_zero() {
+            response.extensions_mut().insert(serve::Delay(recorded.think));
+        }
         (request, response)
     })
 }
@@ -34,14 +46,18 @@ pub fn answers(spec: &Spec) -> impl Iterator<Item = (&Request, Response<Bytes>)>
 /// The responses of all hosts of a page.
 #[derive(Debug)]
 pub struct PageHandler {
-    /// By host, in lower case, then by path.
-    hosts: HashMap<String, HashMap<String, Vec<(Method, Known)>>>,
+    index: Index,
+    /// By group of equal requests.
+    groups: Vec<Group>,
+    /// The groups with several responses.
+    several: Vec<usize>,
 }
 
 /// The responses to equal requests, in the order of the spec.
 #[derive(Debug, Default)]
-struct Known {
+struct Group {
     answers: Vec<Answer>,
+    /// The number of requests in this load.
     turn: AtomicUsize,
 }
 
@@ -52,6 +68,27 @@ struct Answer {
     index: usize,
     response: Response<Bytes>,
     ready: serve::PreparedResponse,
+    /// What a client gets that has it already.
+    unchanged: Option<(NotModified, serve::PreparedResponse)>,
+}
+
+impl Answer {
+    fn new(index: usize, method: &Method, response: Response<Bytes>) -> Self {
+        let ready = written(method, &response);
+        let unchanged = NotModified::of(method, &response).map(|unchanged| {
+            let ready = written(method, &unchanged.response);
+            (unchanged, ready)
+        });
+        Self { index, response, ready, unchanged }
+    }
+
+    /// The response to a request with these fields.
+    fn to<'a>(&self, field: impl Fn(&HeaderName) -> Option<&'a [u8]>) -> (&Response<Bytes>, &serve::PreparedResponse) {
+        match &self.unchanged {
+            Some((unchanged, ready)) if unchanged.fits(field) => (&unchanged.response, ready),
+            _ => (&self.response, &self.ready),
+        }
+    }
 }
 
 /// A page that does not fit into memory.
@@ -69,34 +106,36 @@ impl PageHandler {
         if bytes > MAX_READY {
             return Err(TooLarge { page: spec.name.clone(), bytes });
         }
-        let mut hosts: HashMap<String, HashMap<String, Vec<(Method, Known)>>> = HashMap::new();
+        let (requests, group_of) = Index::new(spec);
+        let mut groups: Vec<Group> = std::iter::repeat_with(Group::default).take(requests.groups()).collect();
         for (index, (request, response)) in answers(spec).enumerate() {
-            let paths = hosts.entry(request.host.to_ascii_lowercase()).or_default();
-            let methods = paths.entry(request.path.clone()).or_default();
-            let at = methods.iter().position(|(method, _)| *method == request.method).unwrap_or_else(|| {
-                methods.push((request.method.clone(), Known::default()));
-                methods.len() - 1
-            });
-            let ready = written(&request.method, &response);
-            methods[at].1.answers.push(Answer { index, response, ready });
+            groups[group_of[index]].answers.push(Answer::new(index, &request.method, response));
         }
-        Ok(Self { hosts })
+        let several = (0..groups.len()).filter(|group| groups[*group].answers.len() > 1).collect();
+        Ok(Self { index: requests, groups, several })
     }
 
     /// The response to a request; the one with index `which` if there are several.
     fn find(&self, host: &str, target: &str, method: &str, which: Option<&[u8]>) -> Option<&Answer> {
-        let paths = self.hosts.get(host).or_else(|| self.hosts.get(&host.to_ascii_lowercase())).or_else(|| {
-            // A page recorded at its scheme's port may be served at another one.
-            self.hosts.get(&host.rsplit_once(':')?.0.to_ascii_lowercase())
-        })?;
-        let Known { answers, turn } = &paths.get(target)?.iter().find(|(asked, _)| asked == method)?.1;
+        let found = self.index.find(host, target, method)?;
+        let Group { answers, turn } = &self.groups[found.group];
         let meant = which.and_then(|which| str::from_utf8(which).ok()?.parse::<usize>().ok());
-        let meant = meant.and_then(|index| answers.iter().find(|answer| answer.index == index));
-        let in_turn = || match &answers[..] {
-            [only] => only,
-            several => &several[turn.fetch_add(1, Ordering::Relaxed) % several.len()],
+        if let Some(meant) = meant.and_then(|index| answers.iter().find(|answer| answer.index == index)) {
+            return Some(meant);
+        }
+        let is_page = found.group == 0;
+        let turn = match answers.len() {
+            1 => 0,
+            // The page itself, again from the first one.
+            count if is_page => turn.fetch_add(1, Ordering::Relaxed) % count,
+            count => turn.fetch_add(1, Ordering::Relaxed).min(count - 1),
         };
-        Some(meant.unwrap_or_else(in_turn))
+        if is_page && turn == 0 {
+            for group in self.several.iter().filter(|group| **group != 0) {
+                self.groups[*group].turn.store(0, Ordering::Relaxed);
+            }
+        }
+        answers.get(turn)
     }
 }
 
@@ -114,7 +153,8 @@ fn written(method: &Method, response: &Response<Bytes>) -> serve::PreparedRespon
     // RFC 9112 §6.3: these never have a body.
     let bare = method == Method::HEAD || matches!(status.as_u16(), 204 | 304);
     let body = if bare { Bytes::new() } else { response.body().clone() };
-    serve::PreparedResponse { status, head: head.into(), body }
+    let delay = response.extensions().get().map_or(Duration::ZERO, |serve::Delay(time)| *time);
+    serve::PreparedResponse { status, head: head.into(), body, delay }
 }
 
 impl serve::Responder for PageHandler {
@@ -126,12 +166,14 @@ impl serve::Responder for PageHandler {
         };
         let target = request.uri.path_and_query().map_or("/", |path| path.as_str());
         let which = request.headers.get(WHICH).map(HeaderValue::as_bytes);
-        self.find(host, target, request.method.as_str(), which).map_or_else(missing, |answer| answer.response.clone())
+        let field = |name: &HeaderName| request.headers.get(name).map(HeaderValue::as_bytes);
+        self.find(host, target, request.method.as_str(), which)
+            .map_or_else(missing, |answer| answer.to(field).0.clone())
     }
 
     fn prepared(&self, request: &serve::SimpleRequest<'_>) -> Option<serve::PreparedResponse> {
         let found = self.find(request.host, request.target, request.method, request.field(WHICH.as_str()));
-        found.map(|answer| answer.ready.clone())
+        found.map(|answer| answer.to(|name| request.field(name.as_str())).1.clone())
     }
 }
 

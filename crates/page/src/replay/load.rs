@@ -1,7 +1,7 @@
 //! The client's side of a replay: a page load over Longhaul's engine.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, HashMap, VecDeque},
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
@@ -12,14 +12,14 @@ use haul_http::{Body, Client, Expected, Options, Pipelining, Settings, Versions,
 use http::{HeaderValue, Request, StatusCode, header};
 use http_body_util::BodyExt;
 use tokio::{sync::mpsc, task::JoinSet};
-use transport::{ConnectSettings, Connector, FastOpen, SettingsError};
+use transport::{ConnectSettings, Connector, FastOpen, Origin, SettingsError};
 
 use super::{
     handler::WHICH,
     order::{Action, Order},
     protocol::{Http, Protocol, Session},
 };
-use crate::Spec;
+use crate::{RepeatView, Spec};
 
 /// The number of connections that browsers open to a host over HTTP/1.1.
 const SIX: usize = 6;
@@ -30,14 +30,14 @@ pub struct Replay {
     over: Protocol,
     settings: Settings,
     connector: Arc<Connector>,
-    /// Whether a request needs [`WHICH`] because an equal one exists.
-    twins: Vec<bool>,
+    /// The index in the server's page of a request that needs [`WHICH`] because an equal one exists.
+    twins: Vec<Option<usize>>,
 }
 
 /// A finished load.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Load {
-    /// From when the first request was wanted to the last byte of the last response.
+    /// From when the first request was wanted to the last byte of the last response that the `load` event waits for.
     pub took: Duration,
     /// The requests, in the order of the spec.
     pub timings: Vec<Timing>,
@@ -130,8 +130,19 @@ impl Replay {
         for request in &spec.requests {
             *times.entry(asked(request)).or_insert(0) += 1;
         }
-        let twins = spec.requests.iter().map(|request| times[&asked(request)] > 1).collect();
+        let is_twin = |request: &crate::Request| times[&asked(request)] > 1;
+        let twins = spec.requests.iter().enumerate().map(|(index, request)| is_twin(request).then_some(index));
+        let twins = twins.collect();
         Ok(Self { spec, over, settings, connector, twins })
+    }
+
+    /// A second visit to the page, with what the first one left: cookies, tickets, and the cache.
+    #[must_use]
+    pub fn with_warm_cache(&self, view: RepeatView) -> Self {
+        let RepeatView { spec, origins } = view;
+        let twins = origins.into_iter().map(|origin| self.twins.get(origin).copied().flatten()).collect();
+        let (over, settings, connector) = (self.over, self.settings.clone(), self.connector.clone());
+        Self { spec: Arc::new(spec), over, settings, connector, twins }
     }
 
     /// Loads the page once, over new connections. Checks status and length of every response.
@@ -145,12 +156,14 @@ impl Replay {
         let mut timings = vec![Timing::default(); self.spec.requests.len()];
         let start = Instant::now();
         let (mut order, mut actions) = Order::new(&self.spec, self.over.http == Http::Recorded);
+        // What happened while a connection was opened.
+        let mut unread = VecDeque::new();
         loop {
             for action in actions {
                 let events = events.clone();
                 match action {
                     Action::Compute(who, time) => drop(tasks.spawn(async move {
-                        pass(time).await;
+                        transport::sleep(time).await;
                         let _ = events.send(Event::Computed(who));
                     })),
                     Action::Send(who) => {
@@ -158,19 +171,27 @@ impl Replay {
                         let request = self.request(who)?;
                         let client = clients.of(self.spec.requests[who].connection).clone();
                         let spec = self.spec.clone();
+                        let opening = self.opening(&client, request.uri());
                         tasks.spawn(async move {
                             let ended = fetch(&client, request, &spec, who, &events).await;
                             let _ = events.send(ended.map_or_else(|error| Event::Failed(error.into()), Event::Ended));
                         });
+                        if let Some((client, origin)) = opening {
+                            self.block(&client, &origin, who, &mut happened, &mut unread).await;
+                        }
                     }
                 }
             }
             if order.is_done() {
-                let took = timings.iter().map(|timing| timing.end).max().unwrap_or_default();
+                let timed = self.spec.timed();
+                let ends = timings.iter().zip(timed).filter(|(_, timed)| *timed).map(|(timing, _)| timing.end);
+                let took = ends.max().unwrap_or_default();
                 return Ok(Load { took, timings });
             }
-            // We hold a sender ourselves, so the channel never closes.
-            let Some(event) = happened.recv().await else { unreachable!("the channel is open") };
+            let event = match unread.pop_front() {
+                Some(event) => event,
+                None => next(&mut happened).await,
+            };
             let now = start.elapsed();
             actions = match event {
                 Event::Computed(who) => order.computed(who),
@@ -186,6 +207,40 @@ impl Replay {
                 }
                 Event::Failed(error) => return Err(*error),
             };
+        }
+    }
+
+    /// The client and the origin of a request that has to open its connection while nothing else is done.
+    fn opening(&self, client: &Client, uri: &http::Uri) -> Option<(Client, Origin)> {
+        let origin = Origin::of(uri).ok().filter(|_| self.over.serial)?;
+        client.facts(&origin).is_none().then(|| (client.clone(), origin))
+    }
+
+    /// Waits until the connection of a request is open, and leaves unread what happens meanwhile, as a program with
+    /// blocking sockets. With Fast Open the server answers the request together with the SYN, so that the beginning of
+    /// its response says the same.
+    async fn block(
+        &self,
+        client: &Client,
+        origin: &Origin,
+        who: usize,
+        happened: &mut mpsc::UnboundedReceiver<Event>,
+        unread: &mut VecDeque<Event>,
+    ) {
+        let opened = client.met(origin);
+        tokio::pin!(opened);
+        let mut is_open = false;
+        while !is_open {
+            let event = tokio::select! {
+                _ = &mut opened, if !self.over.fast_open => return,
+                event = next(happened) => event,
+            };
+            is_open = match &event {
+                Event::Received(request, _) | Event::Ended(request) => *request == who,
+                Event::Failed(_) => true,
+                Event::Computed(_) => false,
+            };
+            unread.push_back(event);
         }
     }
 
@@ -207,8 +262,8 @@ impl Replay {
         if page.response.status == StatusCode::NOT_MODIFIED {
             request.headers_mut().entry(header::IF_NONE_MATCH).or_insert(HeaderValue::from_static("\"1\""));
         }
-        if self.twins[who] {
-            request.headers_mut().insert(WHICH, who.into());
+        if let Some(origin) = self.twins[who] {
+            request.headers_mut().insert(WHICH, origin.into());
         }
         let length = (page.response.status == StatusCode::OK).then(|| page.response.body.len());
         request
@@ -218,16 +273,9 @@ impl Replay {
     }
 }
 
-/// Sleeps precisely. The runtime's timer rounds up to milliseconds, which would add up over many small computations. So
-/// a thread sleeps through the last few milliseconds.
-async fn pass(time: Duration) {
-    const ROUGH: Duration = Duration::from_millis(3);
-    let until = Instant::now() + time;
-    if let Some(rough) = time.checked_sub(ROUGH) {
-        tokio::time::sleep(rough).await;
-    }
-    let rest = move || std::thread::sleep(until.saturating_duration_since(Instant::now()));
-    let _ = tokio::task::spawn_blocking(rest).await;
+/// The next event. The load holds a sender itself, so the channel never closes.
+async fn next(happened: &mut mpsc::UnboundedReceiver<Event>) -> Event {
+    happened.recv().await.unwrap_or_else(|| unreachable!("the channel is open"))
 }
 
 /// Sends a request, and reports the progress of its response.

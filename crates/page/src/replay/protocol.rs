@@ -1,4 +1,4 @@
-//! The protocols to load a page over, by their names: `h1`, `h1x6+pipelining`, `h2+tls+tfo`, `h3+early`.
+//! The protocols to load a page over, by their names: `h1`, `h1x6+pipelining`, `h2+tls+tfo`, `h3+early`, `h1+serial`.
 
 use std::{fmt, str::FromStr};
 
@@ -13,6 +13,9 @@ pub struct Protocol {
     pub pipelining: bool,
     /// Whether the first bytes are in the SYN (TCP Fast Open, RFC 7413).
     pub fast_open: bool,
+    /// Whether connections are opened one after another, as by a program with blocking sockets: while one is opened,
+    /// nothing is sent on the others.
+    pub serial: bool,
 }
 
 /// The version of HTTP, and over which connections.
@@ -54,7 +57,8 @@ impl Protocol {
         for http in [Http::Recorded, Http::Six, Http::Two, Http::Three] {
             for tls in [None, Some(Session::Full), Some(Session::Resumed), Some(Session::Early)] {
                 for [pipelining, fast_open] in [[false, false], [true, false], [false, true], [true, true]] {
-                    all.push(Self { http, tls, pipelining, fast_open });
+                    let over = Self { http, tls, pipelining, fast_open, serial: false };
+                    all.extend([over, Self { serial: true, ..over }]);
                 }
             }
         }
@@ -63,14 +67,15 @@ impl Protocol {
     }
 
     /// Plain HTTP/1.1 over the recorded connections: the baseline.
-    pub const PLAIN: Self = Self { http: Http::Recorded, tls: None, pipelining: false, fast_open: false };
+    pub const PLAIN: Self =
+        Self { http: Http::Recorded, tls: None, pipelining: false, fast_open: false, serial: false };
 
-    /// Round trips before the first request on a recorded connection; none for protocols over other connections, and
-    /// for pipelining.
+    /// Round trips before the first request on a recorded connection; none for protocols over other connections, for
+    /// pipelining, and for connections that wait for one another.
     pub fn handshakes(self) -> Option<u32> {
         let tcp = u32::from(!self.fast_open);
         let tls = u32::from(matches!(self.tls, Some(Session::Full | Session::Resumed)));
-        (self.http == Http::Recorded && !self.pipelining).then_some(tcp + tls)
+        (self.http == Http::Recorded && !self.pipelining && !self.serial).then_some(tcp + tls)
     }
 
     /// Whether it uses TLS.
@@ -79,7 +84,7 @@ impl Protocol {
     }
 
     fn complaint(self) -> Option<&'static str> {
-        let serial = matches!(self.http, Http::Recorded | Http::Six);
+        let one_at_a_time = matches!(self.http, Http::Recorded | Http::Six);
         match self.http {
             Http::Three if self.fast_open => Some("HTTP/3 runs over QUIC, which has no TCP Fast Open"),
             // The engine sends the preface alone, without a request.
@@ -87,7 +92,12 @@ impl Protocol {
                 Some("HTTP/2 without TLS could only send its preface in the SYN")
             }
             Http::Three if self.tls.is_none() => Some("HTTP/3 always uses TLS"),
-            _ if self.pipelining && !serial => Some("only HTTP/1.1 has pipelining; HTTP/2 and HTTP/3 have streams"),
+            _ if self.serial && (self.http != Http::Recorded || self.tls.is_some() || self.pipelining) => {
+                Some("only plain h1 opens its connections one after another, with or without tfo")
+            }
+            _ if self.pipelining && !one_at_a_time => {
+                Some("only HTTP/1.1 has pipelining; HTTP/2 and HTTP/3 have streams")
+            }
             _ => None,
         }
     }
@@ -112,6 +122,7 @@ impl fmt::Display for Protocol {
             Some(Session::Early) => f.write_str("+early")?,
             None => {}
         }
+        f.write_str(if self.serial { "+serial" } else { "" })?;
         f.write_str(if self.fast_open { "+tfo" } else { "" })
     }
 }
@@ -130,7 +141,7 @@ impl FromStr for Protocol {
             _ => return Err(unknown("begins with h1, h1x6, h2 or h3")),
         };
         let tls = (http == Http::Three).then_some(Session::Full);
-        let mut over = Self { http, tls, pipelining: false, fast_open: false };
+        let mut over = Self { http, tls, pipelining: false, fast_open: false, serial: false };
         for word in words {
             let before = over;
             match word {
@@ -139,7 +150,8 @@ impl FromStr for Protocol {
                 "early" => over.tls = Some(Session::Early),
                 "pipelining" => over.pipelining = true,
                 "tfo" => over.fast_open = true,
-                _ => return Err(unknown("after a + follows pipelining, tls, resumed, early or tfo")),
+                "serial" => over.serial = true,
+                _ => return Err(unknown("after a + follows pipelining, tls, resumed, early, serial or tfo")),
             }
             let another = before.tls.is_some() && before.tls != over.tls && before.tls != tls;
             if before == over || another {
@@ -157,7 +169,7 @@ mod tests {
     #[test]
     fn protocol_names_are_parsed_as_printed() {
         let all = Protocol::all();
-        assert_eq!(all.len(), 16 + 16 + 7 + 3);
+        assert_eq!(all.len(), 16 + 16 + 7 + 3 + 2);
         for over in all {
             assert_eq!(over.to_string().parse(), Ok(over));
         }
@@ -174,6 +186,9 @@ mod tests {
             ("h1+fast", "follows"),
             ("h1+tls+early", "takes one"),
             ("h1+tfo+tfo", "once"),
+            ("h1x6+serial", "one after another"),
+            ("h1+tls+serial", "one after another"),
+            ("h3+serial", "one after another"),
         ] {
             let told = name.parse::<Protocol>().unwrap_err().to_string();
             assert!(told.contains(part), "{told}");

@@ -28,18 +28,21 @@ pub fn visits(count: u32, at_once: u32, bytes: u64) -> Spec {
             .into_iter()
             .collect(),
         compute: Duration::ZERO,
+        delays_load: true,
         response: Response {
             status: StatusCode::OK,
             content_type: None,
             head: HEAD,
             headers: HeaderMap::new(),
             body: Body::Synthetic { len: bytes, seed: u64::from(number) },
+            think: Duration::ZERO,
         },
     };
     Spec {
         name: "visits".to_owned(),
         title: format!("{count} visits, {at_once} at once, each one request for {bytes} bytes"),
         source: None,
+        recorded_at: None,
         requests: (0..count).map(request).collect(),
     }
 }

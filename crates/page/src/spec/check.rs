@@ -2,20 +2,22 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    fs,
-    io::{self, Read as _},
     ops::Range,
-    path::{Component, Path},
+    path::Path,
 };
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::{
     After, HEAD_BYTES, MAX_BODY, MAX_HEAD, MAX_KEPT, MAX_REQUESTS, Request, Response, SCHEMA, Spec, Until,
     error::Fault, file, file::File,
 };
-use crate::body::{Body, seed};
+use crate::{
+    body::{Body, seed},
+    body_file,
+};
 
 pub(super) fn spec(file: File, name: String, beside: &Path) -> Result<Spec, Fault> {
     if file.schema.as_deref() != Some(SCHEMA) {
@@ -47,7 +49,9 @@ pub(super) fn spec(file: File, name: String, beside: &Path) -> Result<Spec, Faul
         requests[index].after = after.map_err(said)?;
     }
     let title = file.title.unwrap_or_else(|| name.clone());
-    let spec = Spec { name, title, source: file.source, requests };
+    let recorded_at = file.recorded_at.as_deref().map(time).transpose();
+    let recorded_at = recorded_at.map_err(|said| Fault::new(0..0, said))?;
+    let spec = Spec { name, title, source: file.source, recorded_at, requests };
     match circle(&spec) {
         Some((index, said)) => Err(Fault::new(spans[index].clone(), said)),
         None => Ok(spec),
@@ -89,6 +93,13 @@ fn circle(spec: &Spec) -> Option<(usize, String)> {
     Some((circle[0], said))
 }
 
+/// A time to the millisecond, as in RFC 3339.
+fn time(text: &str) -> Result<DateTime<Utc>, String> {
+    let time = DateTime::parse_from_rfc3339(text).ok().map(|time| time.timestamp_millis());
+    time.and_then(DateTime::from_timestamp_millis)
+        .ok_or_else(|| format!("`recorded_at`: `{}` is not a time like 2026-11-25T22:30:00Z", short(text)))
+}
+
 fn request(entry: file::Request, kept: &mut Kept) -> Result<Request, String> {
     if entry.id.is_empty() || entry.id.len() > 1000 || entry.id.contains(char::is_control) {
         return Err("an id has from 1 to 1000 characters, and no control characters".to_owned());
@@ -106,6 +117,7 @@ fn request(entry: file::Request, kept: &mut Kept) -> Result<Request, String> {
         body: kept.body("the request", entry.body, entry.text, entry.file, seed)?,
         after: Vec::new(),
         compute: entry.compute.unwrap_or_default().0,
+        delays_load: entry.delays_load.unwrap_or(true),
         response: response(entry.response, kept, seed)?,
         host: host(&entry.host)?,
         id: entry.id,
@@ -129,6 +141,7 @@ fn response(entry: file::Response, kept: &mut Kept, seed: u64) -> Result<Respons
         head: 0,
         headers: headers(&entry.headers, &[header::CONTENT_TYPE])?,
         body: kept.body("the response", entry.body, entry.text, entry.file, !seed)?,
+        think: entry.think.unwrap_or_default().0,
     };
     if !type_fits {
         return Err("`type` is not a valid content-type".to_owned());
@@ -260,20 +273,9 @@ impl Kept<'_> {
     }
 
     fn file(&mut self, name: &str) -> Result<Bytes, String> {
-        let inside = Path::new(name).components().all(|part| matches!(part, Component::Normal(_)));
-        if name.is_empty() || !inside {
-            return Err(format!("the body file `{}` is not below the spec's folder", short(name)));
-        }
-        let path = self.beside.join(name);
-        let mut bytes = Vec::new();
-        let read = fs::metadata(&path).and_then(|is| {
-            // Opening a pipe would wait for its writer.
-            let regular = if is.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) };
-            regular.and_then(|()| fs::File::open(&path))?.take(self.left + 1).read_to_end(&mut bytes)
-        });
-        read.map_err(|error| format!("cannot read the body file {}: {error}", path.display()))?;
-        self.left = self.left.checked_sub(bytes.len() as u64).ok_or("the bodies together are larger than 1 GiB")?;
-        Ok(bytes.into())
+        let bytes = body_file::read(self.beside, name, self.left)?;
+        self.left -= bytes.len() as u64;
+        Ok(bytes)
     }
 }
 

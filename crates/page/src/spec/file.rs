@@ -17,6 +17,7 @@ pub(super) struct File {
     pub(super) schema: Option<String>,
     pub(super) title: Option<String>,
     pub(super) source: Option<String>,
+    pub(super) recorded_at: Option<String>,
     pub(super) request: Vec<(Range<usize>, Request)>,
 }
 
@@ -26,6 +27,7 @@ struct Whole<Entry> {
     schema: Option<String>,
     title: Option<String>,
     source: Option<String>,
+    recorded_at: Option<String>,
     #[serde(default = "Vec::new")]
     request: Vec<Entry>,
 }
@@ -50,6 +52,7 @@ pub(super) struct Request {
     #[serde(default)]
     pub(super) after: Vec<After>,
     pub(super) compute: Option<Span>,
+    pub(super) delays_load: Option<bool>,
     pub(super) response: Response,
 }
 
@@ -65,6 +68,7 @@ pub(super) struct Response {
     pub(super) body: Option<Bytes>,
     pub(super) text: Option<String>,
     pub(super) file: Option<String>,
+    pub(super) think: Option<Span>,
 }
 
 #[derive(Deserialize, Default, PartialEq, Eq)]
@@ -129,22 +133,23 @@ impl File {
         if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
             Self::json(text)
         } else {
-            let Whole { schema, title, source, request } = toml::from_str::<Whole<Spanned<Request>>>(text)?;
+            let Whole { schema, title, source, recorded_at, request } =
+                toml::from_str::<Whole<Spanned<Request>>>(text)?;
             let request = request.into_iter().map(|entry| (entry.span(), entry.into_inner())).collect();
-            Ok(Self { schema, title, source, request })
+            Ok(Self { schema, title, source, recorded_at, request })
         }
     }
 
     /// serde_json reports no positions, but a `RawValue` is a slice of the whole text.
     fn json(text: &str) -> Result<Self, Fault> {
-        let Whole { schema, title, source, request } =
+        let Whole { schema, title, source, recorded_at, request } =
             serde_json::from_str::<Whole<&RawValue>>(text).map_err(|error| at_line(text, 0, &error))?;
         let request = request.into_iter().map(|raw| {
             let start = raw.get().as_ptr() as usize - text.as_ptr() as usize;
             let entry = serde_json::from_str(raw.get()).map_err(|error| at_line(raw.get(), start, &error))?;
             Ok((start..start + raw.get().len(), entry))
         });
-        Ok(Self { schema, title, source, request: request.collect::<Result<_, Fault>>()? })
+        Ok(Self { schema, title, source, recorded_at, request: request.collect::<Result<_, Fault>>()? })
     }
 }
 

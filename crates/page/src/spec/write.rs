@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use chrono::SecondsFormat;
 use http::HeaderMap;
 use toml::Value;
 use units::Span;
@@ -39,6 +40,10 @@ pub(super) fn toml<'a>(spec: &'a Spec, mut keep: impl FnMut(String, &'a Body) ->
     let mut text = format!("schema = {}\ntitle = {}\n", quoted(SCHEMA), quoted(&spec.title));
     if let Some(source) = &spec.source {
         let _ = writeln!(text, "source = {}", quoted(source));
+    }
+    if let Some(time) = spec.recorded_at {
+        let time = time.to_rfc3339_opts(SecondsFormat::Millis, true);
+        let _ = writeln!(text, "recorded_at = {}", quoted(&time));
     }
     for (index, request) in spec.requests.iter().enumerate() {
         let entries = entries(spec, request, &mut |which, kind, body| keep(format!("{index:04}{which}.{kind}"), body));
@@ -79,6 +84,9 @@ fn entries<'a>(
     if !request.compute.is_zero() {
         lines.push(format!("compute = {}", quoted(&Span(request.compute).to_string())));
     }
+    if !request.delays_load {
+        lines.push("delays_load = false".to_owned());
+    }
     let response = &request.response;
     let mut inline = Vec::new();
     if response.status != http::StatusCode::OK {
@@ -89,6 +97,9 @@ fn entries<'a>(
     inline.extend(headers(&response.headers, ""));
     let ending = ending(response.content_type.as_deref().unwrap_or_default());
     inline.extend(body(&response.body, |body| keep("", ending, body)));
+    if !response.think.is_zero() {
+        inline.push(format!("think = {}", quoted(&Span(response.think).to_string())));
+    }
     lines.push(format!("response = {{ {} }}", inline.join(", ")));
     lines
 }

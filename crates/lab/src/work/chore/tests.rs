@@ -9,7 +9,7 @@ const READING: [Job; 6] = [Job::LsLr, Job::GrepR, Job::TarC, Job::GitStatus, Job
 
 /// A chore in a temporary folder, with the server's root prepared.
 fn chore(job: Job) -> (tempfile::TempDir, Chore, Task, PathBuf) {
-    let chore = Chore { job, folders: 2, files: 5, size: Size::bytes(20_000), warm: false };
+    let chore = Chore { job, folders: 2, files: 5, size: Size::bytes(20_000), warm: false, command: None };
     let folder = tempfile::tempdir().unwrap();
     let task = Payload::new(Work::Chore(chore.clone()), 7).task(folder.path(), "work").unwrap();
     let root = folder.path().join("root");
@@ -86,7 +86,7 @@ fn git_status_needs_no_content() {
 
 #[test]
 fn warm_chore_needs_no_bytes() {
-    let cold = Chore { job: Job::TarC, folders: 1, files: 3, size: Size::bytes(10), warm: false };
+    let cold = Chore { job: Job::TarC, folders: 1, files: 3, size: Size::bytes(10), warm: false, command: None };
     assert_eq!((cold.payload(), Chore { warm: true, ..cold.clone() }.payload()), (30, 0));
     assert_eq!(Chore { job: Job::Pread, files: 1, size: Size::bytes(1 << 20), ..cold.clone() }.payload(), 4096);
     assert_eq!(cold.to_string(), "tar c of 3 files of 10B in 1 folder");

@@ -1,7 +1,7 @@
 use super::*;
 use crate::Until;
 
-fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Observed {
+pub(super) fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Observed {
     let [started, first, end] = times.map(Duration::from_millis);
     let fields = |fields: &[(&str, &str)]| -> Vec<(String, String)> {
         fields.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
@@ -12,9 +12,12 @@ fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Observed {
         started,
         first,
         end,
+        wait: None,
+        handshake: None,
         connection: None,
         initiators: Vec::new(),
         fetched: false,
+        delays_load: true,
         headers: fields(headers),
         head: Some(400),
         body: Content::default(),
@@ -74,6 +77,21 @@ fn redirect_is_awaited_and_busy_connection_is_no_computation() {
     assert_eq!(all[1], (vec![(0, Until::End)], 0));
     assert_eq!(all[2], (vec![(1, Until::End)], 10));
     assert_eq!(all[3], (vec![(1, Until::End)], 0), "it waited for /a");
+}
+
+#[test]
+fn request_waits_for_its_preflight_once() {
+    let mut preflight = seen("/api", [10, 50, 60], &[("Access-Control-Request-Method", "PUT")]);
+    preflight.method = "OPTIONS".to_owned();
+    let all = vec![
+        seen("/", [0, 1, 5], &[]),
+        preflight,
+        seen("/api", [60, 100, 110], &[]),
+        seen("/api", [500, 600, 610], &[]),
+    ];
+    let all = waits(all);
+    assert_eq!(all[2], (vec![(1, Until::End)], 0));
+    assert_eq!(all[3], (vec![(0, Until::End)], 495), "the browser has cached the preflight");
 }
 
 #[test]
