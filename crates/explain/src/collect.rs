@@ -77,11 +77,8 @@ pub(crate) struct CapturedConnection {
     pub(crate) sacks: Vec<(u32, u32, u32)>,
     /// Whether data packets carry timestamps.
     pub(crate) timestamps: bool,
-    /// Whether options of packets behind the handshake were not captured, and whether data without options was.
-    has_cut_options: bool,
-    has_plain_data: bool,
-    /// Whether data was not captured, only its length.
-    pub(crate) has_cut_data: bool,
+    /// What was not captured of its packets.
+    pub(crate) cut: Cut,
     /// The round-trip times between the capture point and each side, by timestamps.
     pub(crate) echoes: PerSide<Echo>,
     /// The end at which the capture was taken, if the capture format says so.
@@ -98,6 +95,16 @@ pub(crate) struct CapturedConnection {
     send_order: PerSide<SendOrder>,
     pub(crate) reset: Option<Reset>,
     pub(crate) undelivered: Option<Undelivered>,
+}
+
+/// What was not captured of a connection's packets, because they were cut.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Cut {
+    /// Whether options behind the handshake are missing, and whether data without options was seen then.
+    has_options: bool,
+    has_plain_data: bool,
+    /// Whether data is missing; its length is known.
+    pub(crate) has_data: bool,
 }
 
 /// The announcements of a SYN.
@@ -295,9 +302,7 @@ impl CapturedConnection {
             lookup: None,
             sacks: Vec::new(),
             timestamps: false,
-            has_cut_options: false,
-            has_plain_data: false,
-            has_cut_data: false,
+            cut: Cut::default(),
             echoes: PerSide::default(),
             captured_at,
             surroundings: Surroundings::default(),
@@ -413,7 +418,7 @@ impl CapturedConnection {
         {
             self.content.add(from, at, segment.payload, segment.data);
         }
-        self.has_cut_data |= segment.payload.len() < segment.data as usize;
+        self.cut.has_data |= segment.payload.len() < segment.data as usize;
         self.closed[from] |= segment.flags.has(Flags::FIN);
         if segment.flags.has(Flags::RST) {
             let forged = self.hop_limits[from].others(segment.hop_limit);
@@ -430,20 +435,21 @@ impl CapturedConnection {
     /// What the length of options says that were not captured. Data carries timestamps or nothing; an acknowledgement
     /// that is longer has SACK blocks.
     fn read_cut_options(&mut self, segment: &Segment, record: &mut SegmentRecord) {
-        self.has_cut_options = true;
+        self.cut.has_options = true;
         if segment.data > 0 {
             self.timestamps |= segment.options_len == TIMESTAMPS;
-            self.has_plain_data |= segment.options_len == 0;
+            self.cut.has_plain_data |= segment.options_len == 0;
         }
         let usual = if self.timestamps { TIMESTAMPS } else { 0 };
-        if segment.data == 0 && (self.timestamps || self.has_plain_data) && segment.options_len >= usual + ONE_BLOCK {
+        if segment.data == 0 && (self.timestamps || self.cut.has_plain_data) && segment.options_len >= usual + ONE_BLOCK
+        {
             record.set_sack();
         }
     }
 
     /// Whether the ends use selective acknowledgements: both agreed to it, or one was seen.
     pub(crate) fn has_sack(&self) -> bool {
-        let is_seen = || self.has_cut_options || self.segments.iter().any(SegmentRecord::has_sack);
+        let is_seen = || self.cut.has_options || self.segments.iter().any(SegmentRecord::has_sack);
         // A SYN-ACK has it only if the SYN offered it (RFC 2018 §2).
         match (self.syn.client.map(|syn| syn.sack), self.syn.server.map(|syn| syn.sack)) {
             (_, Some(is_agreed)) => is_agreed,

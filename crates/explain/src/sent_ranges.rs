@@ -123,7 +123,7 @@ mod tests {
 
     fn ranges() -> SentRanges {
         let rtt_to = PerSide { client: 0, server: 20 * MS };
-        SentRanges::new(&VantagePoint { position: Vantage::Client, rtt_to })
+        SentRanges::new(&VantagePoint { position: Vantage::Client, rtt_to, is_unknown: PerSide::default() })
     }
 
     fn pass(ranges: &mut SentRanges, start: u64, end: u64, ms: u64) -> (Passage, u64) {

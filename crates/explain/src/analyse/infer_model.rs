@@ -112,7 +112,10 @@ impl ModelInput<'_> {
             model.writes.pauses.clear();
             model.writes.in_flight = Some(1);
             model.sender.nagle = Nagle::Off;
-        } else if message.history.nagle_holds > 0 && message.history.minshall_holds == message.history.nagle_holds {
+        } else if message.history.nagle_holds > 0
+            && message.history.minshall_holds == message.history.nagle_holds
+            && model.path.unshared_rate.is_none()
+        {
             model.sender.nagle = Nagle::Small;
             let ends = message.history.write_ends.iter().filter(|end| **end < message.bytes);
             model.writes.pauses.extend(ends.map(|at| Pause { at: *at, time: Duration::ZERO, since: Since::Sent }));

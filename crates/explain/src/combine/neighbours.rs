@@ -79,7 +79,7 @@ impl Traffic {
             .filter(move |part| part.connection != own.connection)
             .filter_map(move |part| {
                 let both = part.end.min(own.end).checked_sub(part.start.max(own.start))?;
-                let share = both.as_secs_f64() / (part.end - part.start).as_secs_f64().max(1e-9);
+                let share = both.as_secs_f64() / part.end.saturating_sub(part.start).as_secs_f64().max(1e-9);
                 Some((part.connection, (part.bytes as f64 * share.min(1.0)) as u64))
             })
     }
@@ -103,7 +103,9 @@ impl Neighbourhood {
                 all.traffic.entry(key).or_default().transfers.push(Part::of(index, transfer));
             }
         }
-        all.traffic.values_mut().for_each(Traffic::sort);
+        for traffic in all.traffic.values_mut() {
+            traffic.sort();
+        }
         all
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn is_control_frame(
 
 /// Recognises HTTP/2 by the pattern of its windows, in a capture of headers only.
 pub(crate) fn recognise_hidden_http2(connection: &mut CapturedConnection, vantage: &VantagePoint) {
-    if connection.content.protocol != Protocol::Unknown || !connection.has_cut_data {
+    if connection.content.protocol != Protocol::Unknown || !connection.cut.has_data {
         return;
     }
     connection.content.protocol = Protocol::HiddenHttp2;

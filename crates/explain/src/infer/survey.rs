@@ -218,10 +218,7 @@ impl Survey {
                     survey.windows.extend(sender.last_window());
                 }
             }
-            let is_partial = !u64::from(segment.len).is_multiple_of(properties.mss);
-            ended_within = is_partial && !sender.is_at_edge();
-            survey.ends_within += u32::from(ended_within);
-            survey.ends_at_edge += u32::from(is_partial && !ended_within);
+            ended_within = survey.end(segment.len.into(), &sender, properties);
             if context.receive_window.is_limiting || context.receive_window.closed.is_some() {
                 // What was delivered before was spaced by the receiver.
                 survey.dispersion.interrupt();
@@ -246,6 +243,15 @@ impl Survey {
         survey.rounds = sender.take_rounds();
         survey.has_loss = sender.has_loss();
         Some(survey)
+    }
+
+    /// A packet with this much data was sent: counts where it ended, if it is not full; returns whether within the window.
+    fn end(&mut self, len: u64, sender: &SenderState, properties: &SenderProperties) -> bool {
+        let is_partial = !len.is_multiple_of(properties.mss);
+        let is_within = is_partial && !sender.is_at_edge();
+        self.ends_within += u32::from(is_within);
+        self.ends_at_edge += u32::from(is_partial && !is_within);
+        is_within
     }
 
     /// Sets the pacing of the sender, and with it what evenly sent packets say of the path and the send buffer.

@@ -51,7 +51,7 @@ pub(crate) struct VantagePoint {
     pub(crate) position: Vantage,
     /// The round-trip time to each end, in nanoseconds.
     pub(crate) rtt_to: PerSide<u64>,
-    /// Whether nothing shows it: no handshake, no timestamps, and only the other end acknowledges.
+    /// Whether nothing shows it: no handshake, no timestamp that is echoed, and only the other end acknowledges.
     pub(crate) is_unknown: PerSide<bool>,
 }
 

@@ -56,7 +56,9 @@ pub(super) fn fallbacks(connections: &[PairedConnection]) -> HashMap<usize, usiz
         let key = (paired.capture, server.port(), server.is_ipv6());
         followed.entry(key).or_default().push((paired.connection.start, index));
     }
-    followed.values_mut().for_each(|starts| starts.sort_unstable());
+    for starts in followed.values_mut() {
+        starts.sort_unstable();
+    }
     let follows = |(index, paired): (usize, &PairedConnection)| {
         let failed = &paired.connection;
         let after = failed.ending.as_ref().filter(|_| has_failed(failed))?.after;

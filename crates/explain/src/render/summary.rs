@@ -62,8 +62,8 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         return format!("Nothing to explain: {}", notes::one_direction(connections.len() as u64));
     }
     if transfers.iter().all(|(index, _)| connections[*index].connection.is_rtt_unknown) {
-        return "Nothing to explain: the capture shows no round trip to the sender, because it has neither a handshake nor \
-                timestamps, so what the transfers waited for is unknown. Capture the connection from its beginning, with 100 \
+        return "Nothing to explain: the capture begins after the handshake, and nothing in it shows how long a round trip to the \
+                sender takes, so what the transfers waited for is unknown. Capture the connection from its beginning, with 100 \
                 bytes of each packet or more: `tcpdump -s 100`."
             .to_owned();
     }

@@ -181,8 +181,9 @@ impl Change {
             Self::Alone => {
                 if let Some(rate) = model.path.unshared_rate.take() {
                     model.path.rate = Some(rate);
-                    // The queue had no room for the packets of all.
+                    // The queue had no room for the packets of all, and what waited in it seemed to come from an idle sender.
                     model.path.losses.clear();
+                    Self::NoIdle.apply(model);
                 }
             }
             // They change only what happens before the first byte.
@@ -222,7 +223,7 @@ impl WhatIf {
     pub(crate) fn removed(&self) -> impl Iterator<Item = Cause> {
         self.0.iter().filter_map(|change| match change {
             Change::NoDelay => Some(Cause::Nagle),
-            Change::NoLoss => Some(Cause::ConnectRetry),
+            Change::NoLoss | Change::Alone => Some(Cause::ConnectRetry),
             Change::NoServerThink => Some(Cause::ServerThink),
             Change::NoClientThink => Some(Cause::ClientThink),
             Change::NoIdle => Some(Cause::SenderIdle),

@@ -59,8 +59,8 @@ impl Scores {
     /// Prints how many parts of captures are explained like the whole, and which are not.
     fn cuts(&self) -> bool {
         let cuts: Vec<&CutVerdict> = self.0.values().flat_map(Runs::cuts).collect();
-        let wrong: Vec<_> = cuts.iter().filter(|cut| !cut.is_right()).collect();
-        for CutVerdict { scenario, subject, expected, found, shares } in wrong.iter().copied() {
+        let wrong: Vec<&CutVerdict> = cuts.iter().copied().filter(|cut| !cut.is_right()).collect();
+        for CutVerdict { scenario, subject, expected, found, shares } in &wrong {
             println!("  {scenario}, {subject}: {found} instead of {expected} ({shares})");
         }
         let (right, all) = (cuts.len() - wrong.len(), cuts.len());
