@@ -234,13 +234,13 @@ fn run_in(
         format!("no addresses are left in 100.64.0.0/10 for {count} cables; end a `haul link` around this one")
     })?;
     let plan = topology.clone();
-    let network = Network::connect(topology, hosts, lanes, first_number, |host, cable| -> Result<_, Box<dyn Error>> {
-        continues(sandbox)?;
+    let tap = |host, cable| -> Result<_, Box<dyn Error>> {
         let Some(folder) = &args.capture else { return Ok(None) };
-        let tap = tap(folder, &tap_name(&plan, host, cable), args.snaplen)?;
+        let tap = self::tap(folder, &tap_name(&plan, host, cable), args.snaplen)?;
         taps.push(tap.clone());
         Ok(Some(tap))
-    })?;
+    };
+    let network = Network::connect(topology, hosts, lanes, first_number, tap, || continues(sandbox))?;
     if !args.quiet {
         describe(args, timetable, &network);
     }
