@@ -159,14 +159,13 @@ impl Session<'_> {
         let first_number = addresses::first_free(count).ok_or_else(|| {
             format!("no addresses are left in 100.64.0.0/10 for {count} cables; end a `haul link` around this one")
         })?;
-        let network =
-            Network::connect(topology, hosts, lanes, first_number, |host, cable| -> Result<_, Box<dyn Error>> {
-                continues(sandbox)?;
-                let Some(folder) = &options.capture else { return Ok(None) };
-                let tap = tap(folder, &tap_name(&self.topology, host, cable), options.snaplen)?;
-                taps.push(tap.clone());
-                Ok(Some(tap))
-            })?;
+        let tap = |host, cable| -> Result<_, Box<dyn Error>> {
+            let Some(folder) = &options.capture else { return Ok(None) };
+            let tap = self::tap(folder, &tap_name(&self.topology, host, cable), options.snaplen)?;
+            taps.push(tap.clone());
+            Ok(Some(tap))
+        };
+        let network = Network::connect(topology, hosts, lanes, first_number, tap, || continues(sandbox))?;
         if !options.quiet {
             self.describe(&network);
         }

@@ -2,10 +2,11 @@
 
 use std::{
     net::IpAddr,
+    panic::resume_unwind,
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::Topology;
+use super::{Route, Topology};
 use crate::{
     addresses::{Addresses, PREFIX, PREFIX6},
     cable::{Cable, CableError, Options, Traffic},
@@ -47,13 +48,14 @@ impl Network {
     /// Connects the topology's hosts, which have no cables yet, and sets up their routes.
     ///
     /// `lanes` are the stages of each cable's spec. The cables are numbered from `first_number` on. `tap` returns the
-    /// capture at the end of a cable: host, cable.
+    /// capture at the end of a cable: host, cable. `continues` is asked before each step; its error ends the work.
     pub fn connect<E: From<NetworkError>>(
         topology: Topology,
         hosts: Vec<Host>,
         lanes: Vec<Lanes>,
         first_number: u16,
         mut tap: impl FnMut(usize, usize) -> Result<Option<Arc<Tap>>, E>,
+        continues: impl Fn() -> Result<(), E>,
     ) -> Result<Self, E> {
         for (index, host) in hosts.iter().enumerate() {
             if topology.cables_of(index).nth(1).is_some() {
@@ -66,6 +68,7 @@ impl Network {
         }
         let mut cables = Vec::new();
         for (index, (plan, lanes)) in topology.cables.iter().zip(lanes).enumerate() {
+            continues()?;
             let [a, b] = plan.ends;
             let taps = [tap(a, index)?, tap(b, index)?];
             let options = Options { number: first_number + index as u16, mtu: plan.spec.device_mtu(), taps };
@@ -73,21 +76,22 @@ impl Network {
         }
         let specs = Mutex::new(topology.cables.iter().map(|cable| cable.spec.clone()).collect());
         let network = Self { topology, hosts, cables, specs };
-        network.set_routes(first_number)?;
+        for route in network.topology.routes() {
+            continues()?;
+            network.set_route(&route, first_number)?;
+        }
         Ok(network)
     }
 
-    fn set_routes(&self, first_number: u16) -> Result<(), NetworkError> {
-        for route in self.topology.routes() {
-            let network = Addresses::of(first_number + route.to as u16, 0);
-            let (cable, next) = route.via;
-            let gateway = self.address_at(next, cable);
-            let host = &self.hosts[route.host];
-            host.route(IpAddr::V4(network.v4), PREFIX, IpAddr::V4(gateway.v4))?;
-            // Without IPv6 in the kernel, the cables carry IPv4 only.
-            if let Err(error) = host.route(IpAddr::V6(network.v6), PREFIX6, IpAddr::V6(gateway.v6)) {
-                tracing::warn!("a route without IPv6: {error}");
-            }
+    fn set_route(&self, route: &Route, first_number: u16) -> Result<(), NetworkError> {
+        let network = Addresses::of(first_number + route.to as u16, 0);
+        let (cable, next) = route.via;
+        let gateway = self.address_at(next, cable);
+        let host = &self.hosts[route.host];
+        host.route(IpAddr::V4(network.v4), PREFIX, IpAddr::V4(gateway.v4))?;
+        // Without IPv6 in the kernel, the cables carry IPv4 only.
+        if let Err(error) = host.route(IpAddr::V6(network.v6), PREFIX6, IpAddr::V6(gateway.v6)) {
+            tracing::warn!("a route without IPv6: {error}");
         }
         Ok(())
     }
@@ -142,8 +146,13 @@ impl Network {
         Ok(indices.into_iter().map(now).collect())
     }
 
-    /// Disconnects all cables, and returns the counters of each.
+    /// Disconnects all cables, and returns the counters of each. The kernel takes some 50 ms to remove a device, for many
+    /// at a time as for one.
     pub fn disconnect(self) -> Result<Vec<[Traffic; 2]>, CableError> {
-        self.cables.into_iter().map(Cable::disconnect).collect()
+        std::thread::scope(|scope| {
+            let ending: Vec<_> = self.cables.into_iter().map(|cable| scope.spawn(|| cable.disconnect())).collect();
+            let ended = ending.into_iter().map(|cable| cable.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            ended.collect()
+        })
     }
 }
