@@ -89,7 +89,9 @@ pub(super) fn silent_mount() -> Result<(), Failed> {
     for name in ["davfs2", "samba-davfs2-nolocks", "samba-haul", "haul-mount", "rclone-mount-full"] {
         let registered = contenders::all().iter().find(|registered| registered.name == name).unwrap();
         let contender = registered.with(&Parameters::new())?;
-        if contender.needs().iter().any(|program| program.find().is_err()) || (name.contains("haul") && !haul_has("mount")) {
+        if contender.needs().iter().any(|program| program.find().is_err())
+            || (name.contains("haul") && !haul_has("mount"))
+        {
             eprintln!("skipped: {name} on a silent server: it is not installed");
             continue;
         }
