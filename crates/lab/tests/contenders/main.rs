@@ -452,7 +452,9 @@ fn expected(contender: &str, work: &Work) -> BTreeMap<&'static str, u64> {
         ("haul-mount", Work::List { .. }) => [("GET", 0)].into(),
         (_, Work::Tree { folders, .. }) => [("MKCOL", u64::from(*folders))].into(),
         ("davfs2", Work::Upload { .. }) => [("LOCK", n), ("PUT", n), ("UNLOCK", n)].into(),
-        ("davfs2-nolocks" | "davfs2-tuned" | "samba-davfs2-nolocks", Work::Upload { .. }) => [("LOCK", 0), ("UNLOCK", 0)].into(),
+        ("davfs2-nolocks" | "davfs2-tuned" | "samba-davfs2-nolocks", Work::Upload { .. }) => {
+            [("LOCK", 0), ("UNLOCK", 0)].into()
+        }
         ("samba-haul" | "samba-haul-impacket" | "samba-haul-nolocks", Work::Upload { .. }) => {
             [("PUT", n), ("LOCK", 0), ("UNLOCK", 0)].into()
         }
