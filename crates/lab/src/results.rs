@@ -12,7 +12,7 @@ mod run_folder;
 mod samples;
 mod store;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use serde::{Deserialize, Serialize};
 
@@ -239,6 +239,14 @@ pub struct ContenderRecord {
     pub version: String,
     /// One line on what it runs, and what takes its time.
     pub about: String,
+}
+
+impl fmt::Display for ContenderRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, version, about } = self;
+        let version = if version.is_empty() { String::new() } else { format!(" ({version})") };
+        write!(f, "{name}{version}: {about}")
+    }
 }
 
 /// A condition under which the source measured.

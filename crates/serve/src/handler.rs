@@ -12,8 +12,8 @@ use dav_server::davpath::DavPath;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use futures_util::FutureExt;
 use http::header::{
-    ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPECT, HOST, HeaderValue, LAST_MODIFIED, RANGE, RETRY_AFTER,
-    WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPECT, HOST, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED,
+    RANGE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full, Limited};
@@ -35,6 +35,7 @@ use crate::xml;
 
 const DEPTH: HeaderName = HeaderName::from_static("depth");
 const DESTINATION: HeaderName = HeaderName::from_static("destination");
+const IF: HeaderName = HeaderName::from_static("if");
 const DAV: HeaderName = HeaderName::from_static("dav");
 
 /// Maximum size of an XML body, and of a `PROPPATCH`'s.
@@ -140,7 +141,11 @@ impl Folder {
         let method = request.method().clone();
         let closes = self.quirks.closes_connections && request.version() < Version::HTTP_2;
         let expects = request.headers().contains_key(EXPECT);
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
+        // A locked name without a file does not exist for Apache.
+        if self.quirks.is_like_apache && method == Method::PUT && head.headers.contains_key(IF) {
+            head.headers.remove(IF_NONE_MATCH);
+        }
         let (body, remainder) = ReceivedBody::new(body, Arc::clone(&entry.received), &guard);
         let request = Request::from_parts(head, body);
         let admitted = if early_data::too_early(&request, &handshake) {

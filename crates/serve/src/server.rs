@@ -75,7 +75,8 @@ pub struct Quirks {
     /// Whether each connection of HTTP/1.1 ends after one response, as with Apache's `KeepAlive Off`.
     pub closes_connections: bool,
     /// Whether it responds as Apache does to PUT, without `ETag` and `Last-Modified`, and to a LOCK that creates a file, with
-    /// 200 instead of 201. davfs2 then asks for the first, and checks nothing else.
+    /// 200 instead of 201; the file may then be uploaded as a new one, with `If-None-Match: *`. davfs2 then sends it the same
+    /// requests as Apache.
     pub is_like_apache: bool,
 }
 

@@ -38,7 +38,12 @@ function byReason(unjudged: Claim[]): Map<string, Claim[]> {
 }
 
 function badge({ verdict, model }: Claim): HTMLElement {
-  return h("span", { class: `badge ${verdict}` }, h("span", { "aria-hidden": "true" }, MARKS[verdict]), ` ${verdict}${model ? " (model)" : ""}`);
+  return h(
+    "div",
+    {},
+    h("div", { class: `badge ${verdict}` }, h("span", { "aria-hidden": "true" }, MARKS[verdict]), ` ${verdict}`),
+    model ? h("span", { class: "tag", title: "The verdict rests on a model, which replays the requests of a client that cannot run here" }, "model") : null,
+  );
 }
 
 function where({ workload, network }: Claim): string {

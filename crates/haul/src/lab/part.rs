@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, error::Error, fmt::Write as _, path::PathBuf, p
 use lab::{
     contenders, custom,
     experiment::{Cell, Experiment, Plan, PlanError, Row, Selection},
-    results,
+    machine, results,
 };
 use serde::Serialize;
 
@@ -204,6 +204,10 @@ fn table(plan: &Plan, blocks: &[&[Cell]]) -> String {
         let names: Vec<String> = cells.iter().map(|cell| Row::name(&cell.row)).collect();
         let _ = writeln!(text, "{} over {} ({})", workload.name, network.name, network.describe());
         text += &look().paragraph("  ", 2, &names.join(", "));
+    }
+    text += "Contenders\n";
+    for record in machine::contenders(plan) {
+        text += &look().paragraph("  ", 4, &record.to_string());
     }
     let (cells, samples) = (plan.cells.len(), plan.samples);
     let _ = writeln!(text, "Cells: {cells}, samples of each: {samples}, samples in all: {}", cells * samples as usize);

@@ -24,7 +24,7 @@ impl Contender for Curl {
         "curl".to_owned()
     }
 
-    fn describe(&self) -> &str {
+    fn describe(&self) -> &'static str {
         "one curl after another, one per file, as in a shell loop: TCP and TLS handshakes for each file, and each upload waits for 100 \
          Continue"
     }

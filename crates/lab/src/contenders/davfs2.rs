@@ -293,7 +293,8 @@ fn configuration(sample: &SampleSetup, mode: Mode, cache: &Path) -> String {
         .certificates
         .map_or(String::new(), |certificates| format!("trust_ca_cert \"{}\"\n", certificates.ca_file.display()));
     let drop_weak_etags = u8::from(matches!(sample.task.work(), Work::Edit { .. }));
-    let options: String = mode.options().iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+    let options: Vec<String> = mode.options().iter().map(|(name, value)| format!("{name} {value}\n")).collect();
+    let options = options.concat();
     format!(
         "ask_auth 0
 cache_dir \"{cache}\"

@@ -104,7 +104,8 @@ impl Contender for Rclone {
     fn settings(&self) -> Vec<(String, String)> {
         let mut options = format!("--transfers {} --checkers {} --retries 1", self.transfers, self.checkers);
         for option in self.options {
-            options += &format!(" {option}");
+            options.push(' ');
+            options.push_str(option);
         }
         vec![("options".to_owned(), options), ("webdav vendor".to_owned(), "other".to_owned())]
     }

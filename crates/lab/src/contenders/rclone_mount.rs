@@ -107,7 +107,8 @@ impl Contender for RcloneMount {
             self.mode, self.transfers
         );
         for option in self.options {
-            options += &format!(" {option}");
+            options.push(' ');
+            options.push_str(option);
         }
         vec![("options".to_owned(), options), ("webdav vendor".to_owned(), "other".to_owned())]
     }

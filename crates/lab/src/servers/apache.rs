@@ -171,12 +171,13 @@ fn configuration(
         (Http::Two, None) => "h2c http/1.1",
     };
     // The cache of TLS sessions is mod_ssl's.
-    let tuning: String = server
+    let tuning: Vec<String> = server
         .tuning()
         .iter()
         .filter(|(name, _)| tls.is_some() || !name.starts_with("SSL"))
         .map(|(name, value)| format!("{name} {value}\n"))
         .collect();
+    let tuning = tuning.concat();
     let cache = if server.is_tuned { "" } else { "SSLSessionCache none\n" };
     // Only mod_ssl knows these.
     let logged_tls = if tls.is_some() { " %{SSL_PROTOCOL}x %{SSL_CIPHER}x" } else { "" };

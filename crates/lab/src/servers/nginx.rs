@@ -74,10 +74,11 @@ impl Server for Nginx {
         let http2 = if setup.http == Http::Two { " http2" } else { "" };
         let tls = Tls::of(setup, &folder, "TLSv1.2 TLSv1.3")?;
         let around = format!("load_module {MODULE};\n");
-        let tuning: String = if self.is_tuned { TUNED } else { &[] }
+        let tuning: Vec<String> = if self.is_tuned { TUNED } else { &[] }
             .iter()
             .map(|(name, value)| format!("    {name} {value};\n"))
             .collect();
+        let tuning = tuning.concat();
         let http = format!(
             r#"{tuning}    client_max_body_size 0;
     dav_ext_lock_zone zone=locks:10m;

@@ -15,9 +15,8 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
         return String::new();
     }
     let mut text = look.title("Contenders");
-    for ContenderRecord { name, version, about } in shown {
-        let version = if version.is_empty() { String::new() } else { format!(" ({version})") };
-        text += &look.paragraph("  ", 4, &format!("{name}{version}: {about}"));
+    for record in shown {
+        text += &look.paragraph("  ", 4, &record.to_string());
     }
     text + "\n"
 }
