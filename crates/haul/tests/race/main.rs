@@ -6,6 +6,7 @@ mod busy;
 #[path = "../common/mod.rs"]
 mod common;
 mod custom;
+mod custom_servers;
 mod faults;
 mod harness;
 mod interrupt;
@@ -37,6 +38,7 @@ fn main() {
         (faults::TRIALS, ready),
         (busy::TRIALS, ready),
         (custom::TRIALS, ready),
+        (custom_servers::TRIALS, ready),
         (parts::TRIALS, ready),
         (truth::TRIALS, ready),
     ];
