@@ -1,6 +1,6 @@
-//! Programs of the user's own: contenders and servers by command.
+//! Programs of the user's own as contenders.
 
-use std::{fs, path::Path, process::Command};
+use std::{fs, path::Path};
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -21,8 +21,6 @@ pub(crate) const TRIALS: Trials = &[
     ("custom_mounts_work_and_are_unmounted", custom_mounts_work_and_are_unmounted),
     ("custom_chores_run_in_a_mount", custom_chores_run_in_a_mount),
     ("interrupted_command_leaves_nothing", interrupted_command_leaves_nothing),
-    ("custom_servers_serve", custom_servers_serve),
-    ("server_that_does_not_serve_is_reported", server_that_does_not_serve_is_reported),
     ("example_of_the_book_runs", example_of_the_book_runs),
 ];
 
@@ -47,34 +45,7 @@ for name in sorted(os.listdir(folder)) if work == "upload" else open(os.environ[
         open(os.path.join(folder, os.path.basename(path)), "wb").write(content)
 "#;
 
-/// A server that keeps what is put, with a log that `haul` can count.
-const SERVER: &str = r#"
-import http.server, os, ssl, sys
-address, port, folder, log = sys.argv[1:5]
-log = open(log, "a", buffering=1)
-class Handler(http.server.SimpleHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    def __init__(self, *args):
-        super().__init__(*args, directory=folder)
-    def do_PUT(self):
-        with open(self.translate_path(self.path), "wb") as file:
-            file.write(self.rfile.read(int(self.headers["Content-Length"])))
-        self.send_response(201)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-    def log_request(self, code="-", size="-"):
-        log.write('- - - [-] "%s" %s %s\n' % (self.requestline, int(code), size))
-    def log_message(self, *_):
-        pass
-server = http.server.ThreadingHTTPServer((address, int(port)), Handler)
-if len(sys.argv) > 5:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(sys.argv[5], sys.argv[6])
-    server.socket = context.wrap_socket(server.socket, server_side=True)
-server.serve_forever()
-"#;
-
-fn has(program: &str) -> bool {
+pub(crate) fn has(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let there = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     if !there {
@@ -91,12 +62,12 @@ fn race(room: &Room, arguments: &[&str], with: &[&str]) -> Ended {
 }
 
 /// The cell of a contender.
-fn cell<'a>(kept: &'a Value, contender: &str, workload: &str) -> &'a Value {
+pub(crate) fn cell<'a>(kept: &'a Value, contender: &str, workload: &str) -> &'a Value {
     let is = |cell: &&Value| cell["contender"] == contender && cell["workload"] == workload;
     cells(kept).iter().find(is).unwrap_or_else(|| panic!("no cell of {contender}: {kept:#}"))
 }
 
-fn reason(cell: &Value) -> &str {
+pub(crate) fn reason(cell: &Value) -> &str {
     cell["reason"].as_str().unwrap_or_default()
 }
 
@@ -235,7 +206,7 @@ fn failing_commands_fail_with_their_reason() {
 }
 
 /// The small experiment with these lines, which replace its contenders.
-fn with_toml(room: &Room, contenders: &str, more: &str) {
+pub(crate) fn with_toml(room: &Room, contenders: &str, more: &str) {
     let small = fs::read_to_string(room.path("small.toml")).unwrap();
     let (head, rest) = small.split_once("contenders = [").unwrap();
     let (_, rest) = rest.split_once(']').unwrap();
@@ -389,90 +360,6 @@ fn interrupted_command_leaves_nothing() {
     race.assert_clear(&room);
 }
 
-/// `haul lab run small.toml` with a server of the user's own.
-fn on_server(room: &Room, server: &str, arguments: &[&str]) -> Command {
-    let mut command = room.command(HAUL);
-    command.args(["lab", "run", "small.toml", "--workload", "upload", "--contender", "curl"]).args(arguments);
-    command.args(["--with-server", server]).current_dir(room.path("."));
-    command
-}
-
-fn custom_servers_serve() {
-    if !has("python3") {
-        return;
-    }
-    for (tls, text) in [
-        ("false", "python3 server.py {address} {port} {dir} {access-log}"),
-        ("true", "exec python3 server.py {address} {port} {dir} {access-log} {cert} {key}"),
-    ] {
-        let room = room();
-        fs::write(room.path("server.py"), SERVER).unwrap();
-        let ended = run(&room, on_server(&room, text, &[]));
-        ended.success();
-        let kept = results(&room);
-        let cell = cell(&kept, "curl", "upload");
-        assert_eq!((cell["status"].as_str(), reason(cell)), (Some("ok"), ""), "{cell:#}");
-        assert_eq!((&cell["methods"]["PUT"], cell["requests"].as_u64()), (&3.into(), Some(3)), "{cell:#}");
-        assert_eq!((kept["settings"]["tls"].as_str(), &kept["settings"]["server"]), (Some(tls), &"python3".into()));
-        assert_eq!(ended.said.iter().any(|line| line.contains("HTTP without TLS")), tls == "false", "{:?}", ended.said);
-        assert!(cell["server_cpu_s"].is_number(), "{cell:#}");
-    }
-    if !has("nginx") && !Path::new("/usr/sbin/nginx").exists() {
-        return;
-    }
-    let room = room();
-    with_toml(
-        &room,
-        r#"["curl", "wget"]"#,
-        r#"
-[contender.wget]
-download = "wget -q --ca-certificate={ca} -i {urls} -P {dir}"
-needs = { wget = "wget" }
-[server.my-nginx]
-command = "nginx -c {config} -p {tmp} -e stderr -g 'daemon off;'"
-version = "nginx -v"
-config = """
-worker_processes 1;
-pid {tmp}/pid;
-events {}
-http {
-    access_log {access-log};
-    client_body_temp_path {tmp}/body;
-    server {
-        listen {address}:{port} ssl;
-        ssl_certificate {cert};
-        ssl_certificate_key {key};
-        root {dir};
-        location / { dav_methods PUT; }
-    }
-}
-"""
-"#,
-    );
-    let small = fs::read_to_string(room.path("small.toml")).unwrap();
-    fs::write(room.path("small.toml"), small.replace("\"apache\", \"nginx\"", "\"my-nginx\"")).unwrap();
-    let mut command = room.command(HAUL);
-    command.args(["lab", "run", "small.toml", "--workload", "download"]).current_dir(room.path("."));
-    run(&room, command).success();
-    let kept = results(&room);
-    for cell in cells(&kept).iter().filter(|cell| !reason(cell).contains("not installed")) {
-        assert_eq!((cell["status"].as_str(), &cell["methods"]["GET"]), (Some("ok"), &3.into()), "{cell:#}");
-    }
-    assert!(kept["host"]["tools"]["my-nginx"].as_str().unwrap().contains("nginx/"), "{}", kept["host"]["tools"]);
-}
-
-fn server_that_does_not_serve_is_reported() {
-    let room = room();
-    for (server, said) in [
-        ("echo {port}; echo no such luck; exit 1", ":8443: its command failed (exit status: 1): 8443 | no such luck"),
-        ("setsid sleep 1 & echo not here {port} >&2", "must stay in the foreground: not here 8443"),
-    ] {
-        let ended = run(&room, on_server(&room, server, &[]));
-        assert!(ended.failure().contains(said), "{:?}", ended.said);
-        assert!(!room.path("runs").exists());
-    }
-}
-
 /// The example of the book, as a reader would run it.
 fn example_of_the_book_runs() {
     let page = include_str!("../../../../docs/src/tasks/own-program.md");
@@ -525,6 +412,11 @@ fn mistakes_in_commands_are_named() {
         ("[contender.mine]\nupload = \"true {ulr}\"", "did you mean {url}?"),
         ("[contender.mine]\nupload = \"true\"\njobs = 4", "unknown setting `jobs` of mine"),
         ("[contender.mine]\nsetup = \"true\"", "needs a command that does the work"),
+        (
+            "[contender.mine]\nupload = \"true\"\nneeds = [\"x\"]",
+            "`needs` must be a table of programs with their packages",
+        ),
+        ("[contender.mine]\nupload = \"true\"\n[server]\nx = 3", "expected `[server.NAME]`"),
         ("[contender.mine]\nupload = 5\nsetup = \"true\"", "`upload` must be a string in quotes"),
         (
             "[contender.yours]\nupload = \"true\"\n[contender.mine]\nupload = \"true\"",

@@ -6,6 +6,7 @@ mod busy;
 #[path = "../common/mod.rs"]
 mod common;
 mod custom;
+mod custom_servers;
 mod faults;
 mod harness;
 mod interrupt;
@@ -38,6 +39,7 @@ fn main() {
         (faults::TRIALS, ready),
         (busy::TRIALS, ready),
         (custom::TRIALS, ready),
+        (custom_servers::TRIALS, ready),
         (parts::TRIALS, ready),
         (serial_connections::TRIALS, ready),
         (truth::TRIALS, ready),

@@ -83,7 +83,8 @@ pub fn with(arguments: &[String], is_taken: impl Fn(&str) -> bool) -> Result<Vec
 fn split(argument: &str) -> (Option<(&str, Option<&str>)>, &str) {
     let Some((left, command)) = argument.split_once('=') else { return (None, argument) };
     match left.split_once('.') {
-        Some((name, key)) if is_name(name) && is_name(key) => (Some((name, Some(key))), command),
+        // A second dot is a mistake, which is reported as a wrong key.
+        Some((name, key)) if is_name(name) && is_name(&key.replace('.', "-")) => (Some((name, Some(key))), command),
         None if is_name(left) => (Some((left, None)), command),
         _ => (None, argument),
     }
@@ -146,6 +147,10 @@ mod tests {
     fn mistakes_are_named() {
         for (arguments, said) in [
             (&["a.uplod=sh"][..], "unknown key `uplod` of `a`; did you mean `upload`?"),
+            (
+                &["a.command.upload=sh"],
+                "unknown key `command.upload` of `a`; available: `command`, `upload`, `download`, `list`, `edit`, `mount`, `unmount`, `setup`, `teardown`, `verify`, `version`, `config`",
+            ),
             (&["a=sh", "a=sh"], "`a.command` is given twice"),
             (&["./no-such {dir}"], "`./no-such {dir}`: there is no program `./no-such`"),
             (&["sh=sh {dir}"], "there is a contender `sh` already; give yours another name, as in `my-sh=…`"),

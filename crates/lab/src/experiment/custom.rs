@@ -21,6 +21,13 @@ use crate::custom::{CustomContender, CustomServer, Needs, SERVER_STEPS, STEPS};
 /// The keys of a contender or server besides its texts.
 const OTHER_KEYS: [&str; 3] = ["needs", "root", "env"];
 
+/// Their values.
+const OTHER_VALUES: [&str; 3] = [
+    "a table of programs with their packages, as in `{ rclone = \"rclone\" }`",
+    "`true` or `false`",
+    "a table of variables with their values, as in `{ LANG = \"C\" }`",
+];
+
 /// A contender of the file, with the places of its name and of its texts.
 #[derive(Debug)]
 pub(super) struct CustomTable {
@@ -51,7 +58,7 @@ impl CustomTables {
     /// Removes them from a document. Of a contender, the settings stay.
     pub(super) fn take(document: &mut DeTable<'_>) -> Result<Self, Fault> {
         let mut taken = Self::default();
-        for (name, span, table) in tables(document, "contender") {
+        for (name, span, table) in tables(document, "contender")? {
             let keys = STEPS.map(|(key, _)| key);
             // A text may also be the wrong value of a setting of ours.
             let is_custom = |(key, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
@@ -72,7 +79,7 @@ impl CustomTables {
             let texts = texts.into_iter().map(|(key, text)| (key, text.span())).collect();
             taken.contenders.push(CustomTable { contender: Arc::new(contender), name: span, texts });
         }
-        for (name, span, table) in tables(document, "server") {
+        for (name, span, table) in tables(document, "server")? {
             let (texts, others) = split(table, &SERVER_STEPS.map(|(key, _)| key), false)?;
             let steps = SERVER_STEPS.iter().filter_map(|(key, step)| Some((*step, texts.get(key)?.get_ref().clone())));
             let server = CustomServer::new(&name, steps.collect()).map_err(|error| Fault::new(span, error.why))?;
@@ -118,14 +125,23 @@ impl CustomTable {
 }
 
 /// The tables below a key: `[contender.NAME]`.
-fn tables<'a, 'i>(document: &'a mut DeTable<'i>, key: &str) -> Vec<(String, Range<usize>, &'a mut DeTable<'i>)> {
-    let Some(DeValue::Table(named)) = document.get_mut(key).map(Spanned::get_mut) else { return Vec::new() };
-    let table = |(name, value): (&Spanned<Cow<'i, str>>, &'a mut Spanned<DeValue<'i>>)| {
-        let DeValue::Table(table) = value.get_mut() else { return None };
-        Some((name.get_ref().clone().into_owned(), name.span(), table))
-    };
-    named.iter_mut().filter_map(table).collect()
+fn tables<'a, 'i>(document: &'a mut DeTable<'i>, key: &str) -> Result<Tables<'a, 'i>, Fault> {
+    let Some(value) = document.get_mut(key) else { return Ok(Vec::new()) };
+    let not_a_table = |span| Fault::new(span, format!("expected `[{key}.NAME]` with the keys of a {key}"));
+    let span = value.span();
+    let DeValue::Table(named) = value.get_mut() else { return Err(not_a_table(span)) };
+    let mut tables = Vec::new();
+    for (name, value) in named.iter_mut() {
+        match value.get_mut() {
+            DeValue::Table(table) => tables.push((name.get_ref().clone().into_owned(), name.span(), table)),
+            _ => return Err(not_a_table(name.span())),
+        }
+    }
+    Ok(tables)
 }
+
+/// Tables by name, with the place of the name.
+type Tables<'a, 'i> = Vec<(String, Range<usize>, &'a mut DeTable<'i>)>;
 
 /// Takes the texts with these keys out of a table, and the other keys. Numbers stay if the table may have settings.
 fn split(
@@ -152,10 +168,13 @@ fn split(
         }
     }
     let mut rest = DeTable::new();
-    for key in OTHER_KEYS {
-        if let Some((key, value)) = table.remove_entry(key) {
-            rest.insert(key, value);
+    for (key, expected) in OTHER_KEYS.into_iter().zip(OTHER_VALUES) {
+        let Some((key, value)) = table.remove_entry(key) else { continue };
+        if !matches!((key.get_ref().as_ref(), value.get_ref()), ("root", DeValue::Boolean(_)) | (_, DeValue::Table(_)))
+        {
+            return Err(Fault::new(value.span(), format!("`{}` must be {expected}", key.get_ref())));
         }
+        rest.insert(key, value);
     }
     let whole = Spanned::new(0..0, DeValue::Table(rest));
     Ok((texts, Others::deserialize(ValueDeserializer::from(whole))?))
