@@ -187,7 +187,7 @@ struct Progress {
     /// The requests, and where the latest of each id is.
     sent: Vec<Sent>,
     latest: HashMap<String, usize>,
-    /// The requests of the browser itself.
+    /// The ids and URLs of the requests of the browser itself.
     own: HashSet<String>,
 }
 
@@ -217,9 +217,10 @@ impl Progress {
             self.completion.load(Instant::now());
         }
         let Some(id) = params["requestId"].as_str() else { return Ok(()) };
-        // The browser itself requests the tab's icon.
-        if params["type"] == "Other" && params["initiator"]["type"] == "other" {
-            self.own.insert(id.to_owned());
+        // The browser itself requests the tab's icon, perhaps through a service worker.
+        let url = params["request"]["url"].as_str().unwrap_or_default();
+        if params["type"] == "Other" && params["initiator"]["type"] == "other" || self.own.contains(url) {
+            self.own.extend([id.to_owned(), url.to_owned()]);
         }
         if self.own.contains(id) {
             return Ok(());

@@ -5,6 +5,7 @@
 //!
 //! Cookies and credentials are not kept; padding replaces them in the heads.
 
+mod blocking;
 mod dependencies;
 
 use std::{collections::HashMap, path::Path, time::Duration};

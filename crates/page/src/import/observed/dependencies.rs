@@ -6,6 +6,7 @@
 //! - A browser parses HTML while it arrives. So a request from HTML waits for the *head* of it, up to the reference if its
 //!   position is known, and otherwise up to what had arrived. A script or a style sheet must arrive completely. If less
 //!   had arrived than necessary, the recorder's clock is wrong, and the request's start is believed.
+//! - A document's scripts and frames also wait for what holds them back there (`blocking`).
 //! - A request of a script after the script received data that it had requested waits for both. So does a request without
 //!   an initiator that starts right after data arrived, like an image that a script shows.
 //! - The remaining time before the request was computation, or waiting for a connection. These cannot be distinguished for
@@ -15,7 +16,11 @@ use std::{collections::HashMap, time::Duration};
 
 use url::Url;
 
-use super::{Observed, field};
+use super::{
+    Observed,
+    blocking::{Kind, Reference},
+    field,
+};
 use crate::{After, Request, Response, Until};
 
 /// A request within this time after the end of another one on its connection waited for it.
@@ -35,6 +40,8 @@ pub(super) struct Past<'a> {
     places: HashMap<String, usize>,
     /// The latest redirect to an address, or preflight for it, whose request has not come yet.
     redirects: HashMap<String, usize>,
+    /// Where the document of each references it, if a document's parser does.
+    references: Vec<Option<Reference>>,
     /// Until when each connection was busy.
     busy: HashMap<&'a str, Duration>,
 }
@@ -42,6 +49,7 @@ pub(super) struct Past<'a> {
 impl<'a> Past<'a> {
     pub(super) fn add(&mut self, one: &'a Observed) {
         let place = self.seen.len();
+        self.references.push(self.reference(one));
         self.seen.push(one);
         let address = bare(&one.url);
         self.redirects.remove(&address);
@@ -62,6 +70,22 @@ impl<'a> Past<'a> {
     fn find(&self, url: &str) -> Option<usize> {
         let url = Url::parse(url).ok()?;
         self.places.get(&bare(&url)).copied()
+    }
+
+    /// Where a document references the request.
+    fn reference(&self, one: &Observed) -> Option<Reference> {
+        let by = one.initiators.first().filter(|by| by.position.is_some())?;
+        let document = self.find(&by.url)?;
+        let html = self.seen[document];
+        let bytes = html.response_body.bytes.as_ref().filter(|_| !html.response_body.coded && is_html(html))?;
+        Some(Reference::new(document, bytes, by.position?))
+    }
+
+    /// The requests that hold a request back whose cause has this reference.
+    fn blockers(&self, one: &Observed, cause: Reference) -> impl Iterator<Item = usize> {
+        let others = self.references.iter().enumerate().filter_map(|(at, other)| Some((at, (*other)?)));
+        // One that had not arrived did not hold it back, whatever the document says.
+        others.filter(move |(at, other)| cause.waits_for(*other) && self.seen[*at].end <= one.started).map(|(at, _)| at)
     }
 
     /// A request's dependencies, and the computation time after them; `requests` are the converted earlier ones.
@@ -98,6 +122,13 @@ impl<'a> Past<'a> {
             }
         };
         let mut after = vec![After { request: cause, until }];
+        let own = self.reference(one).filter(|own| own.kind == Kind::Frame);
+        let holding: Vec<usize> = match own.or(self.references[cause]) {
+            Some(reference) if own.is_some() || !is_page => self.blockers(one, reference).collect(),
+            _ => Vec::new(),
+        };
+        let come = holding.iter().map(|at| of[*at].end).fold(come, Duration::max);
+        after.extend(holding.into_iter().filter(|at| *at != cause).map(|at| After { request: at, until: Until::End }));
         let data = of.iter().enumerate().rev().filter(|(_, data)| data.fetched).take(RECENT);
         let data = data.filter(|(_, data)| {
             let caused = if named.is_some() { shares(data, one) } else { one.started <= data.end + SOON };
@@ -110,6 +141,10 @@ impl<'a> Past<'a> {
         let held_back = busy.is_some_and(|until| *until + NEAR >= one.started);
         (after, if held_back { Duration::ZERO } else { rounded(one.started.saturating_sub(come)) })
     }
+}
+
+fn is_html(one: &Observed) -> bool {
+    field(&one.response_headers, "content-type").is_some_and(|kind| kind.contains("html"))
 }
 
 fn bare(url: &Url) -> String {
@@ -132,7 +167,7 @@ fn part(response: &Response, share: f64) -> Until {
 }
 
 /// The offset of a position. Browsers report the end of the tag with the reference.
-fn offset(bytes: &[u8], (line, column): (u64, u64)) -> usize {
+pub(super) fn offset(bytes: &[u8], (line, column): (u64, u64)) -> usize {
     let mut lines = bytes.split_inclusive(|byte| *byte == b'\n');
     let skipped = usize::try_from(line).unwrap_or(usize::MAX);
     let start: usize = lines.by_ref().take(skipped).map(<[u8]>::len).sum();

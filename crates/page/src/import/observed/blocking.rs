@@ -1,0 +1,132 @@
+//! What holds a document's scripts and frames back.
+//!
+//! A recording over a short path does not show it in its times, but over a long one it decides. From the HTML standard, as
+//! in WProf (Wang et al., NSDI 2013):
+//!
+//! - The parser stops at a script without `async`, `defer` or `type=module` until that has arrived and run.
+//! - A script in the document does not run before the style sheets in front of it have arrived.
+//! - Deferred scripts and modules run in order when the parser is done.
+//! - A preload scanner finds scripts, style sheets and images in front of the parser, so these do not wait for it; frames
+//!   do.
+//! - What a style sheet references is requested when the document is laid out: after all style sheets and scripts of its
+//!   `<head>`.
+
+use super::dependencies::offset;
+
+/// A reference in a document to one of its parts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Reference {
+    /// The index of the document's request.
+    pub(super) document: usize,
+    /// The offset of its end.
+    pub(super) offset: usize,
+    pub(super) kind: Kind,
+    /// Whether it is before the document's `<body>`.
+    in_head: bool,
+}
+
+/// The kind of a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A script that stops the parser.
+    Blocking,
+    /// A script that runs when the parser is done.
+    Deferred,
+    /// A style sheet.
+    Style,
+    /// A frame.
+    Frame,
+    /// Something else.
+    Other,
+}
+
+impl Reference {
+    /// The reference in `html`, the body of the request with index `document`, that ends at a line and column.
+    pub(super) fn new(document: usize, html: &[u8], place: (u64, u64)) -> Self {
+        let end = offset(html, place);
+        let before = &html[..end];
+        let start = before.iter().rposition(|byte| *byte == b'<').unwrap_or(end);
+        let tag = String::from_utf8_lossy(&before[start..]).to_ascii_lowercase();
+        let in_head = !before.windows(5).any(|five| five.eq_ignore_ascii_case(b"<body"));
+        Self { document, offset: end, kind: kind(&tag), in_head }
+    }
+
+    /// Whether a request that `self` caused waits for `other`. `self` is the reference of the frame itself, or of the
+    /// script or style sheet that caused the request.
+    pub(super) fn waits_for(self, other: Self) -> bool {
+        if self.document != other.document || self.offset == other.offset {
+            return false;
+        }
+        match (self.kind, other.kind) {
+            (Kind::Deferred, Kind::Blocking) => true,
+            (Kind::Style, Kind::Blocking | Kind::Style) => other.in_head,
+            (Kind::Blocking | Kind::Frame, Kind::Blocking)
+            | (Kind::Blocking | Kind::Deferred, Kind::Style)
+            | (Kind::Deferred, Kind::Deferred) => other.offset < self.offset,
+            _ => false,
+        }
+    }
+}
+
+/// The kind of a tag in lower case: `<script src="…" defer>`.
+fn kind(tag: &str) -> Kind {
+    let Some((name, attributes)) = tag.trim_start_matches('<').split_once(|c: char| c.is_ascii_whitespace()) else {
+        return Kind::Other;
+    };
+    // What is in quotes is a value, and no attribute.
+    let unquoted: String = attributes.split(['"', '\'']).step_by(2).collect::<Vec<_>>().join(" ");
+    let has = |attribute: &str| {
+        unquoted
+            .split(|c: char| c.is_ascii_whitespace() || c == '>')
+            .any(|word| word.split('=').next() == Some(attribute))
+    };
+    let has_value = |value: &str| attributes.replace(['"', '\''], "").contains(value);
+    match name {
+        "script" if has("async") => Kind::Other,
+        "script" if has("defer") || has_value("type=module") => Kind::Deferred,
+        "script" => Kind::Blocking,
+        "link" if has_value("rel=stylesheet") && !has("disabled") => Kind::Style,
+        "iframe" | "frame" | "embed" | "object" => Kind::Frame,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_are_told_apart() {
+        for (tag, expected) in [
+            ("<script src=a.js>", Kind::Blocking),
+            ("<script src=\"/x async y\">", Kind::Blocking),
+            ("<script async src=a.js>", Kind::Other),
+            ("<script src='a' defer=''>", Kind::Deferred),
+            ("<script type=\"module\" src=a>", Kind::Deferred),
+            ("<link rel=stylesheet href=a.css>", Kind::Style),
+            ("<link href=a rel='stylesheet'>", Kind::Style),
+            ("<link rel=preload href=a.css>", Kind::Other),
+            ("<iframe src=a>", Kind::Frame),
+            ("<img src=a>", Kind::Other),
+            ("", Kind::Other),
+        ] {
+            assert_eq!(kind(tag), expected, "{tag}");
+        }
+    }
+
+    #[test]
+    fn frames_and_deferred_scripts_wait_for_scripts_that_stop_the_parser() {
+        let html = "<link rel=stylesheet href=a>\n<script src=b></script>\n<script src=c defer></script>\n<body>\n\
+                    <iframe src=d></iframe>\n<script src=e></script>";
+        let at = |tag: &str| {
+            let before = &html[..html.find(tag).unwrap() + tag.len()];
+            let (line, start) = (before.matches('\n').count(), before.rfind('\n').map_or(0, |at| at + 1));
+            Reference::new(0, html.as_bytes(), (line as u64, (before.len() - start) as u64))
+        };
+        let [style, script, deferred, frame, late] = ["href=a>", "src=b>", "defer>", "src=d>", "src=e>"].map(at);
+        assert!(script.waits_for(style) && frame.waits_for(script) && deferred.waits_for(script));
+        assert!(deferred.waits_for(late) && style.waits_for(script));
+        assert!(!frame.waits_for(late) && !script.waits_for(late) && !style.waits_for(late) && !frame.waits_for(style));
+        assert!(!script.waits_for(Reference { document: 1, ..style }));
+    }
+}
