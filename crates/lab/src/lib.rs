@@ -44,6 +44,7 @@ pub mod claims;
 pub mod compare;
 pub mod contenders;
 pub mod deadline;
+pub mod deviations;
 pub mod disturbance;
 pub mod execution;
 pub mod experiment;

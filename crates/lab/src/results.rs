@@ -16,7 +16,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    capture_names::CellName, claims::Verdict, disturbance::Machine, format::counted, servers::Protocol, stats::Interval,
+    capture_names::CellName, claims::Verdict, deviations::CountedDeviation, disturbance::Machine, format::counted,
+    servers::Protocol, stats::Interval,
 };
 
 pub(crate) use find::timestamp;
@@ -297,6 +298,9 @@ pub struct CellResult {
     /// The number of attempts that were discarded because the machine disturbed them.
     #[serde(default)]
     pub repeated: u32,
+    /// How a browser's loads differed from the recording; empty if they did not, and for other contenders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deviations: Vec<CountedDeviation>,
     /// Why the cell is marked: other programs on the machine disturbed it. None if it is not, and in runs of earlier
     /// builds.
     #[serde(default)]

@@ -400,7 +400,7 @@ fn timed<'a>(
     // Locks may be released after the work is done, but before the contender has finished.
     prepared.finish()?;
     let requests = server.requests();
-    sample.task.verify_requests(&requests)?;
+    sample.task.verify_requests(&requests, &done)?;
     server.check().map_err(SampleError::ServerEnded)?;
     server.stop();
     let counts = Sample {
@@ -409,6 +409,7 @@ fn timed<'a>(
         protocols: Some(requests.protocols),
         server_cpu_s: used.map(|used| used.as_secs_f64()),
         machine: Some(machine),
+        deviations: done.deviations.unwrap_or_default(),
         ..Sample::default()
     };
     Ok((done.took.unwrap_or(end - start), counts))

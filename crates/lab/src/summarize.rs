@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     claims::judge,
-    disturbance,
+    deviations, disturbance,
     experiment::{Cell, Experiment, Network, Plan, Workload},
     floor::{floor, ideal},
     results::{
@@ -112,6 +112,7 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         samples_s: taken.iter().map(|sample| sample.seconds).collect(),
         machine_samples: samples.iter().filter_map(|sample| sample.machine.clone()).collect(),
         repeated: samples.iter().map(|sample| sample.repeated).sum(),
+        deviations: deviations::of(samples),
         disturbed: disturbance::mark(samples, rtt_s),
         why: None,
         part: None,

@@ -13,6 +13,7 @@
 mod block;
 mod columns;
 mod comparison;
+mod deviations;
 mod skipped;
 mod verdicts;
 

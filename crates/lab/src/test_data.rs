@@ -111,6 +111,7 @@ fn outcome(cell: &Cell, samples: u32, factor: f64, missing: &[&str]) -> Outcome 
         syns: None,
         server_cpu_s: None,
         machine: None,
+        deviations: Vec::new(),
         repeated: 0,
     };
     Outcome::Done((0..samples).map(sample).collect())

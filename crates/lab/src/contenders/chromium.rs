@@ -98,10 +98,7 @@ impl Contender for Chromium {
         loader.load(deadline.left()).map_err(failed)?;
         Ok(Box::new(Ready(move || {
             let done = loader.load(deadline.left()).map_err(failed)?;
-            if let Some(missing) = done.missing.first() {
-                tracing::warn!("Chromium asked for what the page does not have, or did not get it: {missing}");
-            }
-            Ok(Done { took: Some(done.took), ..Done::default() })
+            Ok(Done { took: Some(done.took), deviations: Some(done.deviations), ..Done::default() })
         })))
     }
 }

@@ -10,6 +10,7 @@ use std::{
 };
 
 use capture::summary::Connection;
+use page::browser::deviations::Deviation;
 use serde::{Deserialize, Serialize};
 
 use super::ResultsError;
@@ -47,6 +48,8 @@ pub struct Sample {
     pub server_cpu_s: Option<f64>,
     /// What the machine did to it.
     pub machine: Option<Machine>,
+    /// How a browser's load differed from the recording.
+    pub deviations: Vec<Deviation>,
     /// How often it was taken before, and discarded because the machine disturbed it.
     pub repeated: u32,
 }

@@ -1,7 +1,7 @@
 //! nginx in place of the replay server, to compare the two.
 //!
 //! Each response of the page is a file. A `map` finds it by method, host, path with query, and the header field that
-//! distinguishes otherwise equal requests. More maps add the recorded header fields. The padding is shorter by nginx's
+//! distinguishes otherwise equal requests; another one by the path alone, for requests that were not recorded. More maps add the recorded header fields. The padding is shorter by nginx's
 //! own fields, so that over HTTP/1.1 the heads of both servers have the recorded size.
 //!
 //! It is tuned for pages: TLS 1.3, TCP Fast Open, `sendfile`, `open_file_cache`, and two workers, since the replay
@@ -92,6 +92,7 @@ impl Server for NginxPages {
         };
         let http = format!(
             r#"    default_type "";
+    absolute_redirect off;
     server_tokens off;
     sendfile on;
     tcp_nopush on;
@@ -105,7 +106,6 @@ impl Server for NginxPages {
         etag off;
         max_ranges 0;
         if_modified_since off;
-        add_header last-modified "";
 {fields}        location / {{
 {statuses}            error_page 405 =200 /answers/$answer;
             try_files /answers/$answer =404;
@@ -143,7 +143,8 @@ struct PageConfiguration {
 impl PageConfiguration {
     fn of(page: &page::Spec) -> Result<Self, &'static str> {
         let mut configuration = Self::default();
-        let mut keys = BTreeMap::new();
+        let (mut keys, mut paths) = (BTreeMap::new(), BTreeMap::new());
+        let mut locations = BTreeMap::new();
         let mut types = BTreeMap::new();
         let mut statuses = BTreeMap::new();
         // By name, and by its index among the fields of that name.
@@ -153,12 +154,18 @@ impl PageConfiguration {
             let count = types.len();
             let kind: &usize = types.entry(kind).or_insert(count);
             let file = format!("{index}.type{kind}");
+            let is_redirect = is_redirect(response.status());
             for key in [map_key(request), format!("{}{index}", map_key(request))] {
                 if key.len() > WORD {
                     return Err("a URL of the page is longer than nginx accepts");
                 }
-                // nginx's maps ignore case. Of several responses to equal requests, the first is used.
-                keys.entry(key.to_ascii_lowercase()).or_insert((key, file.clone()));
+                insert(&mut keys, key, &file, is_redirect);
+            }
+            let (line, _) = request.path.split_once('?').unwrap_or((&request.path, ""));
+            insert(&mut paths, format!("{} {}{line}", request.method, host(request)), &file, is_redirect);
+            if is_redirect {
+                let to = field(response.headers(), &header::LOCATION);
+                locations.insert(file.clone(), Some(to).filter(|to| to.len() <= WORD).unwrap_or_default().to_owned());
             }
             if response.status() != StatusCode::OK {
                 statuses.insert(file.clone(), response.status().as_u16());
@@ -182,14 +189,24 @@ impl PageConfiguration {
         configuration.maps += "    }\n    geo $dollar {\n        default \"$\";\n    }\n";
         let which = WHICH.as_str().replace('-', "_");
         let key = format!("\"$request_method $host$request_uri $http_{which}\"");
-        configuration.map(&key, "answer", "none", keys.into_values());
+        configuration.map(&key, "same", "none", keys.into_values().map(|known| (known.key, known.file)));
+        // Without such a request, one with another query.
+        configuration.maps +=
+            "    map $request_uri $path_of_request {\n        \"~^(?<path_only>[^?]*)\" $path_only;\n    }\n";
+        let key = "\"$request_method $host$path_of_request\"";
+        configuration.map(key, "near", "none", paths.into_values().map(|known| (known.key, known.file)));
+        configuration.maps += "    map $same $answer {\n        default $same;\n        none $near;\n    }\n";
+        configuration.map("$answer", "location_of_answer", "", locations.into_iter());
         let different: std::collections::BTreeSet<u16> = statuses.values().copied().collect();
         let said = statuses.into_iter().map(|(file, status)| (file, status.to_string()));
         configuration.map("$answer", "status_of_answer", "200", said);
         for status in different {
+            // Without a target, nginx sends an empty Location.
+            let is_redirect = StatusCode::from_u16(status).is_ok_and(is_redirect);
+            let to = if is_redirect { " $location_of_answer" } else { "" };
             let _ = writeln!(
                 configuration.statuses,
-                "            if ($status_of_answer = {status}) {{ return {status}; }}"
+                "            if ($status_of_answer = {status}) {{ return {status}{to}; }}"
             );
             // These two have no body.
             if !matches!(status, 204 | 304) {
@@ -215,11 +232,37 @@ impl PageConfiguration {
 
 /// A request as the key of the map, without the field that distinguishes equal requests.
 fn map_key(request: &Request) -> String {
+    format!("{} {}{} ", request.method, host(request), request.path)
+}
+
+/// The host of a request as nginx's `$host`.
+fn host(request: &Request) -> String {
     let host = match request.host.rsplit_once(':') {
         Some((name, _port)) if !request.host.ends_with(']') => name,
         _ => &request.host,
     };
-    format!("{} {}{} ", request.method, host.to_ascii_lowercase(), request.path)
+    host.to_ascii_lowercase()
+}
+
+/// An entry of a map.
+struct Known {
+    key: String,
+    file: String,
+    is_redirect: bool,
+}
+
+/// Adds an entry. nginx's maps ignore case. Of several responses to equal requests, the first is used that is no redirect,
+/// since that may lead to the same URL by `https`.
+fn insert(map: &mut BTreeMap<String, Known>, key: String, file: &str, is_redirect: bool) {
+    let place = key.to_ascii_lowercase();
+    if map.get(&place).is_none_or(|known| known.is_redirect && !is_redirect) {
+        map.insert(place, Known { key, file: file.to_owned(), is_redirect });
+    }
+}
+
+/// Whether nginx writes `Location` for this status.
+fn is_redirect(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
 /// The fields for nginx to add, so that the head has the recorded length, if possible.
@@ -234,8 +277,8 @@ fn added_fields<T>(response: &Response<T>) -> Vec<(String, String)> {
         match name {
             // nginx's own fields have the length of the recorded ones.
             "content-type" | "content-length" | "date" => {}
-            "server" | "connection" | "keep-alive" | "last-modified" | "etag" | "accept-ranges"
-            | "transfer-encoding" => {
+            "location" if is_redirect(response.status()) => {}
+            "server" | "connection" | "keep-alive" | "accept-ranges" | "transfer-encoding" => {
                 room += name.len() + value.len() + ": \r\n".len();
             }
             _ if text.is_empty() || text.len() > WORD => room += name.len() + value.len() + ": \r\n".len(),

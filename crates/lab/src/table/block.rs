@@ -5,6 +5,7 @@ use comfy_table::CellAlignment;
 use super::{
     Look, Style,
     columns::{Column, draw},
+    deviations,
 };
 use crate::{
     format::{Scale, times},
@@ -36,6 +37,7 @@ pub(super) fn render(run: &RunResult, workload: &WorkloadRecord, network: &Netwo
         let why = cell.reason.as_deref().unwrap_or("no reason given");
         text += &look.paragraph("  ", 4, &format!("{} failed: {why}", cell.label()));
     }
+    text += &deviations::render(&cells, look);
     if shown.is_empty() {
         text += "  nothing was measured\n";
     }

@@ -1,9 +1,12 @@
 //! Tables of invented runs, as snapshots.
 
+use page::browser::deviations::{Deviation, Kind};
+
 use super::{Look, render, render_change};
 use crate::{
     claims::Verdict,
     compare::compare,
+    deviations::CountedDeviation,
     results::{Outcome, RunResult, TimeAttribution},
     stats::median,
     summarize::{comparisons, summarize},
@@ -50,6 +53,32 @@ fn reasons_follow_their_block() {
         below(40).contains("\n    rclone: 73 % round trips (16 LOCK,\n      16 PUT, 16 UNLOCK, one at a time),\n"),
         "{}",
         below(40)
+    );
+}
+
+#[test]
+fn deviations_are_named_below_the_table() {
+    let mut run = run(4, 1.0, &[]);
+    run.cells.retain(|cell| cell.network == "article" && cell.contender == "rclone");
+    let deviation = |kind, path: &str, detail: &str| Deviation {
+        kind,
+        url: format!("https://a.example/{path}"),
+        detail: detail.to_owned(),
+    };
+    let counted = |deviation, samples| CountedDeviation { deviation, samples };
+    run.cells[0].deviations = vec![
+        counted(deviation(Kind::Nearest, "px?t=2", "https://a.example/px?t=1"), 4),
+        counted(deviation(Kind::NotRecorded, "new", ""), 2),
+        counted(deviation(Kind::NotSent, "a", ""), 1),
+        counted(deviation(Kind::NotSent, "b", ""), 1),
+    ];
+    let text = render(&run, plain(400));
+    let line = text.lines().find(|line| line.contains("from the recording")).unwrap();
+    assert_eq!(
+        line,
+        "  rclone: 4 differences from the recording: https://a.example/px?t=2 was answered by https://a.example/px?t=1; \
+         https://a.example/new is not recorded (404) in 2 of 4 loads; https://a.example/a was not requested in 1 of 4 loads; \
+         1 more in run.json"
     );
 }
 

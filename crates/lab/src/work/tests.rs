@@ -96,7 +96,7 @@ fn download_is_verified_on_the_client() {
 #[test]
 fn listing_must_name_each_entry_once() {
     let (_folder, root, task) = task(Work::List { entries: 1000 });
-    let mut done = Done { listing: Some(task.names()), took: None, writes_behind: false };
+    let mut done = Done { listing: Some(task.names()), took: None, writes_behind: false, deviations: None };
     done.listing.as_mut().unwrap().reverse();
     task.wait_done(&root, &done, &deadline()).unwrap();
     done.listing.as_mut().unwrap().push("entry0000.txt".to_owned());
@@ -126,11 +126,11 @@ fn merged_saves_are_rejected() {
     let (_folder, _, task) = task(Work::Edit { times: 3, size: Size::bytes(50) });
     let methods = |n| [("PUT".to_owned(), n), ("LOCK".to_owned(), 9)].into();
     let puts = |n| Requests { methods: methods(n), ..Requests::default() };
-    task.verify_requests(&puts(3)).unwrap();
-    let merged = task.verify_requests(&puts(2)).unwrap_err().to_string();
+    task.verify_requests(&puts(3), &Done::default()).unwrap();
+    let merged = task.verify_requests(&puts(2), &Done::default()).unwrap_err().to_string();
     assert_eq!(merged, "the result is wrong: the server received 2 PUT requests for 3 saves");
     let (_folder, _, listing) = self::task(Work::List { entries: 3 });
-    listing.verify_requests(&puts(0)).unwrap();
+    listing.verify_requests(&puts(0), &Done::default()).unwrap();
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! namespace with a `/run` of their own, as a race does; otherwise in a sandbox, in which an ordinary user may mount.
 
 mod faults;
+mod recorded_page;
 mod watchdog;
 
 use std::{
@@ -73,6 +74,12 @@ fn main() {
         }
     }
     trials.extend(page_loads());
+    let nginx = server("nginx-pages").missing();
+    if let Some(missing) = &nginx {
+        eprintln!("skipped: nginx with a recorded page: {missing}");
+    }
+    let replay = Trial::test("nginx replays redirects, validators and other queries", recorded_page::nginx);
+    trials.push(replay.with_ignored_flag(nginx.is_some()));
     trials.extend(faults(rights));
     libtest_mimic::run(&arguments, trials).exit();
 }
