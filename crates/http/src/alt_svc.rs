@@ -61,8 +61,8 @@ impl AltSvc {
         now < self.avoided_until
     }
 
-    /// The address to connect to, if it is not the origin.
-    pub(crate) fn alternative(&self, origin: &Origin, now: f64) -> Option<Origin> {
+    /// The host and port to connect to, if they are not the origin's.
+    pub fn alternative(&self, origin: &Origin, now: f64) -> Option<Origin> {
         let (host, port) = self.at.as_ref().filter(|_| self.is_offered(now))?;
         Some(origin.at(host, *port)).filter(|at| at != origin)
     }

@@ -32,6 +32,7 @@ use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 use tokio::{net::TcpStream, time::sleep_until};
 
 pub use self::{
+    cookies::{Remembered, remembered},
     kernel::listen_fast_open,
     path_history::{PathHistory, State},
     paths::{PathId, Paths, Tally},

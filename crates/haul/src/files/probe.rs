@@ -1,7 +1,7 @@
 //! `haul probe`: what a server and the network path support, and how Longhaul will use it.
 //!
-//! The probe changes nothing. It opens two connections to test TLS session resumption and up to three to test TCP Fast
-//! Open; sends OPTIONS and PROPFIND, some of them pipelined; and requests one byte of a file, if there is one. As with any
+//! The probe changes nothing. It opens two connections to test TLS session resumption, up to three to test TCP Fast
+//! Open, and one over QUIC; sends OPTIONS and PROPFIND, some of them pipelined; and requests one byte of a file, if there is one. As with any
 //! other command, the result of the pipelining test is cached.
 
 mod advice;
@@ -11,6 +11,7 @@ mod text;
 
 use haul_http::Origin;
 use serde::Serialize;
+use transport::FastOpen;
 
 use crate::files::{
     Outcome,
@@ -73,8 +74,10 @@ struct Tls {
 
 #[derive(Debug, Clone, Default, Serialize)]
 struct Http {
-    /// `1.1` and `2`, as far as the server speaks them.
+    /// `1.1`, `2` and `3`, as far as the server speaks them.
     versions: Vec<&'static str>,
+    /// HTTP/3; null without TLS and through a proxy.
+    http3: Option<Http3>,
     pipelining: Pipelining,
     /// `Keep-Alive`, as the server writes it.
     keep_alive: Option<String>,
@@ -94,6 +97,18 @@ enum Pipelining {
     Works,
     /// The server broke the pipeline.
     Fails,
+}
+
+/// What was found of HTTP/3.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Http3 {
+    /// A QUIC connection was made.
+    Works,
+    /// It is announced (Alt-Svc), but no QUIC connection could be made.
+    Announced,
+    /// It is not announced, and the server's port does not answer QUIC.
+    None,
 }
 
 #[derive(Debug, Clone, Default, Serialize)]
@@ -128,15 +143,17 @@ pub(super) async fn run(args: Args) -> Outcome {
     let remote = remote(&args.url).map_err(usage)?;
     let report = Results::new("probe", args.connection.json.as_deref());
     let chosen = Settings::of(&remote.origin, &args.connection, &TransferOptions::default())?;
-    // One connection, so that requests are pipelined.
+    // One connection, so that requests are pipelined. It requests no cookie, so that the probe's own request is the first.
     let connection = ConnectionOptions {
         connections: Some(1),
+        tfo: Some(options::Tfo::Off),
         http: Some(args.connection.http.unwrap_or(options::Http::One)),
         ..args.connection
     };
     let session = Session::open(&remote, &connection, &TransferOptions::default()).await?;
     let mut found = Found { url: session.url(&remote.path), user: session.user.clone(), ..Found::default() };
-    measure::measure(&session, &remote.path, &mut found).await?;
+    let uses_tfo = chosen.client.connect.fast_open != FastOpen::Off;
+    measure::measure(&session, &remote.path, uses_tfo, &mut found).await?;
     found.settings = advice::settings(&found, &chosen);
     report.print(&text::text(&found))?;
     report.finish(found)

@@ -18,6 +18,7 @@ mod network;
 mod other_servers;
 mod pipes;
 mod probing;
+mod probing_far;
 mod safety;
 mod settings;
 mod usage_errors;

@@ -14,7 +14,8 @@ fn probe_describes_the_server_without_changing_it() {
         json(printed(&fixture.haul(&["probe", "--ca", "cert.pem", "--json", "-", &fixture.url])).as_bytes(), "probe");
     assert!(before == tree(&fixture.path("served")));
     for (pointer, value) in [
-        ("/http/versions", serde_json::json!(["1.1", "2"])),
+        ("/http/versions", serde_json::json!(["1.1", "2", "3"])),
+        ("/http/http3", "works".into()),
         ("/http/pipelining", "works".into()),
         ("/connection/tls/version", "1.3".into()),
         ("/connection/tls/resumes", true.into()),

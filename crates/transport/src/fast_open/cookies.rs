@@ -17,22 +17,51 @@ const FAMILY_NAME: u16 = libc::CTRL_ATTR_FAMILY_NAME as u16;
 /// `TCP_METRICS_CMD_GET` and `_DEL`.
 const GET: u8 = 1;
 const DELETE: u8 = 2;
-/// `TCP_METRICS_ATTR_ADDR_IPV4` and `_IPV6`, `_FOPEN_COOKIE`, `_SADDR_IPV4` and `_IPV6`.
+/// `TCP_METRICS_ATTR_ADDR_IPV4` and `_IPV6`, `_FOPEN_MSS`, `_FOPEN_COOKIE`, `_SADDR_IPV4` and `_IPV6`.
 const SERVER: [u16; 2] = [1, 2];
+const ANSWERED: u16 = 7;
 const COOKIE: u16 = 10;
 const OURS: [u16; 2] = [11, 12];
 /// `struct genlmsghdr`.
 const HEADER: usize = 4;
 
-/// The server's cookie for this local address. The kernel keys cookies by both addresses.
+/// What the kernel remembers of TCP Fast Open with a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Remembered {
+    /// Nothing: its next request for a cookie has the option of RFC 7413, kind 34.
+    Nothing,
+    /// It has requested a cookie and got none. Its next request may have the experimental option, kind 254.
+    Asked,
+    /// A cookie, by either option.
+    Cookie,
+}
+
+/// What the kernel remembers of a server, for this local address.
+pub fn remembered(ours: IpAddr, server: SocketAddr) -> io::Result<Remembered> {
+    let kinds: Vec<u16> = metrics(ours, server)?.into_iter().map(|(kind, _)| kind).collect();
+    Ok(match kinds {
+        kinds if kinds.contains(&COOKIE) => Remembered::Cookie,
+        // Set by each answer to a SYN with one of the options.
+        kinds if kinds.contains(&ANSWERED) => Remembered::Asked,
+        _ => Remembered::Nothing,
+    })
+}
+
+/// The server's cookie for this local address.
 pub(super) fn cookie(ours: IpAddr, server: SocketAddr) -> io::Result<Option<Vec<u8>>> {
+    let found = metrics(ours, server)?.into_iter().find(|(kind, _)| *kind == COOKIE);
+    Ok(found.map(|(_, cookie)| cookie))
+}
+
+/// The kernel's metrics of a server, by kind. The kernel keys them by both addresses.
+fn metrics(ours: IpAddr, server: SocketAddr) -> io::Result<Vec<(u16, Vec<u8>)>> {
     let who = [address(SERVER, server.ip()), address(OURS, ours)].concat();
     let answers = match command(GET, 0, &who) {
-        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return Ok(Vec::new()),
         answers => answers?,
     };
     let found = answers.iter().flat_map(|answer| attributes(answer.get(HEADER..).unwrap_or_default()));
-    Ok(found.filter(|(kind, _)| *kind == COOKIE).map(|(_, cookie)| cookie.to_vec()).next())
+    Ok(found.map(|(kind, value)| (kind, value.to_vec())).collect())
 }
 
 /// Deletes the kernel's metrics of a server, including the cookie.

@@ -3,7 +3,7 @@
 use ::dav::{LockPolicy, transfer::Verify};
 use haul_http::{Pipelining as Mode, Versions};
 
-use super::{Found, Pipelining};
+use super::{Found, Http3, Pipelining};
 use crate::files::{results::format, session::settings::Settings};
 
 /// Nextcloud's chunks, as `dav` makes them of most files.
@@ -78,6 +78,9 @@ fn protocol(found: &Found, settings: &Settings) -> String {
             "--http 2 is set, but the server does not support HTTP/2: every command will fail.".to_owned()
         }
         (Versions::Http2, _) => "HTTP/2, as requested.".to_owned(),
+        (Versions::Http3, _) if http.http3 != Some(Http3::Works) => {
+            "--http 3 is set, but no QUIC connection can be made: every command will use TCP.".to_owned()
+        }
         (Versions::Http3, _) => "HTTP/3, as requested; TCP if UDP is blocked.".to_owned(),
         (Versions::Auto, _) if banned && http.versions.contains(&"2") => {
             "HTTP/2, because HTTP/1.1 pipelining fails.".to_owned()

@@ -5,7 +5,10 @@
 //! its SYN: the TLS handshake's first message, or a request that changes nothing. All of them are bounded as any
 //! other connection, and what goes wrong is overtaken by a plain one, so that the probe tells it and goes on.
 
-use std::time::{Duration, Instant};
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    time::{Duration, Instant},
+};
 
 use haul_http::Origin;
 use serde::Serialize;
@@ -15,7 +18,7 @@ use tokio::{
 };
 use transport::{
     ConnectSettings, Connected, Connector, FastOpen, Offer,
-    fast_open::{State, Tally},
+    fast_open::{Remembered, State, Tally, remembered},
 };
 
 use super::origin;
@@ -24,7 +27,7 @@ use crate::files::session::Session;
 /// What was found. What is null is not known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub(super) struct InSyn {
-    /// How the cookie was got: by option `34`, by option `254`, or `held` by the kernel before.
+    /// How the cookie was got: by option `34`, by option `254`, `granted` by one of them, or `held` by the kernel before.
     pub(super) cookie: Option<&'static str>,
     /// Whether the SYN's data was acknowledged with it.
     pub(super) data_accepted: Option<bool>,
@@ -36,16 +39,14 @@ pub(super) struct InSyn {
     pub(super) breaks: Option<&'static str>,
 }
 
-/// Finds it out; `None` where it was not to be, or could not be.
-pub(super) async fn measure(session: &Session) -> Option<InSyn> {
+/// Finds it out at the server's address; `None` where it could not be.
+pub(super) async fn measure(session: &Session, server: SocketAddr) -> Option<InSyn> {
     let settings = &session.settings.client;
-    if settings.connect.fast_open == FastOpen::Off {
-        return None;
-    }
     let (origin, within) = (origin(session), settings.timeouts.connect);
     let connector = Connector::new(ConnectSettings { fast_open: FastOpen::On, ..settings.connect.clone() }).ok()?;
     let mut early = InSyn::default();
     let mut plain = None;
+    let before = our_address(server).and_then(|ours| remembered(ours, server).ok());
     for kind in ["34", "254"] {
         let (took, _) = answered(&connector, origin, within).await?;
         match state(&connector) {
@@ -55,7 +56,7 @@ pub(super) async fn measure(session: &Session) -> Option<InSyn> {
                 break;
             }
             State::Granted => {
-                (plain, early.cookie) = (Some(took), Some(kind));
+                (plain, early.cookie) = (Some(took), Some(granted(kind, before)));
                 break;
             }
             State::Unknown => {}
@@ -93,6 +94,25 @@ async fn answered(connector: &Connector, origin: &Origin, within: Duration) -> O
     Some((begin.elapsed().saturating_sub(lookup), connected))
 }
 
+/// How a cookie was got that the kernel holds after a request, the first of which would have the option of kind 34 if
+/// the kernel remembered nothing `before`.
+fn granted(kind: &'static str, before: Option<Remembered>) -> &'static str {
+    match before {
+        Some(Remembered::Nothing) => kind,
+        Some(Remembered::Cookie) => "held",
+        Some(Remembered::Asked) | None => "granted",
+    }
+}
+
+/// Our address on the way to a server, without sending anything.
+fn our_address(server: SocketAddr) -> Option<IpAddr> {
+    let any: SocketAddr =
+        if server.is_ipv4() { (Ipv4Addr::UNSPECIFIED, 0).into() } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    let socket = UdpSocket::bind(any).ok()?;
+    socket.connect(server).ok()?;
+    socket.local_addr().ok().map(|ours| ours.ip())
+}
+
 /// What the connector knows of the only way it went.
 fn state(connector: &Connector) -> State {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
@@ -118,6 +138,7 @@ pub(super) fn text(early: Option<InSyn>) -> String {
     let Some(early) = early else { return "not tried".to_owned() };
     let cookie = match early.cookie {
         Some("held") => "cookie cached".to_owned(),
+        Some("granted") => "cookie".to_owned(),
         Some(kind) => format!("cookie by option {kind}"),
         None => return format!("does not work: {}", early.breaks.unwrap_or_default()),
     };

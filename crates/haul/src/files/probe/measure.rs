@@ -1,6 +1,10 @@
 //! What is asked of the server, and what the answers say.
 
-use std::{error::Error, time::Duration};
+use std::{
+    error::Error,
+    net::SocketAddr,
+    time::{Duration, SystemTime},
+};
 
 use ::dav::{Capabilities, Depth, ETags, Entry, PropertySet, RemotePath};
 use futures_util::future::join_all;
@@ -17,7 +21,7 @@ use tokio::{
 };
 use transport::{ConnectSettings, Connector, Facts, FastOpen, Io, Offer};
 
-use super::{Connection, Dav, Found, Pipelining, Tls, fast_open, origin};
+use super::{Connection, Dav, Found, Http3, Pipelining, Tls, fast_open, origin};
 use crate::files::session::Session;
 
 /// How long a server's TLS tickets are waited for beyond a round trip.
@@ -25,16 +29,26 @@ const TICKETS: Duration = Duration::from_millis(100);
 /// How long, and how often, a connection that has answered is waited for to tell its windows.
 const WINDOW_PAUSE: Duration = Duration::from_millis(5);
 const WINDOW_LOOKS: u32 = 100;
+/// How long an answer over QUIC is waited for, beyond its round trips, where none was announced.
+const QUIC_WAIT: Duration = Duration::from_millis(500);
 /// So many requests make the pipeline.
 const PIPELINE: usize = 6;
 /// No body here is larger: what a Nextcloud says of itself is some ten kilobytes.
 const LARGEST: usize = 1024 * 1024;
 
-/// Fills in what can be found out; an error if there is nothing to talk to, or nothing at the path.
-pub(super) async fn measure(session: &Session, path: &RemotePath, found: &mut Found) -> Result<(), Box<dyn Error>> {
-    connections(session, found).await?;
-    found.connection.fast_open = fast_open::measure(session).await;
+/// Fills in what can be found out, about TCP Fast Open if `uses_tfo`; an error if there is nothing to talk to, or nothing at the path.
+pub(super) async fn measure(
+    session: &Session,
+    path: &RemotePath,
+    uses_tfo: bool,
+    found: &mut Found,
+) -> Result<(), Box<dyn Error>> {
+    let server = connections(session, found).await?;
+    if uses_tfo {
+        found.connection.fast_open = fast_open::measure(session, server).await;
+    }
     let abilities = options(session, path, found).await?;
+    http3(session, found).await;
     let (abilities, file) = listing(session, path, abilities, found).await?;
     found.files.etags = match abilities.etags {
         ETags::Unknown => None,
@@ -53,13 +67,14 @@ pub(super) async fn measure(session: &Session, path: &RemotePath, found: &mut Fo
 }
 
 /// Two connections: what is negotiated on the first, and whether the second may begin where that one ended.
-async fn connections(session: &Session, found: &mut Found) -> Result<(), Box<dyn Error>> {
+async fn connections(session: &Session, found: &mut Found) -> Result<SocketAddr, Box<dyn Error>> {
     let (origin, settings) = (origin(session), &session.settings.client);
     // So that each step is timed by itself.
     let connector = Connector::new(ConnectSettings { fast_open: FastOpen::Off, ..settings.connect.clone() })?;
     let mut first = connector.connect(origin, Offer::Both, settings.timeouts.connect).await?;
     let rtt = first.io.tcp_info().map(|info| info.min_rtt.unwrap_or(info.rtt));
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+    let server = first.facts.peer;
     let Facts { peer, proxy, lookup, tcp, tls, .. } = &first.facts;
     found.connection = Connection {
         address: peer.to_string(),
@@ -77,7 +92,7 @@ async fn connections(session: &Session, found: &mut Found) -> Result<(), Box<dyn
     };
     if first.version != Version::HTTP_2 && !origin.is_tls() {
         found.http.versions.push("1.1");
-        return Ok(());
+        return Ok(server);
     }
     // TLS 1.3 hands out tickets after the handshake: they are read with whatever comes first.
     let wait = rtt.unwrap_or_default() * 2 + TICKETS;
@@ -95,7 +110,32 @@ async fn connections(session: &Session, found: &mut Found) -> Result<(), Box<dyn
         found.http.versions.push("2");
         windows(session, found).await;
     }
-    Ok(())
+    Ok(server)
+}
+
+/// Whether the server has HTTP/3: where an answer has announced it, or else at its own port.
+async fn http3(session: &Session, found: &mut Found) {
+    let (origin, settings) = (origin(session), &session.settings.client);
+    let Ok(connector) = Connector::new(settings.connect.clone()) else { return };
+    if !connector.takes_quic(origin) {
+        return;
+    }
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
+    let known = session.dav.client().alt_svc(origin);
+    let is_announced = known.is_offered(now);
+    // Most servers without HTTP/3 do not answer at all.
+    let usual = found.connection.rtt_ms.map_or(QUIC_WAIT, |ms| QUIC_WAIT + Duration::from_secs_f64(ms * 4.0 / 1000.0));
+    let wait = if is_announced { settings.timeouts.connect } else { usual.min(settings.timeouts.connect) };
+    let at = known.alternative(origin, now);
+    let is_reached = connector.connect_quic(origin, at.as_ref(), false, wait).await.is_ok();
+    if is_reached {
+        found.http.versions.push("3");
+    }
+    found.http.http3 = Some(match (is_reached, is_announced) {
+        (true, _) => Http3::Works,
+        (false, true) => Http3::Announced,
+        (false, false) => Http3::None,
+    });
 }
 
 /// How much the server's HTTP/2 takes unasked. Any answer will do, also one that wants a password.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Found, Pipelining};
+use super::{Found, Http3, Pipelining};
 use crate::files::results::format;
 
 /// A table, and the settings below it. Long, because each row takes a few lines.
@@ -33,7 +33,9 @@ pub(super) fn text(found: &Found) -> String {
     }
     row("TCP Fast Open", super::fast_open::text(connection.fast_open));
     let http = &found.http;
-    row("HTTP", http.versions.join(", "));
+    let blocked =
+        if http.http3 == Some(Http3::Announced) { "; HTTP/3 is announced, but UDP gets no answer" } else { "" };
+    row("HTTP", format!("{}{blocked}", http.versions.join(", ")));
     let pipelining = match http.pipelining {
         Pipelining::Untried => "not tried",
         Pipelining::Works => "works",
