@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use ::page::{browser::Options, import::Imported, record::record};
+use ::page::{
+    browser::{Options, Trust},
+    import::Imported,
+    record::record,
+};
 use tokio::{
     signal::unix::{SignalKind, signal},
     task::spawn_blocking,
@@ -22,7 +26,8 @@ use url::Url;
 /// Record the page load of a URL in headless Chromium
 ///
 /// The spec contains the requests, their dependencies and the bodies, so that the page can be replayed offline.
-/// Cookies and credentials are not kept.
+/// Frames of other sites and workers are recorded as well; event streams, WebSockets and polls do not prolong the
+/// recording. Cookies and credentials are not kept.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// URL of the page
@@ -36,6 +41,14 @@ pub(crate) struct Args {
     /// Maximum recording time; it ends earlier when the page is complete
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = crate::timeout)]
     timeout: Span,
+
+    /// PEM file with additional CA certificates to trust; needs certutil (Debian's libnss3-tools)
+    #[arg(long, env = "HAUL_CA", value_name = "FILE")]
+    ca: Option<PathBuf>,
+
+    /// Accept any server certificate. Anyone on the network path can then read and change everything
+    #[arg(long)]
+    insecure: bool,
 }
 
 fn address(text: &str) -> Result<Url, String> {
@@ -51,19 +64,25 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     let host = args.url.host_str().unwrap_or("page").replace(['[', ']', ':'], "");
     let to = args.to.clone().unwrap_or_else(|| format!("{host}.toml").into());
     super::is_new(&to)?;
-    let recorded = conduct(args.url.clone(), to.clone(), args.timeout.0)?;
+    let trust = match &args.ca {
+        _ if args.insecure => Trust::Anyone,
+        Some(file) => Trust::Authorities(file.clone()),
+        None => Trust::System,
+    };
+    let options = Options { trust, ..Options::default() };
+    let recorded = conduct(args.url.clone(), to.clone(), args.timeout.0, options)?;
     super::write(&recorded.spec, &recorded.notes, &to)?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Records; after Ctrl-C the browser and its folder go before we do.
-fn conduct(url: Url, to: PathBuf, timeout: Duration) -> Result<Imported, Box<dyn Error>> {
+fn conduct(url: Url, to: PathBuf, timeout: Duration, options: Options) -> Result<Imported, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
         let stop = Arc::new(AtomicBool::new(false));
         let wish = stop.clone();
-        let mut work = spawn_blocking(move || record(&url, &to, timeout, &Options::default(), &wish));
+        let mut work = spawn_blocking(move || record(&url, &to, timeout, &options, &wish));
         let done = tokio::select! {
             done = &mut work => done,
             () = async { tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} } } => {
