@@ -438,7 +438,7 @@ fn sample(
     task.wait_done(&root, &done, &sample.deadline)?;
     prepared.finish()?;
     let requests = running.requests();
-    task.verify_requests(&requests)?;
+    task.verify_requests(&requests, &done)?;
     Ok(requests)
 }
 

@@ -8,7 +8,7 @@ use std::{
 };
 
 use lab::{
-    servers::{Http, Server as _},
+    servers::Http,
     work::{Page, Work},
 };
 use libtest_mimic::Failed;
