@@ -121,6 +121,9 @@ pub(super) fn find(spec: &Spec, sent: &[Sent]) -> Result<Vec<Deviation>, String>
     Ok(deviations)
 }
 
+/// The number of missing requests that an error names.
+const NAMED: usize = 3;
+
 /// Fails if too much of the page is missing.
 fn judge(spec: &Spec, missing: &[usize]) -> Result<(), String> {
     let size = |at: usize| spec.requests[at].response.size() as f64;
@@ -132,7 +135,6 @@ fn judge(spec: &Spec, missing: &[usize]) -> Result<(), String> {
     if !is_too_much(lost.len() as f64, all.len() as f64) && !is_too_much(bytes(&lost), bytes(&all)) {
         return Ok(());
     }
-    const NAMED: usize = 3;
     let named: Vec<String> = lost.iter().take(NAMED).map(|at| address(&spec.requests[*at])).collect();
     let more = lost.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
