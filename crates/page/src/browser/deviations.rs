@@ -64,10 +64,10 @@ pub(super) struct Sent {
     pub(super) failed: Option<String>,
     /// Whether its response has begun.
     pub(super) has_response: bool,
-    /// Whether the browser's cache answered it.
+    /// Whether a cache or a service worker answered it.
     pub(super) is_cached: bool,
-    /// Whether something else than the cache or the network answered it.
-    pub(super) is_local: bool,
+    /// Whether the browser itself redirected it.
+    pub(super) is_internal: bool,
 }
 
 /// The differences of a load, in the order of its requests, those that were not sent last. The error says why the load is
@@ -80,16 +80,14 @@ pub(super) fn find(spec: &Spec, sent: &[Sent]) -> Result<Vec<Deviation>, String>
     }
     let first = |group: usize| &spec.requests[group_of.iter().position(|of| *of == group).unwrap_or(0)];
     let mut deviations = Vec::new();
-    for Sent { url, method, failed, is_cached, is_local, .. } in sent {
-        let parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && !is_local);
+    let mut cached = Vec::new();
+    for Sent { url, method, failed, is_cached, is_internal, .. } in sent {
+        let parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && !is_internal);
         let Some(parsed) = parsed else { continue };
         let mut deviates = |kind, detail| deviations.push(Deviation { kind, url: url.clone(), detail });
         let found = index.find(&authority(&parsed), &target(&parsed), method);
         if *is_cached {
-            // As in a repeat view; the recording had no cache.
-            if let Some(found) = found.filter(|found| found.is_exact) {
-                left[found.group] = left[found.group].saturating_sub(1);
-            }
+            cached.extend(found.filter(|found| found.is_exact));
             continue;
         }
         match (found, failed) {
@@ -105,6 +103,10 @@ pub(super) fn find(spec: &Spec, sent: &[Sent]) -> Result<Vec<Deviation>, String>
                 left[found.group] = left[found.group].saturating_sub(1);
             }
         }
+    }
+    // What was not requested from the network, as in a repeat view, is not missing.
+    for found in cached {
+        left[found.group] = left[found.group].saturating_sub(1);
     }
     let missing = |at: &usize| {
         // Of equal requests, the last ones are missing.
