@@ -47,7 +47,7 @@ scheme = "http"
 host = "127.0.0.1:8000"
 path = "/own"
 after = [{ end = "page" }]
-response = { text = "at home" }
+response = { text = "at home", headers = ["last-modified: Tue, 01 Jan 2019 00:00:00 GMT"] }
 "#;
 
 fn main() {

@@ -21,15 +21,15 @@ pub(crate) fn read(folder: &Path, name: &str, most: u64) -> Result<Bytes, String
     let path = folder.join(name);
     let failed = |error: io::Error| format!("cannot read the body file {}: {error}", path.display());
     // A symbolic link may lead anywhere.
-    let (real, root) = (path.canonicalize().map_err(failed)?, folder.canonicalize().map_err(failed)?);
-    if !real.starts_with(&root) {
-        return Err(format!("{}: it is a symbolic link to {}", outside(), real.display()));
+    let (target, root) = (path.canonicalize().map_err(failed)?, folder.canonicalize().map_err(failed)?);
+    if !target.starts_with(&root) {
+        return Err(format!("{}: it is a symbolic link to {}", outside(), target.display()));
     }
     let mut bytes = Vec::new();
-    let read = fs::metadata(&real).and_then(|is| {
+    let read = fs::metadata(&target).and_then(|is| {
         // Opening a pipe would wait for its writer.
         let regular = if is.is_file() { Ok(()) } else { Err(io::Error::other("not a regular file")) };
-        regular.and_then(|()| fs::File::open(&real))?.take(most.saturating_add(1)).read_to_end(&mut bytes)
+        regular.and_then(|()| fs::File::open(&target))?.take(most.saturating_add(1)).read_to_end(&mut bytes)
     });
     read.map_err(failed)?;
     if bytes.len() as u64 > most {

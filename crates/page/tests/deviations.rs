@@ -63,8 +63,8 @@ fn page() -> Vec<String> {
 fn load(spec: &Arc<Spec>, folder: &Path, version: Version) -> Result<Vec<Deviation>, String> {
     let (address, key) = replay_server::start(spec, folder);
     let mut loader = Loader::start(spec, version, address, &key, folder.to_owned(), |_| {}).unwrap();
-    let loaded = loader.load(Profile::New, Duration::from_mins(5)).map_err(|error| error.to_string())?;
-    Ok(loaded.deviations)
+    let done = loader.load(Profile::New, Duration::from_mins(5)).map_err(|error| error.to_string())?;
+    Ok(done.deviations)
 }
 
 fn is_without_chromium() -> bool {

@@ -230,9 +230,9 @@ fn same_requests_in_a_replay(spec: &Arc<Spec>) {
     let (address, key) = replay_server::start(spec, folder.path());
     let mut loader = Loader::start(spec, Version::Two, address, &key, folder.path().to_owned(), |_| {}).unwrap();
     for load in 0..2 {
-        let loaded = loader.load(Profile::New, Duration::from_mins(10)).unwrap();
+        let done = loader.load(Profile::New, Duration::from_mins(10)).unwrap();
         // The stream is finite here, so the browser may open it again.
-        let others = loaded.deviations.iter().filter(|deviation| !deviation.url.ends_with("/events"));
+        let others = done.deviations.iter().filter(|deviation| !deviation.url.ends_with("/events"));
         assert_eq!(others.collect::<Vec<_>>(), Vec::<&_>::new(), "load {load}");
     }
 }

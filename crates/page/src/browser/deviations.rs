@@ -64,10 +64,10 @@ pub(super) struct Sent {
     pub(super) failed: Option<String>,
     /// Whether its response has begun.
     pub(super) has_response: bool,
-    /// Whether the browser's cache answered it.
+    /// Whether a cache or a service worker answered it.
     pub(super) is_cached: bool,
-    /// Whether something else than the cache or the network answered it.
-    pub(super) is_local: bool,
+    /// Whether the browser itself redirected it.
+    pub(super) is_internal: bool,
 }
 
 /// The differences of a load, in the order of its requests, those that were not sent last. The error says why the load is
@@ -80,16 +80,14 @@ pub(super) fn find(spec: &Spec, sent: &[Sent]) -> Result<Vec<Deviation>, String>
     }
     let first = |group: usize| &spec.requests[group_of.iter().position(|of| *of == group).unwrap_or(0)];
     let mut deviations = Vec::new();
-    for Sent { url, method, failed, is_cached, is_local, .. } in sent {
-        let parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && !is_local);
+    let mut cached = Vec::new();
+    for Sent { url, method, failed, is_cached, is_internal, .. } in sent {
+        let parsed = Url::parse(url).ok().filter(|url| matches!(url.scheme(), "http" | "https") && !is_internal);
         let Some(parsed) = parsed else { continue };
         let mut deviates = |kind, detail| deviations.push(Deviation { kind, url: url.clone(), detail });
         let found = index.find(&authority(&parsed), &target(&parsed), method);
         if *is_cached {
-            // As in a repeat view; the recording had no cache.
-            if let Some(found) = found.filter(|found| found.is_exact) {
-                left[found.group] = left[found.group].saturating_sub(1);
-            }
+            cached.extend(found.filter(|found| found.is_exact));
             continue;
         }
         match (found, failed) {
@@ -106,6 +104,10 @@ pub(super) fn find(spec: &Spec, sent: &[Sent]) -> Result<Vec<Deviation>, String>
             }
         }
     }
+    // What was not requested from the network, as in a repeat view, is not missing.
+    for found in cached {
+        left[found.group] = left[found.group].saturating_sub(1);
+    }
     let missing = |at: &usize| {
         // Of equal requests, the last ones are missing.
         let later = group_of[at + 1..].iter().filter(|group| **group == group_of[*at]).count();
@@ -121,6 +123,9 @@ pub(super) fn find(spec: &Spec, sent: &[Sent]) -> Result<Vec<Deviation>, String>
     Ok(deviations)
 }
 
+/// The number of missing requests that an error names.
+const NAMED: usize = 3;
+
 /// Fails if too much of the page is missing.
 fn judge(spec: &Spec, missing: &[usize]) -> Result<(), String> {
     let size = |at: usize| spec.requests[at].response.size() as f64;
@@ -132,7 +137,6 @@ fn judge(spec: &Spec, missing: &[usize]) -> Result<(), String> {
     if !is_too_much(lost.len() as f64, all.len() as f64) && !is_too_much(bytes(&lost), bytes(&all)) {
         return Ok(());
     }
-    const NAMED: usize = 3;
     let named: Vec<String> = lost.iter().take(NAMED).map(|at| address(&spec.requests[*at])).collect();
     let more = lost.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };

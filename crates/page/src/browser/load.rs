@@ -228,7 +228,7 @@ impl Loader {
             progress.take(&event, self.version.protocol()).map_err(failed)?;
             if progress.completion.is_loaded()
                 && progress.completion.is_idle()
-                && progress.answered() >= self.page.requests.len()
+                && progress.loaded.requests >= self.page.requests.len()
             {
                 break;
             }
@@ -339,20 +339,15 @@ impl Progress {
         Ok(())
     }
 
-    /// The number of requests with a response, from the network or from the cache.
-    fn answered(&self) -> usize {
-        self.sent.iter().filter(|sent| sent.has_response || sent.is_cached).count()
-    }
-
     /// A response has begun.
     fn respond(&mut self, sent: usize, response: &Value, expected: &str) -> Result<(), String> {
         let sent = &mut self.sent[sent];
         let is = |flag: &str| response[flag] == true;
         let internal = response["headers"].get("Non-Authoritative-Reason").is_some();
-        sent.is_cached |= is("fromDiskCache") || is("fromPrefetchCache");
-        sent.is_local |= internal || is("fromServiceWorker");
+        sent.is_internal |= internal;
+        sent.is_cached |= is("fromDiskCache") || is("fromPrefetchCache") || is("fromServiceWorker");
         let protocol = response["protocol"].as_str().unwrap_or_default();
-        if sent.is_local || sent.is_cached || sent.has_response || !sent.url.starts_with("https:") {
+        if sent.is_internal || sent.is_cached || sent.has_response || !sent.url.starts_with("https:") {
             return Ok(());
         }
         sent.has_response = true;

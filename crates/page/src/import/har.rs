@@ -40,7 +40,8 @@ struct Page {
     title: Option<String>,
     started_date_time: Option<String>,
     #[serde(default)]
-    page_timings: PageTimings,
+    #[serde(rename = "pageTimings")]
+    timings: PageTimings,
 }
 
 #[derive(Deserialize, Default)]
@@ -190,7 +191,7 @@ pub fn parse(text: &str, path: &Path) -> Result<Imported, ImportError> {
     let title = page.and_then(|page| page.title.clone()).unwrap_or_else(|| super::name(path));
     let mut reader =
         Reader { folder: path.parent().unwrap_or(Path::new("")), notes: Vec::new(), begin: None, load: None };
-    let loaded = page.and_then(|page| page.page_timings.on_load).filter(|ms| *ms > 0.0);
+    let loaded = page.and_then(|page| page.timings.on_load).filter(|ms| *ms > 0.0);
     let start = page.and_then(|page| time(page.started_date_time.as_deref()));
     reader.load = start.zip(loaded).map(|(start, ms)| start + TimeDelta::microseconds((ms * 1e3) as i64));
     let mut seen: Vec<Observed> = Vec::new();

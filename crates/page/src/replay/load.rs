@@ -259,8 +259,11 @@ impl Replay {
         }
         // A 304 needs a conditional request (RFC 9110 §15.4.5), or the engine would reject it; the recording may lack
         // the precondition.
-        if page.response.status == StatusCode::NOT_MODIFIED {
-            request.headers_mut().entry(header::IF_NONE_MATCH).or_insert(HeaderValue::from_static("\"1\""));
+        let is_conditional = [header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE]
+            .iter()
+            .any(|condition| request.headers().contains_key(condition));
+        if page.response.status == StatusCode::NOT_MODIFIED && !is_conditional {
+            request.headers_mut().insert(header::IF_NONE_MATCH, HeaderValue::from_static("\"1\""));
         }
         if let Some(origin) = self.twins[who] {
             request.headers_mut().insert(WHICH, origin.into());

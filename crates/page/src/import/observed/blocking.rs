@@ -57,12 +57,12 @@ impl Reference {
         if self.document != other.document || self.offset == other.offset {
             return false;
         }
-        let is_before = other.offset < self.offset;
         match (self.kind, other.kind) {
-            (Kind::Blocking, Kind::Blocking | Kind::Style) | (Kind::Frame, Kind::Blocking) => is_before,
             (Kind::Deferred, Kind::Blocking) => true,
-            (Kind::Deferred, Kind::Deferred | Kind::Style) => is_before,
             (Kind::Style, Kind::Blocking | Kind::Style) => other.in_head,
+            (Kind::Blocking | Kind::Frame, Kind::Blocking)
+            | (Kind::Blocking | Kind::Deferred, Kind::Style)
+            | (Kind::Deferred, Kind::Deferred) => other.offset < self.offset,
             _ => false,
         }
     }

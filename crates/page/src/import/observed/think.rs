@@ -1,8 +1,8 @@
 //! The server's think times, from what a client measured.
 //!
-//! A client sees the time between its request and the response's first byte: a round trip and the think time. The least
-//! TCP handshake to the host is its round trip; if no handshake was seen, as with a connection of another host's, the
-//! least wait is. So the fastest response of such a host has no think time.
+//! A client sees the time between its request and the response's first byte: a round trip and the think time. The round trip
+//! to a host is at most its quickest TCP handshake, which may have tried another address first, and at most its quickest
+//! response, which may have been thought about.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,17 +13,11 @@ const LEAST: Duration = Duration::from_millis(1);
 
 /// The round trip to each host.
 pub(super) fn round_trips(seen: &[&Observed]) -> HashMap<String, Duration> {
-    let mut found = HashMap::new();
-    for known in [|one: &Observed| one.handshake, |one: &Observed| one.wait] {
-        let mut least: HashMap<String, Duration> = HashMap::new();
-        for (one, time) in seen.iter().filter_map(|one| Some((one, known(one)?))) {
-            let host = one.url.host_str().unwrap_or_default().to_owned();
-            let known = least.entry(host).or_insert(time);
-            *known = time.min(*known);
-        }
-        for (host, time) in least {
-            found.entry(host).or_insert(time);
-        }
+    let mut found: HashMap<String, Duration> = HashMap::new();
+    for one in seen {
+        let Some(time) = [one.handshake, one.wait].into_iter().flatten().min() else { continue };
+        let least = found.entry(one.url.host_str().unwrap_or_default().to_owned()).or_insert(time);
+        *least = time.min(*least);
     }
     found
 }

@@ -69,11 +69,24 @@ fn noise_of_single_recordings_is_gone() {
 }
 
 #[test]
-fn late_handshake_of_one_recording_hides_no_think_time() {
-    let (calm, mut late) = (recording([0, 0, 0], 2), recording([0, 0, 0], 0));
+fn round_trip_is_the_quickest_handshake_or_response_of_all_recordings() {
+    let alone = |run: &[Observed]| {
+        let found = spec(run.to_vec(), "t".into(), "s".into(), Path::new("x.toml")).unwrap().spec;
+        times(&found, "/data")[1]
+    };
+    // The script's response took 10 ms.
+    let mut late = recording([0, 0, 0], 0);
     late[0].handshake = Some(Duration::from_millis(35));
-    let alone = spec(late.clone(), "t".into(), "s".into(), Path::new("x.toml")).unwrap().spec;
-    assert_eq!(times(&alone, "/data"), [20, 5]);
+    assert_eq!(alone(&late), 30);
+    // Only the data's is known.
+    for one in &mut late {
+        one.wait = one.wait.filter(|wait| wait.as_millis() == 40);
+    }
+    assert_eq!(alone(&late), 5);
+    late[0].handshake = None;
+    assert_eq!(alone(&late), 0);
+    let calm = recording([0, 0, 0], 2);
+    assert_eq!(alone(&calm), 32);
     assert_eq!(times(&of(vec![calm, late]).spec, "/data"), [20, 30]);
 }
 
