@@ -23,6 +23,7 @@ fn ratios(change: Change) -> Option<[f64; 2]> {
         // Another limit often follows, which the small window had hidden.
         Change::ReceiveWindow(_) => [0.15, 1.4],
         Change::Http2Window(_) => [0.75, 1.7],
+        Change::Alone => [0.5, 1.1],
         _ => return None,
     })
 }
