@@ -1,8 +1,9 @@
 //! nginx in place of the replay server, to compare the two.
 //!
 //! Each response of the page is a file. A `map` finds it by method, host, path with query, and the header field that
-//! distinguishes otherwise equal requests; another one by the path alone, for requests that were not recorded. More maps add the recorded header fields. The padding is shorter by nginx's
-//! own fields, so that over HTTP/1.1 the heads of both servers have the recorded size.
+//! distinguishes otherwise equal requests; another one by the path alone, for requests that were not recorded. More maps
+//! add the recorded header fields. The padding is shorter by nginx's own fields, so that over HTTP/1.1 the heads of both
+//! servers have the recorded size.
 //!
 //! It is tuned for pages: TLS 1.3, TCP Fast Open, `sendfile`, `open_file_cache`, and two workers, since the replay
 //! server has two threads. TLS records are short, as nginx's manual advises for fast first bytes: on a new connection,
