@@ -133,8 +133,8 @@ impl Site {
     /// Serves a page on a host. `folder` gets the certificates.
     pub fn start(page: &Spec, host: &dyn Spawn, endpoints: Vec<Endpoint>, folder: &Path) -> Result<Self, SiteError> {
         let is_all_tls = endpoints.iter().all(|endpoint| endpoint.is_secure);
-        let served = if is_all_tls { over_tls(page) } else { Cow::Borrowed(page) };
-        let handler = Arc::new(PageHandler::new(&served)?);
+        let answered = if is_all_tls { over_tls(page) } else { Cow::Borrowed(page) };
+        let handler = Arc::new(PageHandler::new(&answered)?);
         let certificates = endpoints.iter().any(|endpoint| endpoint.is_secure).then(|| {
             let addresses: Vec<IpAddr> = endpoints.iter().map(|endpoint| endpoint.address.ip()).collect();
             Certificates::make(folder, &addresses, &page.hosts())
