@@ -8,8 +8,8 @@
 //! start: a response that does not fit waits for acknowledgements, in round trips.
 //!
 //! The load ends with the last response that the page's `load` event waits for ([`Spec::timed`]); later requests cost
-//! nothing. The critical path is the chain of waits that ends with its last byte; its *depth* is its number of requests.
-//! It is followed backwards from the end, as in Wang et al. (WProf, NSDI 2013): requests beside it cost nothing.
+//! nothing. The critical path is the chain of waits that ends with its last byte; its *depth* is its number of requests. It
+//! is followed backwards from the end, as in Wang et al. (WProf, NSDI 2013): requests beside it cost nothing.
 
 use std::{collections::HashMap, time::Duration};
 

@@ -51,6 +51,11 @@ self.addEventListener('fetch', event => event.respondWith(
   caches.match(event.request).then(found => found || fetch(event.request))));
 ";
 
+/// What follows the dot of a path.
+fn ending(path: &str) -> &str {
+    path.rsplit_once('.').map_or("", |(_, ending)| ending)
+}
+
 /// The type and the body of a path.
 fn content(path: &str, port: u16) -> (&'static str, String) {
     let random = |file: &str| RANDOM.replace("FILE", file);
@@ -69,14 +74,16 @@ fn content(path: &str, port: u16) -> (&'static str, String) {
         "/nested.js" => "fetch('/nested.json')".to_owned(),
         "/shared.js" => random("shared.json"),
         "/service.js" => SERVICE.to_owned(),
-        _ if path.ends_with(".svg") => SVG.to_owned(),
-        _ if path.ends_with(".json") => format!("{{\"path\": \"{path}\"}}"),
-        _ => String::new(),
+        _ => match ending(path) {
+            "svg" => SVG.to_owned(),
+            "json" => format!("{{\"path\": \"{path}\"}}"),
+            _ => String::new(),
+        },
     };
-    let kind = match path.rsplit_once('.') {
-        Some((_, "js")) => "text/javascript",
-        Some((_, "svg")) => "image/svg+xml",
-        Some((_, "json")) => "application/json",
+    let kind = match ending(path) {
+        "js" => "text/javascript",
+        "svg" => "image/svg+xml",
+        "json" => "application/json",
         _ => "text/html",
     };
     (kind, body)
@@ -203,7 +210,7 @@ fn dependencies_are_those_of_the_targets(spec: &Spec) {
         let Some(after) = request.after.first() else { panic!("{wanted} waits for nothing") };
         assert_eq!(path(&spec.requests[after.request]), cause, "{wanted}");
         assert_eq!(request.delays_load, delays, "{wanted}");
-        if wanted.ends_with(".json") {
+        if ending(wanted) == "json" {
             assert_eq!(request.response.body, Body::Kept(format!("{{\"path\": \"{wanted}\"}}").into()));
         }
     }

@@ -1,8 +1,8 @@
 //! `haul probe`: what a server and the network path support, and how Longhaul will use it.
 //!
-//! The probe changes nothing. It opens two connections to test TLS session resumption, up to three to test TCP Fast
-//! Open, and one over QUIC; sends OPTIONS and PROPFIND, some of them pipelined; and requests one byte of a file, if there is one. As with any
-//! other command, the result of the pipelining test is cached.
+//! The probe changes nothing. It opens two connections to test TLS session resumption, up to three to test TCP Fast Open,
+//! and one over QUIC; sends OPTIONS and PROPFIND, some of them pipelined; and requests one byte of a file, if there is one.
+//! As with any other command, the result of the pipelining test is cached.
 
 mod advice;
 mod fast_open;

@@ -46,7 +46,13 @@ pub fn judge(
         }
         Check::Figure { of, to, saves } => figure(&evidence, of, to, *saves),
         Check::Loses { what, than, at_most, control } => {
-            loses(&evidence, what, than, at_most.0).map(|lost| controlled(&evidence, lost, control.as_ref(), at_most.0))
+            loses(&evidence, what, than, at_most.0).map(|lost| {
+                // Only what holds needs a control.
+                if lost.verdict != Verdict::Reproduced {
+                    deciding.truncate(2);
+                }
+                controlled(&evidence, lost, control.as_ref(), at_most.0)
+            })
         }
         Check::AtTheLimit { what, than, cores, by } => at_the_limit(&evidence, what, than, *cores, *by),
         Check::Benefit { of, to, gain, other, on, at_least, at_most } => {

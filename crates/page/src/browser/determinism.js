@@ -12,7 +12,8 @@
   RealDate.prototype.constructor = Clock;
   Object.defineProperty(globalThis, "Date", { value: Clock, writable: true, configurable: true });
 
-  // FNV-1a of the URL, without the scheme, which a replay may change, seeds a counter, which is then scrambled as in the finalizer of MurmurHash3.
+  // FNV-1a of the URL, without the scheme, which a replay may change, seeds a counter, which is then scrambled as in the
+  // finalizer of MurmurHash3.
   let state = 0x811c9dc5;
   for (const letter of (url ?? String(globalThis.location)).replace(/^https?:/, "")) {
     state = Math.imul(state ^ letter.codePointAt(0), 0x01000193);

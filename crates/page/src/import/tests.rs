@@ -69,14 +69,14 @@ fn har_is_imported() {
 fn incomplete_har_entries_are_named() {
     let plain = serde_json::json!({});
     let broken = |more: serde_json::Value| har(&[entry("https://a.example/x", "00.000", &more)]).unwrap_err();
-    let none = "a.har: there is no request in it that could be replayed; ";
+    let nothing = "a.har: there is no request in it that could be replayed; ";
     assert_eq!(
         broken(serde_json::json!({ "startedDateTime": null })),
-        format!("{none}https://a.example/x: omitted, since its `startedDateTime` is missing or invalid")
+        format!("{nothing}https://a.example/x: omitted, since its `startedDateTime` is missing or invalid")
     );
     assert_eq!(
         broken(serde_json::json!({ "request": { "url": null } })),
-        format!("{none}entry 1: omitted, since it has no URL")
+        format!("{nothing}entry 1: omitted, since it has no URL")
     );
     // One bad entry does not spoil the others.
     for (more, name, said) in [

@@ -36,7 +36,8 @@ const PIPELINE: usize = 6;
 /// No body here is larger: what a Nextcloud says of itself is some ten kilobytes.
 const LARGEST: usize = 1024 * 1024;
 
-/// Fills in what can be found out, about TCP Fast Open if `uses_tfo`; an error if there is nothing to talk to, or nothing at the path.
+/// Fills in what can be found out, about TCP Fast Open if `uses_tfo`; an error if there is nothing to talk to, or nothing
+/// at the path.
 pub(super) async fn measure(
     session: &Session,
     path: &RemotePath,
