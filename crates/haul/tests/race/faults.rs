@@ -164,7 +164,7 @@ fn full_disk_at_the_start_is_reported() {
 fn disk_filled_by_captures_keeps_the_results() {
     let room = room();
     let workloads = ["--workload", "upload", "--workload", "large", "--contender", "curl"];
-    let ended = run(&room, small_disk(&room, "size=160k", &workloads));
+    let ended = run(&room, small_disk(&room, "size=192k", &workloads));
     let said = ended.failure();
     assert!(said.contains("captures/large-near-curl-round0.pcapng: No space left on device"), "{said}");
     assert!(said.contains("stored in disk/runs/"), "{said}");

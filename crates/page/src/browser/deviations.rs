@@ -91,6 +91,7 @@ pub(super) fn find(spec: &Spec, sent: &[Sent]) -> Result<Vec<Deviation>, String>
             continue;
         }
         match (found, failed) {
+            (None, _) if parsed.path() == ICON => {}
             (None, Some(failed)) => deviates(Kind::NotRecorded, failed.clone()),
             (None, None) => deviates(Kind::NotRecorded, String::new()),
             (Some(_), Some(failed)) => deviates(Kind::Failed, failed.clone()),
@@ -113,7 +114,8 @@ pub(super) fn find(spec: &Spec, sent: &[Sent]) -> Result<Vec<Deviation>, String>
         let later = group_of[at + 1..].iter().filter(|group| **group == group_of[*at]).count();
         later < left[group_of[*at]]
     };
-    let missing: Vec<usize> = (0..spec.requests.len()).filter(missing).collect();
+    let is_icon = |at: &usize| spec.requests[*at].path == ICON;
+    let missing: Vec<usize> = (0..spec.requests.len()).filter(|at| missing(at) && !is_icon(at)).collect();
     let failed =
         |url: &String| deviations.iter().any(|known: &Deviation| known.kind == Kind::Failed && known.url == *url);
     let not_sent = missing.iter().map(|at| address(&spec.requests[*at])).filter(|url| !failed(url));
@@ -122,6 +124,9 @@ pub(super) fn find(spec: &Spec, sent: &[Sent]) -> Result<Vec<Deviation>, String>
     judge(spec, &missing)?;
     Ok(deviations)
 }
+
+/// The icon that a browser requests by itself, once for a profile and when it has time: in a load or not.
+const ICON: &str = "/favicon.ico";
 
 /// The number of missing requests that an error names.
 const NAMED: usize = 3;
@@ -160,4 +165,36 @@ fn target(url: &Url) -> String {
 
 fn address(request: &crate::Request) -> String {
     format!("https://{}{}", request.host, request.path)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::{Kind, Sent, Spec, find};
+
+    const PAGE: &str = r#"
+schema = "longhaul.page/1"
+title = "Small"
+[[request]]
+id = "page"
+host = "a.example"
+response = { type = "text/html", body = 900 }
+"#;
+
+    #[test]
+    fn icon_that_the_browser_requests_by_itself_is_no_deviation() {
+        let spec = Spec::parse(PAGE, Path::new("small.toml")).unwrap();
+        let sent = ["/", "/favicon.ico", "/other"].map(|path| Sent {
+            url: format!("https://a.example{path}"),
+            method: "GET".to_owned(),
+            failed: None,
+            has_response: true,
+            is_cached: false,
+            is_internal: false,
+        });
+        let found = find(&spec, &sent).unwrap();
+        let found: Vec<_> = found.iter().map(|one| (one.kind, one.url.as_str())).collect();
+        assert_eq!(found, [(Kind::NotRecorded, "https://a.example/other")]);
+    }
 }
