@@ -13,7 +13,7 @@
 //! largest contentful paint count from the same moment.
 //!
 //! A browser may request something else than was recorded. The server answers with the nearest recorded response, and the
-//! load lists what differed ([`deviations`](super::deviations)). It fails if so much is missing that it is another page.
+//! load lists what differed ([`deviations`]). It fails if so much is missing that it is another page.
 
 use std::{
     collections::{HashMap, HashSet},
