@@ -179,7 +179,9 @@ title = "Small"
 [[request]]
 id = "page"
 host = "a.example"
-response = { type = "text/html", body = 900 }
+path = "/"
+connection = 0
+response = { body = 900 }
 "#;
 
     #[test]
