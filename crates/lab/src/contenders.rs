@@ -18,6 +18,7 @@ mod curl_parallel;
 pub(crate) mod custom;
 mod custom_mount;
 mod davfs2;
+mod failure;
 mod finder;
 mod foreground_mount;
 mod gvfs;
@@ -32,26 +33,24 @@ mod page_load;
 mod rclone;
 mod rclone_mount;
 mod samba;
+mod unmount;
 mod webdrive;
 mod windows_redirector;
 
-use std::{
-    collections::BTreeMap,
-    io,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::LazyLock,
-};
+pub use failure::Failure;
+pub(crate) use failure::io_failure;
+
+use std::{collections::BTreeMap, net::SocketAddr, path::Path, sync::LazyLock};
 
 use crate::{
-    certs::{CertError, Certificates},
-    deadline::{Deadline, Stop},
+    certs::Certificates,
+    deadline::Deadline,
     experiment::KnownContender,
     host_task::HostTask,
-    process::{Missing, ProcessError, Program},
-    servers::{Http, Server, ServerError},
+    process::Program,
+    servers::{Http, Server},
     spawn::Spawn,
-    work::{Done, Job, Task, Visit, Work, WorkError},
+    work::{Done, Job, Task, Visit, Work},
 };
 
 /// A desktop computer that reaches the server through the middle box, which is then the client host.
@@ -91,94 +90,6 @@ impl SampleSetup<'_> {
     pub(crate) fn server(&self) -> &str {
         self.url.strip_suffix(&format!("{}/", self.task.folder)).unwrap_or(&self.url)
     }
-}
-
-/// Why a sample failed, in one sentence.
-#[derive(Debug, thiserror::Error)]
-pub enum Failure {
-    /// A program is not installed.
-    #[error(transparent)]
-    Missing(#[from] Missing),
-    /// A program failed.
-    #[error(transparent)]
-    Process(#[from] ProcessError),
-    /// The result of the work is wrong.
-    #[error(transparent)]
-    Work(#[from] WorkError),
-    /// TLS could not be set up.
-    #[error(transparent)]
-    Certificates(#[from] CertError),
-    /// Something was stopped at its deadline or by an interruption.
-    #[error("{what} {stop}")]
-    Stopped {
-        /// What was ended.
-        what: String,
-        /// Why.
-        stop: Stop,
-    },
-    /// A thread could not be started, or panicked.
-    #[error("cannot run on a thread of the client host: {0}")]
-    Thread(io::Error),
-    /// A file operation failed.
-    #[error("cannot {what} {}: {source}", path.display())]
-    Io {
-        /// The operation.
-        what: &'static str,
-        /// Its file.
-        path: PathBuf,
-        /// Why not.
-        source: io::Error,
-    },
-    /// A URL or path is invalid for a model.
-    #[error("`{0}` is not a URL whose host is an address and a port")]
-    Url(String),
-    /// No connection.
-    #[error("cannot connect to {address}: {source}")]
-    Connect {
-        /// The server.
-        address: SocketAddr,
-        /// Why not.
-        source: io::Error,
-    },
-    /// An HTTP exchange failed.
-    #[error("{method} {path}: no response: {source}")]
-    Http {
-        /// The request's method.
-        method: String,
-        /// Its path.
-        path: String,
-        /// Why.
-        source: hyper::Error,
-    },
-    /// A response has an unexpected status.
-    #[error("{method} {path}: unexpected status {status}")]
-    Status {
-        /// The request's method.
-        method: String,
-        /// Its path.
-        path: String,
-        /// The response's status.
-        status: u16,
-    },
-    /// A response is invalid.
-    #[error("the response to {method} {path} {why}")]
-    Answer {
-        /// The request's method.
-        method: String,
-        /// Its path.
-        path: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// The middle box could not be started.
-    #[error(transparent)]
-    MiddleBox(#[from] ServerError),
-    /// Longhaul's engine failed.
-    #[error("{0}")]
-    Engine(String),
-    /// It needs a third host and has none.
-    #[error("{0} needs a third host behind the middle box, and this network has none")]
-    NoPc(&'static str),
 }
 
 /// A contender.
@@ -495,12 +406,6 @@ fn without_http3(server: &dyn Server) -> String {
     let version = server.settings().into_iter().find(|(name, _)| name == "version");
     let version = version.map_or_else(String::new, |(_, version)| format!(" ({version})"));
     format!("the server {}{version} does not support HTTP/3", server.name())
-}
-
-/// The failure of a file operation.
-pub(crate) fn io_failure(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Failure {
-    let path = path.to_owned();
-    move |source| Failure::Io { what, path, source }
 }
 
 #[cfg(test)]

@@ -19,9 +19,9 @@ use nix::{
 use super::{
     Failure,
     custom::Session,
-    foreground_mount::is_mounted,
     io_failure,
     mounted::{MountPoint, PAUSE},
+    unmount::{force, is_mounted},
 };
 use crate::{
     custom::Step,
@@ -115,16 +115,11 @@ impl MountPoint for CustomMount<'_> {
     }
 
     fn abort(&mut self) {
-        if is_mounted(&self.point) {
-            let _ = umount2(&self.point, MntFlags::MNT_FORCE);
-            let _ = umount2(&self.point, MntFlags::MNT_DETACH);
-        }
+        force(&self.point);
         self.program.kill();
         // A program in the background.
         self.session.sample.client.end_programs(Duration::ZERO);
-        if is_mounted(&self.point) {
-            let _ = umount2(&self.point, MntFlags::MNT_DETACH);
-        }
+        force(&self.point);
     }
 }
 

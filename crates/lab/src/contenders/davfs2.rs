@@ -37,7 +37,6 @@ use std::{
 };
 
 use nix::{
-    errno::Errno,
     mount::{MntFlags, umount2},
     sys::signal::{Signal, kill},
     unistd::{Gid, Group, Pid, Uid, chown},
@@ -46,6 +45,7 @@ use nix::{
 use super::{
     Contender, Failure, Prepared, Registered, SampleSetup, io_failure,
     mounted::{MountPoint, Mounted, PAUSE, no_fuse},
+    unmount::unmount_when_idle,
 };
 use crate::{
     deadline::{Deadline, Stop},
@@ -243,12 +243,7 @@ impl MountPoint for Mount {
     fn unmount(mut self) -> Result<(), Failure> {
         let deadline = Deadline::for_cleanup(Duration::from_secs(30));
         let daemon = self.daemon();
-        while let Err(errno) = umount2(&self.point, MntFlags::empty()) {
-            if errno != Errno::EBUSY || deadline.check().is_err() {
-                return Err(io_failure("unmount", &self.point)(errno.into()));
-            }
-            thread::sleep(PAUSE);
-        }
+        unmount_when_idle(&self.point, &deadline)?;
         self.mounted = false;
         match daemon.map(|daemon| wait_ended(daemon, &deadline)) {
             Some(Err(stop)) => Err(Failure::Stopped { what: "davfs2's daemon".to_owned(), stop }),

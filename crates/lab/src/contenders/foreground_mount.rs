@@ -4,23 +4,17 @@
 //! once, before the clock starts.
 
 use std::{
-    ffi::OsStr,
     fs,
-    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     process::Command,
     thread,
     time::Duration,
 };
 
-use nix::{
-    errno::Errno,
-    mount::{MntFlags, umount2},
-};
-
 use super::{
     Failure, SampleSetup, io_failure,
     mounted::{MountPoint, PAUSE},
+    unmount::{force, is_mounted, unmount_when_idle},
 };
 use crate::{deadline::Deadline, process::Daemon};
 
@@ -76,27 +70,17 @@ impl MountPoint for ForegroundMount {
 
     fn unmount(mut self) -> Result<(), Failure> {
         let deadline = Deadline::for_cleanup(Duration::from_secs(30));
-        while let Err(errno) = umount2(&self.point, MntFlags::empty()) {
-            if errno != Errno::EBUSY || deadline.check().is_err() {
-                return Err(io_failure("unmount", &self.point)(errno.into()));
-            }
-            thread::sleep(PAUSE);
-        }
+        unmount_when_idle(&self.point, &deadline)?;
         // It has nothing left to do, and ends by itself or by the signal.
         self.program.stop();
         Ok(())
     }
 
     fn abort(&mut self) {
-        if is_mounted(&self.point) {
-            let _ = umount2(&self.point, MntFlags::MNT_FORCE);
-            let _ = umount2(&self.point, MntFlags::MNT_DETACH);
-        }
+        force(&self.point);
         self.program.kill();
         // A program that was mounting just now.
-        if is_mounted(&self.point) {
-            let _ = umount2(&self.point, MntFlags::MNT_DETACH);
-        }
+        force(&self.point);
     }
 }
 
@@ -104,12 +88,4 @@ impl Drop for ForegroundMount {
     fn drop(&mut self) {
         self.abort();
     }
-}
-
-/// Whether something is mounted there, as the kernel lists it; a look at the folder itself could block.
-pub(super) fn is_mounted(point: &Path) -> bool {
-    let mounts = fs::read("/proc/self/mountinfo").unwrap_or_default();
-    // proc_pid_mountinfo(5): the fifth field. Our scratch folders have no blanks, which it would escape.
-    let mut points = mounts.split(|byte| *byte == b'\n').filter_map(|line| line.split(|byte| *byte == b' ').nth(4));
-    points.any(|listed| OsStr::from_bytes(listed) == point.as_os_str())
 }
