@@ -3,15 +3,18 @@
 //! A recorded page is served under many host names and at a high rate. So a responder has no passwords, no host name
 //! checks and no files: a response is bytes in memory, sent by the fast path (`fast_path`) where the request allows it.
 
+use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use dav_server::body::Body as DavBody;
 use http::request::Parts;
 use http::{Request, Response, StatusCode};
-use http_body::Body;
+use http_body::{Body, Frame, SizeHint};
+use http_body_util::BodyExt;
 
 use crate::AccessLog;
 use crate::access_log::Entry;
@@ -108,7 +111,32 @@ impl ResponderHandler {
             transport::sleep(time).await;
         }
         entry.status = Some(response.status());
-        response.map(|body| ResponseBody::new(DavBody::from(body).into(), None, entry, guard))
+        response.map(|body| ResponseBody::new(Pieces(body).boxed_unsync().into(), None, entry, guard))
+    }
+}
+
+/// Maximum size of a DATA frame of HTTP/2. Many clients read a frame only once it is whole; one of 16 KiB, which they all
+/// allow, is more than a connection's initial window of 10 segments holds, and costs a round trip.
+const MAX_DATA_FRAME: usize = 4 * 1024;
+
+/// The rest of a response body.
+struct Pieces(Bytes);
+
+impl Body for Pieces {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let length = self.0.len().min(MAX_DATA_FRAME);
+        Poll::Ready((length > 0).then(|| Ok(Frame::data(self.0.split_to(length)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.0.len() as u64)
     }
 }
 

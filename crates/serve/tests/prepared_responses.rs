@@ -46,9 +46,13 @@ fn delay(path: &str) -> Duration {
 
 /// A connection to a server with this responder.
 async fn connect() -> TcpStream {
+    connect_to(Both).await
+}
+
+async fn connect_to(responder: impl Responder) -> TcpStream {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::with_responder(Arc::new(Both), &Config::default(), vec![listener]).unwrap();
+    let server = Server::with_responder(Arc::new(responder), &Config::default(), vec![listener]).unwrap();
     tokio::spawn(server.run(std::future::pending()));
     TcpStream::connect(address).await.unwrap()
 }
@@ -134,4 +138,36 @@ async fn malformed_request_is_refused() {
         timeout(LIMIT, stream.read_to_string(&mut told)).await.unwrap().unwrap();
         assert!(told.starts_with("HTTP/1.1 400"), "{told}");
     }
+}
+
+/// Responds with 20,000 bytes.
+struct Long;
+
+impl Responder for Long {
+    fn respond(&self, _: &Parts) -> Response<Bytes> {
+        Response::new(vec![b'x'; 20_000].into())
+    }
+}
+
+#[tokio::test]
+async fn http2_sends_a_long_body_in_short_frames() {
+    let mut stream = connect_to(Long).await;
+    // The preface, empty SETTINGS, and a GET of `/` by the static table of HPACK (RFC 7541 appendix A).
+    let begin = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x06\x01\x05\0\0\0\x01\x82\x86\x84\x41\x01a";
+    stream.write_all(begin).await.unwrap();
+    let mut lengths = Vec::new();
+    let mut is_last = false;
+    while !is_last {
+        let mut head = [0; 9];
+        timeout(LIMIT, stream.read_exact(&mut head)).await.unwrap().unwrap();
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        timeout(LIMIT, stream.read_exact(&mut vec![0; length])).await.unwrap().unwrap();
+        if head[3] == 0 {
+            lengths.push(length);
+            is_last = head[4] & 1 == 1;
+        }
+    }
+    assert_eq!(lengths.iter().sum::<usize>(), 20_000);
+    // The first flight of a connection, 10 segments, has room for three of them, and a client can use these.
+    assert!(lengths.iter().all(|length| *length <= 4096), "{lengths:?}");
 }
