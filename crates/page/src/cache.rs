@@ -92,6 +92,11 @@ impl Spec {
                 wait.request = place.unwrap_or_default();
                 place.is_some()
             });
+            // A fresh script holds nothing back.
+            if let Some(hold) = &mut request.hold {
+                hold.behind = hold.behind.iter().filter_map(|before| places[*before]).collect();
+            }
+            request.hold = request.hold.filter(|hold| !hold.behind.is_empty());
             requests.push(request);
         }
         for index in 0..requests.len() {

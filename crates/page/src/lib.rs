@@ -52,4 +52,4 @@ pub use cache::RepeatView;
 pub use head_padding::PAD;
 pub use schedule::{Connections, IdealNetwork, Schedule};
 pub use shipped::SHIPPED;
-pub use spec::{After, Request, Response, Spec, SpecError, Until};
+pub use spec::{After, Hold, Priority, Request, Response, Spec, SpecError, Until};

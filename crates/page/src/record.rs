@@ -25,7 +25,7 @@ use crate::{
     browser::{Browser, BrowserError, Options, completion::Completion, targets::Targets},
     import::{
         ImportError, Imported,
-        observed::{self, Observed},
+        observed::{self, Observed, rounded},
     },
 };
 
@@ -43,6 +43,11 @@ pub enum RecordError {
     Import(#[from] ImportError),
 }
 
+/// The latencies that recordings emulate, in turn. Over a short link, a page's scripts, styles and frames all arrive at once
+/// and compete for the processor, and all is there before it is used. What a browser computes while it waits, and what waits
+/// for what, shows only over a long one.
+const LATENCIES: [Option<Duration>; 3] = [None, Some(Duration::from_millis(100)), Some(Duration::from_millis(400))];
+
 /// The maximum time between two checks of `stop`.
 const STOP_POLL: Duration = Duration::from_millis(100);
 
@@ -58,15 +63,21 @@ pub fn record(
 ) -> Result<Imported, RecordError> {
     // The same for all, so that they request the same URLs.
     let clock = DateTime::<Utc>::from(SystemTime::now()).timestamp_millis();
-    let runs = (0..runs.max(1)).map(|_| observe(url, clock, timeout, options, stop));
+    let runs = (0..runs.max(1)).map(|number| {
+        let latency = LATENCIES[number as usize % LATENCIES.len()];
+        observe(url, clock, latency, timeout, options, stop)
+    });
     let mut runs = runs.collect::<Result<Vec<Run>, _>>()?;
     let mut notes: Vec<String> = runs.iter_mut().flat_map(|run| std::mem::take(&mut run.notes)).collect();
     notes.sort();
     notes.dedup();
     let (title, source) = runs.first_mut().map(|run| (run.title.clone(), run.source.clone())).unwrap_or_default();
+    let [compute, compute_after_scripts] = [(|_| true) as fn(&Observed) -> bool, Observed::is_script]
+        .map(|which| runs.iter().filter_map(|run| run.last_computation(which)).min().unwrap_or_default());
     let all = runs.into_iter().map(|run| run.observed).collect();
     let mut imported = observed::stable(all, title, source, path)?;
     imported.spec.recorded_at = DateTime::from_timestamp_millis(clock);
+    (imported.spec.compute, imported.spec.compute_after_scripts) = (compute, compute_after_scripts);
     imported.notes.append(&mut notes);
     Ok(imported)
 }
@@ -74,18 +85,36 @@ pub fn record(
 /// One recording.
 struct Run {
     observed: Vec<Observed>,
+    /// The time of the `load` event, if it fired.
+    loaded: Option<Duration>,
     title: String,
     source: String,
     notes: Vec<String>,
 }
 
+impl Run {
+    /// The time between the last of some responses that the `load` event waited for and the event; none if it did not
+    /// fire.
+    fn last_computation(&self, of: impl Fn(&Observed) -> bool) -> Option<Duration> {
+        let ends = self.observed.iter().filter(|one| one.delays_load && of(one)).map(|one| one.end);
+        Some(rounded(self.loaded?.saturating_sub(ends.max()?)))
+    }
+}
+
 /// Records the page once, at the time `clock`, in milliseconds since 1970.
-fn observe(url: &Url, clock: i64, timeout: Duration, options: &Options, stop: &AtomicBool) -> Result<Run, RecordError> {
+fn observe(
+    url: &Url,
+    clock: i64,
+    latency: Option<Duration>,
+    timeout: Duration,
+    options: &Options,
+    stop: &AtomicBool,
+) -> Result<Run, RecordError> {
     let mut browser = Browser::start(options, |_| {})?;
     let session = browser.page()?;
     let version = browser.call("", "Browser.getVersion", &json!({}))?;
-    let targets = Targets { records: true, clock: Some(clock) };
-    let mut exchanges = Exchanges::default();
+    let targets = Targets { records: true, clock: Some(clock), latency };
+    let mut exchanges = Exchanges::new(latency);
     let is_complete = load(&mut browser, &session, url, &targets, &mut exchanges, timeout, stop)?;
     let mut notes = Vec::new();
     if !is_complete {
@@ -98,8 +127,9 @@ fn observe(url: &Url, clock: i64, timeout: Duration, options: &Options, stop: &A
     drop(browser);
     let product = version["product"].as_str().unwrap_or("Chromium");
     let source = format!("Recorded from {url} with {product}.");
+    let loaded = exchanges.load_event();
     let observed = exchanges.observed(&mut notes);
-    Ok(Run { observed, title, source, notes })
+    Ok(Run { observed, loaded, title, source, notes })
 }
 
 /// Adds what to do about a certificate.

@@ -22,6 +22,7 @@
 
 mod conditional;
 mod handler;
+mod held;
 mod load;
 mod nearest;
 mod order;

@@ -80,6 +80,10 @@ pub struct Spec {
     pub source: Option<String>,
     /// When it was recorded, to the millisecond. In a browser's replay, `Date` begins at this time.
     pub recorded_at: Option<DateTime<Utc>>,
+    /// The computation time between the last response that the `load` event waits for and the event.
+    pub compute: Duration,
+    /// The computation time between the last script or document that the `load` event waits for and the event.
+    pub compute_after_scripts: Duration,
     /// The requests, in the order of the file.
     pub requests: Vec<Request>,
 }
@@ -109,6 +113,8 @@ pub struct Request {
     pub after: Vec<After>,
     /// The computation time after them.
     pub compute: Duration,
+    /// What holds it back, besides.
+    pub hold: Option<Hold>,
     /// Whether the page's `load` event waits for it (HTML: "delay the load event"). Data that scripts request does not
     /// delay it, nor does what is requested later.
     pub delays_load: bool,
@@ -147,6 +153,33 @@ pub struct After {
     pub request: usize,
     /// The part of its response.
     pub until: Until,
+}
+
+/// Whether a response of this media type runs: a script, or a document, which may have scripts.
+pub(crate) fn is_script(content_type: &str) -> bool {
+    ["javascript", "ecmascript", "html"].iter().any(|kind| content_type.contains(kind))
+}
+
+/// What holds a request of a document back until its `<body>`: Chromium sends few unimportant requests before it gets there
+/// (`ResourceLoadScheduler` in Blink), over all versions of HTTP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hold {
+    /// How important the request is.
+    pub priority: Priority,
+    /// The requests of the document's `<head>` before which the `<body>` cannot begin: the scripts that stop the parser, and
+    /// the style sheets for which these wait.
+    pub behind: Vec<usize>,
+    /// The computation time after them.
+    pub compute: Duration,
+}
+
+/// How important a request is that is held back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// At most two of these are under way at a time: a document's first images, and scripts of its `<body>`.
+    Medium,
+    /// It is held back while two others are under way, those of the `<head>` included: other images.
+    Low,
 }
 
 /// The part of a response to wait for.
@@ -205,6 +238,16 @@ impl Spec {
     pub fn timed(&self) -> Vec<bool> {
         let none = self.requests.iter().all(|request| !request.delays_load);
         self.requests.iter().map(|request| none || request.delays_load).collect()
+    }
+
+    /// The time of the `load` event, by the ends of the responses.
+    pub fn load_event(&self, ends: &[Duration]) -> Duration {
+        let ready = self.requests.iter().zip(self.timed()).zip(ends).filter(|((_, timed), _)| *timed);
+        let ready = ready.map(|((request, _), end)| {
+            let runs = request.response.content_type.as_deref().is_some_and(is_script);
+            *end + if runs { self.compute.max(self.compute_after_scripts) } else { self.compute }
+        });
+        ready.max().unwrap_or_default()
     }
 
     /// The number of recorded connections.

@@ -29,8 +29,9 @@ const THINK: Duration = Duration::from_millis(80);
 
 /// Path, type, body. The picture's reference is at least 3000 bytes after the style sheet's; the script fetches data
 /// and then what they name; the style sheet has a background.
-const SITE: [(&str, &str, &str); 6] = [
+const SITE: [(&str, &str, &str); 7] = [
     ("/style.css", "text/css", "body { background: url(/back.svg) }"),
+    ("/head.js", "text/javascript", "document.documentElement.id = 'ready'"),
     ("/script.js", "text/javascript", "fetch('/data.json').then(r => r.json()).then(d => fetch(d.show))"),
     ("/data.json", "application/json", "{\"show\": \"/shown.svg\"}"),
     ("/back.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg' width='1' height='1'/>"),
@@ -41,7 +42,7 @@ const SITE: [(&str, &str, &str); 6] = [
 fn page() -> String {
     let filling = "<p>filling, a line of it\n".repeat(200);
     format!(
-        "<!doctype html><title>Small</title>\n<link rel=stylesheet href=/style.css>\n{filling}\
+        "<!doctype html><title>Small</title>\n<link rel=stylesheet href=/style.css>\n<script src=/head.js></script>\n{filling}\
          <img src=/picture.svg>\n{filling}<img src=/broken.png><script src=/script.js></script>\n"
     )
 }
@@ -138,7 +139,15 @@ fn site_is_recorded_and_loaded_again() {
     let head = u64::from(spec.requests[at("/page")].response.head);
     let place = |text: &str| head + page().find(text).unwrap() as u64;
     assert!((place("<link")..=place("<p>")).contains(&style), "{style}");
-    assert!((place("<img")..place("<script")).contains(&picture), "{picture}");
+    assert!((place("<img")..place("<script src=/script")).contains(&picture), "{picture}");
+
+    // The script of the head, and the style sheet that it waits for, hold back the picture.
+    let hold = spec.requests[at("/picture.svg")].hold.as_ref().map(|hold| hold.behind.clone());
+    assert_eq!(hold, Some(vec![at("/style.css"), at("/head.js")]));
+    assert!(spec.requests[at("/head.js")].hold.is_none() && spec.requests[at("/data.json")].hold.is_none());
+    // Of the recordings, the second one has a latency, which is no time for which the server thinks.
+    assert!(spec.requests[at("/picture.svg")].response.think < THINK, "{:?}", spec.requests[at("/picture.svg")]);
+    assert!(spec.compute <= spec.compute_after_scripts);
 
     for (path, kind, body) in SITE {
         let response = &spec.requests[at(path)].response;

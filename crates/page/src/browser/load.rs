@@ -185,7 +185,7 @@ impl Loader {
         let attached = browser.call("", "Target.attachToTarget", &json!({ "targetId": target, "flatten": true }))?;
         let session = attached["sessionId"].as_str().unwrap_or_default().to_owned();
         let clock = self.page.recorded_at.map(|time| time.timestamp_millis());
-        let targets = Targets { records: false, clock };
+        let targets = Targets { records: false, clock, latency: None };
         targets.prepare(browser, &session)?;
         if self.cpu_slowdown > 1 {
             browser.call(&session, "Emulation.setCPUThrottlingRate", &json!({ "rate": self.cpu_slowdown }))?;

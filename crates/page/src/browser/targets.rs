@@ -10,6 +10,8 @@
 //! shared worker belongs to no page, so the browser's own session attaches it. (That could attach service workers as well,
 //! but too late for the request of their script.)
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use super::{Browser, BrowserError, Event, determinism};
@@ -22,6 +24,8 @@ pub(crate) struct Targets {
     /// The time that `Date` begins at, in milliseconds since 1970; `Math.random` is then deterministic too. None: both
     /// are the browser's own.
     pub(crate) clock: Option<i64>,
+    /// How much later Chromium delivers each response.
+    pub(crate) latency: Option<Duration>,
 }
 
 /// A target other than the page itself.
@@ -70,6 +74,16 @@ impl Targets {
             commands.push(("Debugger.setAsyncCallStackDepth", json!({ "maxDepth": 32 })));
         } else {
             commands.push(("Network.enable", json!({})));
+        }
+        if let Some(latency) = self.latency {
+            let (ms, unlimited) = (latency.as_millis() as u64, -1);
+            let conditions = json!({
+                "offline": false,
+                "latency": ms,
+                "downloadThroughput": unlimited,
+                "uploadThroughput": unlimited,
+            });
+            commands.push(("Network.emulateNetworkConditions", conditions));
         }
         if worker.is_none() {
             commands.push(("Page.enable", json!({})));

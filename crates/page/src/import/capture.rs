@@ -83,6 +83,8 @@ fn connection(pair: &Pair, number: usize) -> (Vec<Observed>, Option<String>) {
             connection: Some(number.to_string()),
             initiators: Vec::new(),
             fetched: false,
+            priority: None,
+            sent: None,
             delays_load: true,
             headers: request.fields,
             head: Some(head),

@@ -105,7 +105,15 @@ pub fn parse(reqs: &str, resp: &str, hosts: Option<&str>, path: &Path) -> Result
     let source = "The manifests of Kattouw and Meyers's reproduction of TCP Fast Open (Stanford CS 244, 2013): sizes, \
                   connections, dependencies. Hosts are concluded from paths, the head of a response is taken to have 300 \
                   bytes, queries are not kept, bodies are synthesised.";
-    let spec = Spec { title: name.clone(), name, source: Some(source.to_owned()), recorded_at: None, requests };
+    let spec = Spec {
+        title: name.clone(),
+        name,
+        source: Some(source.to_owned()),
+        recorded_at: None,
+        compute: Duration::ZERO,
+        compute_after_scripts: Duration::ZERO,
+        requests,
+    };
     let spec = spec.checked().map_err(|said| mistake(path, said))?;
     let mut notes = Vec::new();
     if hosts.is_empty() {
@@ -209,6 +217,7 @@ fn request(line: &Line, first: bool, starts: &HashMap<&str, (u64, &str)>, host: 
         body: Body::Synthetic { len: 0, seed: seed(&line.id) },
         after: Vec::new(),
         compute: Duration::ZERO,
+        hold: None,
         delays_load: true,
         response: Response {
             status: StatusCode::OK,

@@ -65,6 +65,8 @@ struct Entry {
     initiator: Option<Caller>,
     #[serde(rename = "_resourceType")]
     kind: Option<String>,
+    #[serde(rename = "_priority")]
+    priority: Option<String>,
     #[serde(rename = "_fromCache")]
     from_cache: Option<serde_json::Value>,
 }
@@ -321,6 +323,7 @@ fn one(entry: Entry, url: Url, started: Duration) -> Result<Observed, String> {
     {
         response_headers.push(("content-type".to_owned(), kind));
     }
+    let fetched = entry.kind.is_some_and(|kind| matches!(kind.as_str(), "fetch" | "xhr"));
     Ok(Observed {
         url,
         method: request.method,
@@ -334,7 +337,9 @@ fn one(entry: Entry, url: Url, started: Duration) -> Result<Observed, String> {
             .map(|ms| millis(Some(ms - timings.ssl.unwrap_or(0.0).max(0.0)))),
         connection: connection.filter(|name| !shared && !name.is_empty()),
         initiators: entry.initiator.map_or_else(Vec::new, |caller| caller.initiators()),
-        fetched: entry.kind.is_some_and(|kind| matches!(kind.as_str(), "fetch" | "xhr")),
+        fetched,
+        sent: None,
+        priority: observed::priority(entry.priority.as_deref().unwrap_or_default(), fetched),
         delays_load: true,
         head: bytes_known(request.headers_size),
         headers: fields(request.headers),

@@ -17,12 +17,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use url::Url;
 
 use self::dependencies::Past;
+pub(crate) use self::dependencies::rounded;
 pub use self::stable::stable;
 use super::{ImportError, Imported, mistake, short};
 use crate::{
-    Body, Request, Response, Spec,
+    Body, Priority, Request, Response, Spec,
     body::seed,
-    spec::{MAX_BODY, MAX_HEAD, MAX_KEPT, MAX_REQUESTS, checked_host, checked_path, is_ours},
+    spec::{MAX_BODY, MAX_HEAD, MAX_KEPT, MAX_REQUESTS, checked_host, checked_path, is_ours, is_script},
 };
 
 /// An observed request with its response. Times count from an origin that all requests share.
@@ -49,6 +50,11 @@ pub struct Observed {
     pub initiators: Vec<Initiator>,
     /// Whether a script requested it as data (`fetch`, `XMLHttpRequest`), and was notified of its end.
     pub fetched: bool,
+    /// When the browser turned to the network for it, if that is known: after it was held back, and after the lookup of its
+    /// host's address.
+    pub sent: Option<Duration>,
+    /// How important it was, if a document's `<head>` may have held it back.
+    pub priority: Option<Priority>,
     /// Whether the `load` event waited for it.
     pub delays_load: bool,
     /// The header fields of the request.
@@ -65,6 +71,18 @@ pub struct Observed {
     pub response_head: Option<u64>,
     /// The response's body.
     pub response_body: Content,
+}
+
+impl Observed {
+    /// When the browser turned to the network for it, so far as is known.
+    fn begins(&self) -> Duration {
+        self.sent.unwrap_or(self.started)
+    }
+
+    /// Whether the response is a script or a document.
+    pub fn is_script(&self) -> bool {
+        field(&self.response_headers, "content-type").is_some_and(is_script)
+    }
 }
 
 /// The page, style sheet or script that caused a request.
@@ -101,9 +119,19 @@ const DROPPED: [&str; 10] = [
     "reporting-endpoints",
 ];
 
+/// A priority by Chromium's name for it; none if it is never held back, like data that scripts request.
+pub(crate) fn priority(name: &str, is_data: bool) -> Option<Priority> {
+    match name {
+        _ if is_data => None,
+        "Medium" => Some(Priority::Medium),
+        "Low" | "VeryLow" => Some(Priority::Low),
+        _ => None,
+    }
+}
+
 /// Converts observed requests to a spec; `path` names it.
 pub fn spec(mut seen: Vec<Observed>, title: String, source: String, path: &Path) -> Result<Imported, ImportError> {
-    let Converted { requests, notes, .. } = convert(&mut seen);
+    let Converted { requests, notes, .. } = convert(&mut seen, false);
     checked(requests, notes, title, source, path)
 }
 
@@ -127,13 +155,21 @@ fn checked(
         let why = notes.first().map_or(String::new(), |note| format!("; {note}"));
         return Err(mistake(path, format!("there is no request in it that could be replayed{why}")));
     }
-    let spec = Spec { name: super::name(path), title, source: Some(source), recorded_at: None, requests };
+    let spec = Spec {
+        name: super::name(path),
+        title,
+        source: Some(source),
+        recorded_at: None,
+        compute: Duration::ZERO,
+        compute_after_scripts: Duration::ZERO,
+        requests,
+    };
     let spec = spec.checked().map_err(|said| mistake(path, said))?;
     Ok(Imported { spec, notes })
 }
 
-/// Converts observed requests, in the order of their beginnings.
-fn convert(seen: &mut Vec<Observed>) -> Converted {
+/// Converts observed requests, in the order of their beginnings; of one recording, or of one of several.
+fn convert(seen: &mut Vec<Observed>, is_one_of_several: bool) -> Converted {
     let mut notes = Vec::new();
     seen.sort_by_key(|seen| seen.started);
     if seen.len() > MAX_REQUESTS {
@@ -146,7 +182,7 @@ fn convert(seen: &mut Vec<Observed>) -> Converted {
     let mut kept = MAX_KEPT;
     let mut requests: Vec<Request> = Vec::with_capacity(seen.len());
     let mut origins = Vec::with_capacity(seen.len());
-    let mut past = Past::default();
+    let mut past = Past::new(is_one_of_several);
     let (mut ids, mut connections) = (HashMap::new(), HashMap::new());
     let round_trips = think::round_trips(&seen.iter().collect::<Vec<_>>());
     for (index, one) in seen.iter().enumerate() {
@@ -162,6 +198,9 @@ fn convert(seen: &mut Vec<Observed>) -> Converted {
             }
             Err(said) => notes.push(format!("{}: omitted, since {said}", short(one.url.as_str()))),
         }
+    }
+    for (request, hold) in requests.iter_mut().zip(past.holds()) {
+        request.hold = hold;
     }
     Converted { requests, origins, notes }
 }
@@ -218,6 +257,7 @@ fn request(one: &Observed, id: String, kept: &mut u64) -> Result<Request, String
         body,
         after: Vec::new(),
         compute: Duration::ZERO,
+        hold: None,
         delays_load: one.delays_load,
         response,
         id,

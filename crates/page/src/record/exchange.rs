@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::exchanges::parsed;
 use crate::import::{
     har::Caller,
-    observed::{self, Content, Initiator, Observed},
+    observed::{self, Content, Initiator, Observed, priority},
 };
 
 /// The types of resources that delay a document's `load` event (HTML, "delay the load event").
@@ -32,6 +32,7 @@ pub(super) struct Exchange {
     pub(super) initiator: Value,
     /// The resource type: `Document`, `Fetch`, …
     pub(super) kind: String,
+    priority: String,
     pub(super) headers: Value,
     sent: Option<String>,
     response: Value,
@@ -61,6 +62,7 @@ impl Exchange {
             started: params["timestamp"].as_f64().unwrap_or(0.0),
             initiator: params["initiator"].clone(),
             kind: params["type"].as_str().unwrap_or_default().to_owned(),
+            priority: request["initialPriority"].as_str().unwrap_or_default().to_owned(),
             headers: request["headers"].clone(),
             sent: request["postData"].as_str().map(str::to_owned),
             ..Self::default()
@@ -75,11 +77,12 @@ impl Exchange {
         }
     }
 
-    pub(super) fn respond(&mut self, response: &Value) {
+    pub(super) fn respond(&mut self, response: &Value, latency: Option<Duration>) {
         let timing = &response["timing"];
         let from = timing["requestTime"].as_f64();
-        let headers_end = timing["receiveHeadersEnd"].as_f64().filter(|ms| *ms >= 0.0);
-        self.first = from.zip(headers_end).map(|(from, ms)| from + ms / 1e3);
+        let at = |name: &str| Some(from? + timing[name].as_f64().filter(|ms| *ms >= 0.0)? / 1e3);
+        let delivered = at("sendEnd").zip(latency).map(|(sent, latency)| sent + latency.as_secs_f64());
+        self.first = at("receiveHeadersEnd").map(|first| delivered.map_or(first, |delivered| first.max(delivered)));
         // HSTS and Content-Security-Policy change a URL by a redirect that no server sent.
         let internal = response["headers"].get("Non-Authoritative-Reason").is_some();
         let flags = ["fromDiskCache", "fromServiceWorker", "fromPrefetchCache"];
@@ -190,6 +193,7 @@ impl Exchange {
         {
             response_headers.push(("content-type".to_owned(), kind.to_owned()));
         }
+        let is_data = matches!(self.kind.as_str(), "Fetch" | "XHR");
         Ok(Some(Observed {
             url,
             method: self.method.clone(),
@@ -201,7 +205,9 @@ impl Exchange {
                 .or_else(|| milestone(response, "connectStart", "connectEnd")),
             connection: connection.map(|number| number.to_string()),
             initiators: self.initiators(),
-            fetched: matches!(self.kind.as_str(), "Fetch" | "XHR"),
+            fetched: is_data,
+            sent: self.sent().map(since),
+            priority: priority(&self.priority, is_data),
             delays_load: self.end.is_some()
                 && !by_worker
                 && loaded.is_none_or(|loaded| end <= loaded)
@@ -214,6 +220,13 @@ impl Exchange {
             response_head: self.head.map(|head| head as u64),
             response_headers,
         }))
+    }
+
+    /// When Chromium began to connect for it, or to use a connection.
+    fn sent(&self) -> Option<f64> {
+        let timing = &self.response["timing"];
+        let connect = timing["connectStart"].as_f64().unwrap_or_default().max(0.0);
+        Some(timing["requestTime"].as_f64()? + connect / 1e3).filter(|sent| *sent >= self.started)
     }
 
     /// The size of the body on the wire.

@@ -7,7 +7,7 @@
 //! A request that a service worker answers does not use the network. If the worker forwards it, the worker's own request
 //! does, and takes the initiator of the page's.
 
-use std::{cmp::Ordering, collections::HashMap};
+use std::{cmp::Ordering, collections::HashMap, time::Duration};
 
 use serde_json::{Value, json};
 use url::Url;
@@ -36,9 +36,15 @@ pub(super) struct Exchanges {
     loaded: Option<f64>,
     /// Connections that cannot be replayed.
     others: Vec<String>,
+    /// How much later Chromium delivers each response.
+    latency: Option<Duration>,
 }
 
 impl Exchanges {
+    pub(super) fn new(latency: Option<Duration>) -> Self {
+        Self { latency, ..Self::default() }
+    }
+
     /// A target other than the page.
     pub(super) fn attached(&mut self, attached: Attached) {
         if let Some(script) = attached.worker {
@@ -75,7 +81,7 @@ impl Exchanges {
         match method {
             "Network.requestWillBeSentExtraInfo" => exchange.headers = params["headers"].clone(),
             "Network.responseReceived" => {
-                exchange.respond(&params["response"]);
+                exchange.respond(&params["response"], self.latency);
                 exchange.is_stream = is_stream(params);
             }
             "Network.responseReceivedExtraInfo" => exchange.respond_extra(params),
@@ -97,7 +103,7 @@ impl Exchanges {
         let before = self.latest.get(id).copied().map(|at| &mut self.all[at]);
         match (before, params.get("redirectResponse")) {
             (Some(before), Some(response)) => {
-                before.respond(response);
+                before.respond(response, self.latency);
                 before.end = params["timestamp"].as_f64();
             }
             // Two sessions report the same request.
@@ -129,9 +135,19 @@ impl Exchanges {
         }
     }
 
+    /// The time of the `load` event, if it fired, from the first request on.
+    pub(super) fn load_event(&self) -> Option<Duration> {
+        Duration::try_from_secs_f64(self.loaded? - self.begin()).ok()
+    }
+
+    /// The time of the first request, on the browser's clock.
+    fn begin(&self) -> f64 {
+        self.all.iter().map(|exchange| exchange.started).fold(f64::INFINITY, f64::min)
+    }
+
     /// The requests that a spec can have; the others are named in `notes`.
     pub(super) fn observed(mut self, notes: &mut Vec<String>) -> Vec<Observed> {
-        let begin = self.all.iter().map(|exchange| exchange.started).fold(f64::INFINITY, f64::min);
+        let begin = self.begin();
         self.name_scripts();
         self.follow_service_workers();
         self.order_preflights();

@@ -1,7 +1,7 @@
 //! The client's side of a replay: a page load over Longhaul's engine.
 
 use std::{
-    collections::{BTreeMap, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
@@ -92,7 +92,8 @@ pub enum ReplayError {
 
 /// An event of a request.
 enum Event {
-    Computed(usize),
+    /// One of the computations is done.
+    Computed,
     Received(usize, u64),
     Ended(usize),
     Failed(Box<ReplayError>),
@@ -158,18 +159,24 @@ impl Replay {
         let (mut order, mut actions) = Order::new(&self.spec, self.over.http == Http::Recorded);
         // What happened while a connection was opened.
         let mut unread = VecDeque::new();
+        // When computations will be done. Of those that are done together, the one of the earlier request comes first.
+        let mut computations = BTreeSet::new();
+        let mut now = Duration::ZERO;
         loop {
             for action in actions {
                 let events = events.clone();
                 match action {
-                    Action::Compute(who, time) => drop(tasks.spawn(async move {
-                        transport::sleep(time).await;
-                        let _ = events.send(Event::Computed(who));
-                    })),
+                    Action::Compute(what, time) => {
+                        computations.insert((now + time, what));
+                        tasks.spawn(async move {
+                            transport::sleep(time).await;
+                            let _ = events.send(Event::Computed);
+                        });
+                    }
                     Action::Send(who) => {
                         timings[who].wanted = start.elapsed();
                         let request = self.request(who)?;
-                        let client = clients.of(self.spec.requests[who].connection).clone();
+                        let client = clients.of(&self.spec.requests[who]).clone();
                         let spec = self.spec.clone();
                         let opening = self.opening(&client, request.uri());
                         tasks.spawn(async move {
@@ -183,18 +190,16 @@ impl Replay {
                 }
             }
             if order.is_done() {
-                let timed = self.spec.timed();
-                let ends = timings.iter().zip(timed).filter(|(_, timed)| *timed).map(|(timing, _)| timing.end);
-                let took = ends.max().unwrap_or_default();
-                return Ok(Load { took, timings });
+                let ends: Vec<Duration> = timings.iter().map(|timing| timing.end).collect();
+                return Ok(Load { took: self.spec.load_event(&ends), timings });
             }
             let event = match unread.pop_front() {
                 Some(event) => event,
                 None => next(&mut happened).await,
             };
-            let now = start.elapsed();
+            now = start.elapsed();
             actions = match event {
-                Event::Computed(who) => order.computed(who),
+                Event::Computed => computations.pop_first().map_or_else(Vec::new, |(_, what)| order.computed(what)),
                 Event::Received(who, bytes) => {
                     let timing = &mut timings[who];
                     timing.head = if timing.head.is_zero() { now } else { timing.head };
@@ -238,7 +243,7 @@ impl Replay {
             is_open = match &event {
                 Event::Received(request, _) | Event::Ended(request) => *request == who,
                 Event::Failed(_) => true,
-                Event::Computed(_) => false,
+                Event::Computed => false,
             };
             unread.push_back(event);
         }
@@ -312,6 +317,15 @@ struct Clients {
     /// Each with its number of unanswered requests.
     recorded: BTreeMap<u32, (Client, usize)>,
     any: Client,
+    /// For requests without credentials, whose connections browsers keep apart (Fetch, "HTTP-network fetch").
+    anonymous: Client,
+}
+
+/// Whether a browser sent a request without credentials, so far as its header fields show: to another origin in the mode
+/// `cors`, as for a font. A script may send credentials in this mode, which they do not show.
+fn is_anonymous(request: &crate::Request) -> bool {
+    let is = |name: &str, value: &str| request.headers.get(name).is_some_and(|known| known == value);
+    is("sec-fetch-mode", "cors") && !is("sec-fetch-site", "same-origin")
 }
 
 impl Clients {
@@ -324,11 +338,15 @@ impl Clients {
                 recorded.entry(number).or_insert_with(alone).1 += 1;
             }
         }
-        Self { recorded, any: over(replay.settings.clone()) }
+        Self { recorded, any: over(replay.settings.clone()), anonymous: over(replay.settings.clone()) }
     }
 
-    fn of(&self, connection: Option<u32>) -> &Client {
-        connection.and_then(|number| self.recorded.get(&number)).map_or(&self.any, |(client, _)| client)
+    fn of(&self, request: &crate::Request) -> &Client {
+        match request.connection.and_then(|number| self.recorded.get(&number)) {
+            Some((client, _)) => client,
+            None if is_anonymous(request) => &self.anonymous,
+            None => &self.any,
+        }
     }
 
     /// A request is answered. A connection without further requests is closed, so that thousands of visits do not stay
@@ -341,6 +359,31 @@ impl Clients {
         *left -= 1;
         if *left == 0 {
             self.recorded.remove(&number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_without_credentials_is_told_by_its_header_fields() {
+        let request = |fields: &str| {
+            let text = format!(
+                "schema = \"longhaul.page/1\"\n[[request]]\nid = \"a\"\nhost = \"a\"\npath = \"/\"\n\
+                 headers = [{fields}]\nresponse = {{ body = 1 }}\n"
+            );
+            Spec::parse(&text, "t.toml".as_ref()).unwrap().requests.remove(0)
+        };
+        for (fields, expected) in [
+            ("\"sec-fetch-mode: cors\", \"sec-fetch-site: cross-site\"", true),
+            ("\"sec-fetch-mode: cors\", \"sec-fetch-site: same-site\"", true),
+            ("\"sec-fetch-mode: cors\", \"sec-fetch-site: same-origin\"", false),
+            ("\"sec-fetch-mode: no-cors\", \"sec-fetch-site: cross-site\"", false),
+            ("", false),
+        ] {
+            assert_eq!(is_anonymous(&request(fields)), expected, "{fields}");
         }
     }
 }

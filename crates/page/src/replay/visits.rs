@@ -28,6 +28,7 @@ pub fn visits(count: u32, at_once: u32, bytes: u64) -> Spec {
             .into_iter()
             .collect(),
         compute: Duration::ZERO,
+        hold: None,
         delays_load: true,
         response: Response {
             status: StatusCode::OK,
@@ -43,6 +44,8 @@ pub fn visits(count: u32, at_once: u32, bytes: u64) -> Spec {
         title: format!("{count} visits, {at_once} at once, each one request for {bytes} bytes"),
         source: None,
         recorded_at: None,
+        compute: Duration::ZERO,
+        compute_after_scripts: Duration::ZERO,
         requests: (0..count).map(request).collect(),
     }
 }

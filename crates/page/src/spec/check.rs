@@ -11,7 +11,7 @@ use chrono::{DateTime, Utc};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 
 use super::{
-    After, HEAD_BYTES, MAX_BODY, MAX_HEAD, MAX_KEPT, MAX_REQUESTS, Request, Response, SCHEMA, Spec, Until,
+    After, HEAD_BYTES, Hold, MAX_BODY, MAX_HEAD, MAX_KEPT, MAX_REQUESTS, Request, Response, SCHEMA, Spec, Until,
     error::Fault, file, file::File,
 };
 use crate::{
@@ -36,9 +36,10 @@ pub(super) fn spec(file: File, name: String, beside: &Path) -> Result<Spec, Faul
     }
     let mut kept = Kept { beside, left: MAX_KEPT };
     let mut requests = Vec::with_capacity(spans.len());
-    let mut waits = Vec::with_capacity(spans.len());
+    let (mut waits, mut holds) = (Vec::with_capacity(spans.len()), Vec::with_capacity(spans.len()));
     for (span, mut entry) in file.request {
         waits.push(std::mem::take(&mut entry.after));
+        holds.push(entry.hold.take());
         let id = entry.id.clone();
         let request = request(entry, &mut kept);
         requests.push(request.map_err(|said| Fault::new(span, format!("request `{id}`: {said}")))?);
@@ -48,10 +49,17 @@ pub(super) fn spec(file: File, name: String, beside: &Path) -> Result<Spec, Faul
         let after: Result<_, _> = waits.into_iter().map(|wait| after(wait, &indices, &requests)).collect();
         requests[index].after = after.map_err(said)?;
     }
+    for (index, held) in holds.into_iter().enumerate() {
+        let held = held.map(|held| hold(held, index, &indices)).transpose();
+        let said = |said| Fault::new(spans[index].clone(), format!("request `{}`: {said}", requests[index].id));
+        requests[index].hold = held.map_err(said)?;
+    }
     let title = file.title.unwrap_or_else(|| name.clone());
     let recorded_at = file.recorded_at.as_deref().map(time).transpose();
     let recorded_at = recorded_at.map_err(|said| Fault::new(0..0, said))?;
-    let spec = Spec { name, title, source: file.source, recorded_at, requests };
+    let compute = file.compute.unwrap_or_default().0;
+    let compute_after_scripts = file.compute_after_scripts.unwrap_or_default().0;
+    let spec = Spec { name, title, source: file.source, recorded_at, compute, compute_after_scripts, requests };
     match circle(&spec) {
         Some((index, said)) => Err(Fault::new(spans[index].clone(), said)),
         None => Ok(spec),
@@ -117,6 +125,7 @@ fn request(entry: file::Request, kept: &mut Kept) -> Result<Request, String> {
         body: kept.body("the request", entry.body, entry.text, entry.file, seed)?,
         after: Vec::new(),
         compute: entry.compute.unwrap_or_default().0,
+        hold: None,
         delays_load: entry.delays_load.unwrap_or(true),
         response: response(entry.response, kept, seed)?,
         host: host(&entry.host)?,
@@ -234,6 +243,19 @@ fn after(wait: file::After, indices: &HashMap<String, usize>, requests: &[Reques
         Until::End
     };
     Ok(After { request, until })
+}
+
+fn hold(held: file::Hold, index: usize, indices: &HashMap<String, usize>) -> Result<Hold, String> {
+    let find = |name: &String| match indices.get(name) {
+        Some(other) if *other != index => Ok(*other),
+        Some(_) => Err("is held back by itself".to_owned()),
+        None => Err(format!("is held back by `{}`, which does not exist", short(name))),
+    };
+    let behind = held.behind.iter().map(find).collect::<Result<Vec<_>, _>>()?;
+    if behind.is_empty() {
+        return Err("is held back by nothing; name requests in `behind`, or remove `hold`".to_owned());
+    }
+    Ok(Hold { priority: held.priority.into(), behind, compute: held.compute.unwrap_or_default().0 })
 }
 
 /// The kept bodies, from files below the spec's folder, with a limit on their total size.

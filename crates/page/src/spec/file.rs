@@ -18,6 +18,8 @@ pub(super) struct File {
     pub(super) title: Option<String>,
     pub(super) source: Option<String>,
     pub(super) recorded_at: Option<String>,
+    pub(super) compute: Option<Span>,
+    pub(super) compute_after_scripts: Option<Span>,
     pub(super) request: Vec<(Range<usize>, Request)>,
 }
 
@@ -28,6 +30,8 @@ struct Whole<Entry> {
     title: Option<String>,
     source: Option<String>,
     recorded_at: Option<String>,
+    compute: Option<Span>,
+    compute_after_scripts: Option<Span>,
     #[serde(default = "Vec::new")]
     request: Vec<Entry>,
 }
@@ -52,6 +56,7 @@ pub(super) struct Request {
     #[serde(default)]
     pub(super) after: Vec<After>,
     pub(super) compute: Option<Span>,
+    pub(super) hold: Option<Hold>,
     pub(super) delays_load: Option<bool>,
     pub(super) response: Response,
 }
@@ -77,6 +82,30 @@ pub(super) enum Scheme {
     Http,
     #[default]
     Https,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Hold {
+    pub(super) priority: Priority,
+    pub(super) behind: Vec<String>,
+    pub(super) compute: Option<Span>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Priority {
+    Medium,
+    Low,
+}
+
+impl From<Priority> for super::Priority {
+    fn from(written: Priority) -> Self {
+        match written {
+            Priority::Medium => Self::Medium,
+            Priority::Low => Self::Low,
+        }
+    }
 }
 
 #[derive(Deserialize)]
@@ -133,23 +162,31 @@ impl File {
         if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
             Self::json(text)
         } else {
-            let Whole { schema, title, source, recorded_at, request } =
+            let Whole { schema, title, source, recorded_at, compute, compute_after_scripts, request } =
                 toml::from_str::<Whole<Spanned<Request>>>(text)?;
             let request = request.into_iter().map(|entry| (entry.span(), entry.into_inner())).collect();
-            Ok(Self { schema, title, source, recorded_at, request })
+            Ok(Self { schema, title, source, recorded_at, compute, compute_after_scripts, request })
         }
     }
 
     /// serde_json reports no positions, but a `RawValue` is a slice of the whole text.
     fn json(text: &str) -> Result<Self, Fault> {
-        let Whole { schema, title, source, recorded_at, request } =
+        let Whole { schema, title, source, recorded_at, compute, compute_after_scripts, request } =
             serde_json::from_str::<Whole<&RawValue>>(text).map_err(|error| at_line(text, 0, &error))?;
         let request = request.into_iter().map(|raw| {
             let start = raw.get().as_ptr() as usize - text.as_ptr() as usize;
             let entry = serde_json::from_str(raw.get()).map_err(|error| at_line(raw.get(), start, &error))?;
             Ok((start..start + raw.get().len(), entry))
         });
-        Ok(Self { schema, title, source, recorded_at, request: request.collect::<Result<_, Fault>>()? })
+        Ok(Self {
+            schema,
+            title,
+            source,
+            recorded_at,
+            compute,
+            compute_after_scripts,
+            request: request.collect::<Result<_, Fault>>()?,
+        })
     }
 }
 

@@ -22,7 +22,8 @@ fn said(lines: &[&str]) -> String {
 fn spec_is_parsed() {
     let spec = parse(&requests(&[
         "method = \"POST\"\ntext = \"ab\"\nhead = 300\nconnection = 7",
-        "after = [{ head = \"a\", bytes = 500 }, { end = \"a\" }]\ncompute = \"1.5ms\"\nscheme = \"http\"",
+        "after = [{ head = \"a\", bytes = 500 }, { end = \"a\" }]\ncompute = \"1.5ms\"\nscheme = \"http\"\n\
+         hold = { priority = \"low\", behind = [\"a\"], compute = \"2ms\" }",
     ]))
     .unwrap();
     let [a, b] = spec.requests.as_slice() else { panic!("two requests") };
@@ -31,6 +32,8 @@ fn spec_is_parsed() {
     assert_eq!(b.after[0], After { request: 0, until: Until::Head(500) });
     assert_eq!(b.after[0].until.body_bytes(&a.response), 400);
     assert_eq!((b.after[1].until, b.compute, b.secure), (Until::End, Duration::from_micros(1500), false));
+    let hold = Hold { priority: Priority::Low, behind: vec![0], compute: Duration::from_millis(2) };
+    assert_eq!((&a.hold, &b.hold), (&None, &Some(hold)));
     assert_eq!((spec.name.as_str(), spec.connections(), spec.hosts()), ("page", 1, vec!["x.example"]));
 }
 
@@ -58,6 +61,7 @@ fn heads_are_padded_to_the_recorded_size() {
 #[test]
 fn errors_are_one_sentence_with_line() {
     let after = |what: &str| format!("after = [{what}]");
+    let hold = |behind: &str| format!("hold = {{ priority = \"low\", behind = [{behind}] }}");
     for (lines, wanted) in [
         (vec!["", &after("{ end = \"z\" }")], "a/page.toml:8: request `b` is after `z`, which does not exist"),
         (vec![&after("{ end = \"a\" }")], "a/page.toml:2: request `a` waits for itself; remove the dependency"),
@@ -94,6 +98,10 @@ fn errors_are_one_sentence_with_line() {
         (vec!["headers = [\"content-length: 5\"]"], "`content-length` is not allowed in `headers`"),
         (vec!["headers = [\"a b: 5\"]"], "`a b: 5` is not a header field"),
         (vec!["compute = \"fast\""], "`fast` is not a time"),
+        (vec![&hold("\"z\"")], "a/page.toml:2: request `a`: is held back by `z`, which does not exist"),
+        (vec![&hold("\"a\"")], "a/page.toml:2: request `a`: is held back by itself"),
+        (vec![&hold("")], "request `a`: is held back by nothing; name requests in `behind`, or remove `hold`"),
+        (vec!["hold = { priority = \"high\", behind = [] }"], "unknown variant `high`"),
         (vec!["colour = 1"], "a/page.toml:6: unknown field `colour`"),
     ] {
         let lines: Vec<&str> = lines.iter().map(|line| &**line).collect();
@@ -140,8 +148,11 @@ fn spec_is_read_as_written() {
         "headers = [\"accept: */*\", \"cookie: a=\\\"1\\\"\"]\ntext = \"sent\"\nmethod = \"POST\"",
         "after = [{ head = \"a\", bytes = 50 }]\nresponse = { status = 404, type = \"text/html\", text = \"no\\n\", think = \"15ms\" }",
         "after = [{ end = \"b\" }]\ncompute = \"12ms\"\nscheme = \"http\"\nconnection = 3",
+        "hold = { priority = \"medium\", behind = [\"b\", \"a\"] }",
+        "hold = { priority = \"low\", behind = [\"a\"], compute = \"1.5ms\" }",
     ]))
     .unwrap();
+    (spec.compute, spec.compute_after_scripts) = (Duration::from_millis(3), Duration::from_millis(4));
     spec.recorded_at = chrono::DateTime::from_timestamp_millis(1_700_000_000_123);
     spec.requests[1].delays_load = false;
     spec.source = Some("somewhere \"else\"\nfrom a\u{7f}far".to_owned());
@@ -150,6 +161,18 @@ fn spec_is_read_as_written() {
     let mut read = Spec::read(&path).unwrap();
     read.name.clone_from(&spec.name);
     assert_eq!(read, spec);
+}
+
+#[test]
+fn load_event_comes_after_what_is_computed_last() {
+    let script = "response = { type = \"text/javascript\" }";
+    let text = requests(&[script, "", "delays_load = false"]);
+    let head = format!("schema = \"{SCHEMA}\"\ncompute = \"10ms\"\ncompute_after_scripts = \"50ms\"");
+    let ms = Duration::from_millis;
+    let spec = parse(&text.replace(&format!("schema = \"{SCHEMA}\""), &head)).unwrap();
+    assert_eq!(spec.load_event(&[ms(100), ms(120), ms(900)]), ms(150), "the script still runs");
+    assert_eq!(spec.load_event(&[ms(100), ms(160), ms(900)]), ms(170));
+    assert_eq!(parse(&text).unwrap().load_event(&[ms(100), ms(120), ms(900)]), ms(120));
 }
 
 proptest! {

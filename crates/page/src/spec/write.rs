@@ -11,7 +11,7 @@ use http::HeaderMap;
 use toml::Value;
 use units::Span;
 
-use super::{HEAD_BYTES, Request, SCHEMA, Spec, SpecError, Until};
+use super::{HEAD_BYTES, Hold, Priority, Request, SCHEMA, Spec, SpecError, Until};
 use crate::body::Body;
 
 /// Writes the spec to `path`, and kept bodies into the folder of the same name beside it.
@@ -44,6 +44,11 @@ pub(super) fn toml<'a>(spec: &'a Spec, mut keep: impl FnMut(String, &'a Body) ->
     if let Some(time) = spec.recorded_at {
         let time = time.to_rfc3339_opts(SecondsFormat::Millis, true);
         let _ = writeln!(text, "recorded_at = {}", quoted(&time));
+    }
+    for (key, time) in [("compute", spec.compute), ("compute_after_scripts", spec.compute_after_scripts)] {
+        if !time.is_zero() {
+            let _ = writeln!(text, "{key} = {}", quoted(&Span(time).to_string()));
+        }
     }
     for (index, request) in spec.requests.iter().enumerate() {
         let entries = entries(spec, request, &mut |which, kind, body| keep(format!("{index:04}{which}.{kind}"), body));
@@ -83,6 +88,16 @@ fn entries<'a>(
     }
     if !request.compute.is_zero() {
         lines.push(format!("compute = {}", quoted(&Span(request.compute).to_string())));
+    }
+    if let Some(Hold { priority, behind, compute }) = &request.hold {
+        let priority = match priority {
+            Priority::Medium => "medium",
+            Priority::Low => "low",
+        };
+        let ids: Vec<String> = behind.iter().map(|index| quoted(&spec.requests[*index].id)).collect();
+        let compute = Some(compute).filter(|time| !time.is_zero());
+        let compute = compute.map_or(String::new(), |time| format!(", compute = {}", quoted(&Span(*time).to_string())));
+        lines.push(format!("hold = {{ priority = \"{priority}\", behind = [{}]{compute} }}", ids.join(", ")));
     }
     if !request.delays_load {
         lines.push("delays_load = false".to_owned());

@@ -8,8 +8,8 @@
 //! - Deferred scripts and modules run in order when the parser is done.
 //! - A preload scanner finds scripts, style sheets and images in front of the parser, so these do not wait for it; frames
 //!   do.
-//! - What a style sheet references is requested when the document is laid out: after all style sheets and scripts of its
-//!   `<head>`.
+//! - What a style sheet or an element's style references is requested when the document is laid out: after all style
+//!   sheets and scripts of its `<head>`. Chromium does not lay out a frame that is out of view until a script asks for it.
 
 use super::dependencies::offset;
 
@@ -36,6 +36,8 @@ pub(super) enum Kind {
     Style,
     /// A frame.
     Frame,
+    /// What the style of an element references.
+    Styled,
     /// Something else.
     Other,
 }
@@ -47,8 +49,19 @@ impl Reference {
         let before = &html[..end];
         let start = before.iter().rposition(|byte| *byte == b'<').unwrap_or(end);
         let tag = String::from_utf8_lossy(&before[start..]).to_ascii_lowercase();
-        let in_head = !before.windows(5).any(|five| five.eq_ignore_ascii_case(b"<body"));
-        Self { document, offset: end, kind: kind(&tag), in_head }
+        Self { document, offset: end, kind: kind(&tag), in_head: is_in_head(&html[..start]) }
+    }
+
+    /// Whether the document's `<body>` waits for it, or for a script behind it.
+    pub(super) fn is_before_body(self) -> bool {
+        self.in_head && matches!(self.kind, Kind::Blocking | Kind::Style)
+    }
+
+    /// Whether a request that `self` caused may be one for which a script asked by a question about the layout: `other`, if
+    /// that had always run before.
+    pub(super) fn may_wait_for(self, other: Self) -> bool {
+        self.document == other.document
+            && matches!((self.kind, other.kind), (Kind::Style | Kind::Styled, Kind::Blocking | Kind::Deferred))
     }
 
     /// Whether a request that `self` caused waits for `other`. `self` is the reference of the frame itself, or of the
@@ -59,7 +72,7 @@ impl Reference {
         }
         match (self.kind, other.kind) {
             (Kind::Deferred, Kind::Blocking) => true,
-            (Kind::Style, Kind::Blocking | Kind::Style) => other.in_head,
+            (Kind::Style | Kind::Styled, Kind::Blocking | Kind::Style) => other.in_head,
             (Kind::Blocking | Kind::Frame, Kind::Blocking)
             | (Kind::Blocking | Kind::Deferred, Kind::Style)
             | (Kind::Deferred, Kind::Deferred) => other.offset < self.offset,
@@ -68,11 +81,36 @@ impl Reference {
     }
 }
 
+/// Whether what follows `before` is still before the document's `<body>`, which the first element begins that a `<head>`
+/// cannot have, if no tag does (HTML, "the in head insertion mode").
+fn is_in_head(before: &[u8]) -> bool {
+    const IN_HEAD: [&str; 12] = [
+        "html", "head", "base", "basefont", "bgsound", "link", "meta", "noscript", "script", "style", "template",
+        "title",
+    ];
+    let text = String::from_utf8_lossy(before).to_ascii_lowercase();
+    let mut rest = text.as_str();
+    while let Some(at) = rest.find('<') {
+        rest = &rest[at + 1..];
+        if let Some(comment) = rest.strip_prefix("!--") {
+            rest = comment.split_once("-->").map_or("", |(_, after)| after);
+            continue;
+        }
+        let name = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len())];
+        if rest.starts_with("/head") || !name.is_empty() && !IN_HEAD.contains(&name) {
+            return false;
+        }
+        if matches!(name, "script" | "style" | "title") {
+            rest = rest.split_once(&format!("</{name}")).map_or("", |(_, after)| after);
+        }
+    }
+    true
+}
+
 /// The kind of a tag in lower case: `<script src="…" defer>`.
 fn kind(tag: &str) -> Kind {
-    let Some((name, attributes)) = tag.trim_start_matches('<').split_once(|c: char| c.is_ascii_whitespace()) else {
-        return Kind::Other;
-    };
+    let tag = tag.trim_start_matches('<');
+    let (name, attributes) = tag.split_at(tag.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(tag.len()));
     // What is in quotes is a value, and no attribute.
     let unquoted: String = attributes.split(['"', '\'']).step_by(2).collect::<Vec<_>>().join(" ");
     let has = |attribute: &str| {
@@ -86,7 +124,11 @@ fn kind(tag: &str) -> Kind {
         "script" if has("defer") || has_value("type=module") => Kind::Deferred,
         "script" => Kind::Blocking,
         "link" if has_value("rel=stylesheet") && !has("disabled") => Kind::Style,
+        // The text of the element, which imports another style sheet.
+        "style" => Kind::Style,
         "iframe" | "frame" | "embed" | "object" => Kind::Frame,
+        "img" | "input" | "source" | "video" | "audio" | "track" | "image" => Kind::Other,
+        _ if has("style") => Kind::Styled,
         _ => Kind::Other,
     }
 }
@@ -107,10 +149,29 @@ mod tests {
             ("<link href=a rel='stylesheet'>", Kind::Style),
             ("<link rel=preload href=a.css>", Kind::Other),
             ("<iframe src=a>", Kind::Frame),
+            ("<style>@import url(a.css)", Kind::Style),
             ("<img src=a>", Kind::Other),
+            ("<img style='width: 1px' src=a>", Kind::Other),
+            ("<span class=b style=\"background-image: url(a)\">", Kind::Styled),
             ("", Kind::Other),
         ] {
             assert_eq!(kind(tag), expected, "{tag}");
+        }
+    }
+
+    #[test]
+    fn head_ends_with_the_first_element_of_a_body() {
+        for (before, expected) in [
+            ("", true),
+            ("<!doctype html><html><head><title>a < b <p></title><meta charset=utf-8>", true),
+            ("<!-- <body> --><script>'<body>'</script><style>p{}</style>", true),
+            ("<head></head>", false),
+            ("<title>a</title><p>", false),
+            ("<title>a</title><BODY class=a>", false),
+            ("<script>", true),
+            ("<!-- ", true),
+        ] {
+            assert_eq!(is_in_head(before.as_bytes()), expected, "{before}");
         }
     }
 

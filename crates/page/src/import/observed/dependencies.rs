@@ -21,7 +21,7 @@ use super::{
     blocking::{Kind, Reference},
     field,
 };
-use crate::{After, Request, Response, Until};
+use crate::{After, Hold, Request, Response, Until};
 
 /// A request within this time after the end of another one on its connection waited for it.
 const NEAR: Duration = Duration::from_millis(2);
@@ -35,6 +35,8 @@ const RECENT: usize = 100;
 /// The requests before a request.
 #[derive(Default)]
 pub(super) struct Past<'a> {
+    /// Whether the recording is one of several, and only what holds in all of them will be kept.
+    is_one_of_several: bool,
     seen: Vec<&'a Observed>,
     /// The latest request for an address, without its fragment.
     places: HashMap<String, usize>,
@@ -47,6 +49,10 @@ pub(super) struct Past<'a> {
 }
 
 impl<'a> Past<'a> {
+    pub(super) fn new(is_one_of_several: bool) -> Self {
+        Self { is_one_of_several, ..Self::default() }
+    }
+
     pub(super) fn add(&mut self, one: &'a Observed) {
         let place = self.seen.len();
         self.references.push(self.reference(one));
@@ -85,7 +91,36 @@ impl<'a> Past<'a> {
     fn blockers(&self, one: &Observed, cause: Reference) -> impl Iterator<Item = usize> {
         let others = self.references.iter().enumerate().filter_map(|(at, other)| Some((at, (*other)?)));
         // One that had not arrived did not hold it back, whatever the document says.
-        others.filter(move |(at, other)| cause.waits_for(*other) && self.seen[*at].end <= one.started).map(|(at, _)| at)
+        let holds = move |other| cause.waits_for(other) || self.is_one_of_several && cause.may_wait_for(other);
+        others.filter(move |(at, other)| holds(*other) && self.seen[*at].end <= one.started).map(|(at, _)| at)
+    }
+
+    /// What holds each request back that a document references, if it is of less importance: the scripts of its `<head>` that
+    /// stop the parser, and the style sheets in front of the last of them, for which that waits.
+    pub(super) fn holds(&self) -> Vec<Option<Hold>> {
+        let mut heads: HashMap<usize, Vec<(usize, Reference)>> = HashMap::new();
+        for (at, reference) in self.references.iter().enumerate() {
+            if let Some(reference) = reference.filter(|reference| reference.is_before_body()) {
+                heads.entry(reference.document).or_default().push((at, reference));
+            }
+        }
+        for head in heads.values_mut() {
+            let scripts = head.iter().filter(|(_, reference)| reference.kind == Kind::Blocking);
+            let last = scripts.map(|(_, reference)| reference.offset).max();
+            head.retain(|(_, reference)| last.is_some_and(|last| reference.offset <= last));
+        }
+        let hold = |(at, reference): (usize, &Option<Reference>)| {
+            let head = heads.get(&reference.as_ref()?.document)?;
+            let behind: Vec<usize> = head.iter().map(|(at, _)| *at).collect();
+            let priority = self.seen[at].priority.filter(|_| !behind.is_empty() && !behind.contains(&at))?;
+            Some(Hold { priority, behind, compute: Duration::ZERO })
+        };
+        let mut holds: Vec<Option<Hold>> = self.references.iter().enumerate().map(hold).collect();
+        let computes = computes_of(&holds, |at| Some(self.seen[at]));
+        for hold in holds.iter_mut().flatten() {
+            hold.compute = computes.get(&hold.behind).copied().unwrap_or_default();
+        }
+        holds
     }
 
     /// A request's dependencies, and the computation time after them; `requests` are the converted earlier ones.
@@ -116,7 +151,7 @@ impl<'a> Past<'a> {
         };
         let come = comes(before, response, until);
         let mut after = vec![After { request: cause, until }];
-        let own = self.reference(one).filter(|own| own.kind == Kind::Frame);
+        let own = self.reference(one).filter(|own| matches!(own.kind, Kind::Frame | Kind::Styled));
         let holding: Vec<usize> = match own.or(self.references[cause]) {
             Some(reference) if own.is_some() || !is_page => self.blockers(one, reference).collect(),
             _ => Vec::new(),
@@ -131,7 +166,8 @@ impl<'a> Past<'a> {
         let data = data.max_by_key(|(_, data)| data.end);
         after.extend(data.map(|(place, _)| After { request: place, until: Until::End }));
         let come = data.map_or(come, |(_, data)| data.end);
-        let gap = if self.is_held_back(one) { Duration::ZERO } else { rounded(one.started.saturating_sub(come)) };
+        let begins = if one.priority.is_none() { one.begins() } else { one.started };
+        let gap = if self.is_held_back(one) { Duration::ZERO } else { rounded(begins.saturating_sub(come)) };
         (after, gap)
     }
 
@@ -140,6 +176,26 @@ impl<'a> Past<'a> {
         let busy = one.connection.as_deref().and_then(|name| self.busy.get(name));
         busy.is_some_and(|until| *until + NEAR >= one.started)
     }
+}
+
+/// For the requests that hold others back: the least time between the end of the last of them and the first of those that
+/// were sent after it. `seen`: a request as it was recorded.
+pub(super) fn computes_of<'a>(
+    holds: &[Option<Hold>],
+    seen: impl Fn(usize) -> Option<&'a Observed>,
+) -> HashMap<Vec<usize>, Duration> {
+    let mut computes = HashMap::new();
+    for (at, hold) in holds.iter().enumerate() {
+        let Some((hold, one)) = hold.as_ref().zip(seen(at)) else { continue };
+        let end = hold.behind.iter().filter_map(|at| Some(seen(*at)?.end)).max().unwrap_or_default();
+        if let Some(gap) = one.begins().checked_sub(end).map(rounded) {
+            computes
+                .entry(hold.behind.clone())
+                .and_modify(|least: &mut Duration| *least = gap.min(*least))
+                .or_insert(gap);
+        }
+    }
+    computes
 }
 
 /// When this part of a response had arrived.
@@ -186,6 +242,6 @@ pub(super) fn offset(bytes: &[u8], (line, column): (u64, u64)) -> usize {
 }
 
 /// Rounds to a tenth of a millisecond; clocks are not more precise.
-pub(super) fn rounded(time: Duration) -> Duration {
+pub(crate) fn rounded(time: Duration) -> Duration {
     Duration::from_micros((time.as_secs_f64() * 1e4).round() as u64 * 100)
 }

@@ -23,10 +23,10 @@ use units::Span;
 use super::{
     super::{ImportError, Imported, short},
     Converted, Observed, checked, convert,
-    dependencies::{Past, comes, rounded},
+    dependencies::{Past, comes, computes_of, rounded},
     think,
 };
-use crate::{After, Request, Until};
+use crate::{After, Hold, Request, Until};
 
 /// Maximum number of omitted requests that are named.
 const MAX_NAMED: usize = 5;
@@ -40,7 +40,9 @@ pub fn stable(
 ) -> Result<Imported, ImportError> {
     let times: Vec<Duration> = runs.iter().map(|run| load_time(run)).collect();
     let omitted = keep_common(&mut runs);
-    let mut runs: Vec<Run> = runs.into_iter().map(Run::new).filter(|run| !run.converted.requests.is_empty()).collect();
+    let several = runs.len() > 1;
+    let runs = runs.into_iter().map(|run| Run::new(run, several));
+    let mut runs: Vec<Run> = runs.filter(|run| !run.converted.requests.is_empty()).collect();
     // Of equally complete ones, the quickest.
     let best = (0..runs.len())
         .max_by_key(|index| (runs[*index].converted.requests.len(), std::cmp::Reverse(load_time(&runs[*index].seen))));
@@ -74,7 +76,7 @@ pub fn stable(
         dropped += request.after.len() - request.after.iter().filter(held).count();
         request.after = direct(&waits, &common, &request.after);
         request.delays_load = present.iter().filter_map(|run| run.observed(index)).all(|one| one.delays_load);
-        let gaps = present.iter().map(|run| run.gap(index, &request.after));
+        let gaps = present.iter().map(|run| run.gap(index, request));
         request.compute = gaps.min().unwrap_or_default();
         // Both are least by themselves: a run whose handshakes were late would have no think time.
         let quickest = present.iter().filter_map(|run| run.observed(index)).filter(|one| one.wait.is_some());
@@ -82,8 +84,16 @@ pub fn stable(
         request.response.think = quickest.map_or(Duration::ZERO, |one| think::time(one, &round_trips));
         common.push(waits);
     }
-    if dropped > 0 {
-        notes.push(format!("{dropped} dependencies did not hold in every recording, and are omitted"));
+    keep_order(&mut requests);
+    let holds: Vec<Option<Hold>> = requests.iter().map(|request| request.hold.clone()).collect();
+    let computes: Vec<_> = all.iter().map(|run| computes_of(&holds, |index| run.observed(index))).collect();
+    for hold in requests.iter_mut().filter_map(|request| request.hold.as_mut()) {
+        hold.compute = computes.iter().filter_map(|run| run.get(&hold.behind)).min().copied().unwrap_or_default();
+    }
+    match dropped {
+        0 => {}
+        1 => notes.push("a dependency did not hold in every recording, and is omitted".to_owned()),
+        _ => notes.push(format!("{dropped} dependencies did not hold in every recording, and are omitted")),
     }
     if !omitted.is_empty() {
         let named = omitted.iter().take(MAX_NAMED).map(|url| short(url)).collect::<Vec<_>>().join(", ");
@@ -101,19 +111,15 @@ fn load_time(run: &[Observed]) -> Duration {
     run.iter().map(|one| one.end).max().unwrap_or_default().saturating_sub(begin)
 }
 
-/// How far the recordings differ.
+/// How long the recordings took.
 fn summary(times: &[Duration]) -> Vec<String> {
-    let (Some(least), Some(most)) = (times.iter().min(), times.iter().max()) else { return Vec::new() };
-    if times.len() < 2 {
+    let [before @ .., last] = times else { return Vec::new() };
+    if before.is_empty() {
         return Vec::new();
     }
-    let shown = |time: Duration| Span(rounded(time)).to_string();
-    vec![format!(
-        "{} recordings, of {} to {}; what they have in common is kept",
-        times.len(),
-        shown(*least),
-        shown(*most)
-    )]
+    let shown = |time: &Duration| Span(rounded(*time)).to_string();
+    let before = before.iter().map(shown).collect::<Vec<_>>().join(", ");
+    vec![format!("{} recordings, of {before} and {}; what they have in common is kept", times.len(), shown(last))]
 }
 
 /// The method and URL of a request, and its number among those that are equal in them.
@@ -195,8 +201,8 @@ struct Run {
 }
 
 impl Run {
-    fn new(mut seen: Vec<Observed>) -> Self {
-        let converted = convert(&mut seen);
+    fn new(mut seen: Vec<Observed>, is_one_of_several: bool) -> Self {
+        let converted = convert(&mut seen, is_one_of_several);
         Self { seen, converted }
     }
 
@@ -248,15 +254,30 @@ impl<'a> Matched<'a> {
     }
 
     /// The time between what a request waited for and the request; zero if it waited for nothing, or for a connection.
-    fn gap(&self, of_base: usize, after: &[After]) -> Duration {
+    fn gap(&self, of_base: usize, request: &Request) -> Duration {
         let Some(index) = self.of_base[of_base].filter(|index| !self.held_back[*index]) else { return Duration::ZERO };
-        let come = after.iter().filter_map(|after| {
+        let come = request.after.iter().filter_map(|after| {
             let before = self.of_base[after.request]?;
             let response = &self.run.converted.requests[before].response;
             Some(comes(self.run.observed(before), response, after.until))
         });
-        let started = self.run.observed(index).started;
-        come.max().map_or(Duration::ZERO, |come| rounded(started.saturating_sub(come)))
+        let one = self.run.observed(index);
+        let begins = if request.hold.is_none() { one.begins() } else { one.started };
+        come.max().map_or(Duration::ZERO, |come| rounded(begins.saturating_sub(come)))
+    }
+}
+
+/// Requests for which a document is read one after another keep their order if their least computation times differ by no
+/// more than clocks do: the earlier one takes the time of the later one.
+fn keep_order(requests: &mut [Request]) {
+    const SAME: Duration = Duration::from_millis(1);
+    let mut later: HashMap<usize, Duration> = HashMap::new();
+    for request in requests.iter_mut().rev() {
+        let [After { request: document, until: Until::Head(_) }] = request.after[..] else { continue };
+        if let Some(least) = later.get(&document).filter(|least| **least + SAME >= request.compute) {
+            request.compute = request.compute.min(*least);
+        }
+        later.insert(document, request.compute);
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use crate::Until;
+use crate::{Hold, Until};
 
 pub(super) fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Observed {
     let [started, first, end] = times.map(Duration::from_millis);
@@ -17,6 +17,8 @@ pub(super) fn seen(path: &str, times: [u64; 3], headers: &[(&str, &str)]) -> Obs
         connection: None,
         initiators: Vec::new(),
         fetched: false,
+        priority: None,
+        sent: None,
         delays_load: true,
         headers: fields(headers),
         head: Some(400),
@@ -120,4 +122,36 @@ fn unreplayable_requests_are_named_and_cookies_dropped() {
     );
     let error = spec(Vec::new(), "t".into(), "s".into(), Path::new("x.toml")).unwrap_err();
     assert_eq!(error.to_string(), "x.toml: there is no request in it that could be replayed");
+}
+
+/// A page with a blocking script in its `<head>`, 1000 ms long, and a picture that the script held back.
+pub(super) fn held(script_end: u64, picture_sent: u64) -> Vec<Observed> {
+    let html = "<script src=s.js></script>\n<link rel=stylesheet href=c.css>\n<body><img src=p.png>";
+    let by = |mut one: Observed, tag: &str| {
+        let before = &html[..html.find(tag).unwrap() + tag.len()];
+        let column = before.len() - before.rfind('\n').map_or(0, |at| at + 1);
+        let position = Some((before.matches('\n').count() as u64, column as u64));
+        one.initiators = vec![Initiator { url: "http://a.example/".to_owned(), position }];
+        one
+    };
+    let mut page = seen("/", [0, 10, 20], &[]);
+    page.response_body = Content { size: None, bytes: Some(html.into()), coded: false };
+    let script = by(seen("/s.js", [30, 40, script_end], &[]), "s.js>");
+    let style = by(seen("/c.css", [30, 40, 50], &[]), "c.css>");
+    let mut picture = by(seen("/p.png", [30, picture_sent + 10, picture_sent + 20], &[]), "p.png>");
+    (picture.priority, picture.sent) = (Some(Priority::Low), Some(Duration::from_millis(picture_sent)));
+    vec![page, script, style, picture]
+}
+
+#[test]
+fn script_of_the_head_holds_back_pictures() {
+    let hold = |picture_sent| {
+        let found = spec(held(1000, picture_sent), "t".into(), "s".into(), Path::new("x.toml")).unwrap().spec;
+        assert!(found.requests[..3].iter().all(|request| request.hold.is_none()), "these are important");
+        found.requests[3].hold.clone().unwrap()
+    };
+    let ms = Duration::from_millis;
+    let low = |compute| Hold { priority: Priority::Low, behind: vec![1], compute };
+    assert_eq!(hold(1070), low(ms(70)), "the style sheet is behind the script, which does not wait for it");
+    assert_eq!(hold(500), low(ms(0)), "it was let go before");
 }

@@ -1,8 +1,11 @@
 use super::{
-    super::{Initiator, spec, tests::seen},
+    super::{
+        Content, Initiator, spec,
+        tests::{held, seen},
+    },
     *,
 };
-use crate::Spec;
+use crate::{Hold, Spec};
 
 /// A recording of a page whose truth is known: its script, which computes for 20 ms, requests data, for which the server
 /// thinks for 30 ms; its picture waits for the first half of the page. The network takes 10 ms. `late` is noise: how late
@@ -58,7 +61,7 @@ fn noise_of_single_recordings_is_gone() {
     assert_eq!(waits(&found, "/data"), [("/script.js".to_owned(), Until::End)]);
     assert_eq!(waits(&found, "/picture.png"), [("/".to_owned(), Until::End)]);
     assert_eq!((times(&found, "/data"), times(&found, "/script.js")), ([20, 30], [0, 0]));
-    assert!(notes[0].starts_with("3 recordings, of 105ms to "), "{notes:?}");
+    assert!(notes[0].starts_with("3 recordings, of 875ms, 130ms and 105ms; "), "{notes:?}");
 
     let rtt = Duration::from_millis(10);
     for run in [calm, picture_late, all_late] {
@@ -107,7 +110,7 @@ fn wait_that_goes_through_different_requests_is_kept() {
     };
     let found = of(vec![through("/a.js"), through("/b.js")]);
     assert_eq!(waits(&found.spec, "/end.js"), [("/".to_owned(), Until::End)]);
-    assert!(found.notes.iter().any(|note| note.starts_with("1 dependencies did not hold")), "{:?}", found.notes);
+    assert!(found.notes.iter().any(|note| note.starts_with("a dependency did not hold")), "{:?}", found.notes);
     assert_eq!(waits(&of(vec![through("/b.js"); 2]).spec, "/end.js"), [("/b.js".to_owned(), Until::End)]);
 }
 
@@ -138,4 +141,51 @@ fn single_recording_and_none_are_taken_as_they_are() {
         let error = stable(none, "t".into(), "s".into(), Path::new("x.toml")).unwrap_err();
         assert!(error.to_string().contains("no request in it that could be replayed"), "{error}");
     }
+}
+
+#[test]
+fn what_follows_the_head_takes_its_least_time() {
+    let found = of(vec![held(900, 990), held(1000, 1070), held(1000, 1200)]).spec;
+    assert_eq!(found.requests[3].hold.as_ref().map(|hold| hold.compute), Some(Duration::from_millis(70)));
+    assert_eq!(found.requests[3].compute, Duration::from_millis(10), "until it could be held back");
+}
+
+#[test]
+fn references_keep_their_order_within_the_precision_of_clocks() {
+    let compute = |micros: [u64; 4]| {
+        let mut requests = of(vec![held(1000, 1070)]).spec.requests;
+        for (request, time) in requests.iter_mut().zip(micros) {
+            request.compute = Duration::from_micros(time);
+            request.hold = None::<Hold>;
+        }
+        keep_order(&mut requests);
+        let computes: Vec<u128> = requests.iter().map(|request| request.compute.as_micros()).collect();
+        computes
+    };
+    assert_eq!(compute([0, 10_600, 10_400, 10_500]), [0, 10_400, 10_400, 10_500]);
+    assert_eq!(compute([0, 15_000, 10_400, 10_500]), [0, 15_000, 10_400, 10_500], "this is no noise");
+}
+
+#[test]
+fn layout_may_wait_for_a_script_if_it_did_so_in_all_recordings() {
+    let html = "<link rel=stylesheet href=c.css><body>\n<script src=s.js></script>";
+    let recording = |script_end: u64, picture: u64| {
+        let by = |mut one: Observed, url: &str, position| {
+            one.initiators = vec![Initiator { url: format!("http://a.example{url}"), position }];
+            one
+        };
+        let mut page = seen("/", [0, 10, 20], &[]);
+        page.response_body = Content { size: None, bytes: Some(html.into()), coded: false };
+        let mut style = by(seen("/c.css", [20, 30, 40], &[]), "/", Some((0, 32)));
+        style.response_headers[0].1 = "text/css".to_owned();
+        let script = by(seen("/s.js", [20, 30, script_end], &[]), "/", Some((1, 17)));
+        let shown = by(seen("/p.png", [picture, picture + 10, picture + 20], &[]), "/c.css", Some((0, 0)));
+        vec![page, style, script, shown]
+    };
+    let waits = |runs: Vec<Vec<Observed>>| waits(&of(runs).spec, "/p.png");
+    let end = |path: &str| (path.to_owned(), Until::End);
+    let (before, after) = (recording(50, 60), recording(90, 60));
+    assert_eq!(waits(vec![before.clone(), recording(190, 200)]), [end("/c.css"), end("/s.js")]);
+    assert_eq!(waits(vec![before.clone(), after]), [end("/c.css")], "one of them did not wait");
+    assert_eq!(waits(vec![before]), [end("/c.css")], "a single recording proves nothing");
 }
