@@ -72,12 +72,11 @@ pub fn record(
     notes.sort();
     notes.dedup();
     let (title, source) = runs.first_mut().map(|run| (run.title.clone(), run.source.clone())).unwrap_or_default();
-    let [compute, compute_after_scripts] = [(|_| true) as fn(&Observed) -> bool, Observed::is_script]
-        .map(|which| runs.iter().filter_map(|run| run.last_computation(which)).min().unwrap_or_default());
+    let compute = runs.iter().filter_map(Run::last_computation).min();
     let all = runs.into_iter().map(|run| run.observed).collect();
     let mut imported = observed::stable(all, title, source, path)?;
     imported.spec.recorded_at = DateTime::from_timestamp_millis(clock);
-    (imported.spec.compute, imported.spec.compute_after_scripts) = (compute, compute_after_scripts);
+    imported.spec.compute = compute.unwrap_or_default();
     imported.notes.append(&mut notes);
     Ok(imported)
 }
@@ -93,10 +92,10 @@ struct Run {
 }
 
 impl Run {
-    /// The time between the last of some responses that the `load` event waited for and the event; none if it did not
+    /// The time between the last script or document that the `load` event waited for and the event; none if it did not
     /// fire.
-    fn last_computation(&self, of: impl Fn(&Observed) -> bool) -> Option<Duration> {
-        let ends = self.observed.iter().filter(|one| one.delays_load && of(one)).map(|one| one.end);
+    fn last_computation(&self) -> Option<Duration> {
+        let ends = self.observed.iter().filter(|one| one.delays_load && one.is_script()).map(|one| one.end);
         Some(rounded(self.loaded?.saturating_sub(ends.max()?)))
     }
 }

@@ -80,10 +80,8 @@ pub struct Spec {
     pub source: Option<String>,
     /// When it was recorded, to the millisecond. In a browser's replay, `Date` begins at this time.
     pub recorded_at: Option<DateTime<Utc>>,
-    /// The computation time between the last response that the `load` event waits for and the event.
-    pub compute: Duration,
     /// The computation time between the last script or document that the `load` event waits for and the event.
-    pub compute_after_scripts: Duration,
+    pub compute: Duration,
     /// The requests, in the order of the file.
     pub requests: Vec<Request>,
 }
@@ -245,7 +243,7 @@ impl Spec {
         let ready = self.requests.iter().zip(self.timed()).zip(ends).filter(|((_, timed), _)| *timed);
         let ready = ready.map(|((request, _), end)| {
             let runs = request.response.content_type.as_deref().is_some_and(is_script);
-            *end + if runs { self.compute.max(self.compute_after_scripts) } else { self.compute }
+            *end + if runs { self.compute } else { Duration::ZERO }
         });
         ready.max().unwrap_or_default()
     }

@@ -111,7 +111,6 @@ pub fn parse(reqs: &str, resp: &str, hosts: Option<&str>, path: &Path) -> Result
         source: Some(source.to_owned()),
         recorded_at: None,
         compute: Duration::ZERO,
-        compute_after_scripts: Duration::ZERO,
         requests,
     };
     let spec = spec.checked().map_err(|said| mistake(path, said))?;

@@ -161,7 +161,6 @@ fn checked(
         source: Some(source),
         recorded_at: None,
         compute: Duration::ZERO,
-        compute_after_scripts: Duration::ZERO,
         requests,
     };
     let spec = spec.checked().map_err(|said| mistake(path, said))?;

@@ -45,7 +45,6 @@ pub fn visits(count: u32, at_once: u32, bytes: u64) -> Spec {
         source: None,
         recorded_at: None,
         compute: Duration::ZERO,
-        compute_after_scripts: Duration::ZERO,
         requests: (0..count).map(request).collect(),
     }
 }

@@ -58,8 +58,7 @@ pub(super) fn spec(file: File, name: String, beside: &Path) -> Result<Spec, Faul
     let recorded_at = file.recorded_at.as_deref().map(time).transpose();
     let recorded_at = recorded_at.map_err(|said| Fault::new(0..0, said))?;
     let compute = file.compute.unwrap_or_default().0;
-    let compute_after_scripts = file.compute_after_scripts.unwrap_or_default().0;
-    let spec = Spec { name, title, source: file.source, recorded_at, compute, compute_after_scripts, requests };
+    let spec = Spec { name, title, source: file.source, recorded_at, compute, requests };
     match circle(&spec) {
         Some((index, said)) => Err(Fault::new(spans[index].clone(), said)),
         None => Ok(spec),

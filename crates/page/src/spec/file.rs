@@ -19,7 +19,6 @@ pub(super) struct File {
     pub(super) source: Option<String>,
     pub(super) recorded_at: Option<String>,
     pub(super) compute: Option<Span>,
-    pub(super) compute_after_scripts: Option<Span>,
     pub(super) request: Vec<(Range<usize>, Request)>,
 }
 
@@ -31,7 +30,6 @@ struct Whole<Entry> {
     source: Option<String>,
     recorded_at: Option<String>,
     compute: Option<Span>,
-    compute_after_scripts: Option<Span>,
     #[serde(default = "Vec::new")]
     request: Vec<Entry>,
 }
@@ -162,31 +160,23 @@ impl File {
         if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")) {
             Self::json(text)
         } else {
-            let Whole { schema, title, source, recorded_at, compute, compute_after_scripts, request } =
+            let Whole { schema, title, source, recorded_at, compute, request } =
                 toml::from_str::<Whole<Spanned<Request>>>(text)?;
             let request = request.into_iter().map(|entry| (entry.span(), entry.into_inner())).collect();
-            Ok(Self { schema, title, source, recorded_at, compute, compute_after_scripts, request })
+            Ok(Self { schema, title, source, recorded_at, compute, request })
         }
     }
 
     /// serde_json reports no positions, but a `RawValue` is a slice of the whole text.
     fn json(text: &str) -> Result<Self, Fault> {
-        let Whole { schema, title, source, recorded_at, compute, compute_after_scripts, request } =
+        let Whole { schema, title, source, recorded_at, compute, request } =
             serde_json::from_str::<Whole<&RawValue>>(text).map_err(|error| at_line(text, 0, &error))?;
         let request = request.into_iter().map(|raw| {
             let start = raw.get().as_ptr() as usize - text.as_ptr() as usize;
             let entry = serde_json::from_str(raw.get()).map_err(|error| at_line(raw.get(), start, &error))?;
             Ok((start..start + raw.get().len(), entry))
         });
-        Ok(Self {
-            schema,
-            title,
-            source,
-            recorded_at,
-            compute,
-            compute_after_scripts,
-            request: request.collect::<Result<_, Fault>>()?,
-        })
+        Ok(Self { schema, title, source, recorded_at, compute, request: request.collect::<Result<_, Fault>>()? })
     }
 }
 

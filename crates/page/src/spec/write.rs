@@ -45,10 +45,8 @@ pub(super) fn toml<'a>(spec: &'a Spec, mut keep: impl FnMut(String, &'a Body) ->
         let time = time.to_rfc3339_opts(SecondsFormat::Millis, true);
         let _ = writeln!(text, "recorded_at = {}", quoted(&time));
     }
-    for (key, time) in [("compute", spec.compute), ("compute_after_scripts", spec.compute_after_scripts)] {
-        if !time.is_zero() {
-            let _ = writeln!(text, "{key} = {}", quoted(&Span(time).to_string()));
-        }
+    if !spec.compute.is_zero() {
+        let _ = writeln!(text, "compute = {}", quoted(&Span(spec.compute).to_string()));
     }
     for (index, request) in spec.requests.iter().enumerate() {
         let entries = entries(spec, request, &mut |which, kind, body| keep(format!("{index:04}{which}.{kind}"), body));
