@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::ALT_SVC;
-use http::{HeaderValue, Request};
+use http::{HeaderValue, Request, Response};
 use http_body_util::BodyExt;
 use hyper::rt::{Executor, Read, Write};
 use hyper::service::service_fn;
@@ -27,7 +27,7 @@ use transport::TcpInfo;
 
 use crate::activity::{Activity, RequestGuard};
 use crate::admission::ConnectionGuard;
-use crate::body::Incoming;
+use crate::body::{Incoming, ResponseBody};
 use crate::early_data::{self, HandshakeState};
 use crate::fast_path::{self, Replayed};
 use crate::handler::Handler;
@@ -98,10 +98,26 @@ pub(crate) struct ListenerConfig {
     pub(crate) alt_svc: Option<HeaderValue>,
 }
 
+impl ListenerConfig {
+    /// Responds to a request. Browsers need the announcement over HTTP/3 as well: without it, Chromium takes a host whose
+    /// HTTP/3 it was told to use for one without priorities, and sends it at most six less important requests at a time.
+    async fn respond(
+        self,
+        client: SocketAddr,
+        request: Request<Incoming>,
+        handshake: HandshakeState,
+        guard: RequestGuard,
+    ) -> Response<ResponseBody> {
+        let mut response = self.handler.respond(client, request, handshake, guard).await;
+        response.headers_mut().extend(self.alt_svc.map(|alt_svc| (ALT_SVC, alt_svc)));
+        response
+    }
+}
+
 /// Serves one QUIC connection until it ends.
 pub(crate) async fn serve_quic(
     incoming: quinn::Incoming,
-    handler: Arc<Handler>,
+    config: ListenerConfig,
     group: TaskGroup,
     guard: ConnectionGuard,
 ) {
@@ -110,8 +126,8 @@ pub(crate) async fn serve_quic(
     let data = ConnectionData::default();
     let respond = move |mut request: Request<http3::Incoming>, handshake_state| {
         request.extensions_mut().insert(data.clone());
-        let (handler, guard) = (Arc::clone(&handler), RequestGuard::new(&activity));
-        async move { handler.respond(client, request.map(BodyExt::boxed_unsync), handshake_state, guard).await }
+        let guard = RequestGuard::new(&activity);
+        config.clone().respond(client, request.map(BodyExt::boxed_unsync), handshake_state, guard)
     };
     let serving = http3::serve(incoming, respond, group.closing, group.tasks);
     if let Some(Err(error)) = guard.evicted.run_until_cancelled(serving).await {
@@ -229,9 +245,7 @@ async fn http(
         let (config, handshake_state, guard) = (config.clone(), handshake_state.clone(), RequestGuard::new(&requests));
         async move {
             let request = request.map(|body| Incoming::new(body.map_err(std::io::Error::other)));
-            let mut response = config.handler.respond(address, request, handshake_state, guard).await;
-            response.headers_mut().extend(config.alt_svc.map(|alt_svc| (ALT_SVC, alt_svc)));
-            Ok::<_, std::convert::Infallible>(response)
+            Ok::<_, std::convert::Infallible>(config.respond(address, request, handshake_state, guard).await)
         }
     });
     let mut builder = auto::Builder::new(group.clone());

@@ -199,16 +199,15 @@ impl Server {
         }
         let admission = Admission::new(fd_limit::max_connections(self.connections));
         for (listener, udp_sockets) in listeners.map_err(Error::Listener)?.into_iter().zip(self.udp_sockets) {
-            let mut alt_svc = None;
+            let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.tcp));
+            let mut config = ListenerConfig { handler: Arc::clone(&self.handler), tls, alt_svc: None };
             if let (Some(socket), Some(tls)) = (udp_sockets, &self.tls) {
                 let port = socket.local_addr().map_err(Error::Listener)?.port();
                 let endpoint = http3::listen(socket, tls.quic.clone()).map_err(Error::Listener)?;
-                alt_svc = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={ALT_SVC_MAX_AGE}")).ok();
-                let accept = accept_quic(endpoint, Arc::clone(&self.handler), group.clone(), Arc::clone(&admission));
+                config.alt_svc = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={ALT_SVC_MAX_AGE}")).ok();
+                let accept = accept_quic(endpoint, config.clone(), group.clone(), Arc::clone(&admission));
                 group.spawn(accept);
             }
-            let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.tcp));
-            let config = ListenerConfig { handler: Arc::clone(&self.handler), tls, alt_svc };
             let accept = accept(listener, config, group.clone(), Arc::clone(&admission));
             let closing = group.closing.clone();
             group.spawn(async move {
@@ -266,7 +265,7 @@ fn udp_sockets(addresses: &[SocketAddr], offered: bool) -> Vec<Option<UdpSocket>
     addresses.iter().map(|address| if offered { beside(address) } else { None }).collect()
 }
 
-async fn accept_quic(endpoint: quinn::Endpoint, handler: Arc<Handler>, group: TaskGroup, admission: Arc<Admission>) {
+async fn accept_quic(endpoint: quinn::Endpoint, config: ListenerConfig, group: TaskGroup, admission: Arc<Admission>) {
     while let Some(Some(incoming)) = group.closing.run_until_cancelled(endpoint.accept()).await {
         // Source addresses can be spoofed; when connections run short, clients have to validate theirs first (RFC 9000
         // §8.1).
@@ -276,7 +275,7 @@ async fn accept_quic(endpoint: quinn::Endpoint, handler: Arc<Handler>, group: Ta
         }
         let admitted = admission.admit(incoming.remote_address().ip());
         let Some(guard) = group.closing.run_until_cancelled(admitted).await else { break };
-        group.spawn(connection::serve_quic(incoming, Arc::clone(&handler), group.clone(), guard));
+        group.spawn(connection::serve_quic(incoming, config.clone(), group.clone(), guard));
     }
     // New connections are refused from now on. The port is free only when the last connection has drained (RFC 9000
     // §10.2).

@@ -212,6 +212,7 @@ async fn client_learns_alt_svc_and_uses_http3_on_request() {
     for _ in 0..2 {
         let answer = timeout(LIMIT, quic.send(get())).await.unwrap().unwrap();
         assert_eq!(answer.version(), Version::HTTP_3);
+        assert!(answer.headers()["alt-svc"].to_str().unwrap().starts_with("h3="), "{answer:?}");
         assert_eq!(answer.into_body().collect().await.unwrap().to_bytes(), "x");
     }
     // Small requests use HTTP/3 only if it is known to work.
