@@ -388,7 +388,7 @@ fn wrong_request_is_answered_and_bounded() {
         (b"rtt=\0\n", "error\n"),
         (b"\xff\xfe\n", "error\ncannot read the request: invalid utf-8"),
         // One line, without an end.
-        (&[b'x'; 4 << 20], "error\ncannot read the request: it is longer than 65536 bytes\n"),
+        (&b"x".repeat(4 << 20), "error\ncannot read the request: it is longer than 65536 bytes\n"),
     ] {
         let answer = answer(&socket, request);
         assert!(answer.starts_with(said), "{answer}");
@@ -428,7 +428,7 @@ fn link_without_a_descriptor_for_a_client_waits() {
     let before = used();
     client.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
     assert!(client.read(&mut [0]).is_err(), "there was a descriptor, or the link has ended");
-    // Of 300 ticks: one of a hundred is much.
+    // A loop without a pause takes nearly all of 300.
     let used = used() - before;
     assert!(used < 60, "{used} ticks in three seconds");
     limit("1024");
