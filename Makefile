@@ -11,7 +11,7 @@ SECONDS ?= 30
 TARGETS ?=
 HAUL := $(or $(CARGO_TARGET_DIR),target)/release/haul
 
-.PHONY: help race build web test lint fuzz bench dist commands claims docs setup clean
+.PHONY: help race build web test lint code deny fuzz bench dist commands claims docs setup clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -31,16 +31,20 @@ test: ## Run all tests; as root, once more as an ordinary user
 	@scripts/setup.sh test
 	@scripts/test.sh
 
-lint: ## Check formatting, lints, documentation, dependencies and shell scripts
+lint: code deny ## Check formatting, lints, documentation, dependencies and shell scripts
+
+code:
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked -- --deny warnings
 	RUSTDOCFLAGS='--deny warnings --allow rustdoc::private_intra_doc_links' cargo doc --workspace --no-deps --document-private-items --locked --quiet
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked --log-level error check bans licenses sources; \
-	else echo "skipped: cargo deny is not installed (cargo install cargo-deny --locked)"; fi
 	@scripts/web.sh check
 	@scripts/python.sh check
 	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
+
+deny:
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny --locked --log-level error check bans licenses sources; \
+	else echo "skipped: cargo deny is not installed (cargo install cargo-deny --locked)"; fi
 
 fuzz: ## Run the fuzz targets for 30 seconds each (SECONDS=90; TARGETS="explain flows": only these)
 	@scripts/fuzz.sh $(SECONDS) $(TARGETS)

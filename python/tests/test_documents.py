@@ -43,6 +43,18 @@ RUN: dict[str, Any] = {
     "claims": [],
 }
 
+CLAIM: dict[str, Any] = {
+    "id": "c",
+    "source": "s",
+    "said": "a < b & c",
+    "measured": "it is",
+    "verdict": "refuted",
+    "workload": "w/x",
+    "network": "n",
+    "in_run": True,
+    "ci95": None,
+}
+
 SAMPLES = """workload,network,contender,model,round,start_s,seconds,bytes
 w/x,n,c y=1,false,0,0.5,1.5,7
 w/x,n,c y=1,false,2,9.5,2,nan
@@ -71,6 +83,18 @@ def test_run_of_an_earlier_build_is_read(tmp_path: Path) -> None:
     assert [(sample.round, sample.seconds, sample.start_s) for sample in run.samples] == [(0, 1.5, None), (1, 2, None)]
     assert run.comparisons[0].a == "c y=1"
     assert len(run.methods) == 0
+
+
+def test_paints_and_refutations_are_read(tmp_path: Path) -> None:
+    def change(run: dict[str, Any]) -> None:
+        run["cells"][0].update(fcp_s=0.25, lcp_s=0.5)
+        run["claims"] = [{**CLAIM, "refuted_by": "the opposite"}, CLAIM]
+
+    run = longhaul.load(folder(tmp_path / "r", changed(change)))
+    assert (run.cells[0].fcp_s, run.cells[0].lcp_s) == (0.25, 0.5)
+    assert [claim.refuted_by for claim in run.claims] == ["the opposite", None]
+    earlier = longhaul.load(folder(tmp_path / "earlier", RUN)).cells[0]
+    assert (earlier.fcp_s, earlier.lcp_s) == (None, None)
 
 
 def test_samples_file_adds_its_columns(tmp_path: Path) -> None:

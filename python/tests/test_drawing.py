@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import UPLOAD
-from test_documents import RUN, changed
+from test_documents import CLAIM, RUN, changed
 
 import longhaul
 from longhaul import causes, units
@@ -61,25 +61,24 @@ def test_run_shows_cells_and_claims_as_text() -> None:
     def change(run: dict[str, Any]) -> None:
         run["title"] = "<script>alert(1)</script>"
         run["cells"].append({**run["cells"][0], "contender": "<b>", "status": "skipped", "median_s": None, "why": None})
-        run["claims"].append(
-            {
-                "id": "c",
-                "source": "s",
-                "said": "a < b & c",
-                "measured": "it is",
-                "verdict": "refuted",
-                "workload": "w/x",
-                "network": "n",
-                "in_run": True,
-                "ci95": None,
-            }
-        )
+        run["claims"].append({**CLAIM, "refuted_by": "b < a"})
 
     shown = Elements(longhaul.Run(changed(change))._repr_html_())
     assert "script" not in shown.names
     assert "b" not in shown.names
-    for text in ("<script>alert(1)</script>", "1.75 s", "17.5×", "skipped", "✘ refuted", "“a < b & c”"):
+    for text in ("<script>alert(1)</script>", "1.75 s", "17.5×", "skipped", "✘ refuted", "“a < b & c”", "b < a"):
         assert text in shown.text
+    assert "paint" not in shown.text
+
+
+def test_run_of_pages_shows_their_paints() -> None:
+    def change(run: dict[str, Any]) -> None:
+        run["cells"][0].update(fcp_s=0.25, lcp_s=0.5)
+        run["cells"].append({**run["cells"][0], "contender": "unpainted", "fcp_s": None, "lcp_s": None})
+
+    shown = Elements(longhaul.Run(changed(change))._repr_html_())
+    for text in ("first paint", "largest paint", "250 ms", "500 ms"):
+        assert shown.text.count(text) == 1
 
 
 def test_empty_results_are_shown() -> None:

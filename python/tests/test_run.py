@@ -104,6 +104,30 @@ def test_capture_of_a_cell_is_explained(small: longhaul.Run) -> None:
     assert any(row.what.startswith(("PUT", "PROPFIND", "OPTIONS")) for row in explanation.transfers)
 
 
+_MINE = """
+import pathlib, sys, urllib.request
+folder, url, log = sys.argv[1:]
+with open(log, "a") as runs:
+    runs.write("one\\n")
+for file in pathlib.Path(folder).iterdir():
+    request = urllib.request.Request(url + file.name, file.read_bytes(), method="PUT")
+    urllib.request.urlopen(request, timeout=60).close()
+"""
+
+
+def test_own_program_takes_part_after_its_warmup(tmp_path: Path) -> None:
+    mine, log = tmp_path / "mine.py", tmp_path / "runs of mine"
+    mine.write_text(_MINE)
+    command = f"mine='{sys.executable}' '{mine}' {{dir}} {{url}} '{log}'"
+    runs = tmp_path / "runs"
+    run = longhaul.run(SMALL, workload="upload", contender="mine", samples=2, warmup=1, with_=command, runs=runs)
+    (cell,) = run.cells
+    assert (cell.contender, cell.status, cell.samples) == ("mine", "ok", 2)
+    # A busy machine repeats samples.
+    repeated = run.document["cells"][0]["repeated"]
+    assert log.read_text().splitlines() == ["one"] * (1 + 2 + repeated)
+
+
 def test_concurrent_runs_get_their_own_results(tmp_path: Path) -> None:
     def one(samples: int) -> longhaul.Run:
         return longhaul.run(SMALL, workload="list", samples=samples, runs=tmp_path / "runs", progress=False)

@@ -6,6 +6,7 @@ use std::{
     ffi::OsString,
     fs,
     io::{Read, Write},
+    net::Shutdown,
     os::unix::{fs::PermissionsExt, net::UnixStream},
     path::{Path, PathBuf},
     process::{Command, Output},
@@ -13,7 +14,7 @@ use std::{
 };
 
 use capture::{Summary, pcapng::Reader};
-use common::{HAUL, Room, Running, eventually, one_sentence, output, printed, serve, text};
+use common::{HAUL, Room, Running, eventually, one_sentence, output, printed, processes, serve, text};
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::sys::signal::Signal;
 
@@ -24,7 +25,7 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: topologies: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 13] = [
+    let links: [(&str, fn()); 15] = [
         ("two_servers_have_their_own_rtt_and_names", two_servers_have_their_own_rtt_and_names),
         ("two_clients_share_a_bottleneck", two_clients_share_a_bottleneck),
         ("topology_leaves_nothing_behind_after_a_signal", topology_leaves_nothing_behind_after_a_signal),
@@ -38,6 +39,8 @@ fn main() {
         ("socket_is_private_and_removed", socket_is_private_and_removed),
         ("socket_of_a_killed_link_is_replaced", socket_of_a_killed_link_is_replaced),
         ("silent_client_of_the_socket_blocks_no_end", silent_client_of_the_socket_blocks_no_end),
+        ("wrong_request_is_answered_and_bounded", wrong_request_is_answered_and_bounded),
+        ("link_without_a_descriptor_for_a_client_waits", link_without_a_descriptor_for_a_client_waits),
     ];
     let mut trials: Vec<_> = links.map(|(name, f)| trial(name, f).with_ignored_flag(!ready)).into();
     trials.push(trial(
@@ -357,5 +360,83 @@ fn silent_client_of_the_socket_blocks_no_end() {
     assert!(start.elapsed() < Duration::from_mins(1));
     assert_eq!(silent.read(&mut [0]).unwrap_or(0), 0);
     assert!(!socket.exists());
+    room.assert_clear();
+}
+
+/// What the link answers to the bytes of a request, as far as it takes them.
+fn answer(socket: &Path, request: &[u8]) -> String {
+    let mut client = UnixStream::connect(socket).unwrap();
+    client.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    client.set_write_timeout(Some(Duration::from_mins(1))).unwrap();
+    // It closes the connection while the rest of a long request is on its way.
+    let _ = client.write_all(request);
+    let _ = client.shutdown(Shutdown::Write);
+    let mut answer = Vec::new();
+    let mut part = [0; 4096];
+    while let Ok(length @ 1..) = client.read(&mut part) {
+        answer.extend_from_slice(&part[..length]);
+    }
+    text(&answer)
+}
+
+fn wrong_request_is_answered_and_bounded() {
+    let room = Room::new();
+    let socket = room.path("ctl");
+    let mut haul = sleeping(&room, &socket);
+    for (request, said) in [
+        (&b"hello\n"[..], "error\n"),
+        (b"rtt=\0\n", "error\n"),
+        (b"\xff\xfe\n", "error\ncannot read the request: invalid utf-8"),
+        // One line, without an end.
+        (&b"x".repeat(4 << 20), "error\ncannot read the request: it is longer than 65536 bytes\n"),
+    ] {
+        let answer = answer(&socket, request);
+        assert!(answer.starts_with(said), "{answer}");
+    }
+    assert_eq!(answer(&socket, b"rtt=7ms\n"), "ok\nlink: 7ms RTT\n");
+    haul.send(Signal::SIGTERM);
+    haul.status();
+    room.assert_clear();
+}
+
+/// The processor time that a process has used, in the kernel's ticks.
+fn ticks(process: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<_> = stat.rsplit_once(") ").unwrap().1.split(' ').collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+fn link_without_a_descriptor_for_a_client_waits() {
+    let room = Room::new();
+    let socket = room.path("ctl");
+    let mut haul = sleeping(&room, &socket);
+    let path = socket.display().to_string();
+    let links: Vec<_> = processes("cmdline").into_iter().filter(|(_, line)| line.contains(&path)).collect();
+    let limit = |soft: &str| {
+        for (process, _) in &links {
+            // Those that are open stay open.
+            let mut command = room.command("prlimit");
+            command.arg(format!("--nofile={soft}:")).arg("--pid").arg(process.to_string());
+            printed(&output(command));
+        }
+    };
+    limit("3");
+    let mut client = UnixStream::connect(&socket).unwrap();
+    client.write_all(b"rtt=7ms\n").unwrap();
+    client.shutdown(Shutdown::Write).unwrap();
+    let used = || links.iter().map(|(process, _)| ticks(*process)).sum::<u64>();
+    let before = used();
+    client.set_read_timeout(Some(Duration::from_secs(3))).unwrap();
+    assert!(client.read(&mut [0]).is_err(), "there was a descriptor, or the link has ended");
+    // A loop without a pause takes nearly all of 300.
+    let used = used() - before;
+    assert!(used < 60, "{used} ticks in three seconds");
+    limit("1024");
+    client.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "ok\nlink: 7ms RTT\n");
+    haul.send(Signal::SIGTERM);
+    haul.status();
     room.assert_clear();
 }

@@ -8,12 +8,14 @@
 //! - the **run-queue delay** of client and server: how long their threads were ready to run and had no processor
 //!   ([`tasks`]);
 //! - what the processors did besides: the time of other programs, the **pressure** (some thread waited), and the time
-//!   that a hypervisor took ([`processors`]).
+//!   that a hypervisor took ([`processors`]);
+//! - how long a CPU limit **throttled** the run ([`cgroup`]).
 //!
 //! From these follows how much the machine may have added to the sample's time, and whether that is beyond the
 //! bounds ([`MAX_ADDED`], [`MAX_LATE`]). Such a sample is taken again ([`repeats`]); if that does not help, its cell is marked, and no claim
 //! rests on it.
 
+mod cgroup;
 pub(crate) mod meter;
 mod processors;
 pub(crate) mod repeats;
@@ -74,6 +76,10 @@ pub struct Machine {
     pub real_time: bool,
     /// The processor time that the hypervisor took.
     pub stolen_s: f64,
+    /// How long the CPU limit of a cgroup stopped the run's threads, at most; zero without a limit, and in runs of earlier
+    /// builds.
+    #[serde(default)]
+    pub throttled_s: f64,
     /// How long any thread of the machine waited for a processor.
     pub pressure_s: f64,
     /// What that is computed from.
@@ -152,6 +158,7 @@ impl Machine {
             to_server_s: part(self.to_server_s),
             others_s: part(self.others_s),
             stolen_s: share * self.stolen_s,
+            throttled_s: share * self.throttled_s,
             pressure_s: share * self.pressure_s,
             ..self
         }
@@ -166,7 +173,7 @@ impl Machine {
         let waited = (delays.client + delays.server) * self.share_of_others(certain);
         // The sum over all processors, of which a thread has one.
         let stolen = certain(self.stolen_s) / processors.max(1) as f64;
-        let added_s = (waited + delays.emulator + stolen).min(sample.seconds);
+        let added_s = (waited + delays.emulator + stolen + self.throttled()).min(sample.seconds);
         let late = sample.rtt_s > 0.0 && self.late_round_trip_us / 1e6 > MAX_LATE * sample.rtt_s;
         Self { added_s, disturbed: late || added_s > MAX_ADDED * sample.seconds, ..self }
     }
@@ -184,6 +191,11 @@ impl Machine {
         // The sum over threads may exceed the time of the sample.
         let most = sample.seconds / (client + server).max(sample.seconds).max(f64::MIN_POSITIVE);
         Delays { client: client * most, server: server * most, emulator }
+    }
+
+    /// How long a CPU limit stopped the sample. Limits do not hold for threads with real-time priority.
+    fn throttled(&self) -> f64 {
+        if self.real_time { 0.0 } else { self.throttled_s }
     }
 
     /// The share of the processors' work that was not the sample's own.
@@ -214,7 +226,12 @@ pub(crate) fn mark(samples: &[Sample], rtt_s: f64) -> Option<String> {
     };
     let added = middle(&|machine, seconds| machine.added_s / seconds);
     let late_s = middle(&|machine, _| machine.late_round_trip_us / 1e6);
+    let throttled = middle(&|machine, seconds| machine.throttled() / seconds);
     let mut why = vec![format!("the machine may have added {:.0} % of the time", 100.0 * added)];
+    if throttled > MAX_ADDED {
+        let share = 100.0 * throttled.min(1.0);
+        why.push(format!("the CPU limit of the cgroup (a container's, for example) throttled it for {share:.0} %"));
+    }
     if rtt_s > 0.0 && late_s > MAX_LATE * rtt_s {
         let time = |seconds: f64| rounded::time(Duration::from_secs_f64(seconds));
         why.push(format!("packets were {} late in a round trip of {}", time(late_s), time(rtt_s)));

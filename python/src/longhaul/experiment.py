@@ -23,6 +23,8 @@ def race(
     workload: Names = (),
     contender: Names = (),
     samples: int | None = None,
+    warmup: int | None = None,
+    with_: Names = (),
     sweep: Mapping[str, Iterable[int | str]] | None = None,
     server: str | None = None,
     plain: bool = False,
@@ -39,6 +41,8 @@ def race(
         workload=workload,
         contender=contender,
         samples=samples,
+        warmup=warmup,
+        with_=with_,
         sweep=sweep,
         server=server,
         plain=plain,
@@ -57,6 +61,8 @@ def run(
     workload: Names = (),
     contender: Names = (),
     samples: int | None = None,
+    warmup: int | None = None,
+    with_: Names = (),
     sweep: Mapping[str, Iterable[int | str]] | None = None,
     server: str | None = None,
     plain: bool = False,
@@ -76,6 +82,11 @@ def run(
         workload: Run only these workloads.
         contender: Run only these contenders.
         samples: Samples per cell, 1 to 100. Default: the experiment's.
+        warmup: Runs of each cell before its first sample, which do not count, 0 to 100. Default: the experiment's,
+            else 0.
+        with_: Add a contender of your own by its command, as in ``"./mine put {dir} {url}"`` or
+            ``"mine=./mine put {dir} {url}"``, or several; ``{dir}`` has the files to upload, or gets those to download.
+            ``NAME.KEY=COMMAND`` gives it a command for one purpose, as ``--with`` of ``haul lab run`` does.
         sweep: Run a contender once per value of a setting, as in ``{"rclone.transfers": [1, 4, 16]}``; or over each
             network once per value, as in ``{"network.rtt": ["10ms", "80ms"]}``.
         server: ``apache``, ``nginx``, ``embedded``, ``pages``, ``nginx-pages`` or ``unbound``. Default: the first of
@@ -93,7 +104,7 @@ def run(
         UsageError: An argument, or the experiment's file, is not accepted.
     """
     experiment, runs = os.fspath(experiment), Path(runs)
-    part = options(network, workload, contender, sweep, quick, samples)
+    part = options(network, workload, contender, sweep, quick, samples, warmup, with_)
     command: list[Argument] = ["lab", "run", "--json=-", f"--runs={runs}", *part]
     for name, value in (("server", server), ("timeout", timeout), ("seed", seed)):
         if value is not None:
@@ -122,14 +133,18 @@ def options(
     sweep: Mapping[str, Iterable[int | str]] | None = None,
     quick: bool = False,
     samples: int | None = None,
+    warmup: int | None = None,
+    with_: Names = (),
 ) -> list[str]:
     """The options that select a part of an experiment."""
     selected = [f"--network={name}" for name in _several(network)]
     selected += [f"--workload={name}" for name in _several(workload)]
     selected += [f"--contender={name}" for name in _several(contender)]
+    selected += [f"--with={command}" for command in _several(with_)]
     selected += [f"--sweep={setting}={','.join(map(str, values))}" for setting, values in (sweep or {}).items()]
     selected += ["--quick"] if quick else []
     selected += [] if samples is None else [f"--samples={samples}"]
+    selected += [] if warmup is None else [f"--warmup={warmup}"]
     return selected
 
 

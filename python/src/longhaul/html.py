@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -58,10 +58,11 @@ def of_run(run: Run) -> str:
                 f"{_VERDICTS.get(claim.verdict, '')} {escape(claim.verdict)}{' (model)' if claim.model else ''}",
                 f"“{escape(claim.said)}”",
                 escape(claim.measured),
+                escape(claim.refuted_by or ""),
             ]
             for claim in judged[:CLAIMS]
         ]
-        parts.append(f"<h4>Claims</h4>{_table(['verdict', 'sentence', 'measured'], rows)}")
+        parts.append(f"<h4>Claims</h4>{_table(['verdict', 'sentence', 'measured', 'refuted by'], rows)}")
     return "".join(parts)
 
 
@@ -78,6 +79,12 @@ def _cells(run: Run, cells: Sequence[Cell]) -> str:
     for row in run.causes:
         if (row.workload, row.network) == (cells[0].workload, cells[0].network):
             seconds.setdefault(row.contender, {})[row.cause] = row.seconds
+    # The paints of pages in a browser, beside the time, which ends with the load event.
+    paints: list[tuple[str, Callable[[Cell], float | None]]] = [
+        ("first paint", lambda cell: cell.fcp_s),
+        ("largest paint", lambda cell: cell.lcp_s),
+    ]
+    paints = [(title, of) for title, of in paints if any(of(cell) is not None for cell in measured)]
     rows = []
     for cell in measured:
         median = cell.median_s or 0
@@ -88,20 +95,21 @@ def _cells(run: Run, cells: Sequence[Cell]) -> str:
                 escape(f"{cell.contender} (model)" if cell.model else cell.contender),
                 units.duration(median),
                 "" if ends[0] is None or ends[1] is None else units.interval(ends[0], ends[1]),
+                *("" if paint is None else units.duration(paint) for paint in (of(cell) for _, of in paints)),
                 "" if cell.times_floor is None else units.factor(cell.times_floor),
                 "" if cell.requests is None else str(cell.requests),
                 _bar(spent, median / full),
             ]
         )
     rows += [
-        [escape(cell.contender), escape(f"{cell.status}: {cell.reason}"), "", "", "", ""]
+        [escape(cell.contender), escape(f"{cell.status}: {cell.reason}"), *[""] * (4 + len(paints))]
         for cell in cells
         if cell not in measured
     ]
     shown = {cause: 0.0 for spent in seconds.values() for cause in spent}
-    return _table(["contender", "time", "range", "times the floor", "requests", "where the time went"], rows) + _legend(
-        shown
-    )
+    head = ["contender", "time", "range", *(title for title, _ in paints)]
+    head += ["times the floor", "requests", "where the time went"]
+    return _table(head, rows) + _legend(shown)
 
 
 def of_explanation(explanation: Explanation) -> str:

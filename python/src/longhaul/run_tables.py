@@ -72,6 +72,12 @@ class Cell:
     connections: Annotated[int | None, Column("TCP connections, median of the samples")]
     server_cpu_s: Annotated[float | None, Column("The server's processor time, median of the samples", "s")]
     ideal_s: Annotated[float | None, Column("The time of a page on an ideal network; only of page loads", "s")]
+    fcp_s: Annotated[
+        float | None, Column("The first contentful paint of a page in a browser, median of the samples", "s")
+    ]
+    lcp_s: Annotated[
+        float | None, Column("The largest contentful paint of a page in a browser, median of the samples", "s")
+    ]
     why: Annotated[str | None, Column("What the typical sample's time was spent on, as a sentence")]
     disturbed: Annotated[
         str | None, Column("Why the times are too long: what the machine did to the samples; null if they can be used")
@@ -140,6 +146,9 @@ class Claim:
     confidence: Annotated[float | None, Column("The coverage of the interval")]
     verdict: Annotated[
         str, Column("`reproduced`, `refuted` or `inconclusive`; of a figure also `exceeded` or `missed`")
+    ]
+    refuted_by: Annotated[
+        str | None, Column("The result that would refute it, in words; null if the experiment does not say")
     ]
 
 
@@ -231,6 +240,8 @@ def _cell(node: Node, key: tuple[str, str, str, str], rtt_s: float | None, part:
         connections=node.optional_integer("connections"),
         server_cpu_s=node.optional_number("server_cpu_s"),
         ideal_s=node.optional_number("ideal_s"),
+        fcp_s=node.optional_number("fcp_s"),
+        lcp_s=node.optional_number("lcp_s"),
         why=why.text("answer") if why else None,
         disturbed=node.optional_text("disturbed"),
         machine=(host.optional_text("name") or None) if host else None,
@@ -310,6 +321,7 @@ def _claim(node: Node, run: str) -> Claim:
         ci95_hi=high,
         confidence=node.optional_number("confidence"),
         verdict=node.text("verdict"),
+        refuted_by=node.optional_text("refuted_by"),
     )
 
 

@@ -152,10 +152,13 @@ fn remove_leftover(path: &Path) -> bool {
 fn answer(mut stream: UnixStream, network: &Network, over: &UnixStream) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(TIMEOUT))?;
-    let request = read(&mut stream, Some(over))?;
-    let response = match apply(&request, network) {
-        Ok(cables) => format!("ok\n{cables}"),
-        Err(error) => format!("error\n{error}\n"),
+    let response = match read(&mut stream, Some(over)) {
+        Ok(request) => match apply(&request, network) {
+            Ok(cables) => format!("ok\n{cables}"),
+            Err(error) => format!("error\n{error}\n"),
+        },
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => return Err(error),
+        Err(error) => format!("error\ncannot read the request: {error}\n"),
     };
     stream.write_all(response.as_bytes())
 }
@@ -185,7 +188,7 @@ fn read(stream: &mut UnixStream, over: Option<&UnixStream>) -> io::Result<String
         match stream.read(&mut buffer)? {
             0 => return String::from_utf8(text).map_err(io::Error::other),
             length if text.len() + length <= LIMIT => text.extend_from_slice(&buffer[..length]),
-            _ => return Err(io::ErrorKind::FileTooLarge.into()),
+            _ => return Err(io::Error::other(format!("it is longer than {LIMIT} bytes"))),
         }
     }
 }

@@ -15,6 +15,7 @@ use link::{cable::CableError, host::Host, lateness::Lateness};
 
 use super::{
     Machine, PressureSource,
+    cgroup::Limits,
     processors::Processors,
     tasks::{Tasks, WATCHER, is_real_time},
 };
@@ -32,6 +33,7 @@ pub(crate) struct Meter<'a> {
     watched: Option<Watched>,
     lateness: [Lateness; 2],
     processors: Processors,
+    limits: Limits,
     began: Instant,
 }
 
@@ -54,17 +56,17 @@ impl<'a> Meter<'a> {
     pub(crate) fn start(testbed: &'a Testbed, tasks: Option<Arc<Tasks>>) -> Result<Self, CableError> {
         let watched = tasks.and_then(|tasks| Watched::start(tasks).ok());
         let lateness = testbed.lateness()?;
-        let processors = Processors::read();
+        let (processors, limits) = (Processors::read(), Limits::read());
         if let Some(watched) = &watched {
             watched.tasks.begin();
         }
-        Ok(Self { testbed, watched, lateness, processors, began: Instant::now() })
+        Ok(Self { testbed, watched, lateness, processors, limits, began: Instant::now() })
     }
 
     /// Ends the measurement.
     pub(crate) fn stop(self) -> Result<Machine, CableError> {
         let took = self.began.elapsed();
-        let processors = Processors::read();
+        let (processors, limits) = (Processors::read(), Limits::read());
         let totals = self.watched.as_ref().map(|watched| {
             watched.tasks.look();
             watched.tasks.totals()
@@ -93,6 +95,7 @@ impl<'a> Meter<'a> {
             to_server_s: totals.map(|totals| seconds(totals.to_server_ran)),
             real_time: is_real_time(),
             stolen_s: seconds(processors.stolen.saturating_sub(self.processors.stolen)),
+            throttled_s: seconds(limits.since(&self.limits)),
             pressure_s,
             pressure_source: source,
             late_p50_us: us(both.quantile(0.5)),

@@ -70,6 +70,33 @@ fn stolen_time_counts_beyond_the_kernels_steps() {
 }
 
 #[test]
+fn throttled_time_counts_whole_unless_the_run_has_real_time_priority() {
+    // Alone on the machine, with half a processor of a container's: the client waited, but for nobody's work.
+    let throttled = Machine { throttled_s: 0.9, ..machine([900.0, 0.0, 900.0, 10.0], 50.0) };
+    let judged = throttled.clone().judged(sample(2000.0, ARTICLE, 60, 60), 2);
+    assert!(judged.disturbed && (0.9..1.0).contains(&judged.added_s), "{judged:?}");
+    let little = Machine { throttled_s: 0.1, ..throttled.clone() };
+    assert!(!little.judged(sample(2000.0, ARTICLE, 60, 60), 2).disturbed);
+    let real_time = Machine { real_time: true, ..throttled.clone() };
+    assert!(!real_time.judged(sample(2000.0, ARTICLE, 60, 60), 2).disturbed);
+    let outside = throttled.clone().within(0.1);
+    assert!(!outside.judged(sample(2000.0, ARTICLE, 60, 60), 2).disturbed);
+    assert!(throttled.judged(sample(100.0, ARTICLE, 5, 5), 2).added_s <= 0.1);
+}
+
+#[test]
+fn mark_names_the_cpu_limit_if_it_is_the_reason() {
+    let cell = |throttled_s| {
+        let machine = Machine { added_s: 1.2, throttled_s, disturbed: true, ..Machine::default() };
+        mark(&[Sample { seconds: 2.5, machine: Some(machine), ..Sample::default() }], ARTICLE).unwrap()
+    };
+    assert!(cell(1.0).ends_with(
+        "may have added 48 % of the time and the CPU limit of the cgroup (a container's, for example) throttled it for 40 %"
+    ));
+    assert!(!cell(0.1).contains("limit"));
+}
+
+#[test]
 fn waits_at_the_same_time_count_once() {
     let machine = machine([30.0, 60.0, 0.0, 0.0], 0.0);
     let near = |a: f64, b: f64| assert!((a - b).abs() < 1e-9, "{a} and {b}");

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{self, Read, Write},
     net::{Shutdown, SocketAddr, TcpListener, TcpStream},
+    path::Path,
     process::Command,
     sync::{
         Arc,
@@ -127,6 +128,11 @@ pub(super) fn silent_mount() -> Result<(), Failed> {
         let mounts = fs::read_to_string("/proc/mounts")?;
         if mounts.contains(scratch.to_str().unwrap()) {
             return Err(format!("{name} left a mount:\n{mounts}").into());
+        }
+        // A daemon that hangs while it uploads would keep the link, and the next sample's mount point.
+        let left = processes_with(&scratch)?;
+        if !left.is_empty() {
+            return Err(format!("{name} left running: {}", left.join(", ")).into());
         }
     }
     Ok(())
@@ -257,4 +263,17 @@ pub(super) fn unexpected_status() -> Result<(), Failed> {
     }
     running.check()?;
     Ok(())
+}
+
+/// The command lines of all processes that name this folder.
+fn processes_with(folder: &Path) -> io::Result<Vec<String>> {
+    let mut lines = Vec::new();
+    for process in fs::read_dir("/proc")?.flatten() {
+        let line =
+            String::from_utf8_lossy(&fs::read(process.path().join("cmdline")).unwrap_or_default()).replace('\0', " ");
+        if line.contains(folder.to_str().unwrap()) {
+            lines.push(line);
+        }
+    }
+    Ok(lines)
 }
