@@ -39,7 +39,7 @@ code:
 	RUSTDOCFLAGS='--deny warnings --allow rustdoc::private_intra_doc_links' cargo doc --workspace --no-deps --document-private-items --locked --quiet
 	@scripts/web.sh check
 	@scripts/python.sh check
-	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh .ci/run; \
+	@if command -v shellcheck >/dev/null; then shellcheck scripts/*.sh scripts/*/*.sh .ci/run; \
 	else echo "skipped: shellcheck is not installed (sudo apt-get install shellcheck)"; fi
 
 deny:
@@ -59,6 +59,7 @@ bench: ## Measure emulator, capture analysis, reports, client, replay server and
 	@$(HAUL) lab run bars-idle
 	@$(HAUL) lab run bars-page
 	@$(HAUL) lab run bars-browser
+	@HAUL=$(HAUL) scripts/pages.sh
 	cargo bench --locked --package page --bench rate
 	cargo bench --locked --profile dist --package gateway --bench proxy
 	cargo bench --locked --package haul --bench users
