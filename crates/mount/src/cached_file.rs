@@ -44,6 +44,8 @@ pub(crate) struct CachedFile {
     pub(crate) upload: tokio::sync::Mutex<()>,
     /// The number of handles that are open for writing.
     writers: AtomicU64,
+    /// How often it got another name, because somebody else had changed the file.
+    conflicts: AtomicU64,
     /// Whether it outlives the mount already.
     is_kept: AtomicBool,
 }
@@ -145,6 +147,7 @@ impl CachedFile {
             demand: Notify::new(),
             upload: tokio::sync::Mutex::default(),
             writers: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
             is_kept: AtomicBool::new(false),
         }
     }
@@ -348,6 +351,16 @@ impl CachedFile {
     /// Whether a program has it open for writing.
     pub(crate) fn is_written(&self) -> bool {
         self.writers.load(Ordering::SeqCst) > 0
+    }
+
+    /// It has got another name, because somebody else had changed the file.
+    pub(crate) fn set_aside(&self) {
+        self.conflicts.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// How often that has happened.
+    pub(crate) fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::SeqCst)
     }
 
     /// Reads a range, if all of it is here.

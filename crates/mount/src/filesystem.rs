@@ -337,13 +337,13 @@ impl fuser::Filesystem for Filesystem {
     fn flush(&self, request: &Request, _: INodeNo, handle: FileHandle, _: LockOwner, reply: ReplyEmpty) {
         let Some(file) = self.files.get(handle) else { return reply.error(Errno::EBADF) };
         let share = self.share.clone();
-        self.done(request, reply, async move { share.commit(file.ino, &file.content).await });
+        self.done(request, reply, async move { file.uploaded(share.commit(file.ino, &file.content).await) });
     }
 
     fn fsync(&self, request: &Request, _: INodeNo, handle: FileHandle, _datasync: bool, reply: ReplyEmpty) {
         let Some(file) = self.files.get(handle) else { return reply.error(Errno::EBADF) };
         let share = self.share.clone();
-        self.done(request, reply, async move { share.flush(file.ino, &file.content).await });
+        self.done(request, reply, async move { file.uploaded(share.flush(file.ino, &file.content).await) });
     }
 
     fn release(

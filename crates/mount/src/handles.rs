@@ -10,6 +10,7 @@ use std::{
 };
 
 use fuser::FileHandle;
+use nix::errno::Errno;
 
 use crate::{
     cached_file::CachedFile,
@@ -24,6 +25,8 @@ pub(crate) struct OpenFile {
     pub(crate) content: Arc<CachedFile>,
     reads: Mutex<ReadAhead>,
     is_writer: bool,
+    /// The conflicts that the program knows of, or that were before it opened the file.
+    conflicts: AtomicU64,
 }
 
 impl OpenFile {
@@ -32,7 +35,16 @@ impl OpenFile {
         if is_writer {
             content.writer_opens();
         }
-        Self { ino, content, reads: Mutex::new(ReadAhead::new(cache_size)), is_writer }
+        let conflicts = AtomicU64::new(content.conflicts());
+        Self { ino, content, reads: Mutex::new(ReadAhead::new(cache_size)), is_writer, conflicts }
+    }
+
+    /// What a program is told when its changes were uploaded. That the file has got another name, each of several programs that
+    /// write to it must learn: what they save is not where they believe.
+    pub(crate) fn uploaded(&self, outcome: Result<()>) -> Result<()> {
+        let now = self.content.conflicts();
+        let is_news = self.conflicts.swap(now, Ordering::SeqCst) != now;
+        if self.is_writer && is_news { outcome.and(Err(Errno::ESTALE)) } else { outcome }
     }
 
     /// A program reads `wanted`. Requests it, and what it will probably read next.

@@ -402,20 +402,6 @@ impl Tree {
         self.touch(new_parent);
     }
 
-    /// A file gets another name in its folder, because the server has something else under its own.
-    pub(crate) fn set_aside(&mut self, ino: Ino, name: &[u8]) {
-        let Some((parent, old)) = self.place(ino).filter(|(parent, _)| self.contains(*parent)) else { return };
-        let members = &mut self.folder_mut(parent).members;
-        if members.get(&old) == Some(&ino) {
-            members.remove(&old);
-        }
-        members.insert(name.to_vec(), ino);
-        self.node_mut(ino).name = name.to_vec();
-        self.note_change(parent, name);
-        self.touch(parent);
-        self.expire(parent);
-    }
-
     /// A program has changed a file's content, which has this length now.
     pub(crate) fn changed(&mut self, ino: Ino, length: u64) {
         let node = self.node_mut(ino);

@@ -53,7 +53,7 @@ impl Share {
     /// Opens a file's content.
     pub(crate) fn open(&self, ino: Ino) -> Result<Arc<CachedFile>> {
         let mut tree = self.tree();
-        if !tree.contains(ino) {
+        if !tree.contains(ino) || tree.is_displaced(ino) {
             return Err(Errno::ESTALE);
         }
         let facts = tree.facts(ino).clone();

@@ -151,6 +151,9 @@ impl Share {
                 records.extend(entries.set_aside(entry.id, &beside, &facts));
                 records.push(entries.tell(message));
                 uploaded(&mut entries, &beside, &facts);
+                if let Some(file) = file {
+                    file.set_aside();
+                }
                 if let Some(ino) = entry.ino {
                     tree.set_aside(ino, beside.name().unwrap_or_default());
                 }

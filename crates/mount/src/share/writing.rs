@@ -207,6 +207,7 @@ impl Share {
                     state.uploaded(snapshot, facts.clone());
                     state.is_dirty()
                 });
+                file.set_aside();
                 let mut tree = self.tree();
                 tree.set_aside(ino, beside.name().unwrap_or_default());
                 tree.uploaded(ino, facts, still_dirty);

@@ -56,6 +56,26 @@ impl Tree {
         }
     }
 
+    /// A file gets another name in its folder, because the server has something else, or nothing, under its own. The kernel may
+    /// go on to believe the old name: so no lookup finds this node, and it is not opened again ([`Self::is_displaced`]). Who
+    /// looks for the new name finds another node.
+    pub(crate) fn set_aside(&mut self, ino: Ino, name: &[u8]) {
+        let Some((parent, old)) = self.place(ino).filter(|(parent, _)| self.contains(*parent)) else { return };
+        let members = &mut self.folder_mut(parent).members;
+        if members.get(&old) == Some(&ino) {
+            members.remove(&old);
+        }
+        self.node_mut(ino).name = name.to_vec();
+        self.touch(parent);
+        self.expire(parent);
+    }
+
+    /// Whether its name leads somewhere else by now, though no program here has removed it. A program that opens it means what
+    /// now has the name: told that the node is stale, the kernel looks the name up again.
+    pub(crate) fn is_displaced(&self, ino: Ino) -> bool {
+        ino != Self::ROOT && !self.is_removed(ino) && !self.is_member(ino)
+    }
+
     /// Whether a program here has removed it, so that nobody misses what is written to it.
     pub(crate) fn is_removed(&self, ino: Ino) -> bool {
         self.node(ino).is_removed

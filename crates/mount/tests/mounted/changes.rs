@@ -15,6 +15,8 @@ use crate::{
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("changes_elsewhere_are_seen_in_time", changes_elsewhere_are_seen_in_time),
     ("a_conflict_keeps_both_versions", a_conflict_keeps_both_versions),
+    ("a_save_after_a_conflict_has_its_own_name", a_save_after_a_conflict_has_its_own_name),
+    ("each_program_learns_of_a_conflict", each_program_learns_of_a_conflict),
     ("a_name_taken_elsewhere_is_not_overwritten", a_name_taken_elsewhere_is_not_overwritten),
     ("a_rename_does_not_adopt_the_version_of_somebody_else", a_rename_does_not_adopt_the_version_of_somebody_else),
     ("versions_are_never_mixed", versions_are_never_mixed),
@@ -61,6 +63,50 @@ fn a_conflict_keeps_both_versions(world: &World) -> Result<(), Failed> {
     assert_eq!(conflicts(world)?, [b"mine, which is longer"]);
     let_listings_expire();
     assert_eq!(fs::read(world.here.join("file.txt"))?, b"theirs");
+    Ok(())
+}
+
+/// Makes a conflict about `file`, which a program has open all the time.
+fn conflict(world: &World) -> Result<File, Failed> {
+    world.store("file", b"original")?;
+    let mut file = File::options().write(true).open(world.here.join("file"))?;
+    file.write_all(b"mine, which is longer")?;
+    fs::write(world.there.join("file"), "theirs")?;
+    let error = file.sync_all().expect_err("a conflict");
+    assert_eq!(error.raw_os_error(), Some(nix::libc::ESTALE));
+    Ok(file)
+}
+
+fn a_save_after_a_conflict_has_its_own_name(world: &World) -> Result<(), Failed> {
+    // At once, while the kernel believes that the name is still the first file's.
+    for is_open in [false, true] {
+        let _file = Some(conflict(world)?).filter(|_| is_open);
+        fs::write(world.here.join("file"), "saved again")?;
+        assert_eq!(fs::read(world.there.join("file"))?, b"saved again");
+        assert_eq!(fs::read(world.here.join("file"))?, b"saved again");
+        let _other = Some(conflict(world)?).filter(|_| is_open);
+        File::options().write(true).open(world.here.join("file"))?.set_len(3)?;
+        assert_eq!(fs::read(world.there.join("file"))?, b"the");
+        let found = conflicts(world)?;
+        assert!(found.iter().all(|content| content == b"mine, which is longer"), "{found:?}");
+    }
+    Ok(())
+}
+
+fn each_program_learns_of_a_conflict(world: &World) -> Result<(), Failed> {
+    world.store("file", b"original")?;
+    let open = || File::options().write(true).open(world.here.join("file"));
+    let (mut file, mut other) = (open()?, open()?);
+    file.write_all(b"mine, which is longer")?;
+    fs::write(world.there.join("file"), "theirs")?;
+    assert!(file.sync_all().is_err());
+    other.write_all(b"ours")?;
+    assert_eq!(other.sync_all().map_err(|error| error.raw_os_error()), Err(Some(nix::libc::ESTALE)));
+    // It knows now.
+    other.write_all(b", and more")?;
+    other.sync_all()?;
+    assert_eq!(fs::read(world.there.join("file"))?, b"theirs");
+    assert_eq!(conflicts(world)?, [b"ours, and more longer"]);
     Ok(())
 }
 

@@ -31,6 +31,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_mount_without_a_journal_finishes_what_is_left", a_mount_without_a_journal_finishes_what_is_left),
     ("an_upload_without_an_answer_is_no_conflict_with_itself", an_upload_without_an_answer_is_no_conflict),
     ("a_conflict_in_the_journal_keeps_both_versions", a_conflict_keeps_both_versions),
+    ("a_save_after_a_conflict_in_the_journal_has_its_own_name", a_save_after_a_conflict_has_its_own_name),
     ("an_upload_that_is_refused_stays_in_the_journal", an_upload_that_is_refused_stays),
     ("a_file_whose_folder_has_gone_is_kept", a_file_whose_folder_has_gone_is_kept),
     ("a_file_that_cannot_be_kept_stays_in_the_journal", a_file_that_cannot_be_kept_stays),
@@ -214,6 +215,22 @@ fn a_conflict_keeps_both_versions() -> Result<(), Failed> {
     assert_eq!(fs::read(world.here.join(ours))?, b"ours");
     world.journal().acknowledge()?;
     assert!(world.journal().messages.is_empty());
+    Ok(())
+}
+
+fn a_save_after_a_conflict_has_its_own_name() -> Result<(), Failed> {
+    let world = Doubled::writing_back(&[("/report.txt", b"first")], ROOM)?;
+    assert_eq!(fs::read(world.here.join("report.txt"))?, b"first");
+    world.kill();
+    fs::write(world.here.join("report.txt"), "ours")?;
+    world.double.put("/report.txt", b"theirs", Duration::ZERO);
+    world.restart();
+    world.wait_until_uploaded();
+    // At once, while the kernel believes that the name is still the first file's.
+    fs::write(world.here.join("report.txt"), "again")?;
+    world.wait_until_uploaded();
+    assert_eq!(world.content("report.txt").as_deref(), Some(&b"again"[..]));
+    assert_eq!(world.double.files("").len(), 2, "one conflict: {:?}", world.double.files(""));
     Ok(())
 }
 
