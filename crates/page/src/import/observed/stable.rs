@@ -4,8 +4,8 @@
 //! or like computation: of four recordings of one page, the longest chains took from 0.5 to 1 s, and a browser then beat
 //! the floor. Noise only adds. So of several recordings, this keeps
 //!
-//! - the requests that more than half of them have; requests are the same if their method and URL are, or, failing that,
-//!   all but the query, which may be random;
+//! - the requests that more than half of them have; requests are the same if their method, URL and page (`referer`) are, or,
+//!   failing that, all but the page, or all but the query, which may be random;
 //! - the dependencies that hold in all of them: a request waits for another one if it did so in each, directly or through
 //!   others, and for the smallest part of it; likewise the `load` event for a request;
 //! - the least computation and think times.
@@ -24,7 +24,7 @@ use super::{
     super::{ImportError, Imported, short},
     Converted, Observed, checked, convert,
     dependencies::{Past, comes, computes_of, rounded},
-    think,
+    field, think,
 };
 use crate::{After, Hold, Request, Until};
 
@@ -122,37 +122,49 @@ fn summary(times: &[Duration]) -> Vec<String> {
     vec![format!("{} recordings, of {before} and {}; what they have in common is kept", times.len(), shown(last))]
 }
 
-/// The method and URL of a request, and its number among those that are equal in them.
-type Key = (String, String, usize);
+/// By what requests are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// Method, URL, and the page that requests it: several frames may load the same library, each time in another order.
+    Page,
+    /// Method and URL.
+    Url,
+    /// Method and URL without the query.
+    Path,
+}
 
-/// A key for each request; `whole`: with the query.
-fn keys(seen: &[Observed], whole: bool) -> Vec<Key> {
-    let mut counts: HashMap<(String, String), usize> = HashMap::new();
+/// The method and URL of a request, the page, and its number among those that are equal in them.
+type Key = (String, String, Option<String>, usize);
+
+/// A key for each request.
+fn keys(seen: &[Observed], by: By) -> Vec<Key> {
+    let mut counts: HashMap<(String, String, Option<String>), usize> = HashMap::new();
     let key = |one: &Observed| {
         let mut url = one.url.clone();
         url.set_fragment(None);
-        if !whole {
+        if by == By::Path {
             url.set_query(None);
         }
-        let name = (one.method.clone(), String::from(url));
+        let page = field(&one.headers, "referer").filter(|_| by == By::Page).map(str::to_owned);
+        let name = (one.method.clone(), String::from(url), page);
         let count = counts.entry(name.clone()).or_default();
         *count += 1;
-        (name.0, name.1, *count)
+        (name.0, name.1, name.2, *count)
     };
     seen.iter().map(key).collect()
 }
 
-/// The indices of each recording's requests in the base, by whole URLs and then without queries.
+/// The indices of each recording's requests in the base.
 fn matches(seen: &[Observed], base: &[Observed]) -> Vec<Option<usize>> {
     let mut found = vec![None; seen.len()];
     let mut taken = vec![false; base.len()];
-    for whole in [true, false] {
+    for by in [By::Page, By::Url, By::Path] {
         let left = |taken: &[bool]| -> Vec<usize> { (0..taken.len()).filter(|index| !taken[*index]).collect() };
         let (theirs, ours) = (left(&taken), left(&found.iter().map(Option::is_some).collect::<Vec<_>>()));
         let of =
             |all: &[Observed], indices: &[usize]| indices.iter().map(|index| all[*index].clone()).collect::<Vec<_>>();
-        let by_key: HashMap<Key, usize> = keys(&of(base, &theirs), whole).into_iter().zip(theirs).collect();
-        for (key, index) in keys(&of(seen, &ours), whole).into_iter().zip(ours) {
+        let by_key: HashMap<Key, usize> = keys(&of(base, &theirs), by).into_iter().zip(theirs).collect();
+        for (key, index) in keys(&of(seen, &ours), by).into_iter().zip(ours) {
             if let Some(place) = by_key.get(&key) {
                 found[index] = Some(*place);
                 taken[*place] = true;

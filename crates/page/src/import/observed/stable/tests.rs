@@ -189,3 +189,21 @@ fn layout_may_wait_for_a_script_if_it_did_so_in_all_recordings() {
     assert_eq!(waits(vec![before.clone(), after]), [end("/c.css")], "one of them did not wait");
     assert_eq!(waits(vec![before]), [end("/c.css")], "a single recording proves nothing");
 }
+
+#[test]
+fn library_of_two_frames_is_matched_by_its_frame() {
+    let recording = |first: &str, second: &str| {
+        let frame = |path: &str| seen(path, [30, 40, 50], &[("Referer", "http://a.example/")]);
+        let library = |page: &str, started: u64| {
+            let referer = format!("http://a.example{page}");
+            seen("/lib.js", [started, started + 10, started + 20], &[("Referer", &referer)])
+        };
+        vec![seen("/", [0, 10, 20], &[]), frame("/one"), frame("/two"), library(first, 60), library(second, 61)]
+    };
+    let found = of(vec![recording("/one", "/two"), recording("/two", "/one"), recording("/one", "/two")]).spec;
+    let causes = found.requests.iter().filter(|request| request.path == "/lib.js").map(|request| {
+        let causes: Vec<&str> = request.after.iter().map(|after| &*found.requests[after.request].path).collect();
+        causes
+    });
+    assert_eq!(causes.collect::<Vec<_>>(), [["/one"], ["/two"]]);
+}
