@@ -14,7 +14,11 @@ from longhaul import fleet
 from longhaul.fleet.parts import Parts
 from longhaul.progress import Progress
 
-pytestmark = pytest.mark.usefixtures("links")
+pytestmark = [
+    pytest.mark.usefixtures("links"),
+    # On a busy machine that is no error.
+    pytest.mark.filterwarnings("default:.*the emulator was.*:longhaul.LonghaulWarning"),
+]
 
 SMALL = Path(__file__).with_name("small.toml")
 GRID = {"network.rtt": ["4ms", "8ms"]}
@@ -49,7 +53,8 @@ def test_sweep_is_one_run_and_is_resumed(tmp_path: Path) -> None:
     assert cells == [(network, name, "ok", 2) for network in NETWORKS for name in ("redirector-h1", "webdrive")]
     assert len(run.samples) == 8
     assert all(cell.machine and cell.late_s and cell.late_s > 0 for cell in run.cells)
-    assert len(run.comparisons) == 2
+    disturbed = {cell.network for cell in run.cells if cell.disturbed}
+    assert {comparison.network for comparison in run.comparisons} == set(NETWORKS) - disturbed
     assert run.capture(run.cells[0]) is not None
     assert run.report is not None
     assert run.folder is not None
