@@ -328,6 +328,12 @@ impl Share {
 }
 
 impl Contents {
+    /// A file that no program has opened by this inode has the content of another one.
+    fn share(&mut self, ino: Ino, file: Arc<CachedFile>) {
+        self.files.insert(ino, file);
+        self.idle.push(ino);
+    }
+
     fn drop_idle(&mut self, ino: Ino) {
         if let Some(at) = self.idle.iter().position(|idle| *idle == ino) {
             self.idle.remove(at);

@@ -250,6 +250,11 @@ impl Tree {
         self.node(parent).folder.as_ref()?.members.get(name).copied()
     }
 
+    /// The inode that has a path, as far as the names are known.
+    pub(crate) fn find(&self, path: &RemotePath) -> Option<Ino> {
+        path.relative_to(&self.base)?.try_fold(Self::ROOT, |folder, name| self.member(folder, name))
+    }
+
     /// The members of a folder, in the order of their names.
     pub(crate) fn members(&self, folder: Ino) -> Vec<(Vec<u8>, Ino)> {
         let members = self.node(folder).folder.as_ref().map(|folder| &folder.members);

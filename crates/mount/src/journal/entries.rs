@@ -372,6 +372,11 @@ impl Entry {
         Self { id, path, ino, base, length, modified, closed, is_sending, is_doubtful, failures, failure, due }
     }
 
+    /// What a program sees of it.
+    pub(crate) fn facts(&self) -> Facts {
+        Facts { length: self.length, modified: self.modified.or(Some(self.closed)), etag: None }
+    }
+
     /// Whether an earlier upload may have reached the server.
     pub(crate) fn is_doubtful(&self) -> bool {
         self.is_doubtful

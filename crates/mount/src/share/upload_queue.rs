@@ -4,7 +4,7 @@
 //! that the server does not take stays in the journal and is tried again, with growing pauses, unless its folder has gone:
 //! then it is kept in the folder `unsaved`, and reported.
 
-use std::{io, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Instant};
 
 use dav::RemotePath;
 use nix::errno::Errno;
@@ -22,7 +22,7 @@ use super::{
 use crate::{
     errno,
     journal::{Entries, Entry, Failure},
-    tree::Facts,
+    tree::{Facts, Ino},
 };
 
 /// How many files are uploaded at the same time.
@@ -127,21 +127,22 @@ impl Share {
 
     /// Notes what became of an upload. Returns whether the journal is done with the entry.
     fn note_outcome(&self, back: &WriteBack, entry: &Entry, outcome: Outcome) -> bool {
-        let (mut tree, contents) = (self.tree(), self.contents());
+        let (mut tree, mut contents) = (self.tree(), self.contents());
         let mut entries = back.journal.entries();
-        let file = entry.ino.and_then(|ino| contents.files.get(&ino));
         let mut records = Vec::new();
-        let mut uploaded = |entries: &mut Entries, path: &RemotePath, facts: &Facts| {
-            let is_changed = file.is_some_and(|file| file.entry_uploaded(entry.id, facts));
-            let is_dirty = is_changed || entries.latest(path).is_some();
-            if let Some(ino) = entry.ino {
-                tree.uploaded(ino, facts.clone(), is_dirty);
+        // Who has had it open when it was set aside has one node, and who finds it by its name another.
+        let mut uploaded = |entries: &Entries, path: &RemotePath, facts: &Facts| {
+            let nodes: BTreeSet<Ino> = entry.ino.into_iter().chain(tree.find(path)).collect();
+            for ino in nodes {
+                let file = contents.files.get(&ino);
+                let is_changed = file.is_some_and(|file| file.entry_uploaded(entry.id, facts));
+                tree.uploaded(ino, facts.clone(), is_changed || entries.latest(path).is_some());
             }
         };
         let is_settled = match outcome {
             Outcome::Stored(facts) => {
                 records.push(entries.uploaded(entry.id, &facts));
-                uploaded(&mut entries, &entry.path, &facts);
+                uploaded(&entries, &entry.path, &facts);
                 true
             }
             Outcome::Beside(beside, facts) => {
@@ -150,12 +151,20 @@ impl Share {
                 back.went_astray(entry.id, Errno::ESTALE);
                 records.extend(entries.set_aside(entry.id, &beside, &facts));
                 records.push(entries.tell(message));
-                uploaded(&mut entries, &beside, &facts);
-                if let Some(file) = file {
+                uploaded(&entries, &beside, &facts);
+                let file = entry.ino.and_then(|ino| contents.files.get(&ino)).cloned();
+                if let Some(file) = &file {
                     file.set_aside();
                 }
                 if let Some(ino) = entry.ino {
                     tree.set_aside(ino, beside.name().unwrap_or_default());
+                }
+                // What was closed since follows it there, and is what the name shows.
+                if let Some(latest) = entries.latest(&beside)
+                    && let Some(ino) = tree.adopt(&beside, latest.facts())
+                    && let Some(file) = file
+                {
+                    contents.share(ino, file);
                 }
                 true
             }

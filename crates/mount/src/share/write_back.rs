@@ -21,7 +21,7 @@ use crate::{
     errno,
     file_state::{Base, FileState},
     journal::{Entries, Entry, Id, Journal, Record},
-    tree::{Facts, Ino},
+    tree::Ino,
 };
 
 /// How long a writer waits for room in the journal while the server takes nothing.
@@ -99,8 +99,7 @@ impl Share {
         let mut entries = back.journal.entries();
         let all: Vec<Entry> = entries.iter().cloned().collect();
         for entry in all {
-            let facts = Facts { length: entry.length, modified: entry.modified.or(Some(entry.closed)), etag: None };
-            if let Some(ino) = tree.adopt(&entry.path, facts) {
+            if let Some(ino) = tree.adopt(&entry.path, entry.facts()) {
                 entries.set_ino(entry.id, ino);
             }
         }

@@ -50,31 +50,25 @@ fn conflicts(world: &World) -> Result<Vec<Vec<u8>>, Failed> {
     Ok(found)
 }
 
-fn a_conflict_keeps_both_versions(world: &World) -> Result<(), Failed> {
-    world.store("file.txt", b"original")?;
-    let mut file = File::options().write(true).open(world.here.join("file.txt"))?;
-    file.write_all(b"mine, which is longer")?;
-    fs::write(world.there.join("file.txt"), "theirs")?;
-    // close(2) itself cannot be asked from here; fsync(2) says the same.
-    let error = file.sync_all().expect_err("a conflict");
-    assert_eq!(error.raw_os_error(), Some(nix::libc::ESTALE));
-    drop(file);
-    assert_eq!(fs::read(world.there.join("file.txt"))?, b"theirs");
-    assert_eq!(conflicts(world)?, [b"mine, which is longer"]);
-    let_listings_expire();
-    assert_eq!(fs::read(world.here.join("file.txt"))?, b"theirs");
-    Ok(())
-}
-
 /// Makes a conflict about `file`, which a program has open all the time.
 fn conflict(world: &World) -> Result<File, Failed> {
     world.store("file", b"original")?;
     let mut file = File::options().write(true).open(world.here.join("file"))?;
     file.write_all(b"mine, which is longer")?;
     fs::write(world.there.join("file"), "theirs")?;
+    // close(2) itself cannot be asked from here; fsync(2) says the same.
     let error = file.sync_all().expect_err("a conflict");
     assert_eq!(error.raw_os_error(), Some(nix::libc::ESTALE));
     Ok(file)
+}
+
+fn a_conflict_keeps_both_versions(world: &World) -> Result<(), Failed> {
+    drop(conflict(world)?);
+    assert_eq!(fs::read(world.there.join("file"))?, b"theirs");
+    assert_eq!(conflicts(world)?, [b"mine, which is longer"]);
+    let_listings_expire();
+    assert_eq!(fs::read(world.here.join("file"))?, b"theirs");
+    Ok(())
 }
 
 fn a_save_after_a_conflict_has_its_own_name(world: &World) -> Result<(), Failed> {

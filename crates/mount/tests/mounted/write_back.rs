@@ -5,7 +5,10 @@ use std::{
     fs::{self, File},
     io::Write as _,
     os::unix::fs::FileExt,
-    sync::mpsc,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
     time::Duration,
 };
@@ -32,6 +35,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("an_upload_without_an_answer_is_no_conflict_with_itself", an_upload_without_an_answer_is_no_conflict),
     ("a_conflict_in_the_journal_keeps_both_versions", a_conflict_keeps_both_versions),
     ("a_save_after_a_conflict_in_the_journal_has_its_own_name", a_save_after_a_conflict_has_its_own_name),
+    ("what_was_saved_before_a_conflict_was_known_is_in_the_copy", what_was_saved_meanwhile_is_in_the_copy),
     ("an_upload_that_is_refused_stays_in_the_journal", an_upload_that_is_refused_stays),
     ("a_file_whose_folder_has_gone_is_kept", a_file_whose_folder_has_gone_is_kept),
     ("a_file_that_cannot_be_kept_stays_in_the_journal", a_file_that_cannot_be_kept_stays),
@@ -231,6 +235,46 @@ fn a_save_after_a_conflict_has_its_own_name() -> Result<(), Failed> {
     world.wait_until_uploaded();
     assert_eq!(world.content("report.txt").as_deref(), Some(&b"again"[..]));
     assert_eq!(world.double.files("").len(), 2, "one conflict: {:?}", world.double.files(""));
+    Ok(())
+}
+
+fn what_was_saved_meanwhile_is_in_the_copy() -> Result<(), Failed> {
+    for is_open in [false, true] {
+        let world = Doubled::writing_back(&[("/report.txt", b"first")], ROOM)?;
+        let path = world.here.join("report.txt");
+        let file = File::options().write(true).open(&path)?;
+        // Nobody knows whether the server has the first version, so the second one does not replace it in the journal.
+        world.double.script(|method, _, _| (method == "PUT").then_some(Fault::Reset));
+        fs::write(&path, "ours")?;
+        wait_for("the upload has failed", || world.journal().pending.iter().any(|file| file.failure.is_some()));
+        fs::write(&path, "ours, saved again")?;
+        world.double.put("/report.txt", b"theirs", Duration::ZERO);
+        let file = Some(file).filter(|_| is_open);
+        // The server takes the copy, and has no room for what follows.
+        let copies = AtomicUsize::new(0);
+        world.double.script(move |method, path, _| {
+            let is_later = path.contains("conflict") && copies.fetch_add(1, Ordering::SeqCst) > 0;
+            (method == "PUT" && is_later).then_some(Fault::Respond(507, ""))
+        });
+        wait_for("the conflict is known", || !world.journal().messages.is_empty());
+        let names: Vec<_> = fs::read_dir(&world.here)?.flatten().map(|entry| entry.file_name()).collect();
+        let copy = names.iter().find(|name| name.to_string_lossy().contains("conflict")).ok_or("no copy")?;
+        let copy = world.here.join(copy);
+        assert_eq!(fs::read_to_string(&copy)?, "ours, saved again");
+        File::options().append(true).open(&copy)?.write_all(b", and edited")?;
+        // Who has had it open all the time writes to the same file.
+        let expected = if is_open { "OURS, saved again, and edited" } else { "ours, saved again, and edited" };
+        if let Some(file) = &file {
+            file.write_all_at(b"OURS", 0)?;
+        }
+        drop(file);
+        world.double.clear_faults();
+        world.wait_until_uploaded();
+        let files = world.double.files("");
+        let files: Vec<_> = files.values().map(|content| String::from_utf8_lossy(content).into_owned()).collect();
+        assert!(files.len() == 2 && files.contains(&"theirs".into()), "{files:?}");
+        assert!(files.contains(&expected.into()), "{files:?}");
+    }
     Ok(())
 }
 
