@@ -1,8 +1,12 @@
-//! The certificates of a run: a certificate authority made for it, and one server certificate for the addresses of the
-//! emulated network. Every client trusts this authority and no other. So TLS has its real cost: the server sends a
-//! chain, and the client verifies it.
+//! The certificates of a run: a certificate authority made for it, and server certificates for the addresses of the
+//! emulated network and for the hosts of a page. Every client trusts this authority and no other. So TLS has its real cost:
+//! the server sends a chain, and the client verifies it.
+//!
+//! Each host of a page has a certificate of its own. One for all, at one address, would let a browser send the requests for
+//! several hosts over one connection (RFC 9113 §9.1.1, RFC 9114 §3.3), which it could not on the recorded page.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     net::IpAddr,
     path::{Path, PathBuf},
@@ -35,13 +39,15 @@ pub enum CertError {
     },
 }
 
-/// A run's certificate authority and server certificate.
+/// A run's certificate authority and server certificates, which have one key.
 #[derive(Debug)]
 pub struct Certificates {
     /// The authority's certificate as PEM, for clients to trust.
     pub ca_file: PathBuf,
-    /// The server's certificate, PEM.
+    /// The server's certificate for all addresses and hosts, PEM.
     pub server_pem: String,
+    /// The certificate of each host that has a name, PEM.
+    pub host_pems: BTreeMap<String, String>,
     /// The server's private key, PKCS #8 PEM; each server stores its own copy, readable
     /// by the user it runs as.
     pub key_pem: String,
@@ -51,8 +57,8 @@ pub struct Certificates {
 }
 
 impl Certificates {
-    /// Makes an authority and a server certificate for `addresses` and `hosts` (names, with or without a port), and
-    /// writes the authority's to `folder/ca.pem`.
+    /// Makes an authority and server certificates for `addresses` and `hosts` (names, with or without a port), and writes
+    /// the authority's to `folder/ca.pem`.
     pub fn make(folder: &Path, addresses: &[IpAddr], hosts: &[&str]) -> Result<Self, CertError> {
         let mut params = named("Longhaul's authority for one run")?;
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -60,30 +66,46 @@ impl Certificates {
         let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
 
         let key = KeyPair::generate()?;
-        let mut params = named("Longhaul's server")?;
-        params.subject_alt_names = addresses.iter().copied().map(SanType::IpAddress).collect();
+        let signed = |names: Vec<SanType>| -> Result<String, rcgen::Error> {
+            let mut params = named("Longhaul's server")?;
+            params.subject_alt_names = names;
+            params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+            params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+            params.use_authority_key_identifier_extension = true;
+            Ok(params.signed_by(&key, &authority)?.pem())
+        };
+        let mut names: Vec<SanType> = addresses.iter().copied().map(SanType::IpAddress).collect();
+        let mut host_pems = BTreeMap::new();
         for host in hosts {
             let name = host.rsplit_once(':').map_or(*host, |(name, _port)| name);
-            params.subject_alt_names.push(match name.parse() {
-                Ok(address) => SanType::IpAddress(address),
-                Err(_) => SanType::DnsName(name.try_into()?),
-            });
+            match name.parse() {
+                Ok(address) => names.push(SanType::IpAddress(address)),
+                Err(_) if host_pems.contains_key(name) => {}
+                Err(_) => {
+                    let san = SanType::DnsName(name.try_into()?);
+                    host_pems.insert(name.to_owned(), signed(vec![san.clone()])?);
+                    names.push(san);
+                }
+            }
         }
-        params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        params.use_authority_key_identifier_extension = true;
-        let server = params.signed_by(&key, &authority)?;
+        let server_pem = signed(names)?;
 
         let ca_file = folder.join("ca.pem");
         fs::write(&ca_file, authority.pem()).map_err(|source| CertError::Write { path: ca_file.clone(), source })?;
         let hash = ring::digest::digest(&ring::digest::SHA256, &key.subject_public_key_info());
         Ok(Self {
             ca_file,
-            server_pem: server.pem(),
+            server_pem,
+            host_pems,
             key_pem: key.serialize_pem(),
             server_key_hash: STANDARD.encode(hash),
             ca: authority.der().clone(),
         })
+    }
+
+    /// All server certificates, for a server that chooses one by the name that the client asks for.
+    pub fn all_pem(&self) -> String {
+        std::iter::once(&self.server_pem).chain(self.host_pems.values()).map(String::as_str).collect()
     }
 
     /// The TLS configuration of a client that trusts only this authority and offers these versions of TLS and, by ALPN

@@ -363,9 +363,9 @@ impl<'a> Folder<'a> {
         Ok(path)
     }
 
-    /// Stores the run's certificate and key, and returns their files.
-    fn certificates(&self, certificates: &Certificates) -> Result<(PathBuf, PathBuf), ServerError> {
-        Ok((self.file("server.pem", &certificates.server_pem)?, self.file("server.key", &certificates.key_pem)?))
+    /// Stores a certificate of the run, or several, and the key, and returns their files.
+    fn certificates(&self, pem: &str, certificates: &Certificates) -> Result<(PathBuf, PathBuf), ServerError> {
+        Ok((self.file("server.pem", pem)?, self.file("server.key", &certificates.key_pem)?))
     }
 
     fn give(&self, path: &Path) -> Result<(), ServerError> {

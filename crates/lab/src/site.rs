@@ -199,7 +199,7 @@ impl Drop for Site {
     }
 }
 
-/// Writes the certificate and its key, which only we can read.
+/// Writes the certificates and their key, which only we can read.
 fn files(certificates: &Certificates, folder: &Path) -> Result<serve::Tls, SiteError> {
     let write = |name: &str, text: &str| {
         let path = folder.join(name);
@@ -212,7 +212,7 @@ fn files(certificates: &Certificates, folder: &Path) -> Result<serve::Tls, SiteE
     };
     fs::create_dir_all(folder).map_err(|source| SiteError::Write { path: folder.to_owned(), source })?;
     Ok(serve::Tls::Files {
-        certificate: write("server.pem", &certificates.server_pem)?,
+        certificate: write("server.pem", &certificates.all_pem())?,
         key: write("server.key", &certificates.key_pem)?,
     })
 }

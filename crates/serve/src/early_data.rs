@@ -23,8 +23,7 @@ use http::{HeaderName, Method, Request};
 use rustls::{
     ServerConfig, ServerConnection,
     crypto::ring as provider,
-    pki_types::{CertificateDer, PrivateKeyDer},
-    server::ServerSessionMemoryCache,
+    server::{ResolvesServerCert, ServerSessionMemoryCache},
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -44,15 +43,12 @@ const SHORT_UNTIL: usize = 128 * 1024;
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
 
 /// The server's TLS configurations for TCP and for QUIC: single-use sessions with early data, and HTTP/2 preferred over
-/// HTTP/1.1. Fails if the key does not belong to the certificate.
-pub fn configure(
-    chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
-) -> Result<(ServerConfig, ServerConfig), rustls::Error> {
+/// HTTP/1.1.
+pub fn configure(certificates: Arc<dyn ResolvesServerCert>) -> Result<(ServerConfig, ServerConfig), rustls::Error> {
     let mut tcp = ServerConfig::builder_with_provider(Arc::new(provider::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_no_client_auth()
-        .with_single_cert(chain, key)?;
+        .with_cert_resolver(certificates);
     // No stateless tickets: they could be used twice.
     tcp.session_storage = ServerSessionMemoryCache::new(MAX_SESSIONS);
     tcp.send_tls13_tickets = TICKETS_PER_CONNECTION;

@@ -11,8 +11,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustls::ServerConfig;
+use rustls::client::verify_server_name;
+use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::{ClientHello, ParsedCertificate, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
 
 use crate::{Error, early_data};
 
@@ -27,7 +31,8 @@ pub enum Tls {
     SelfSigned,
     /// PEM files: the certificate with its chain, and its key.
     Files {
-        /// The server's certificate, followed by its intermediates.
+        /// The server's certificate, followed by its intermediates; then perhaps others of the same key, for other names
+        /// (RFC 6066 §3), each with its own.
         certificate: PathBuf,
         /// The private key.
         key: PathBuf,
@@ -85,8 +90,52 @@ pub(crate) fn configure(tls: &Tls, addresses: &[SocketAddr]) -> Result<Setup, Er
         }
         (None, Tls::SelfSigned) => return Err(Error::Certificate("no certificate was made".into())),
     };
-    let (tcp, quic) = early_data::configure(chain, key).map_err(|error| Error::Certificate(error.to_string()))?;
+    let by_name = ByName::new(chain, key).map_err(|error| Error::Certificate(error.to_string()))?;
+    let configured = early_data::configure(Arc::new(by_name));
+    let (tcp, quic) = configured.map_err(|error| Error::Certificate(error.to_string()))?;
     Ok(Setup { tcp: Arc::new(tcp), quic, certificate: own })
+}
+
+/// A server's certificates, of which the client's wanted name chooses one.
+#[derive(Debug)]
+struct ByName {
+    /// For a client that names no host, or one of which there is no certificate.
+    first: Arc<CertifiedKey>,
+    others: Vec<Arc<CertifiedKey>>,
+}
+
+impl ByName {
+    /// Each certificate that has this key is a server's, and begins a chain.
+    fn new(certificates: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> Result<Self, rustls::Error> {
+        let key = ring::default_provider().key_provider.load_private_key(key)?;
+        let mut chains: Vec<Vec<CertificateDer<'static>>> = Vec::new();
+        for certificate in certificates {
+            let is_own = CertifiedKey::new(vec![certificate.clone()], key.clone()).keys_match().is_ok();
+            match chains.last_mut() {
+                Some(chain) if !is_own => chain.push(certificate),
+                _ => chains.push(vec![certificate]),
+            }
+        }
+        let mut chains = chains.into_iter().map(|chain| Arc::new(CertifiedKey::new(chain, key.clone())));
+        let first = chains.next().ok_or(rustls::Error::NoCertificatesPresented)?;
+        first.keys_match()?;
+        Ok(Self { first, others: chains.collect() })
+    }
+
+    fn of(&self, name: &ServerName<'_>) -> Arc<CertifiedKey> {
+        let is_for = |certified: &CertifiedKey| {
+            let own = certified.end_entity_cert().and_then(ParsedCertificate::try_from);
+            own.is_ok_and(|own| verify_server_name(&own, name).is_ok())
+        };
+        self.others.iter().find(|certified| is_for(certified)).unwrap_or(&self.first).clone()
+    }
+}
+
+impl ResolvesServerCert for ByName {
+    fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let name = hello.server_name().and_then(|name| ServerName::try_from(name).ok());
+        Some(name.map_or_else(|| self.first.clone(), |name| self.of(&name)))
+    }
 }
 
 fn self_signed(
@@ -121,7 +170,7 @@ fn describe(certificate: &CertificateDer<'_>) -> Certificate {
     use base64::{Engine, prelude::BASE64_STANDARD};
     let text = BASE64_STANDARD.encode(certificate);
     let lines: Vec<_> = text.as_bytes().chunks(64).map(String::from_utf8_lossy).collect();
-    let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+    let digest = ::ring::digest::digest(&::ring::digest::SHA256, certificate);
     let bytes: Vec<_> = digest.as_ref().iter().map(|b| format!("{b:02X}")).collect();
     Certificate {
         pem: format!("-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n", lines.join("\n")),
@@ -155,6 +204,30 @@ mod tests {
         let der = CertificateDer::from_pem_slice(told.pem.as_bytes()).unwrap();
         assert_eq!(describe(&der).fingerprint, told.fingerprint);
         assert_eq!(told.fingerprint.len(), 32 * 3 - 1);
+    }
+
+    #[test]
+    fn name_chooses_the_certificate() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let issuer_key = rcgen::KeyPair::generate().unwrap();
+        let issuer = rcgen::CertificateParams::new(Vec::new()).unwrap().self_signed(&issuer_key).unwrap();
+        let own = |names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap().der().clone()
+        };
+        let private = || PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        let (all, a, b) = (own(&["a.example", "b.example", "c.example"]), own(&["a.example"]), own(&["*.b.example"]));
+        let chain = vec![all.clone(), issuer.der().clone(), a.clone(), b.clone(), issuer.der().clone()];
+        let by_name = ByName::new(chain, private()).unwrap();
+        for (name, expected) in [
+            ("a.example", vec![a]),
+            ("x.b.example", vec![b, issuer.der().clone()]),
+            ("c.example", vec![all.clone(), issuer.der().clone()]),
+            ("d.example", vec![all, issuer.der().clone()]),
+        ] {
+            assert_eq!(by_name.of(&ServerName::try_from(name).unwrap()).cert, expected, "{name}");
+        }
+        assert!(ByName::new(vec![issuer.der().clone()], private()).is_err(), "another key's");
     }
 
     #[test]

@@ -109,7 +109,7 @@ impl Server for Apache {
         let folder = Folder::new(self.name(), setup.scratch)?;
         let root = folder.folder("root")?;
         folder.folder("locks")?;
-        let tls = setup.certificates.map(|certificates| folder.certificates(certificates)).transpose()?;
+        let tls = setup.certificates.map(|made| folder.certificates(&made.server_pem, made)).transpose()?;
         let passwords = setup.asks.then(|| folder.file("passwords", PASSWORD)).transpose()?;
         let text = configuration(self, setup, &root, folder.owner, tls.as_ref(), passwords.as_deref());
         let file = folder.file("apache.conf", &text)?;

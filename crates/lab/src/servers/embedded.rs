@@ -94,7 +94,7 @@ pub(super) fn start(
     folder.owner = None;
     let root = folder.folder("root")?;
     let log = setup.scratch.join("access.log");
-    let tls = setup.certificates.map(|certificates| folder.certificates(certificates)).transpose()?;
+    let tls = setup.certificates.map(|made| folder.certificates(&made.all_pem(), made)).transpose()?;
     let access_log = serve::AccessLog::file(&log).map_err(|error| ServerError::Start {
         server: name,
         address,

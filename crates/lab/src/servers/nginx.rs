@@ -114,7 +114,15 @@ impl Tls {
     /// The part for this setup, with these versions of TLS.
     pub(super) fn of(setup: &Setup, folder: &Folder, versions: &str) -> Result<Self, ServerError> {
         let Some(certificates) = setup.certificates else { return Ok(Self { listen: "", lines: String::new() }) };
-        let (certificate, key) = folder.certificates(certificates)?;
+        let (mut certificate, key) = folder.certificates(&certificates.server_pem, certificates)?;
+        if !certificates.host_pems.is_empty() {
+            // nginx reads the file of the name that the client asks for; without one, `.pem`.
+            for (host, pem) in &certificates.host_pems {
+                folder.file(&format!("{host}.pem"), pem)?;
+            }
+            folder.file(".pem", &certificates.server_pem)?;
+            certificate.set_file_name("$ssl_server_name.pem");
+        }
         let lines = format!(
             "        ssl_protocols {versions};\n        ssl_certificate \"{}\";\n        \
              ssl_certificate_key \"{}\";\n",
