@@ -7,8 +7,8 @@
 //! round trip less per handshake is the most that TCP Fast Open can save. With an initial window it includes TCP's slow
 //! start: a response that does not fit waits for acknowledgements, in round trips.
 //!
-//! The load ends with the last response that the page's `load` event waits for ([`Spec::timed`]); later requests cost
-//! nothing. The critical path is the chain of waits that ends with its last byte; its *depth* is its number of requests. It
+//! The load ends with the last response that the page's `load` event waits for ([`Spec::timed`]), and what is computed
+//! after it ([`Spec::load_event`]); later requests cost nothing. The critical path is the chain of waits that ends with its last byte; its *depth* is its number of requests. It
 //! is followed backwards from the end, as in Wang et al. (WProf, NSDI 2013): requests beside it cost nothing.
 
 use std::{collections::HashMap, time::Duration};
@@ -65,7 +65,7 @@ pub struct Schedule {
     pub end: Vec<Duration>,
     /// The requests on the critical path, from the first on.
     pub critical: Vec<usize>,
-    /// When the last byte has arrived of all responses that the `load` event waits for.
+    /// The `load` event: the last byte has arrived of all responses that it waits for, and the last script has run.
     pub load: Duration,
 }
 
@@ -164,8 +164,12 @@ impl Spec {
         }
         let timed = self.timed();
         let ends = (0..self.requests.len()).filter(|index| timed[*index]);
-        let last = ends.clone().max_by_key(|index| (schedule.end[*index], usize::MAX - index));
-        schedule.load = last.map_or(Duration::ZERO, |index| schedule.end[index]);
+        let loaded = |index: usize| {
+            let compute = if network.has_processing { self.compute_after(index) } else { Duration::ZERO };
+            schedule.end[index].saturating_add(compute)
+        };
+        let last = ends.clone().max_by_key(|index| (loaded(*index), usize::MAX - index));
+        schedule.load = last.map_or(Duration::ZERO, loaded);
         schedule.critical = chain(last, |index| cause[index]);
         let bytes = ends.map(|index| self.requests[index].response.size()).fold(0, u64::saturating_add);
         let bytes = network.rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
@@ -336,6 +340,23 @@ mod tests {
         assert_eq!(after.first[2], before.first[2] + ms(70));
         assert_eq!((after.sent[3], after.load), (before.sent[3] + ms(70), before.load + ms(70)));
         assert_eq!((page.floor(ms(100), None), after.sent[2]), (ms(300), before.sent[2]));
+    }
+
+    #[test]
+    fn computation_after_the_last_script_delays_the_load_event_but_not_the_floor() {
+        let load = |content_type: &str| {
+            let mut page = page();
+            page.compute = ms(40);
+            page.requests[2].response.content_type = Some(content_type.into());
+            page.requests[3].after.clear();
+            let connections = Connections::Recorded { handshake: 1, initial_window: None };
+            let network = IdealNetwork { rtt: ms(100), rate: None, connections, has_processing: true };
+            let schedule = page.schedule(&network);
+            assert_eq!(page.floor(ms(100), None), ms(200));
+            (schedule.load, schedule.critical)
+        };
+        assert_eq!(load("text/css"), (ms(405), vec![0, 2]));
+        assert_eq!(load("text/javascript"), (ms(445), vec![0, 2]));
     }
 
     #[test]

@@ -171,6 +171,11 @@ pub struct Hold {
     pub compute: Duration,
 }
 
+impl Hold {
+    /// How many requests may be under way without holding others back.
+    pub(crate) const FREE: usize = 2;
+}
+
 /// How important a request is that is held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Priority {
@@ -240,12 +245,15 @@ impl Spec {
 
     /// The time of the `load` event, by the ends of the responses.
     pub fn load_event(&self, ends: &[Duration]) -> Duration {
-        let ready = self.requests.iter().zip(self.timed()).zip(ends).filter(|((_, timed), _)| *timed);
-        let ready = ready.map(|((request, _), end)| {
-            let runs = request.response.content_type.as_deref().is_some_and(is_script);
-            *end + if runs { self.compute } else { Duration::ZERO }
-        });
-        ready.max().unwrap_or_default()
+        let timed = self.timed();
+        let ready = ends.iter().enumerate().filter(|(index, _)| timed[*index]);
+        ready.map(|(index, end)| end.saturating_add(self.compute_after(index))).max().unwrap_or_default()
+    }
+
+    /// What the page computes between a response and the `load` event: nothing unless a script or document runs.
+    pub(crate) fn compute_after(&self, index: usize) -> Duration {
+        let content_type = self.requests[index].response.content_type.as_deref();
+        if content_type.is_some_and(is_script) { self.compute } else { Duration::ZERO }
     }
 
     /// The number of recorded connections.
