@@ -4,8 +4,9 @@
 #
 #   HAUL=target/release/haul scripts/pages.sh [FOLDER]
 #
-# FOLDER (target/pages) keeps the pages, the recordings and the runs. RTT=85ms, RUNS=7 and RECORDINGS=6 may be set. The pages
-# are npm packages; nginx serves them under the names of 13 hosts in a namespace. Best on a machine with nothing else to do.
+# FOLDER (target/pages) keeps the pages, the recordings and the runs. RTT=85ms,300ms, RUNS=7, RECORDINGS=6 and
+# PAGES="agency dashboard www" may be set. The pages are npm packages; nginx serves them under the names of 13 hosts in a
+# namespace. Best on a machine with nothing else to do: a page of frames needs its processors over a short path.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 haul=$(realpath "${HAUL:-target/release/haul}")
@@ -29,13 +30,14 @@ if ! (cd "$folder" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=er
   exit 0
 fi
 
-for page in agency dashboard www; do
+export PAGES=${PAGES:-agency dashboard www}
+for page in $PAGES; do
   rm -rf "${folder:?}/$page.toml" "${folder:?}/$page"
   unshare --map-root-user --mount --net scripts/pages/sites.sh "$folder" \
     "$haul" page record --insecure --runs "${RECORDINGS:-6}" "https://$page.example/" "$folder/$page.toml"
   run=$folder/runs/$page
   rm -rf "$run"
-  "$haul" page replay "$folder/$page.toml" --browser --over h1x6+tls,h2+tls,h3 --rtt "${RTT:-85ms}" --runs "${RUNS:-7}" \
+  "$haul" page replay "$folder/$page.toml" --browser --over h1x6+tls,h2+tls,h3 --rtt "${RTT:-85ms,300ms}" --runs "${RUNS:-7}" \
     --folder "$run" >/dev/null
 done
 
@@ -43,21 +45,24 @@ node - "$folder/runs" <<'END'
 const { readdirSync } = require("node:fs");
 const [folder] = process.argv.slice(2);
 const pairs = [["chromium-h1", "h1x6+tls"], ["chromium-h2", "h2+tls"], ["chromium-h3", "h3"]];
-console.log("page        pair                     Chromium    ours   Chromium ÷ ours (its quickest and slowest load)");
-for (const page of ["agency", "dashboard", "www"]) {
+console.log("page       RTT    pair                     Chromium    ours   Chromium ÷ ours (its quickest and slowest load)");
+for (const page of process.env.PAGES.split(" ")) {
   const [run] = readdirSync(`${folder}/${page}`);
-  const { cells } = require(`${folder}/${page}/${run}/run.json`);
-  for (const [theirs, ours] of pairs) {
-    const [a, b] = [theirs, ours].map((name) => cells.find((cell) => cell.contender === name));
-    const marks = [a, b].map((cell) => (cell.disturbed ? ` ⚠ ${cell.contender} was disturbed by the machine` : "")).join("");
-    if (a.status !== "ok" || b.status !== "ok") {
-      console.log(page.padEnd(12) + `${theirs} ÷ ${ours}`.padEnd(24) + (a.reason ?? b.reason));
-      continue;
+  const { cells, networks } = require(`${folder}/${page}/${run}/run.json`);
+  for (const { name: network } of networks) {
+    for (const names of pairs) {
+      const [a, b] = names.map((name) => cells.find((cell) => cell.contender === name && cell.network === network));
+      const row = page.padEnd(11) + network.padEnd(7) + names.join(" ÷ ").padEnd(24);
+      if (a.status !== "ok" || b.status !== "ok") {
+        console.log(row + (a.reason ?? b.reason));
+        continue;
+      }
+      const marks = [a, b].map((cell) => (cell.disturbed ? ` ⚠ ${cell.contender} was disturbed by the machine` : "")).join("");
+      const ratio = (time) => (time / b.median_s).toFixed(2);
+      const range = `${ratio(Math.min(...a.samples_s))}–${ratio(Math.max(...a.samples_s))}`;
+      const times = [a, b].map((cell) => `${cell.median_s.toFixed(3)} s`.padStart(9)).join(" ");
+      console.log(row + `${times}   ${ratio(a.median_s)} (${range})${marks}`);
     }
-    const ratio = (time) => (time / b.median_s).toFixed(2);
-    const range = `${ratio(Math.min(...a.samples_s))}–${ratio(Math.max(...a.samples_s))}`;
-    const times = [a, b].map((cell) => `${cell.median_s.toFixed(3)} s`.padStart(9)).join(" ");
-    console.log(page.padEnd(12) + `${theirs} ÷ ${ours}`.padEnd(24) + `${times}   ${ratio(a.median_s)} (${range})${marks}`);
   }
 }
 END

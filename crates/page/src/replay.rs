@@ -20,6 +20,7 @@
 //! The second load counts. The first one, through the same [`Replay`], gets what an earlier visit leaves (a TCP Fast
 //! Open cookie, TLS tickets), and closes its connections.
 
+mod clients;
 mod conditional;
 mod handler;
 mod held;

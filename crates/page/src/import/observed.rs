@@ -80,7 +80,7 @@ impl Observed {
     }
 
     /// Whether the response is a script or a document.
-    pub fn is_script(&self) -> bool {
+    pub(crate) fn is_script(&self) -> bool {
         field(&self.response_headers, "content-type").is_some_and(is_script)
     }
 }

@@ -7,9 +7,6 @@ use std::{
 
 use crate::{Hold, Priority, Spec};
 
-/// How many requests may be under way without holding others back.
-const FREE: usize = 2;
-
 /// What is held back, and by what.
 #[derive(Debug, Default)]
 pub(super) struct Held {
@@ -39,8 +36,8 @@ impl Group {
     fn is_full(&self, priority: Priority) -> bool {
         let Self { left, of_head, medium, low, .. } = self;
         let full = match priority {
-            Priority::Medium => *medium >= FREE,
-            Priority::Low => of_head + medium + low >= FREE,
+            Priority::Medium => *medium >= Hold::FREE,
+            Priority::Low => of_head + medium + low >= Hold::FREE,
         };
         left.is_some() && full
     }

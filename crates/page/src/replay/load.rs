@@ -1,7 +1,7 @@
 //! The client's side of a replay: a page load over Longhaul's engine.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     net::SocketAddr,
     path::PathBuf,
     sync::Arc,
@@ -15,6 +15,7 @@ use tokio::{sync::mpsc, task::JoinSet};
 use transport::{ConnectSettings, Connector, FastOpen, Origin, SettingsError};
 
 use super::{
+    clients::Clients,
     handler::WHICH,
     order::{Action, Order},
     protocol::{Http, Protocol, Session},
@@ -151,7 +152,8 @@ impl Replay {
     /// The engine's timeouts limit each exchange, and the spec limits the computations. For a shorter limit, drop the
     /// future, which ends the load.
     pub async fn load(&self) -> Result<Load, ReplayError> {
-        let mut clients = Clients::new(self);
+        let over = |settings| Client::over(self.connector.clone(), settings, Authenticator::default());
+        let mut clients = Clients::new(&self.spec, self.over.http, &self.settings, over);
         let (events, mut happened) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let mut timings = vec![Timing::default(); self.spec.requests.len()];
@@ -176,7 +178,7 @@ impl Replay {
                     Action::Send(who) => {
                         timings[who].wanted = start.elapsed();
                         let request = self.request(who)?;
-                        let client = clients.of(&self.spec.requests[who]).clone();
+                        let client = clients.of(&self.spec, who).clone();
                         let spec = self.spec.clone();
                         let opening = self.opening(&client, request.uri());
                         tasks.spawn(async move {
@@ -310,80 +312,4 @@ async fn fetch(
     }
     let expected = format!("{} and {length}", page.response.status);
     Err(ReplayError::Wrong { id: page.id.clone(), status, bytes, expected })
-}
-
-/// The clients of a load: one for each recorded connection, and one for requests without a connection.
-struct Clients {
-    /// Each with its number of unanswered requests.
-    recorded: BTreeMap<u32, (Client, usize)>,
-    any: Client,
-    /// For requests without credentials, whose connections browsers keep apart (Fetch, "HTTP-network fetch").
-    anonymous: Client,
-}
-
-/// Whether a browser sent a request without credentials, so far as its header fields show: to another origin in the mode
-/// `cors`, as for a font. A script may send credentials in this mode, which they do not show.
-fn is_anonymous(request: &crate::Request) -> bool {
-    let is = |name: &str, value: &str| request.headers.get(name).is_some_and(|known| known == value);
-    is("sec-fetch-mode", "cors") && !is("sec-fetch-site", "same-origin")
-}
-
-impl Clients {
-    fn new(replay: &Replay) -> Self {
-        let over = |settings: Settings| Client::over(replay.connector.clone(), settings, Authenticator::default());
-        let mut recorded = BTreeMap::new();
-        if replay.over.http == Http::Recorded {
-            for number in replay.spec.requests.iter().filter_map(|request| request.connection) {
-                let alone = || (over(Settings { connections: 1, ..replay.settings.clone() }), 0);
-                recorded.entry(number).or_insert_with(alone).1 += 1;
-            }
-        }
-        Self { recorded, any: over(replay.settings.clone()), anonymous: over(replay.settings.clone()) }
-    }
-
-    fn of(&self, request: &crate::Request) -> &Client {
-        match request.connection.and_then(|number| self.recorded.get(&number)) {
-            Some((client, _)) => client,
-            None if is_anonymous(request) => &self.anonymous,
-            None => &self.any,
-        }
-    }
-
-    /// A request is answered. A connection without further requests is closed, so that thousands of visits do not stay
-    /// open.
-    fn asked(&mut self, connection: Option<u32>) {
-        let Some((number, (_, left))) = connection.and_then(|number| Some((number, self.recorded.get_mut(&number)?)))
-        else {
-            return;
-        };
-        *left -= 1;
-        if *left == 0 {
-            self.recorded.remove(&number);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_sent_without_credentials_is_told_by_its_header_fields() {
-        let request = |fields: &str| {
-            let text = format!(
-                "schema = \"longhaul.page/1\"\n[[request]]\nid = \"a\"\nhost = \"a\"\npath = \"/\"\n\
-                 headers = [{fields}]\nresponse = {{ body = 1 }}\n"
-            );
-            Spec::parse(&text, "t.toml".as_ref()).unwrap().requests.remove(0)
-        };
-        for (fields, expected) in [
-            ("\"sec-fetch-mode: cors\", \"sec-fetch-site: cross-site\"", true),
-            ("\"sec-fetch-mode: cors\", \"sec-fetch-site: same-site\"", true),
-            ("\"sec-fetch-mode: cors\", \"sec-fetch-site: same-origin\"", false),
-            ("\"sec-fetch-mode: no-cors\", \"sec-fetch-site: cross-site\"", false),
-            ("", false),
-        ] {
-            assert_eq!(is_anonymous(&request(fields)), expected, "{fields}");
-        }
-    }
 }

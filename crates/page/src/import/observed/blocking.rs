@@ -88,23 +88,31 @@ fn is_in_head(before: &[u8]) -> bool {
         "html", "head", "base", "basefont", "bgsound", "link", "meta", "noscript", "script", "style", "template",
         "title",
     ];
-    let text = String::from_utf8_lossy(before).to_ascii_lowercase();
-    let mut rest = text.as_str();
-    while let Some(at) = rest.find('<') {
+    const RAW_TEXT: [(&str, &str); 3] = [("script", "</script"), ("style", "</style"), ("title", "</title")];
+    let mut rest = before;
+    while let Some(at) = rest.iter().position(|byte| *byte == b'<') {
         rest = &rest[at + 1..];
-        if let Some(comment) = rest.strip_prefix("!--") {
-            rest = comment.split_once("-->").map_or("", |(_, after)| after);
+        if rest.starts_with(b"!--") {
+            rest = behind(&rest[3..], "-->");
             continue;
         }
-        let name = &rest[..rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len())];
-        if rest.starts_with("/head") || !name.is_empty() && !IN_HEAD.contains(&name) {
+        let length = rest.iter().position(|byte| !byte.is_ascii_alphanumeric()).unwrap_or(rest.len());
+        let is = |name: &str| rest[..length].eq_ignore_ascii_case(name.as_bytes());
+        let ends_head = rest.get(..5).is_some_and(|tag| tag.eq_ignore_ascii_case(b"/head"));
+        if ends_head || length > 0 && !IN_HEAD.iter().any(|name| is(name)) {
             return false;
         }
-        if matches!(name, "script" | "style" | "title") {
-            rest = rest.split_once(&format!("</{name}")).map_or("", |(_, after)| after);
+        if let Some((_, end)) = RAW_TEXT.iter().find(|(name, _)| is(name)) {
+            rest = behind(rest, end);
         }
     }
     true
+}
+
+/// What follows the first occurrence of `end`, in upper or lower case; nothing if there is none.
+fn behind<'a>(text: &'a [u8], end: &str) -> &'a [u8] {
+    let at = text.windows(end.len()).position(|part| part.eq_ignore_ascii_case(end.as_bytes()));
+    at.map_or(&[], |at| &text[at + end.len()..])
 }
 
 /// The kind of a tag in lower case: `<script src="…" defer>`.

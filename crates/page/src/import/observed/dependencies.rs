@@ -21,7 +21,7 @@ use super::{
     blocking::{Kind, Reference},
     field,
 };
-use crate::{After, Hold, Request, Response, Until};
+use crate::{After, Hold, Priority, Request, Response, Until};
 
 /// A request within this time after the end of another one on its connection waited for it.
 const NEAR: Duration = Duration::from_millis(2);
@@ -178,24 +178,33 @@ impl<'a> Past<'a> {
     }
 }
 
-/// For the requests that hold others back: the least time between the end of the last of them and the first of those that
-/// were sent after it. `seen`: a request as it was recorded.
+/// For the requests that hold others back: the time from the end of the last of them until nothing is held back any more,
+/// which shows when more requests are under way than the hold allows. If that never happens, the first request that was sent
+/// after that end stands for it. `seen`: a request as it was recorded.
 pub(super) fn computes_of<'a>(
     holds: &[Option<Hold>],
     seen: impl Fn(usize) -> Option<&'a Observed>,
 ) -> HashMap<Vec<usize>, Duration> {
-    let mut computes = HashMap::new();
+    let mut groups: HashMap<&[usize], Vec<(Priority, &Observed)>> = HashMap::new();
     for (at, hold) in holds.iter().enumerate() {
-        let Some((hold, one)) = hold.as_ref().zip(seen(at)) else { continue };
-        let end = hold.behind.iter().filter_map(|at| Some(seen(*at)?.end)).max().unwrap_or_default();
-        if let Some(gap) = one.begins().checked_sub(end).map(rounded) {
-            computes
-                .entry(hold.behind.clone())
-                .and_modify(|least: &mut Duration| *least = gap.min(*least))
-                .or_insert(gap);
+        if let Some((hold, one)) = hold.as_ref().zip(seen(at)) {
+            groups.entry(&hold.behind).or_default().push((hold.priority, one));
         }
     }
-    computes
+    let lifted = groups.into_iter().filter_map(|(behind, held)| {
+        let end = behind.iter().filter_map(|at| Some(seen(*at)?.end)).max().unwrap_or_default();
+        let mut sent: Vec<_> = held.iter().filter(|(_, one)| one.begins() >= end).collect();
+        sent.sort_by_key(|(_, one)| one.begins());
+        let is_free = |(priority, one): &&&(Priority, &Observed)| {
+            let counts = |(other, _): &&(Priority, &Observed)| *priority == Priority::Low || *other == Priority::Medium;
+            let now = one.begins();
+            let under_way = held.iter().filter(counts).filter(|(_, other)| other.begins() <= now && now < other.end);
+            under_way.count() > Hold::FREE
+        };
+        let lifted = sent.iter().find(is_free).or(sent.first())?;
+        Some((behind.to_vec(), rounded(lifted.1.begins().saturating_sub(end))))
+    });
+    lifted.collect()
 }
 
 /// When this part of a response had arrived.

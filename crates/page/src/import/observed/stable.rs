@@ -84,7 +84,10 @@ pub fn stable(
         request.response.think = quickest.map_or(Duration::ZERO, |one| think::time(one, &round_trips));
         common.push(waits);
     }
-    keep_order(&mut requests);
+    keep_order(&mut requests, |before, after| {
+        let starts = all.iter().filter_map(|run| run.observed(before).zip(run.observed(after)));
+        starts.into_iter().all(|(before, after)| before.started <= after.started)
+    });
     let holds: Vec<Option<Hold>> = requests.iter().map(|request| request.hold.clone()).collect();
     let computes: Vec<_> = all.iter().map(|run| computes_of(&holds, |index| run.observed(index))).collect();
     for hold in requests.iter_mut().filter_map(|request| request.hold.as_mut()) {
@@ -279,17 +282,22 @@ impl<'a> Matched<'a> {
     }
 }
 
-/// Requests for which a document is read one after another keep their order if their least computation times differ by no
-/// more than clocks do: the earlier one takes the time of the later one.
-fn keep_order(requests: &mut [Request]) {
+/// Requests that a document causes keep their order: if one came before another in all recordings (`is_before`), its
+/// least computation time is no longer than the other's. A request that is held back and one that is not are only compared
+/// within the precision of clocks, because the time of one ends when it is queued, of the other when it is sent.
+fn keep_order(requests: &mut [Request], is_before: impl Fn(usize, usize) -> bool) {
     const SAME: Duration = Duration::from_millis(1);
-    let mut later: HashMap<usize, Duration> = HashMap::new();
-    for request in requests.iter_mut().rev() {
+    let mut later: HashMap<usize, Vec<usize>> = HashMap::new();
+    for index in (0..requests.len()).rev() {
+        let request = &requests[index];
         let [After { request: document, until: Until::Head(_) }] = request.after[..] else { continue };
-        if let Some(least) = later.get(&document).filter(|least| **least + SAME >= request.compute) {
-            request.compute = request.compute.min(*least);
-        }
-        later.insert(document, request.compute);
+        let later = later.entry(document).or_default();
+        let is_like =
+            |other: &Request| other.hold.is_some() == request.hold.is_some() || other.compute + SAME >= request.compute;
+        let after = later.iter().filter(|other| is_like(&requests[**other]) && is_before(index, **other));
+        let least = after.map(|other| requests[*other].compute).chain([request.compute]).min();
+        requests[index].compute = least.unwrap_or_default();
+        later.push(index);
     }
 }
 

@@ -124,6 +124,26 @@ fn unreplayable_requests_are_named_and_cookies_dropped() {
     assert_eq!(error.to_string(), "x.toml: there is no request in it that could be replayed");
 }
 
+#[test]
+fn hold_ends_when_more_is_under_way_than_it_allows() {
+    // Sent at and ended at, after a script that ends at 1000 ms.
+    let lifted = |pictures: &[[u64; 2]]| {
+        let mut recording = held(1000, pictures[0][0]);
+        let picture = recording.pop().unwrap();
+        for (number, [sent, end]) in pictures.iter().enumerate() {
+            let mut one = seen(&format!("/{number}.png"), [30, sent + 1, *end], &[]);
+            (one.initiators, one.priority) = (picture.initiators.clone(), picture.priority);
+            one.sent = Some(Duration::from_millis(*sent));
+            recording.push(one);
+        }
+        let found = spec(recording, "t".into(), "s".into(), Path::new("x.toml")).unwrap().spec;
+        found.requests[3].hold.as_ref().unwrap().compute.as_millis()
+    };
+    assert_eq!(lifted(&[[500, 1002], [1002, 1200], [1080, 1200], [1080, 1200]]), 80, "the first takes another's place");
+    assert_eq!(lifted(&[[1040, 1100], [1100, 1200]]), 40);
+    assert_eq!(lifted(&[[500, 600], [600, 700]]), 0);
+}
+
 /// A page with a blocking script in its `<head>`, 1000 ms long, and a picture that the script held back.
 pub(super) fn held(script_end: u64, picture_sent: u64) -> Vec<Observed> {
     let html = "<script src=s.js></script>\n<link rel=stylesheet href=c.css>\n<body><img src=p.png>";

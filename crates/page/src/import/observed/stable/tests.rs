@@ -5,7 +5,7 @@ use super::{
     },
     *,
 };
-use crate::{Hold, Spec};
+use crate::Spec;
 
 /// A recording of a page whose truth is known: its script, which computes for 20 ms, requests data, for which the server
 /// thinks for 30 ms; its picture waits for the first half of the page. The network takes 10 ms. `late` is noise: how late
@@ -151,19 +151,24 @@ fn what_follows_the_head_takes_its_least_time() {
 }
 
 #[test]
-fn references_keep_their_order_within_the_precision_of_clocks() {
-    let compute = |micros: [u64; 4]| {
+fn references_keep_their_order() {
+    let compute = |micros: [u64; 4], are_held: [bool; 4], is_before: bool| {
         let mut requests = of(vec![held(1000, 1070)]).spec.requests;
-        for (request, time) in requests.iter_mut().zip(micros) {
+        let hold = requests[3].hold.clone();
+        for ((request, time), is_held) in requests.iter_mut().zip(micros).zip(are_held) {
             request.compute = Duration::from_micros(time);
-            request.hold = None::<Hold>;
+            request.hold = hold.clone().filter(|_| is_held);
+            request.after.iter_mut().for_each(|after| after.until = Until::Head(1));
         }
-        keep_order(&mut requests);
+        keep_order(&mut requests, |_, _| is_before);
         let computes: Vec<u128> = requests.iter().map(|request| request.compute.as_micros()).collect();
         computes
     };
-    assert_eq!(compute([0, 10_600, 10_400, 10_500]), [0, 10_400, 10_400, 10_500]);
-    assert_eq!(compute([0, 15_000, 10_400, 10_500]), [0, 15_000, 10_400, 10_500], "this is no noise");
+    let [none, one, two] = [[false; 4], [false, false, true, false], [false, true, true, true]];
+    assert_eq!(compute([0, 10_600, 10_400, 10_500], none, true), [0, 10_400, 10_400, 10_500]);
+    assert_eq!(compute([0, 15_000, 12_400, 10_500], two, true), [0, 10_500, 10_500, 10_500]);
+    assert_eq!(compute([0, 15_000, 12_400, 10_500], two, false), [0, 15_000, 12_400, 10_500], "not in all recordings");
+    assert_eq!(compute([0, 10_600, 5000, 10_500], one, true), [0, 10_500, 5000, 10_500], "another clock");
 }
 
 #[test]
