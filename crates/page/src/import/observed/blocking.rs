@@ -11,6 +11,8 @@
 //! - What a style sheet or an element's style references is requested when the document is laid out: after all style
 //!   sheets and scripts of its `<head>`. Chromium does not lay out a frame that is out of view until a script asks for it.
 
+use url::Url;
+
 use super::dependencies::offset;
 
 /// A reference in a document to one of its parts.
@@ -43,13 +45,35 @@ pub(super) enum Kind {
 }
 
 impl Reference {
-    /// The reference in `html`, the body of the request with index `document`, that ends at a line and column.
-    pub(super) fn new(document: usize, html: &[u8], place: (u64, u64)) -> Self {
+    /// The reference to `url` in `html`, the body of the request with index `document`, that ends at a line and column. For
+    /// what the style of an element references, Chromium tells how far the parser was when the document was laid out; its
+    /// place is then that of its name.
+    pub(super) fn new(document: usize, html: &[u8], place: (u64, u64), url: &Url) -> Self {
         let end = offset(html, place);
-        let before = &html[..end];
-        let start = before.iter().rposition(|byte| *byte == b'<').unwrap_or(end);
-        let tag = String::from_utf8_lossy(&before[start..]).to_ascii_lowercase();
+        let told = Self::ending(document, html, end);
+        let name = url.path_segments().and_then(Iterator::last).unwrap_or_default().as_bytes();
+        let is_its_own =
+            told.kind != Kind::Other || name.is_empty() || find(&html[tag_before(html, end)..end], name).is_some();
+        if is_its_own { told } else { Self::styled(document, html, name).unwrap_or(told) }
+    }
+
+    fn ending(document: usize, html: &[u8], end: usize) -> Self {
+        let start = tag_before(html, end);
+        let tag = String::from_utf8_lossy(&html[start..end]).to_ascii_lowercase();
         Self { document, offset: end, kind: kind(&tag), in_head: is_in_head(&html[..start]) }
+    }
+
+    /// The first place of `name` in a style.
+    fn styled(document: usize, html: &[u8], name: &[u8]) -> Option<Self> {
+        let mut from = 0;
+        while let Some(at) = find(&html[from..], name) {
+            from += at + name.len();
+            let found = Self::ending(document, html, from);
+            if matches!(found.kind, Kind::Style | Kind::Styled) {
+                return Some(found);
+            }
+        }
+        None
     }
 
     /// Whether the document's `<body>` waits for it, or for a script behind it.
@@ -109,10 +133,19 @@ fn is_in_head(before: &[u8]) -> bool {
     true
 }
 
+/// Where the last tag begins before `end`; `end` if none does.
+fn tag_before(html: &[u8], end: usize) -> usize {
+    html[..end].iter().rposition(|byte| *byte == b'<').unwrap_or(end)
+}
+
+/// Where `name` begins, in upper or lower case.
+fn find(text: &[u8], name: &[u8]) -> Option<usize> {
+    text.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name))
+}
+
 /// What follows the first occurrence of `end`, in upper or lower case; nothing if there is none.
 fn behind<'a>(text: &'a [u8], end: &str) -> &'a [u8] {
-    let at = text.windows(end.len()).position(|part| part.eq_ignore_ascii_case(end.as_bytes()));
-    at.map_or(&[], |at| &text[at + end.len()..])
+    find(text, end.as_bytes()).map_or(&[], |at| &text[at + end.len()..])
 }
 
 /// The kind of a tag in lower case: `<script src="…" defer>`.
@@ -184,13 +217,31 @@ mod tests {
     }
 
     #[test]
+    fn what_a_style_references_is_found_by_its_name() {
+        let html = "<link rel=stylesheet href=a.css><body><i class=\"b\" style=\"background: url(./x/1.jpg)\"></i><p>1.jpg\n\
+                    <img src=2.jpg><script src=c.js></script><hr>";
+        let of = |url: &str, column: u64| {
+            let url = Url::parse(&format!("http://a.example/{url}")).unwrap();
+            let found = Reference::new(0, html.as_bytes(), (1, column), &url);
+            (found.kind, &html[..found.offset])
+        };
+        let (styled, _) = html.split_at(html.find("1.jpg").unwrap() + 5);
+        assert_eq!(of("x/1.jpg?v=1", 15), (Kind::Styled, styled), "the parser was behind the image");
+        assert_eq!(of("x/1.jpg", 200), (Kind::Styled, styled));
+        assert_eq!(of("2.jpg", 15).0, Kind::Other, "its own tag");
+        assert_eq!(of("c.js", 31).0, Kind::Blocking);
+        assert_eq!(of("3.jpg", 200), (Kind::Other, html), "unknown");
+    }
+
+    #[test]
     fn frames_and_deferred_scripts_wait_for_scripts_that_stop_the_parser() {
         let html = "<link rel=stylesheet href=a>\n<script src=b></script>\n<script src=c defer></script>\n<body>\n\
                     <iframe src=d></iframe>\n<script src=e></script>";
         let at = |tag: &str| {
             let before = &html[..html.find(tag).unwrap() + tag.len()];
             let (line, start) = (before.matches('\n').count(), before.rfind('\n').map_or(0, |at| at + 1));
-            Reference::new(0, html.as_bytes(), (line as u64, (before.len() - start) as u64))
+            let url = Url::parse("http://a.example/").unwrap();
+            Reference::new(0, html.as_bytes(), (line as u64, (before.len() - start) as u64), &url)
         };
         let [style, script, deferred, frame, late] = ["href=a>", "src=b>", "defer>", "src=d>", "src=e>"].map(at);
         assert!(script.waits_for(style) && frame.waits_for(script) && deferred.waits_for(script));

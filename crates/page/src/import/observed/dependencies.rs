@@ -84,7 +84,7 @@ impl<'a> Past<'a> {
         let document = self.find(&by.url)?;
         let html = self.seen[document];
         let bytes = html.response_body.bytes.as_ref().filter(|_| !html.response_body.coded && is_html(html))?;
-        Some(Reference::new(document, bytes, by.position?))
+        Some(Reference::new(document, bytes, by.position?, &one.url))
     }
 
     /// The requests that hold a request back whose cause has this reference.
@@ -137,9 +137,11 @@ impl<'a> Past<'a> {
         let (before, response) = (of[cause], &requests[cause].response);
         let is_page = response.content_type.as_deref().is_some_and(|kind| kind.contains("html"));
         let had_all = before.end <= one.started;
+        let reference = self.reference(one);
         let until = match (place, &before.response_body.bytes) {
             (Some(place), Some(bytes)) if is_page && !before.response_body.coded => {
-                let share = offset(bytes, place) as f64 / bytes.len().max(1) as f64;
+                let own = reference.filter(|own| own.document == cause).map(|own| own.offset);
+                let share = own.unwrap_or_else(|| offset(bytes, place)) as f64 / bytes.len().max(1) as f64;
                 part(response, share)
             }
             _ if is_page && !had_all => {
@@ -151,7 +153,7 @@ impl<'a> Past<'a> {
         };
         let come = comes(before, response, until);
         let mut after = vec![After { request: cause, until }];
-        let own = self.reference(one).filter(|own| matches!(own.kind, Kind::Frame | Kind::Styled));
+        let own = reference.filter(|own| matches!(own.kind, Kind::Frame | Kind::Styled));
         let holding: Vec<usize> = match own.or(self.references[cause]) {
             Some(reference) if own.is_some() || !is_page => self.blockers(one, reference).collect(),
             _ => Vec::new(),
