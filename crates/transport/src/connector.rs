@@ -30,7 +30,7 @@ pub struct ConnectSettings {
     pub proxies: Proxies,
     /// Whether the first request travels in the SYN, where that is known to work; never through a proxy.
     pub fast_open: FastOpen,
-    /// Flow control over QUIC.
+    /// Flow control and congestion control over QUIC.
     pub quic: QuicSettings,
 }
 

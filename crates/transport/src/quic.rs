@@ -16,6 +16,7 @@ use std::{
 use quinn::{
     ClientConfig, Connecting, ConnectionError, Endpoint, EndpointConfig, IdleTimeout, TokioRuntime, TransportConfig,
     VarInt, ZeroRttAccepted,
+    congestion::CubicConfig,
     crypto::rustls::{HandshakeData, QuicClientConfig},
 };
 use socket2::{Domain, Protocol, Socket, Type};
@@ -29,19 +30,21 @@ use crate::{
     tls::{self, CountingVerifier},
 };
 
-/// Flow control windows of QUIC connections.
+/// The windows of QUIC connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuicSettings {
     /// The receive window of a stream in bytes (RFC 9000 §4); rate × RTT or more.
     pub stream_window: u32,
     /// The receive window of a connection in bytes.
     pub connection_window: u32,
+    /// The congestion window that a connection begins with, in bytes.
+    pub initial_window: u64,
 }
 
 impl Default for QuicSettings {
-    /// 4 MiB and 16 MiB, as over HTTP/2.
+    /// Receive windows of 4 MiB and 16 MiB, as over HTTP/2; ten packets of 1200 bytes (RFC 9002 §7.2).
     fn default() -> Self {
-        Self { stream_window: 4 << 20, connection_window: 16 << 20 }
+        Self { stream_window: 4 << 20, connection_window: 16 << 20, initial_window: 12_000 }
     }
 }
 
@@ -117,7 +120,10 @@ impl QuicConnector<'_> {
 
     fn transport(&self) -> TransportConfig {
         let mut transport = TransportConfig::default();
+        let mut congestion = CubicConfig::default();
+        congestion.initial_window(self.settings.initial_window);
         transport
+            .congestion_controller_factory(Arc::new(congestion))
             .stream_receive_window(VarInt::from_u32(self.settings.stream_window))
             .receive_window(VarInt::from_u32(self.settings.connection_window))
             .max_idle_timeout(IdleTimeout::try_from(SILENCE).ok())
