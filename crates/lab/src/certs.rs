@@ -201,4 +201,20 @@ mod tests {
         let mut server = server(&certificates);
         assert!(shake(&mut client, &mut server).is_err(), "another run's authority must not do");
     }
+
+    #[test]
+    fn certificate_of_a_host_is_of_no_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let made = Certificates::make(folder.path(), &[], &["a.example", "a.example:8443", "b.example"]).unwrap();
+        let is_for = |pem: &str, name: &str| {
+            let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            let parsed = rustls::server::ParsedCertificate::try_from(&der).unwrap();
+            rustls::client::verify_server_name(&parsed, &ServerName::try_from(name.to_owned()).unwrap()).is_ok()
+        };
+        let of = |pem: &str| ["a.example", "b.example"].map(|name| is_for(pem, name));
+        assert_eq!(made.host_pems.len(), 2);
+        assert_eq!(of(&made.host_pems["a.example"]), [true, false]);
+        assert_eq!(of(&made.host_pems["b.example"]), [false, true]);
+        assert_eq!(of(&made.server_pem), [true, true], "for clients that name none");
+    }
 }

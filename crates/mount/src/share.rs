@@ -328,10 +328,11 @@ impl Share {
 }
 
 impl Contents {
-    /// A file that no program has opened by this inode has the content of another one.
+    /// A file that no program has open by this inode has the content of another one.
     fn share(&mut self, ino: Ino, file: Arc<CachedFile>) {
-        self.files.insert(ino, file);
-        self.idle.push(ino);
+        if self.files.insert(ino, file).is_none() {
+            self.idle.push(ino);
+        }
     }
 
     fn drop_idle(&mut self, ino: Ino) {

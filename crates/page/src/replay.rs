@@ -12,7 +12,7 @@
 //!   from the recorded ones.
 //!
 //! ```text
-//!  Spec ──> Order: what may be sent now ──> load: one client for each recorded connection, or one for all
+//!  Spec ──> Order: what may be sent now ──> load, by clients that share connections or do not
 //!    │          ▲ heads, ends                   │ requests                  │ one Connector: cookies, tickets
 //!    └──> PageHandler: answers ready in memory <───────┴─── cable ─────────────────┘
 //! ```

@@ -162,7 +162,7 @@ impl Share {
                 // What was closed since follows it there, and is what the name shows.
                 if let Some(latest) = entries.latest(&beside)
                     && let Some(ino) = tree.adopt(&beside, latest.facts())
-                    && let Some(file) = file
+                    && let Some(file) = file.filter(|_| tree.opens(ino) == 0)
                 {
                     contents.share(ino, file);
                 }

@@ -15,6 +15,11 @@ use url::Url;
 
 use super::dependencies::offset;
 
+/// The length of a tag up to a reference, and the number of places of a name that are looked at: enough for any page, and a
+/// bound for hostile ones.
+const LONGEST_TAG: usize = 64 * 1024;
+const MAX_PLACES: usize = 100;
+
 /// A reference in a document to one of its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reference {
@@ -52,28 +57,20 @@ impl Reference {
         let end = offset(html, place);
         let told = Self::ending(document, html, end);
         let name = url.path_segments().and_then(Iterator::last).unwrap_or_default().as_bytes();
-        let is_its_own =
-            told.kind != Kind::Other || name.is_empty() || find(&html[tag_before(html, end)..end], name).is_some();
-        if is_its_own { told } else { Self::styled(document, html, name).unwrap_or(told) }
+        let is_its_own = told.kind != Kind::Other
+            || name.is_empty()
+            || places(&html[tag_before(html, end)..end], name).next().is_some();
+        if is_its_own {
+            return told;
+        }
+        let named = places(html, name).take(MAX_PLACES).map(|at| Self::ending(document, html, at + name.len()));
+        named.into_iter().find(|one| matches!(one.kind, Kind::Style | Kind::Styled)).unwrap_or(told)
     }
 
     fn ending(document: usize, html: &[u8], end: usize) -> Self {
         let start = tag_before(html, end);
         let tag = String::from_utf8_lossy(&html[start..end]).to_ascii_lowercase();
         Self { document, offset: end, kind: kind(&tag), in_head: is_in_head(&html[..start]) }
-    }
-
-    /// The first place of `name` in a style.
-    fn styled(document: usize, html: &[u8], name: &[u8]) -> Option<Self> {
-        let mut from = 0;
-        while let Some(at) = find(&html[from..], name) {
-            from += at + name.len();
-            let found = Self::ending(document, html, from);
-            if matches!(found.kind, Kind::Style | Kind::Styled) {
-                return Some(found);
-            }
-        }
-        None
     }
 
     /// Whether the document's `<body>` waits for it, or for a script behind it.
@@ -135,17 +132,18 @@ fn is_in_head(before: &[u8]) -> bool {
 
 /// Where the last tag begins before `end`; `end` if none does.
 fn tag_before(html: &[u8], end: usize) -> usize {
-    html[..end].iter().rposition(|byte| *byte == b'<').unwrap_or(end)
+    let from = end.saturating_sub(LONGEST_TAG);
+    html[from..end].iter().rposition(|byte| *byte == b'<').map_or(end, |at| from + at)
 }
 
 /// Where `name` begins, in upper or lower case.
-fn find(text: &[u8], name: &[u8]) -> Option<usize> {
-    text.windows(name.len()).position(|part| part.eq_ignore_ascii_case(name))
+fn places(text: &[u8], name: &[u8]) -> impl Iterator<Item = usize> {
+    text.windows(name.len()).enumerate().filter(|(_, part)| part.eq_ignore_ascii_case(name)).map(|(at, _)| at)
 }
 
 /// What follows the first occurrence of `end`, in upper or lower case; nothing if there is none.
 fn behind<'a>(text: &'a [u8], end: &str) -> &'a [u8] {
-    find(text, end.as_bytes()).map_or(&[], |at| &text[at + end.len()..])
+    places(text, end.as_bytes()).next().map_or(&[], |at| &text[at + end.len()..])
 }
 
 /// The kind of a tag in lower case: `<script src="…" defer>`.

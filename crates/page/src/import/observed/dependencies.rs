@@ -197,13 +197,13 @@ pub(super) fn computes_of<'a>(
         let end = behind.iter().filter_map(|at| Some(seen(*at)?.end)).max().unwrap_or_default();
         let mut sent: Vec<_> = held.iter().filter(|(_, one)| one.begins() >= end).collect();
         sent.sort_by_key(|(_, one)| one.begins());
-        let is_free = |(priority, one): &&&(Priority, &Observed)| {
+        let is_beyond = |(priority, one): &&&(Priority, &Observed)| {
             let counts = |(other, _): &&(Priority, &Observed)| *priority == Priority::Low || *other == Priority::Medium;
             let now = one.begins();
             let under_way = held.iter().filter(counts).filter(|(_, other)| other.begins() <= now && now < other.end);
             under_way.count() > Hold::FREE
         };
-        let lifted = sent.iter().find(is_free).or(sent.first())?;
+        let lifted = sent.iter().find(is_beyond).or(sent.first())?;
         Some((behind.to_vec(), rounded(lifted.1.begins().saturating_sub(end))))
     });
     lifted.collect()
