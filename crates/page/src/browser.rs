@@ -11,6 +11,7 @@ pub(crate) mod completion;
 mod determinism;
 pub mod deviations;
 mod fetches;
+pub(crate) mod latency;
 pub mod load;
 mod paint;
 pub(crate) mod targets;

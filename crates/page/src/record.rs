@@ -22,7 +22,7 @@ use url::Url;
 
 use self::exchanges::Exchanges;
 use crate::{
-    browser::{Browser, BrowserError, Options, completion::Completion, targets::Targets},
+    browser::{Browser, BrowserError, Options, completion::Completion, latency::Latency, targets::Targets},
     import::{
         ImportError, Imported,
         observed::{self, Observed, rounded},
@@ -43,10 +43,15 @@ pub enum RecordError {
     Import(#[from] ImportError),
 }
 
-/// The latencies that recordings emulate, in turn. Over a short link, a page's scripts, styles and frames all arrive at once
-/// and compete for the processor, and all is there before it is used. What a browser computes while it waits, and what waits
-/// for what, shows only over a long one.
-const LATENCIES: [Option<Duration>; 3] = [None, Some(Duration::from_millis(100)), Some(Duration::from_millis(400))];
+/// The latencies that recordings emulate, in turn: of scripts, and of everything else. Over a short link, a page's scripts,
+/// styles and frames all arrive at once and compete for the processor, and all is there before it is used. What a browser
+/// computes while it waits, and what waits for what, shows only over a long one; what does not wait for scripts, only if these
+/// arrive later than everything else.
+const LATENCIES: [Option<(Duration, Duration)>; 3] = [
+    None,
+    Some((Duration::from_secs(1), Duration::from_millis(100))),
+    Some((Duration::from_millis(400), Duration::from_millis(400))),
+];
 
 /// The maximum time between two checks of `stop`.
 const STOP_POLL: Duration = Duration::from_millis(100);
@@ -63,11 +68,15 @@ pub fn record(
 ) -> Result<Imported, RecordError> {
     // The same for all, so that they request the same URLs.
     let clock = DateTime::<Utc>::from(SystemTime::now()).timestamp_millis();
-    let runs = (0..runs.max(1)).map(|number| {
-        let latency = LATENCIES[number as usize % LATENCIES.len()];
-        observe(url, clock, latency, timeout, options, stop)
-    });
-    let mut runs = runs.collect::<Result<Vec<Run>, _>>()?;
+    let count = runs.max(1) as usize;
+    let mut runs: Vec<Run> = Vec::with_capacity(count);
+    for number in 0..count {
+        let latency = LATENCIES[number % LATENCIES.len()].map(|(late, general)| {
+            let late_urls = runs.first().map(Run::scripts).unwrap_or_default();
+            Latency { general, late, late_urls }
+        });
+        runs.push(observe(url, clock, latency, timeout, options, stop)?);
+    }
     let mut notes: Vec<String> = runs.iter_mut().flat_map(|run| std::mem::take(&mut run.notes)).collect();
     notes.sort();
     notes.dedup();
@@ -98,13 +107,19 @@ impl Run {
         let ends = self.observed.iter().filter(|one| one.delays_load && one.is_script()).map(|one| one.end);
         Some(rounded(self.loaded?.saturating_sub(ends.max()?)))
     }
+
+    /// The URLs of its scripts.
+    fn scripts(&self) -> Vec<Url> {
+        let is_script = |one: &&Observed| one.is_script() && !one.is_html();
+        self.observed.iter().filter(is_script).map(|one| one.url.clone()).collect()
+    }
 }
 
 /// Records the page once, at the time `clock`, in milliseconds since 1970.
 fn observe(
     url: &Url,
     clock: i64,
-    latency: Option<Duration>,
+    latency: Option<Latency>,
     timeout: Duration,
     options: &Options,
     stop: &AtomicBool,
@@ -112,8 +127,8 @@ fn observe(
     let mut browser = Browser::start(options, |_| {})?;
     let session = browser.page()?;
     let version = browser.call("", "Browser.getVersion", &json!({}))?;
+    let mut exchanges = Exchanges::new(latency.clone().unwrap_or_default());
     let targets = Targets { records: true, clock: Some(clock), latency };
-    let mut exchanges = Exchanges::new(latency);
     let is_complete = load(&mut browser, &session, url, &targets, &mut exchanges, timeout, stop)?;
     let mut notes = Vec::new();
     if !is_complete {

@@ -24,12 +24,17 @@ use page::{
 /// Not an image, in spite of its type.
 const BROKEN: &str = "this is no picture";
 
-/// The think time of the data.
+/// The think times of the data and of the frame's style sheet.
 const THINK: Duration = Duration::from_millis(80);
+const STYLE_THINK: Duration = Duration::from_millis(150);
 
 /// Path, type, body. The picture's reference is at least 3000 bytes after the style sheet's; the script fetches data
-/// and then what they name; the style sheet has a background.
-const SITE: [(&str, &str, &str); 7] = [
+/// and then what they name; the style sheets have backgrounds. The frame's style sheet is slow.
+const SITE: [(&str, &str, &str); 11] = [
+    ("/frame", "text/html", "<!doctype html><link rel=stylesheet href=/frame.css><p>Frame<script src=/frame.js></script>"),
+    ("/frame.css", "text/css", "body { background: url(/frame.svg) }"),
+    ("/frame.js", "text/javascript", "document.title = 'Frame'"),
+    ("/frame.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg' width='4' height='4'/>"),
     ("/style.css", "text/css", "body { background: url(/back.svg) }"),
     ("/head.js", "text/javascript", "document.documentElement.id = 'ready'"),
     ("/script.js", "text/javascript", "fetch('/data.json').then(r => r.json()).then(d => fetch(d.show))"),
@@ -42,7 +47,8 @@ const SITE: [(&str, &str, &str); 7] = [
 fn page() -> String {
     let filling = "<p>filling, a line of it\n".repeat(200);
     format!(
-        "<!doctype html><title>Small</title>\n<link rel=stylesheet href=/style.css>\n<script src=/head.js></script>\n{filling}\
+        "<!doctype html><title>Small</title>\n<link rel=stylesheet href=/style.css>\n<script src=/head.js></script>\n\
+         <iframe src=/frame></iframe>{filling}\
          <img src=/picture.svg>\n{filling}<img src=/broken.png><script src=/script.js></script>\n"
     )
 }
@@ -70,6 +76,10 @@ fn answer(stream: TcpStream) -> std::io::Result<()> {
             ("/page", _) => (200, "text/html", page.as_str(), ""),
             ("/broken.png", _) => (200, "image/png", BROKEN, ""),
             ("/style.css", Some((status, kind, body))) => (status, kind, body, "Cache-Control: max-age=600\r\n"),
+            ("/frame.css", Some((status, kind, body))) => {
+                thread::sleep(STYLE_THINK);
+                (status, kind, body, "")
+            }
             ("/data.json", Some((status, kind, body))) => {
                 thread::sleep(THINK);
                 (status, kind, body, "")
@@ -140,6 +150,10 @@ fn site_is_recorded_and_loaded_again() {
     let place = |text: &str| head + page().find(text).unwrap() as u64;
     assert!((place("<link")..=place("<p>")).contains(&style), "{style}");
     assert!((place("<img")..place("<script src=/script")).contains(&picture), "{picture}");
+
+    // In the first recording, the frame's script arrives before its style sheet, in the second later.
+    let back = &spec.requests[at("/frame.svg")];
+    assert!(back.after.iter().all(|after| after.request != at("/frame.js")), "no script asks for the layout: {back:?}");
 
     // The script of the head, and the style sheet that it waits for, hold back the picture.
     let hold = spec.requests[at("/picture.svg")].hold.as_ref().map(|hold| hold.behind.clone());

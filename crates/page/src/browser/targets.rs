@@ -10,11 +10,9 @@
 //! shared worker belongs to no page, so the browser's own session attaches it. (That could attach service workers as well,
 //! but too late for the request of their script.)
 
-use std::time::Duration;
-
 use serde_json::{Value, json};
 
-use super::{Browser, BrowserError, Event, determinism};
+use super::{Browser, BrowserError, Event, determinism, latency::Latency};
 
 /// What to enable in each target.
 #[derive(Debug, Clone, Default)]
@@ -24,8 +22,8 @@ pub(crate) struct Targets {
     /// The time that `Date` begins at, in milliseconds since 1970; `Math.random` is then deterministic too. None: both
     /// are the browser's own.
     pub(crate) clock: Option<i64>,
-    /// How much later Chromium delivers each response.
-    pub(crate) latency: Option<Duration>,
+    /// The latencies to emulate, if any.
+    pub(crate) latency: Option<Latency>,
 }
 
 /// A target other than the page itself.
@@ -75,16 +73,7 @@ impl Targets {
         } else {
             commands.push(("Network.enable", json!({})));
         }
-        if let Some(latency) = self.latency {
-            let (ms, unlimited) = (latency.as_millis() as u64, -1);
-            let conditions = json!({
-                "offline": false,
-                "latency": ms,
-                "downloadThroughput": unlimited,
-                "uploadThroughput": unlimited,
-            });
-            commands.push(("Network.emulateNetworkConditions", conditions));
-        }
+        commands.extend(self.latency.as_ref().map(Latency::command));
         if worker.is_none() {
             commands.push(("Page.enable", json!({})));
         }

@@ -83,6 +83,11 @@ impl Observed {
     pub(crate) fn is_script(&self) -> bool {
         field(&self.response_headers, "content-type").is_some_and(is_script)
     }
+
+    /// Whether the response is a document.
+    pub(crate) fn is_html(&self) -> bool {
+        field(&self.response_headers, "content-type").is_some_and(|kind| kind.contains("html"))
+    }
 }
 
 /// The page, style sheet or script that caused a request.

@@ -77,11 +77,12 @@ impl Exchange {
         }
     }
 
-    pub(super) fn respond(&mut self, response: &Value, latency: Option<Duration>) {
+    /// The head of its response, which Chromium delivers at least `latency` after the request.
+    pub(super) fn respond(&mut self, response: &Value, latency: Duration) {
         let timing = &response["timing"];
         let from = timing["requestTime"].as_f64();
         let at = |name: &str| Some(from? + timing[name].as_f64().filter(|ms| *ms >= 0.0)? / 1e3);
-        let delivered = at("sendEnd").zip(latency).map(|(sent, latency)| sent + latency.as_secs_f64());
+        let delivered = at("sendEnd").map(|sent| sent + latency.as_secs_f64());
         self.first = at("receiveHeadersEnd").map(|first| delivered.map_or(first, |delivered| first.max(delivered)));
         // HSTS and Content-Security-Policy change a URL by a redirect that no server sent.
         let internal = response["headers"].get("Non-Authoritative-Reason").is_some();

@@ -14,7 +14,7 @@ use url::Url;
 
 use super::exchange::Exchange;
 use crate::{
-    browser::{Browser, completion::is_stream, targets::Attached},
+    browser::{Browser, completion::is_stream, latency::Latency, targets::Attached},
     import::observed::Observed,
     spec::MAX_REQUESTS,
 };
@@ -36,12 +36,12 @@ pub(super) struct Exchanges {
     loaded: Option<f64>,
     /// Connections that cannot be replayed.
     others: Vec<String>,
-    /// How much later Chromium delivers each response.
-    latency: Option<Duration>,
+    /// The latencies that Chromium emulates.
+    latency: Latency,
 }
 
 impl Exchanges {
-    pub(super) fn new(latency: Option<Duration>) -> Self {
+    pub(super) fn new(latency: Latency) -> Self {
         Self { latency, ..Self::default() }
     }
 
@@ -81,7 +81,8 @@ impl Exchanges {
         match method {
             "Network.requestWillBeSentExtraInfo" => exchange.headers = params["headers"].clone(),
             "Network.responseReceived" => {
-                exchange.respond(&params["response"], self.latency);
+                let latency = self.latency.of(&exchange.url);
+                exchange.respond(&params["response"], latency);
                 exchange.is_stream = is_stream(params);
             }
             "Network.responseReceivedExtraInfo" => exchange.respond_extra(params),
@@ -103,7 +104,8 @@ impl Exchanges {
         let before = self.latest.get(id).copied().map(|at| &mut self.all[at]);
         match (before, params.get("redirectResponse")) {
             (Some(before), Some(response)) => {
-                before.respond(response, self.latency);
+                let latency = self.latency.of(&before.url);
+                before.respond(response, latency);
                 before.end = params["timestamp"].as_f64();
             }
             // Two sessions report the same request.

@@ -83,7 +83,7 @@ impl<'a> Past<'a> {
         let by = one.initiators.first().filter(|by| by.position.is_some())?;
         let document = self.find(&by.url)?;
         let html = self.seen[document];
-        let bytes = html.response_body.bytes.as_ref().filter(|_| !html.response_body.coded && is_html(html))?;
+        let bytes = html.response_body.bytes.as_ref().filter(|_| !html.response_body.coded && html.is_html())?;
         Some(Reference::new(document, bytes, by.position?, &one.url))
     }
 
@@ -218,10 +218,6 @@ pub(super) fn comes(before: &Observed, response: &Response, until: Until) -> Dur
             before.first + before.end.saturating_sub(before.first).mul_f64(share.clamp(0.0, 1.0))
         }
     }
-}
-
-fn is_html(one: &Observed) -> bool {
-    field(&one.response_headers, "content-type").is_some_and(|kind| kind.contains("html"))
 }
 
 fn bare(url: &Url) -> String {
