@@ -31,7 +31,11 @@ const STYLE_THINK: Duration = Duration::from_millis(150);
 /// Path, type, body. The picture's reference is at least 3000 bytes after the style sheet's; the script fetches data
 /// and then what they name; the style sheets have backgrounds. The frame's style sheet is slow.
 const SITE: [(&str, &str, &str); 11] = [
-    ("/frame", "text/html", "<!doctype html><link rel=stylesheet href=/frame.css><p>Frame<script src=/frame.js></script>"),
+    (
+        "/frame",
+        "text/html",
+        "<!doctype html><link rel=stylesheet href=/frame.css><p>Frame<script src=/frame.js></script>",
+    ),
     ("/frame.css", "text/css", "body { background: url(/frame.svg) }"),
     ("/frame.js", "text/javascript", "document.title = 'Frame'"),
     ("/frame.svg", "image/svg+xml", "<svg xmlns='http://www.w3.org/2000/svg' width='4' height='4'/>"),

@@ -71,6 +71,11 @@ impl Connector {
         Ok(Self { tls: Tls::new(&tls)?, tcp, proxies, fast_open, paths: Arc::default(), quic })
     }
 
+    /// Reads the system's authorities now, so that no connection waits for it. An error is left to the first connection.
+    pub async fn prepare(&self) {
+        let _ = self.tls.ready(true).await;
+    }
+
     /// Which network paths allow data in a SYN.
     pub fn paths(&self) -> &Arc<Paths> {
         &self.paths

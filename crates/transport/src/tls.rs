@@ -99,7 +99,7 @@ type Offers = [Arc<ClientConfig>; 4];
 const QUIC_SESSIONS: usize = 256;
 
 /// Ready rustls configurations.
-struct Configs {
+pub(crate) struct Configs {
     /// They differ in ALPN; HTTP/3's also in its session store and its [`CountingVerifier`].
     origins: Offers,
     /// The same with the client certificate, for its origin. They have their own sessions: rustls keeps tickets per
@@ -187,7 +187,7 @@ impl Tls {
     }
 
     /// The configurations: with the settings if they apply (`granted`), or else with the defaults.
-    async fn ready(&self, granted: bool) -> Result<&Configs, Cause> {
+    pub(crate) async fn ready(&self, granted: bool) -> Result<&Configs, Cause> {
         let make = async || {
             let named = if granted { self.named.clone() } else { Roots::none() };
             let roots = tokio::task::spawn_blocking(|| named.with_system_roots())

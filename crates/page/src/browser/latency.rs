@@ -27,7 +27,13 @@ impl Latency {
     /// Chromium's command for it. The first rule that matches a URL holds.
     pub(crate) fn command(&self) -> (&'static str, Value) {
         let rule = |pattern: String, latency: Duration| {
-            json!({ "urlPattern": pattern, "latency": latency.as_millis() as u64, "downloadThroughput": -1, "uploadThroughput": -1 })
+            let (ms, unlimited) = (latency.as_millis() as u64, -1);
+            json!({
+                "urlPattern": pattern,
+                "latency": ms,
+                "downloadThroughput": unlimited,
+                "uploadThroughput": unlimited,
+            })
         };
         let late = self.late_urls.iter().map(|url| rule(pattern(url), self.late));
         let rules: Vec<Value> = late.chain([rule(String::new(), self.general)]).collect();

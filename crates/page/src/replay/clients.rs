@@ -2,7 +2,8 @@
 //!
 //! Over the recorded connections, those that did. Otherwise as in Chromium, which keeps apart what one site could learn from
 //! the connections of another: those of frames of other sites than the page's (`NetworkAnonymizationKey`: the page's site,
-//! and whether the frame is of another one), and those for requests without credentials (Fetch, "obtain a connection").
+//! and whether the frame is of another one), and those for requests without credentials (Fetch, "obtain a connection"). Over
+//! QUIC, the latter resume the TLS sessions of the others.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -29,17 +30,17 @@ struct Group {
 }
 
 impl Clients {
-    /// `over` makes a client.
-    pub(super) fn new(spec: &Spec, http: Http, settings: &Settings, over: impl Fn(Settings) -> Client) -> Self {
+    /// `over` makes a client for frames of another site (`true`) or for everything else.
+    pub(super) fn new(spec: &Spec, http: Http, settings: &Settings, over: impl Fn(bool, Settings) -> Client) -> Self {
         let mut recorded = BTreeMap::new();
         if http == Http::Recorded {
             for number in spec.requests.iter().filter_map(|request| request.connection) {
-                let alone = || (over(Settings { connections: 1, ..settings.clone() }), 0);
+                let alone = || (over(false, Settings { connections: 1, ..settings.clone() }), 0);
                 recorded.entry(number).or_insert_with(alone).1 += 1;
             }
         }
         let groups = groups(spec);
-        let shared = groups.iter().map(|group| (*group, over(settings.clone()))).collect();
+        let shared = groups.iter().map(|group| (*group, over(group.is_foreign, settings.clone()))).collect();
         Self { recorded, shared, groups }
     }
 

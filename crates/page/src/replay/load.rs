@@ -116,7 +116,7 @@ impl Replay {
         let mut connect = ConnectSettings::default();
         connect.tcp.instead = Some(server);
         connect.tls.authorities = authorities;
-        connect.tls.fresh = over.tls == Some(Session::Full);
+        connect.tls.fresh = over.tls == Some(Session::Full) && !over.resumes_own_sessions();
         connect.quic.initial_window = QUIC_WINDOW;
         connect.fast_open = if over.fast_open { FastOpen::On } else { FastOpen::Off };
         let settings = Settings {
@@ -128,7 +128,7 @@ impl Replay {
             },
             pipelining: if over.pipelining { Pipelining::Aggressive } else { Pipelining::Off },
             connections: SIX,
-            early_data: over.tls == Some(Session::Early),
+            early_data: over.tls == Some(Session::Early) || over.resumes_own_sessions(),
             ..Settings::default()
         };
         let connector = Arc::new(Connector::new(settings.connect.clone())?);
@@ -157,8 +157,7 @@ impl Replay {
     /// The engine's timeouts limit each exchange, and the spec limits the computations. For a shorter limit, drop the
     /// future, which ends the load.
     pub async fn load(&self) -> Result<Load, ReplayError> {
-        let over = |settings| Client::over(self.connector.clone(), settings, Authenticator::default());
-        let mut clients = Clients::new(&self.spec, self.over.http, &self.settings, over);
+        let mut clients = self.clients().await?;
         let (events, mut happened) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
         let mut timings = vec![Timing::default(); self.spec.requests.len()];
@@ -220,6 +219,23 @@ impl Replay {
                 Event::Failed(error) => return Err(*error),
             };
         }
+    }
+
+    /// The clients of a load.
+    async fn clients(&self) -> Result<Clients, ReplayError> {
+        let mut connectors = [self.connector.clone(), self.connector.clone()];
+        if self.over.resumes_own_sessions() {
+            for connector in &mut connectors {
+                let own = Connector::new(self.settings.connect.clone())?;
+                own.prepare().await;
+                *connector = Arc::new(own);
+            }
+        }
+        let over = |is_foreign, settings| {
+            let connector = connectors[usize::from(is_foreign)].clone();
+            Client::over(connector, settings, Authenticator::default())
+        };
+        Ok(Clients::new(&self.spec, self.over.http, &self.settings, over))
     }
 
     /// The client and the origin of a request that has to open its connection while nothing else is done.
@@ -317,4 +333,53 @@ async fn fetch(
     }
     let expected = format!("{} and {length}", page.response.status);
     Err(ReplayError::Wrong { id: page.id.clone(), status, bytes, expected })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use transport::EarlyData;
+
+    use super::*;
+    use crate::replay::{PageHandler, over_tls};
+
+    /// Two requests to one host: the page's picture, and a font, which is requested without credentials.
+    const PAGE: &str = "schema = \"longhaul.page/1\"\n\
+        [[request]]\nid = \"picture\"\nhost = \"127.0.0.1\"\npath = \"/picture\"\nresponse = { body = 1 }\n\
+        [[request]]\nid = \"font\"\nhost = \"127.0.0.1\"\npath = \"/font\"\nafter = [{ end = \"picture\" }]\n\
+        headers = [\"sec-fetch-mode: cors\", \"sec-fetch-site: cross-site\"]\nresponse = { body = 1 }\n";
+
+    #[tokio::test]
+    async fn over_quic_connections_without_credentials_resume_the_sessions_of_the_load_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let own = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+        let [certificate, key] = ["certificate.pem", "key.pem"].map(|name| folder.path().join(name));
+        std::fs::write(&certificate, own.cert.pem()).unwrap();
+        std::fs::write(&key, own.signing_key.serialize_pem()).unwrap();
+        let spec = Spec::parse(PAGE, "page.toml".as_ref()).unwrap();
+        let spec = Arc::new(over_tls(&spec).into_owned());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let tls = Some(serve::Tls::Files { certificate: certificate.clone(), key });
+        let config = serve::Config { tls, ..serve::Config::default() };
+        let site = Arc::new(PageHandler::new(&spec).unwrap());
+        let server = serve::Server::with_responder(site, &config, vec![listener]).unwrap();
+        let server = tokio::spawn(server.run(std::future::pending()));
+
+        let replay = Replay::new(spec.clone(), "h3".parse().unwrap(), address, vec![certificate]).unwrap();
+        for load in 0..2 {
+            let clients = replay.clients().await.unwrap();
+            for (who, early) in [(0, EarlyData::None), (1, EarlyData::Accepted)] {
+                let (events, _happened) = mpsc::unbounded_channel();
+                let request = replay.request(who).unwrap();
+                let origin = Origin::of(request.uri()).unwrap();
+                let client = clients.of(&spec, who);
+                fetch(client, request, &spec, who, &events).await.unwrap();
+                let facts = client.met(&origin).await;
+                assert_eq!(facts.tls.map(|tls| tls.early), Some(early), "load {load}, request {who}");
+            }
+        }
+        server.abort();
+    }
 }

@@ -78,6 +78,12 @@ impl Protocol {
         (self.http == Http::Recorded && !self.pipelining && !self.serial).then_some(tcp + tls)
     }
 
+    /// Whether a load resumes its own TLS sessions, with early data, but none of an earlier load: over QUIC, as Chromium does
+    /// when it needs a second connection to a host.
+    pub(super) fn resumes_own_sessions(self) -> bool {
+        self.http == Http::Three && self.tls == Some(Session::Full)
+    }
+
     /// Whether it uses TLS.
     pub fn is_tls(self) -> bool {
         self.tls.is_some()
