@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds all tests and runs them; for root twice, the second time as an ordinary user.
+# Builds all tests and runs them; for root twice, the second time as an ordinary user. If that user may mount, the slowest
+# binaries leave to them what needs no root, and say so.
 #
 # Most tests wait for links and servers. Their binaries therefore run in parallel, in as many lanes as there are
 # processors, each in its package's folder as cargo would run it, with its own TMPDIR. Binaries that compare times run
@@ -65,6 +66,7 @@ fi
 environment() {
   local name binary
   printf '%s\0' "CARGO_MANIFEST_DIR=$1" "INSTA_WORKSPACE_ROOT=$PWD" INSTA_UPDATE=no RUST_BACKTRACE=1 "TMPDIR=$2"
+  if [[ -n $user_mounts ]]; then printf 'LONGHAUL_TESTS_ALSO_AS_USER=1\0'; fi
   while IFS=$'\t' read -r name binary; do printf '%s\0' "CARGO_BIN_EXE_$name=$binary"; done <"$scratch/programs"
 }
 
@@ -141,7 +143,7 @@ report() {
   fi
   counts=$(sed -n 's/^test result: ok\. \([0-9]* passed\); 0 failed; \([0-9]* ignored\).*/\1, \2/p' "$said" | sed 's/, 0 ignored//')
   printf '%4d s  %s: %s\n' "$seconds" "$what" "${counts:-passed}"
-  sed -n 's/^ *\(skipped: .*\)/        \1/Ip' "$said" | sort -u
+  sed -nE 's/^ *((skipped|not run as root): .*)/        \1/Ip' "$said" | sort -u
   echo "$what" >>"$scratch/passed"
 }
 
@@ -205,10 +207,14 @@ sed -n 's|.*"kind":\["bin"\].*"name":"\([^"]*\)".*"profile":{[^}]*"test":false}.
 
 passes=("$me")
 closed=
+user_mounts=
 if ((EUID == 0)); then
   closed=$(closed_folder "$first_uid")
   if [[ -z $closed ]] || unshare --mount true 2>/dev/null; then
     passes+=("$user")
+    if as_uid "$first_uid" test -w /dev/fuse && as_uid "$first_uid" unshare --map-root-user --mount true 2>/dev/null; then
+      user_mounts=1
+    fi
   else
     echo "skipped: the tests as an ordinary user, who may not enter $closed; to run them: chmod o+rx $closed" >&2
   fi

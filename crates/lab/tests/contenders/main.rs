@@ -51,7 +51,7 @@ fn main() {
     let sandbox =
         if root { None } else { sandbox::enter().inspect_err(|why| eprintln!("skipped: mounts: {why}")).ok() };
     let rights = Rights { root: root && own_mounts().is_ok(), mounts: root || sandbox.is_some() };
-    let mut trials = Vec::new();
+    let mut tests = Tests { only_root: root && std::env::var_os(ALSO_AS_USER).is_some(), ..Tests::default() };
     for server in (0..servers::all().len()).filter(|server| !servers::all()[*server].replays()) {
         for tls in [true, false] {
             for registered in contenders::all() {
@@ -61,31 +61,59 @@ fn main() {
                 }
                 let server_name = servers::all()[server].name();
                 let name = format!("{server_name} {} {}", if tls { "https" } else { "http" }, contender.name());
-                let skip = skipped(contender.as_ref(), servers::all()[server].as_ref(), tls, rights);
-                if let Some(why) = &skip {
-                    eprintln!("skipped: {name}: {why}");
-                }
+                let skip = |rights| skipped(contender.as_ref(), servers::all()[server].as_ref(), tls, rights);
                 let run = move || {
                     let server = &servers::all()[server];
                     every_workload(server.as_ref(), registered.with(&Parameters::new())?.as_ref(), tls)
                 };
-                trials.push(Trial::test(name, run).with_ignored_flag(skip.is_some()));
+                tests.add(name, skip(rights).as_deref(), skip(Rights::USER).is_some(), run);
             }
         }
     }
-    trials.extend(page_loads());
-    let nginx = server("nginx-pages").missing();
-    if let Some(missing) = &nginx {
-        eprintln!("skipped: nginx with a recorded page: {missing}");
+    page_loads(&mut tests);
+    let nginx = server("nginx-pages").missing().map(|missing| missing.to_string());
+    let name = "nginx replays redirects, validators and other queries".to_owned();
+    tests.add(name, nginx.as_deref(), false, recorded_page::nginx);
+    faults(&mut tests, rights);
+    if tests.omitted > 0 {
+        eprintln!("not run as root: {} tests that an ordinary user runs", tests.omitted);
     }
-    let replay = Trial::test("nginx replays redirects, validators and other queries", recorded_page::nginx);
-    trials.push(replay.with_ignored_flag(nginx.is_some()));
-    trials.extend(faults(rights));
-    libtest_mimic::run(&arguments, trials).exit();
+    libtest_mimic::run(&arguments, tests.trials).exit();
 }
 
-fn page_loads() -> Vec<Trial> {
-    let mut trials = Vec::new();
+/// Set if an ordinary user, who may mount, runs the same tests; root then runs only those that need it.
+const ALSO_AS_USER: &str = "LONGHAUL_TESTS_ALSO_AS_USER";
+
+/// The tests to run.
+#[derive(Default)]
+struct Tests {
+    only_root: bool,
+    trials: Vec<Trial>,
+    /// The number of tests that only an ordinary user runs.
+    omitted: usize,
+}
+
+impl Tests {
+    /// Adds a test, which is skipped and named if there is a reason for it.
+    fn add(
+        &mut self,
+        name: String,
+        skip: Option<&str>,
+        needs_root: bool,
+        run: impl FnOnce() -> Result<(), Failed> + Send + 'static,
+    ) {
+        if self.only_root && !needs_root {
+            self.omitted += 1;
+            return;
+        }
+        if let Some(why) = skip {
+            eprintln!("skipped: {name}: {why}");
+        }
+        self.trials.push(Trial::test(name, run).with_ignored_flag(skip.is_some()));
+    }
+}
+
+fn page_loads(tests: &mut Tests) {
     for registered in contenders::all().iter().filter(|one| PROTOCOLS.contains(&one.name)) {
         for page_server in
             ["pages", "nginx-pages"].into_iter().filter(|one| *one == "pages" || NGINX.contains(&registered.name))
@@ -98,15 +126,10 @@ fn page_loads() -> Vec<Trial> {
                     false,
                 ),
             };
-            let name = format!("{page_server} {}", registered.name);
-            if let Some(why) = &missing {
-                eprintln!("skipped: {name}: {why}");
-            }
             let run = move || load(registered.with(&Parameters::new())?.as_ref(), server(page_server).as_ref());
-            trials.push(Trial::test(name, run).with_ignored_flag(missing.is_some()));
+            tests.add(format!("{page_server} {}", registered.name), missing.as_deref(), false, run);
         }
     }
-    trials
 }
 
 /// What we may do here.
@@ -117,11 +140,28 @@ struct Rights {
     mounts: bool,
 }
 
-fn faults(rights: Rights) -> Vec<Trial> {
-    let (apache, curl) = (server("apache").missing().is_none(), contenders::all()[0].with(&Parameters::new()).unwrap());
-    let have = apache && curl.needs()[0].find().is_ok();
-    if !have {
-        eprintln!("skipped: faults: Apache and curl are needed");
+impl Rights {
+    /// What an ordinary user may do.
+    const USER: Self = Self { root: false, mounts: true };
+}
+
+fn faults(tests: &mut Tests, rights: Rights) {
+    let curl = contenders::all()[0].with(&Parameters::new()).unwrap();
+    let have = server("apache").missing().is_none() && curl.needs()[0].find().is_ok();
+    let davfs2 = contenders::all().iter().filter(|registered| registered.name.contains("davfs2"));
+    let can_mount = rights.root
+        && Path::new("/dev/fuse").exists()
+        && davfs2.map(|one| one.with(&Parameters::new()).unwrap()).all(|contender| {
+            let needs = contender.needs();
+            needs.iter().all(|program| program.find().is_ok())
+        });
+    let mount_faults: [(_, Test); 2] = [
+        ("mount of a silent server is ended", faults::silent_mount),
+        ("saves are confirmed one by one while programs start", faults::saves_while_programs_start),
+    ];
+    for (name, test) in mount_faults {
+        let skip = (!can_mount).then_some("root, davfs2 and Samba are needed");
+        tests.add(name.to_owned(), skip, true, test);
     }
     let faults: [(_, Test); 4] = [
         ("port in use is reported", faults::port_in_use),
@@ -129,31 +169,15 @@ fn faults(rights: Rights) -> Vec<Trial> {
         ("cancellation ends a contender", faults::cancellation),
         ("unexpected status names the request", faults::unexpected_status),
     ];
-    let mut davfs2 = contenders::all().iter().filter(|registered| registered.name.contains("davfs2"));
-    let can_mount = rights.root
-        && Path::new("/dev/fuse").exists()
-        && davfs2.all(|one| {
-            let contender = one.with(&Parameters::new()).unwrap();
-            contender.needs().iter().all(|program| program.find().is_ok())
-        });
-    if !can_mount {
-        eprintln!("skipped: faults of mounts: root, davfs2 and Samba are needed");
+    for (name, test) in faults {
+        tests.add(name.to_owned(), (!have).then_some("Apache and curl are needed"), false, test);
     }
-    let mount_faults: [(_, Test); 2] = [
-        ("mount of a silent server is ended", faults::silent_mount),
-        ("saves are confirmed one by one while programs start", faults::saves_while_programs_start),
-    ];
-    let mount_faults = mount_faults.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!can_mount));
-    let faults = faults.map(|(name, test)| Trial::test(name, test).with_ignored_flag(!have));
-    let stopped = ["haul-mount", "rclone-mount-full", "davfs2"].map(|name| {
-        let skip = skipped(make(name).as_ref(), server("embedded").as_ref(), false, rights);
-        if let Some(why) = &skip {
-            eprintln!("skipped: stopped mounts: {name}: {why}");
-        }
+    for name in ["haul-mount", "rclone-mount-full", "davfs2"] {
+        let skip = |rights| skipped(make(name).as_ref(), server("embedded").as_ref(), false, rights);
         let test = move || watchdog::stopped_mount(name);
-        Trial::test(format!("stopped mount of {name} is torn down"), test).with_ignored_flag(skip.is_some())
-    });
-    mount_faults.into_iter().chain(faults).chain(stopped).collect()
+        let needs_root = skip(Rights::USER).is_some();
+        tests.add(format!("stopped mount of {name} is torn down"), skip(rights).as_deref(), needs_root, test);
+    }
 }
 
 /// Protocols to load a page over: each version of HTTP, and each extension.
