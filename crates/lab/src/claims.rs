@@ -22,6 +22,8 @@
 //! without it, which must fail where the claim holds; and a claim about a server's highest rate is judged only if the
 //! server was at work all the time.
 //!
+//! A bound on a count or a time is not judged for a smaller workload than it was chosen for ([`whole_workload`]).
+//!
 //! A sentence with several statements becomes several claims, each quoting its own part.
 
 mod at_the_limit;
@@ -30,13 +32,15 @@ mod bound;
 mod evidence;
 mod judge;
 mod models;
+mod whole_workload;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use units::Span;
 
-pub use judge::judge;
+#[cfg(test)]
+use judge::judge;
 
 /// A sentence of a source, and its check.
 #[derive(Debug, Clone, PartialEq)]

@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 
 use crate::{
-    claims::{Check, Claim, Verdict, judge},
+    claims::{Check, Claim, Verdict},
     experiment::Experiment,
     format::counted,
     results::{ClaimResult, NetworkRecord, RunResult, WorkloadRecord},
@@ -57,7 +57,7 @@ impl KeptRun {
         let RunResult { cells, workloads, settings, .. } = &self.run;
         let is_of_it = self.run.experiment == experiment.name && self.has_definitions_of(experiment, claim);
         let seed = settings.get("seed").and_then(|seed| seed.parse().ok()).unwrap_or(1);
-        let result = is_of_it.then(|| judge(claim, &experiment.source.to_string(), cells, workloads, seed))?;
+        let result = is_of_it.then(|| experiment.judge(claim, cells, workloads, seed))?;
         result.in_run.then_some(result)
     }
 }

@@ -12,7 +12,6 @@ use std::{
 };
 
 use crate::{
-    claims::judge,
     conditions::conditions,
     experiment::{Cell, Experiment, Network, Selection},
     format::counted,
@@ -204,8 +203,7 @@ pub fn merge(experiment: &Experiment, sources: &[Source], command: String) -> Re
     let workloads = experiment.workloads.iter();
     let workloads: Vec<_> =
         workloads.filter_map(|one| records().find(|record| record.name == one.name)).cloned().collect();
-    let source = experiment.source.to_string();
-    let claims = experiment.claims.iter().map(|claim| judge(claim, &source, &cells, &workloads, seed)).collect();
+    let claims = experiment.claims.iter().map(|claim| experiment.judge(claim, &cells, &workloads, seed)).collect();
     Ok(RunResult {
         schema: SCHEMA.to_owned(),
         experiment: experiment.name.clone(),

@@ -6,7 +6,6 @@ use std::{
 };
 
 use crate::{
-    claims::judge,
     conditions::conditions,
     deviations, disturbance,
     experiment::{Cell, Experiment, Network, Plan, Workload},
@@ -54,8 +53,7 @@ pub fn summarize(
     let workloads = workloads(plan);
     let networks = networks(plan);
     let conditions = conditions(experiment, &networks, &contenders, &host, settings.get("server"));
-    let source = experiment.source.to_string();
-    let claims = experiment.claims.iter().map(|claim| judge(claim, &source, &cells, &workloads, seed)).collect();
+    let claims = experiment.claims.iter().map(|claim| experiment.judge(claim, &cells, &workloads, seed)).collect();
     RunResult {
         schema: SCHEMA.to_owned(),
         experiment: experiment.name.clone(),

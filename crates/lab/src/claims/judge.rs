@@ -22,7 +22,7 @@ use crate::{
 
 /// Judges a claim by the cells of a run. `source` names the article. `seed` is that of the run, so that the verdict is
 /// reproducible.
-pub fn judge(
+pub(super) fn judge(
     claim: &Claim,
     source: &str,
     cells: &[CellResult],

@@ -1,0 +1,43 @@
+//! Judging a claim of an experiment by a run, which may have done only a part of the workload.
+//!
+//! The quick part of an experiment may have fewer files. A ratio still says something then, but a bound on a count or a time
+//! was chosen for all of them: 16 files take fewer round trips than 200 are allowed, however many each takes.
+
+use super::{Check, Claim, Unit, Verdict, judge::judge};
+use crate::{
+    experiment::Experiment,
+    results::{CellResult, ClaimResult, WorkloadRecord},
+};
+
+impl Experiment {
+    /// Judges one of its claims by the cells of a run. `seed` is that of the run.
+    pub(crate) fn judge(
+        &self,
+        claim: &Claim,
+        cells: &[CellResult],
+        workloads: &[WorkloadRecord],
+        seed: u64,
+    ) -> ClaimResult {
+        let result = judge(claim, &self.source.to_string(), cells, workloads, seed);
+        let defined = self.workloads.iter().find(|one| one.name == claim.workload).map(WorkloadRecord::from);
+        let done = workloads.iter().find(|record| record.name == claim.workload);
+        match defined.zip(done) {
+            Some((defined, done)) if defined != *done && is_of_all_steps(&claim.check) && result.in_run => {
+                ClaimResult {
+                    verdict: Verdict::Inconclusive,
+                    in_run: false,
+                    measured: format!("its bound is for: {}", defined.description),
+                    ci95: None,
+                    confidence: None,
+                    ..result
+                }
+            }
+            _ => result,
+        }
+    }
+}
+
+/// Whether a check has a bound that grows with the number of steps.
+fn is_of_all_steps(check: &Check<String>) -> bool {
+    matches!(check, Check::Takes { unit, .. } if *unit != Unit::Floors)
+}
