@@ -48,8 +48,9 @@ fn pattern(url: &Url) -> String {
     let escape = |text: &str| -> String {
         text.chars().flat_map(|c| "+*?:{}()\\".contains(c).then_some('\\').into_iter().chain([c])).collect()
     };
-    let path = &url[Position::BeforePath..Position::AfterPath];
-    format!("{}{}?*", &url[..Position::BeforePath], escape(path))
+    let (host, path) = (url.host_str().unwrap_or_default(), url.path());
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}://{}{port}{}?*", url.scheme(), escape(host), escape(path))
 }
 
 #[cfg(test)]
@@ -70,5 +71,6 @@ mod tests {
         assert_eq!(rules[0]["urlPattern"], r"https://a.example:8443/a\(1\)\+b.js?*");
         assert_eq!((&rules[0]["latency"], &rules[1]["latency"]), (&json!(400), &json!(100)));
         assert_eq!(rules[1]["urlPattern"], "", "all others");
+        assert_eq!(pattern(&Url::parse("http://[::1]/").unwrap()), r"http://[\:\:1]/?*");
     }
 }
