@@ -134,13 +134,14 @@ impl<'a> Actor<'a> {
             .map_err(|why| format!("{} on the server: {why}", path.display()))
     }
 
-    /// Somebody else stores or deletes files on the server that no program here has open.
+    /// Somebody else stores or deletes files on the server that no program here has open, or has put a file above that the
+    /// server does not have yet.
     pub(crate) fn change_the_server(&mut self) -> Result<(), String> {
         self.settle()?;
         for _ in 0..=self.random.below(4) {
             let (path, content) = steps::random_change(&mut self.random);
             let is_open = (0..self.open.len())
-                .any(|file| matches!(self.path_of(file), Ok(Some(open)) if open == Path::new(path)));
+                .any(|file| matches!(self.path_of(file), Ok(Some(open)) if Path::new(path).starts_with(&open)));
             if is_open || self.world.there.join(path).is_dir() {
                 continue;
             }
