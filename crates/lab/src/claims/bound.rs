@@ -42,6 +42,15 @@ impl Bound {
         }
     }
 
+    /// The bound of a number of things, by their plural.
+    pub(super) fn of(self, many: &str) -> String {
+        match (self.at_least, self.at_most) {
+            (None, Some(0.0)) => format!("no {many}"),
+            (None, Some(1.0)) => format!("at most 1 {}", many.trim_end_matches('s')),
+            _ => format!("{} {many}", self.said("")),
+        }
+    }
+
     pub(super) fn said(self, unit: &str) -> String {
         match (self.at_least, self.at_most) {
             (Some(least), Some(most)) => format!("{least}{unit} to {most}{unit}"),

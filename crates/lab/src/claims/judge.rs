@@ -373,7 +373,7 @@ fn takes(evidence: &Evidence<'_>, what: &str, unit: Unit, bound: Bound) -> Resul
     Ok(Finding {
         verdict: bound.verdict(interval),
         measured: format!("{} takes {number}", cell.label()),
-        needs: Some(format!("{} {}", bound.said(""), unit.many())),
+        needs: Some(bound.of(unit.many())),
         interval: confidence.map(|confidence| (interval, confidence)),
         margin: 0.0,
         in_run: true,

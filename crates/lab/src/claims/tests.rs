@@ -178,6 +178,8 @@ fn link_round_trips_are_a_count_of_the_tap() {
     assert_eq!((within.verdict, within.ci95), (Verdict::Reproduced, None));
     insta::assert_snapshot!(within.measured, @"curl takes 35 link round trips; the claim requires at most 35 link round trips.");
     assert_eq!(takes(&run, 34.0).verdict, Verdict::Refuted);
+    insta::assert_snapshot!(takes(&run, 1.0).measured, @"curl takes 35 link round trips; the claim requires at most 1 link round trip.");
+    insta::assert_snapshot!(takes(&run, 0.0).measured, @"curl takes 35 link round trips; the claim requires no link round trips.");
     cell(&mut run, "curl").link_round_trips = None;
     let unknown = takes(&run, 34.0);
     assert_eq!(unknown.verdict, Verdict::Inconclusive);
