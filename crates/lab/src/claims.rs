@@ -39,9 +39,6 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use units::Span;
 
-#[cfg(test)]
-use judge::judge;
-
 /// A sentence of a source, and its check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Claim {

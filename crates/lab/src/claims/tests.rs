@@ -4,14 +4,14 @@ use std::sync::LazyLock;
 
 use proptest::prelude::*;
 
-use super::{Check, Claim, Count, Gain, Measure, Unit, Verdict, judge};
+use super::{Check, Claim, Count, Gain, Measure, Unit, Verdict, judge::judge};
 use crate::{
     disturbance::Machine,
     results::{CellResult, ClaimResult, RunResult, Status, Syns},
-    test_data::{race, run},
+    test_data::run,
 };
 
-fn claim(check: Check<&str>) -> Claim {
+pub(super) fn claim(check: Check<&str>) -> Claim {
     let check = check.with_names(|name| Ok::<_, ()>(name.to_owned()), |name| Ok(name.to_owned())).unwrap();
     Claim {
         id: "test".into(),
@@ -151,20 +151,6 @@ fn times_are_compared_with_round_trips_and_floors() {
     assert_eq!(takes(&run, Unit::Connections, Some(17.0), None).verdict, Verdict::Refuted);
     cell(&mut run, "curl").samples_s.truncate(2);
     assert_eq!(takes(&run, Unit::Floors, None, Some(2.0)).verdict, Verdict::Inconclusive);
-}
-
-#[test]
-fn bound_on_a_count_is_not_judged_for_a_part_of_the_workload() {
-    let quick = run(3, 1.0, &[]);
-    let takes = |unit| {
-        let check = Check::Takes { what: "curl", unit, at_least: None, at_most: Some(1000.0) };
-        race().judge(&claim(check), &quick.cells, &quick.workloads, 1)
-    };
-    let requests = takes(Unit::Requests);
-    assert_eq!((requests.in_run, requests.verdict), (false, Verdict::Inconclusive));
-    insta::assert_snapshot!(requests.measured, @"its bound is for: upload 200 files of 10KiB");
-    let floors = takes(Unit::Floors);
-    assert_eq!((floors.in_run, floors.verdict), (true, Verdict::Reproduced));
 }
 
 #[test]

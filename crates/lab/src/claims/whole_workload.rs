@@ -41,3 +41,23 @@ impl Experiment {
 fn is_of_all_steps(check: &Check<String>) -> bool {
     matches!(check, Check::Takes { unit, .. } if *unit != Unit::Floors)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{super::tests::claim, *};
+    use crate::test_data::{race, run};
+
+    #[test]
+    fn bound_on_a_count_is_not_judged_for_a_part_of_the_workload() {
+        let quick = run(3, 1.0, &[]);
+        let takes = |unit| {
+            let check = Check::Takes { what: "curl", unit, at_least: None, at_most: Some(1000.0) };
+            race().judge(&claim(check), &quick.cells, &quick.workloads, 1)
+        };
+        let requests = takes(Unit::Requests);
+        assert_eq!((requests.in_run, requests.verdict), (false, Verdict::Inconclusive));
+        insta::assert_snapshot!(requests.measured, @"its bound is for: upload 200 files of 10KiB");
+        let floors = takes(Unit::Floors);
+        assert_eq!((floors.in_run, floors.verdict), (true, Verdict::Reproduced));
+    }
+}
