@@ -72,9 +72,9 @@ commands: ## Renew the command pages of the book, docs/src/commands, from the pr
 	@rm -f docs/src/commands/*.md
 	cargo run --quiet --locked --package haul -- man --markdown docs/src/commands
 
-claims: ## Renew the page of all claims, docs/src/claims.md, from the experiments and the kept runs
+claims: ## Renew the list of all claims, docs/src/results/claims.txt, from the experiments and the kept runs
 	cargo build --quiet --locked --package haul
-	@cd docs/src && $(abspath $(dir $(HAUL))../debug/haul) lab claims --markdown results/runs/*.json >claims.new && mv claims.new claims.md || { rm -f claims.new; false; }
+	@cd docs/src && $(abspath $(dir $(HAUL))../debug/haul) lab claims results/runs/*.json >claims.new && mv claims.new results/claims.txt || { rm -f claims.new; false; }
 
 docs: ## Build the book into docs/book; needs mdbook
 	@if command -v mdbook >/dev/null; then mdbook build docs; \

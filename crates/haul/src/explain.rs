@@ -36,8 +36,8 @@ pub(crate) struct Args {
     #[arg(required_unless_present = "each", value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Explain each capture by itself, one after another: one JSON document per line on standard output. Without FILE,
-    /// the paths are read from standard input as they come, each ended by a NUL, as `find -print0` writes them
+    /// Explain each capture separately, as one JSON document per line on standard output. Without FILE, read NUL-terminated
+    /// paths from standard input, as `find -print0` writes them
     #[arg(long, conflicts_with_all = ["connection", "transfer", "top", "json", "html"])]
     each: bool,
 

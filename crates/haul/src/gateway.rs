@@ -38,19 +38,19 @@ pub(crate) struct Args {
     /// When a file that a client saves is acknowledged
     #[arg(long, value_enum, value_name = "MODE", default_value = "through")]
     write: WriteMode,
-    /// With --write back: maximum size of the saved files that the server does not have yet. What has no room is acknowledged
-    /// by the server
+    /// With --write back: maximum size of the saved files that the server does not have yet. Files beyond it are acknowledged
+    /// once the server has them
     #[arg(long, value_name = "SIZE", default_value = "10GiB")]
     journal_size: Size,
     /// With --write back: folder of the gateway's state [default: /var/lib/longhaul/gateway, without root
     /// ~/.local/state/longhaul/gateway]
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
-    /// Maximum size of the large files on disk that were read, so that they are only confirmed by the server when they are read
-    /// again; 0 keeps none. They end with the gateway
+    /// Maximum size of the cache of large files, which are only revalidated when they are read again; 0: no cache. It is
+    /// deleted when the gateway ends
     #[arg(long, value_name = "SIZE", default_value = "1GiB")]
     cache_size: Size,
-    /// Folder for them. They have no names there, and nobody else can read them [default: /var/tmp]
+    /// Folder for that cache; its files have no names, and nobody else can read them [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
     /// Also answer /healthz and /metrics (Prometheus), at this address and without TLS

@@ -25,9 +25,11 @@ pub(crate) fn man_pages(folder: &Path) -> Result<(), Box<dyn Error>> {
 /// Writes the book's command pages into a folder: `race.md`, `lab.md` and so on, one for each command of `haul`.
 pub(crate) fn command_pages(folder: &Path) -> Result<(), Box<dyn Error>> {
     create(folder)?;
-    for command in command_tree().get_subcommands().filter(|command| !command.is_hide_set()) {
+    let haul = command_tree();
+    let shared = markdown::Shared::of(&haul);
+    for command in haul.get_subcommands().filter(|command| !command.is_hide_set()) {
         let path = folder.join(format!("{}.md", command.get_name()));
-        fs::write(&path, markdown::page(command)).map_err(|error| cannot_write(&path, &error))?;
+        fs::write(&path, markdown::page(command, &shared)).map_err(|error| cannot_write(&path, &error))?;
     }
     Ok(())
 }

@@ -1,11 +1,9 @@
-//! All claims of some experiments, with what would refute them and the verdicts of kept runs: the book's page, and a list
-//! for the terminal.
+//! All claims of some experiments, with what would refute them and the verdicts of kept runs. The book keeps this list as
+//! `results/claims.txt`.
 //!
 //! A kept run says what was measured, and the experiment says what is claimed. So the verdicts of a run are not copied but
 //! judged again, by the experiment of today: a check that has become stricter is strict for old runs, too. A run whose
 //! network or workload was defined otherwise has nothing to say about a claim.
-
-use std::fmt::Write as _;
 
 use crate::{
     claims::{Check, Claim, Verdict},
@@ -20,8 +18,6 @@ use crate::{
 pub struct KeptRun {
     /// How to name it: its id, or the path of its file.
     pub name: String,
-    /// Whether the name is a path to link to.
-    pub is_path: bool,
     /// Its results.
     pub run: RunResult,
 }
@@ -123,48 +119,7 @@ fn summary(rows: &[&Row<'_>]) -> String {
     )
 }
 
-/// The claims as a page of the book. `command` is what made it.
-pub fn markdown(experiments: &[Experiment], runs: &[KeptRun], command: &str) -> String {
-    let tables: Vec<(&Experiment, Vec<Row<'_>>)> =
-        experiments.iter().map(|experiment| (experiment, rows(experiment, runs))).collect();
-    let all: Vec<&Row<'_>> = tables.iter().flat_map(|(_, rows)| rows).collect();
-    let mut text = format!(
-        "# All claims\n\nEvery claim of every experiment that comes with Longhaul: what would refute it, its verdict, and the run \
-         that the verdict\nrests on. [The experiment file](experiment-file.md#verdicts) explains the verdicts. `{command}`\n\
-         makes this page: it judges kept runs by the experiments as they are now. A claim without a kept run is *not\n\
-         measured* here. The results on the page of its experiment are older than some of the checks; `haul lab run` and the\n\
-         experiment's name measure it again.\n\n{}.\n",
-        summary(&all)
-    );
-    for (experiment, rows) in tables.iter().filter(|(_, rows)| !rows.is_empty()) {
-        let _ = writeln!(
-            text,
-            "\n## {}\n\n{} {}.\n",
-            experiment.name,
-            experiment.question,
-            summary(&rows.iter().collect::<Vec<_>>())
-        );
-        text += "| claim | refuted by | verdict | run |\n|---|---|---|---|\n";
-        for row in rows {
-            let (measured, run) = match &row.judged {
-                Some((result, run)) => (format!(": {}", result.measured), linked(run)),
-                None => (String::new(), String::new()),
-            };
-            let claim = format!("**{}** ({}): “{}”", row.claim.id, row.place(), row.claim.said);
-            let verdict = format!("**{}**{measured}", row.verdict());
-            let cells = [claim, row.claim.refuted_by.clone(), verdict, run].map(|cell| cell.replace('|', "\\|"));
-            let _ = writeln!(text, "| {} |", cells.join(" | "));
-        }
-    }
-    text
-}
-
-fn linked(run: &KeptRun) -> String {
-    let conditions = run.conditions();
-    if run.is_path { format!("[{conditions}]({})", run.name) } else { format!("{}: {conditions}", run.name) }
-}
-
-/// The claims for a terminal.
+/// The claims, one block for each, and their numbers by verdict.
 pub fn text(experiments: &[Experiment], runs: &[KeptRun], look: Look) -> String {
     let mut text = String::new();
     let mut all = Vec::new();
@@ -195,7 +150,7 @@ mod tests {
     use crate::test_data::{race, run};
 
     fn kept(name: &str, run: RunResult) -> KeptRun {
-        KeptRun { name: name.to_owned(), is_path: true, run }
+        KeptRun { name: name.to_owned(), run }
     }
 
     fn verdicts(runs: &[KeptRun]) -> Vec<(String, Option<String>)> {
@@ -242,12 +197,13 @@ mod tests {
     }
 
     #[test]
-    fn page_has_one_line_for_each_claim_and_links_its_run() {
-        let page = markdown(&[race()], &[kept("results/runs/race.json", run(4, 1.0, &[]))], "haul lab claims");
-        let lines = page.lines().filter(|line| line.starts_with("| **")).count();
-        assert_eq!(lines, race().claims.len());
-        assert!(page.contains("](results/runs/race.json) |"), "{page}");
-        let text = text(&[race()], &[], Look { width: 80, colour: false });
-        assert!(text.contains("not measured: no-locks-doubles"), "{text}");
+    fn list_has_every_claim_and_names_its_run() {
+        let run = kept("results/runs/race.json", run(4, 1.0, &[]));
+        let list = text(&[race()], &[run], Look { width: 200, colour: false });
+        let count = list.lines().filter(|line| line.starts_with("    “")).count();
+        assert_eq!(count, race().claims.len());
+        assert!(list.contains(" Run results/runs/race.json, "), "{list}");
+        let unmeasured = text(&[race()], &[], Look { width: 80, colour: false });
+        assert!(unmeasured.contains("not measured: no-locks-doubles"), "{unmeasured}");
     }
 }

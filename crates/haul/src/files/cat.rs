@@ -18,11 +18,11 @@ use crate::{say, usage};
 /// Print files from a server to standard output
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    named: UrlArgs,
     /// Request a digest, and warn if the server sends none. Unrequested digests are always verified
     #[arg(long)]
     digest: bool,
+    #[command(flatten)]
+    named: UrlArgs,
 }
 
 #[derive(Serialize)]

@@ -26,8 +26,6 @@ const PRINTED: usize = 16 * 1024;
 #[derive(clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
-    #[command(flatten)]
-    named: UrlArgs,
     /// One line per entry, with length and time
     #[arg(short, long)]
     long: bool,
@@ -40,6 +38,8 @@ pub(crate) struct Args {
     /// Do not sort; print each entry as it arrives, one per line
     #[arg(short = 'U', long)]
     unsorted: bool,
+    #[command(flatten)]
+    named: UrlArgs,
 }
 
 #[derive(Serialize)]

@@ -10,11 +10,11 @@ use crate::files::{Outcome, options::urls::UrlArgs, say_checked};
 /// Create folders on a server
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    named: UrlArgs,
     /// Create missing parent folders, and ignore existing ones
     #[arg(short, long)]
     parents: bool,
+    #[command(flatten)]
+    named: UrlArgs,
 }
 
 #[derive(Serialize)]

@@ -12,14 +12,14 @@ use crate::files::{Outcome, options::urls::UrlArgs, say_checked, session::Sessio
 /// Delete files on a server, and with -r folders
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    named: UrlArgs,
     /// Delete folders with everything in them
     #[arg(short, long)]
     recursive: bool,
     /// Ignore missing files
     #[arg(short, long)]
     force: bool,
+    #[command(flatten)]
+    named: UrlArgs,
 }
 
 #[derive(Serialize)]

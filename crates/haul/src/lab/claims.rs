@@ -1,23 +1,20 @@
 //! `haul lab claims`: every claim, what would refute it, and its verdict by kept runs.
 
-use std::{error::Error, path::Path};
+use std::error::Error;
 
 use lab::{
-    claims_table::{KeptRun, markdown, text},
+    claims_table::{KeptRun, text},
     results,
 };
 
 use super::{EXPERIMENTS, RunsFolder, look, read, unknown};
 
-/// Which runs to judge the claims by, and how to print them.
+/// Which runs to judge the claims by.
 #[derive(clap::Args)]
 pub(crate) struct ClaimsArgs {
     /// Run IDs (see `haul lab list`), folders or run.json files; without any, nothing is judged
     #[arg(value_name = "RUN")]
     names: Vec<String>,
-    /// Print a page in Markdown, with links to the runs that are given as files
-    #[arg(long)]
-    markdown: bool,
     #[command(flatten)]
     folder: RunsFolder,
 }
@@ -25,7 +22,7 @@ pub(crate) struct ClaimsArgs {
 pub(super) fn show(args: &ClaimsArgs) -> Result<(), Box<dyn Error>> {
     let kept = |name: &String| -> Result<KeptRun, Box<dyn Error>> {
         let file = results::locate(&args.folder.runs, Some(name)).map_err(unknown)?;
-        Ok(KeptRun { name: name.clone(), is_path: Path::new(name).is_file(), run: results::read(&file)? })
+        Ok(KeptRun { name: name.clone(), run: results::read(&file)? })
     };
     let runs = args.names.iter().map(kept).collect::<Result<Vec<_>, _>>()?;
     let experiments = EXPERIMENTS.iter().map(|(name, _)| read(name)).collect::<Result<Vec<_>, _>>()?;
@@ -33,11 +30,7 @@ pub(super) fn show(args: &ClaimsArgs) -> Result<(), Box<dyn Error>> {
     for kept in runs.iter().filter(|kept| !known.contains(&kept.run.experiment.as_str())) {
         crate::say(format_args!("{}: a run of `{}`, which has no built-in claims", kept.name, kept.run.experiment));
     }
-    let claims = if args.markdown {
-        markdown(&experiments, &runs, "haul lab claims --markdown")
-    } else {
-        text(&experiments, &runs, look())
-    };
+    let claims = text(&experiments, &runs, look());
     crate::print(claims.as_bytes())
 }
 

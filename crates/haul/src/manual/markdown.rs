@@ -1,6 +1,12 @@
 //! One command as a page of the book.
+//!
+//! Options that many commands share stand on one page only: those of the connection fill a screen, and were on fourteen
+//! pages. The others name them, with a link.
 
-use std::fmt::Write;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt::Write,
+};
 
 use clap::{Arg, Command};
 
@@ -23,42 +29,98 @@ const BACKGROUND: &[(&str, &str)] = &[
 const FILES: &str = "[Copy and mirror files](../files.md), [Settings and passwords](../settings.md), \
     [Semantics](../semantics.md#copies-and-mirrors)";
 
+/// The commands whose pages describe what they share with others.
+const OWNERS: &[&str] = &["cp", "link", "race"];
+/// Fewer shared options than this under a heading are repeated: that is shorter than a link.
+const MIN_SHARED: usize = 3;
+
+/// What the pages of [`OWNERS`] describe.
+pub(super) struct Shared {
+    /// The owner's name, by heading and entry.
+    options: HashMap<(String, String), &'static str>,
+    /// The owner's name, by paragraph after the options.
+    paragraphs: HashMap<String, &'static str>,
+}
+
+impl Shared {
+    pub(super) fn of(haul: &Command) -> Self {
+        let (mut options, mut texts) = (HashMap::new(), HashMap::new());
+        for owner in OWNERS {
+            let Some(command) = haul.find_subcommand(owner) else { continue };
+            for (heading, arguments) in headings(command) {
+                for argument in arguments.into_iter().filter(|argument| !argument.is_positional()) {
+                    options.insert((heading.clone(), entry(argument)), *owner);
+                }
+            }
+            texts.extend(split(&after(command)).map(|text| (text.to_owned(), *owner)));
+        }
+        Self { options, paragraphs: texts }
+    }
+}
+
 /// The page of a command. The subcommands of a group (`haul lab`) are sections of its page.
-pub(super) fn page(command: &Command) -> String {
+pub(super) fn page(command: &Command, shared: &Shared) -> String {
     let mut page =
         String::from("<!-- Made from the same source as `--help`. Edit crates/haul/src, then run: make commands -->\n");
-    section(command, 1, &mut page);
+    section(command, 1, shared, &mut page);
     let background = BACKGROUND.iter().find(|(name, _)| *name == command.get_name()).map_or(FILES, |(_, links)| links);
     let _ = write!(page, "\nSee also: {background}.\n");
     page
 }
 
-fn section(command: &Command, level: usize, page: &mut String) {
+fn section(command: &Command, level: usize, shared: &Shared, page: &mut String) {
     let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
     let _ = write!(page, "{} {name}\n\n", "#".repeat(level));
     if let Some(about) = command.get_long_about().or(command.get_about()) {
-        paragraphs(&about.to_string(), page);
+        split(&about.to_string()).for_each(|text| paragraph(text, page));
     }
     let usage = command.clone().render_usage().to_string();
     let _ = write!(page, "```text\n{}\n```\n\n", usage.strip_prefix("Usage: ").unwrap_or(&usage).trim());
+    let other = |owner: &&str| level > 1 || *owner != command.get_name();
     for (heading, arguments) in headings(command) {
         let _ = write!(page, "{} {heading}\n\n", "#".repeat(level + 1));
-        for argument in arguments {
-            entry(argument, page);
+        let mut elsewhere: BTreeMap<&str, Vec<&Arg>> = BTreeMap::new();
+        for argument in &arguments {
+            let key = (heading.clone(), entry(argument));
+            if let Some(owner) = shared.options.get(&key).copied().filter(other) {
+                elsewhere.entry(owner).or_default().push(argument);
+            }
+        }
+        elsewhere.retain(|_, options| options.len() >= MIN_SHARED);
+        let is_elsewhere =
+            |argument: &Arg| elsewhere.values().flatten().any(|other| other.get_id() == argument.get_id());
+        for argument in arguments.iter().filter(|argument| !is_elsewhere(argument)) {
+            *page += &entry(argument);
+        }
+        for (owner, options) in &elsewhere {
+            let names = code_list(options.iter().map(|option| format!("--{}", option.get_long().unwrap_or_default())));
+            let anchor = heading.to_lowercase().replace(' ', "-");
+            let _ = writeln!(page, "- As for [haul {owner}]({owner}.md#{anchor}): {names}");
         }
         page.push('\n');
     }
-    if let Some(after) = command.get_after_long_help().or(command.get_after_help()) {
-        paragraphs(&after.to_string(), page);
+    for text in split(&after(command)) {
+        match shared.paragraphs.get(text).copied().filter(other) {
+            Some(owner) => {
+                let title = text.lines().next().unwrap_or_default().trim_end_matches(':');
+                let _ = write!(page, "{}: as for [haul {owner}]({owner}.md).\n\n", inline(title));
+            }
+            None => paragraph(text, page),
+        }
     }
     for subcommand in command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()) {
-        section(subcommand, level + 1, page);
+        section(subcommand, level + 1, shared, page);
     }
     page.truncate(page.trim_end().len());
     page.push('\n');
     if level > 1 {
         page.push('\n');
     }
+}
+
+/// The text after a command's options.
+fn after(command: &Command) -> String {
+    command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string).unwrap_or_default()
 }
 
 /// The arguments under their headings, in the order of `--help`: first what has no dash.
@@ -79,7 +141,8 @@ fn headings(command: &Command) -> Vec<(String, Vec<&Arg>)> {
 }
 
 /// An argument as an entry of a list: its names, its help, then its values, default and environment variable.
-fn entry(argument: &Arg, page: &mut String) {
+fn entry(argument: &Arg) -> String {
+    let mut page = String::new();
     let short = argument.get_short().filter(|_| argument.get_long().is_some());
     let short = short.map(|letter| format!("`-{letter}`, ")).unwrap_or_default();
     let _ = write!(page, "- {short}`{argument}`");
@@ -103,6 +166,7 @@ fn entry(argument: &Arg, page: &mut String) {
             let _ = writeln!(page, "  - `{}`: {}", value.get_name(), inline(&help.to_string()));
         }
     }
+    page
 }
 
 /// Help may end with a default that clap does not know, because a settings file can change it: `[default: 6]`.
@@ -145,15 +209,17 @@ fn code_list(values: impl Iterator<Item = String>) -> String {
     values.map(|value| format!("`{value}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Text of several paragraphs; indented lines are examples.
-fn paragraphs(text: &str, page: &mut String) {
-    for paragraph in text.trim().split("\n\n") {
-        if paragraph.lines().all(|line| line.starts_with("  ")) {
-            let _ = write!(page, "```sh\n{}\n```\n\n", paragraph.lines().map(str::trim).collect::<Vec<_>>().join("\n"));
-        } else {
-            let _ = write!(page, "{}\n\n", inline(paragraph));
-        }
-    }
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    text.trim().split("\n\n").filter(|paragraph| !paragraph.is_empty())
+}
+
+/// Indented lines are examples.
+fn paragraph(text: &str, page: &mut String) {
+    let _ = if text.lines().all(|line| line.starts_with("  ")) {
+        write!(page, "```sh\n{}\n```\n\n", text.lines().map(str::trim).collect::<Vec<_>>().join("\n"))
+    } else {
+        write!(page, "{}\n\n", inline(text))
+    };
 }
 
 /// Help is plain text: what Markdown would take for markup is escaped, and options are shown as code.
@@ -183,7 +249,25 @@ fn inline(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{inline, split_default};
+    use clap::{Arg, Command};
+
+    use super::{Shared, inline, page, split_default};
+
+    #[test]
+    fn options_of_another_page_are_named_and_others_are_described() {
+        let options = ["one", "two", "three"].map(|name| Arg::new(name).long(name).help("Shared"));
+        let command = |name| Command::new(name).args(options.clone()).after_help("A list:\n  of things");
+        let own = command("ls").arg(Arg::new("own").long("own").help("Of its own"));
+        let mut haul = Command::new("haul").subcommand(command("cp")).subcommand(own);
+        haul.build();
+        let shared = Shared::of(&haul);
+        let [owner, other] = ["cp", "ls"].map(|name| page(haul.find_subcommand(name).unwrap(), &shared));
+        assert_eq!(owner.matches(": Shared").count(), 3, "{owner}");
+        assert!(owner.contains("of things"), "{owner}");
+        assert!(other.contains("- As for [haul cp](cp.md#options): `--one`, `--two`, `--three`\n"), "{other}");
+        assert!(other.contains("`--own <own>`: Of its own"), "{other}");
+        assert!(other.contains("A list: as for [haul cp](cp.md)."), "{other}");
+    }
 
     #[test]
     fn inline_escapes_markup_and_marks_options_but_leaves_code_alone() {

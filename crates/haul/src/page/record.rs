@@ -26,9 +26,9 @@ use url::Url;
 /// Record the page load of a URL in headless Chromium
 ///
 /// The spec contains the requests, their dependencies, the server's think times and the bodies, so that the page can be
-/// replayed offline. The page is loaded several times: requests of more than half of the loads are kept, dependencies that
-/// hold in all of them, and the least times of computation and thinking. Frames of other sites and workers are recorded
-/// as well; event streams, WebSockets and polls do not prolong the recording. Cookies and credentials are not kept.
+/// replayed offline. It keeps the requests that occur in more than half of the loads, the dependencies that hold in all of
+/// them, and the shortest computation and think times. Frames of other sites and workers are recorded as well; event
+/// streams, WebSockets and polls do not prolong the recording. Cookies and credentials are not kept.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// URL of the page
