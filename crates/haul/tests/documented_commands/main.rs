@@ -68,6 +68,11 @@ fn unavailable() -> Option<String> {
     if !links.status.success() {
         return Some(text(&links.stderr).trim().to_owned());
     }
+    for program in ["curl", "rclone"] {
+        if Command::new(program).arg("--version").output().is_err() {
+            return Some(format!("{program} is not installed (sudo apt-get install {program})"));
+        }
+    }
     let namespaces = namespaces().arg("true").output();
     match namespaces {
         Ok(output) if output.status.success() => None,
