@@ -9,9 +9,11 @@ ARGS ?= --quick
 # How long `make fuzz` runs each target, and which of them; all if empty.
 SECONDS ?= 30
 TARGETS ?=
+# Who follows the README in `make fresh`.
+WHO ?= user root
 HAUL := $(or $(CARGO_TARGET_DIR),target)/release/haul
 
-.PHONY: help race build web test lint code deny fuzz bench dist commands claims docs setup clean
+.PHONY: help race build web test lint code deny fuzz bench dist fresh commands claims docs setup clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | while IFS='	' read -r name what; do printf '  make %-8s %s\n' "$$name" "$$what"; done
@@ -63,6 +65,10 @@ bench: ## Measure emulator, capture analysis, reports, client, replay server and
 	cargo bench --locked --package page --bench rate
 	cargo bench --locked --profile dist --package gateway --bench proxy
 	cargo bench --locked --package haul --bench users
+
+fresh: ## Follow the README in a clean Debian root, as an ordinary user and as root: 90 minutes (WHO=user: only one)
+	@scripts/setup.sh dist
+	@scripts/fresh.sh $(WHO)
 
 dist: ## Make the packages in target/packages, and use each in a clean Debian root: 30 minutes
 	@scripts/setup.sh dist

@@ -66,7 +66,8 @@ case $what in
     ;;
   # What is skipped is said in the words of the other tests.
   test)
-    files=$(mktemp -d)
+    # In /tmp, because a longer path is too long for Ray's sockets.
+    files=$(mktemp -d /tmp/longhaul.XXXXXX)
     trap 'rm -rf "$files"' EXIT
     # Ray writes to /tmp/ray and to a token in HOME otherwise.
     export RAY_TMPDIR=$files RAY_AUTH_MODE=disabled

@@ -43,12 +43,16 @@ samba-vfs-modules         test            root  /usr/share/doc/samba-vfs-modules
 gvfs-backends             race,test       any   /usr/libexec/gvfsd-dav  the contenders with gvfs are skipped
 libglib2.0-bin            race,test       any   gio                 the contenders with gvfs are skipped
 dbus-daemon               race,test       any   dbus-daemon         the contenders with gvfs are skipped
-chromium                  test            any   chromium            pages are not recorded, nor loaded in a browser
+chromium                  test,bench      any   chromium            pages are not recorded, nor loaded in a browser, nor reports opened
 libnss3-tools             test            any   certutil            pages of private servers are not recorded with --ca
 ngtcp2-client             test            any   gtlsclient          HTTP/3 is not tested with another client
+ngtcp2-server             test            any   gtlsserver          HTTP/3 is not tested with another server
 knot-dnsutils             race,test       any   kdig                the contenders with kdig are skipped
 unbound                   race,test       any   unbound             the DNS workloads are skipped
 litmus                    test            any   litmus              the WebDAV conformance suites are skipped
+procps                    test            any   sysctl              the advice of haul explain is not tried
+wget                      test            any   wget                the race is not tested with wget
+git                       test            any   git                 haul mount is not tested with git
 iproute2                  test,bench      any   ip                  the comparisons with ip and veth are skipped
 iputils-ping              test,bench      any   ping                the checks with ping are skipped
 passt                     test            any   pasta               the tests of --outside are skipped
@@ -56,7 +60,6 @@ tcpdump                   test            any   tcpdump             captures are
 tshark                    test,bench      any   tshark              captures are not compared with tshark
 tcptrace                  bench           any   tcptrace            haul explain is not compared with tcptrace
 iperf3                    test,bench      any   iperf3              the checks with iperf3 are skipped
-chromium                  test,bench      any   chromium            reports are not opened in a browser
 fuse3                     test            any   fusermount3         haul mount is not tested as an ordinary user
 python3-venv              test,lint       any   /usr/share/doc/python3-venv  the Python package is not tested
 shellcheck                lint            any   shellcheck          shell scripts are not checked
@@ -113,6 +116,8 @@ look
 if ((${#missing[@]} > 0)); then
   if ! have apt-get; then
     why="this machine has no apt-get"
+  elif ! have sudo && ((EUID != 0)); then
+    why="you are not root, and there is no sudo"
   elif ! can_be_root; then
     why="you are not root, and sudo asks for a password"
   else
@@ -124,7 +129,8 @@ if ((${#missing[@]} > 0)); then
   say "not installed ($why):"
   for package in "${missing[@]}"; do printf '    %-26s%s\n' "$package" "${without[$package]}"; done
   if have apt-get; then
-    say "to install them: sudo apt-get install --no-install-recommends ${missing[*]}"
+    install="apt-get install --no-install-recommends ${missing[*]}"
+    if ((EUID != 0)) && have sudo; then say "to install them: sudo $install"; else say "to install them, as root: $install"; fi
   else
     say "to install them: use the packages of your distribution; their names may differ"
   fi

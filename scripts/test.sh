@@ -1,20 +1,30 @@
 #!/usr/bin/env bash
 # Builds all tests and runs them; for root twice, the second time as an ordinary user. If that user may mount, the slowest
-# binaries leave to them what needs no root, and say so.
+# programs leave to them what needs no root, and say so.
 #
-# Most tests wait for links and servers. Their binaries therefore run in parallel, in as many lanes as there are
-# processors, each in its package's folder as cargo would run it, with its own TMPDIR. Binaries that compare times run
-# alone, after the others. A passed binary is reported in one line, with the tests it skipped; a failed one with its whole
-# output. If only a few fail, each runs once more, alone, because a busy machine can be the reason, and is named at the end
-# all the same. If a binary timed out, nothing is repeated.
+#   scripts/test.sh [--clean] [PROGRAM [TEST]]
 #
-# The ordinary user of a lane has a temporary home and an unused id. A process that still runs under this id after a binary
-# was left behind by a test, which is a failure. So is a file left in TMPDIR.
+# PROGRAM limits it to the programs of tests whose names match it (`haul test race`; an extended regular expression), and
+# TEST to the tests whose names contain it. --clean, for root, runs the ordinary user's tests in a clean Debian root, in which
+# packages have just been unpacked and no server was ever started; without one, it says so and runs them here.
+#
+# Most tests wait for links and servers. Their programs therefore run in parallel, in as many lanes as there are
+# processors, each in its package's folder as cargo would run it, with its own TMPDIR. Programs that compare times run
+# alone, after the others. The output of all goes to target/test.log; what failed is shown at once, and at the end one screen
+# names it again. If only a few tests fail, each runs once more, alone, because a busy machine can be the reason, and is named
+# at the end all the same. If a program timed out, nothing is repeated.
+#
+# The ordinary user of a lane has a temporary home, an unused id, and the environment of somebody who has logged in to Debian.
+# A process that still runs under this id after a program was left behind by a test, which is a failure. So is a file left in
+# TMPDIR, or by this id in another temporary folder.
 set -euo pipefail
 cd -P "$(dirname "$0")/.."
 
 limit=900 # seconds for one binary
 few=4     # at most this many run again
+user_path=/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games # Debian's, which has no sbin
+# shellcheck source=scripts/test-report.sh
+source scripts/test-report.sh
 alone='haul test race|explain test (truth|replica)|http test fast_open|examples'
 # Binaries that need no privileges (only computing, loopback, files and hosts of their own) run once, because the user does
 # not matter: as the ordinary user, if possible, for whom left processes are found.
@@ -62,6 +72,36 @@ if [[ ${1:-} == --shown ]]; then
   exec "${@:5}"
 fi
 
+# Starts a clean Debian root with all that tests need, which lives as long as this script, and sets $root to the id of its
+# first process. The lanes' users have names there. Folders have the same paths as here, because some are compiled into tests.
+clean_root=
+root=
+start_clean_root() {
+  local toolchain
+  toolchain=$(rustc --print sysroot)
+  # shellcheck disable=SC2016 # expanded in the root
+  scripts/clean-root.sh --show "$PWD" --bind "$scratch" --bind "$memory" --show "$toolchain:/usr/local/rust" bash -c '
+    cd "$1" && PATH=$PATH:/usr/local/rust/bin scripts/setup.sh test &&
+      for ((number = 0; number < $4; number++)); do echo "lane$number:x:$(($3 + number)):$(($3 + number))::/nonexistent:/bin/sh"; done >>/etc/passwd &&
+      echo "$CLEAN_ROOT" >"$2/root" && exec sleep infinity' bash "$PWD" "$scratch" "$first_uid" "$lanes" >"$scratch/clean-root" 2>&1 &
+  clean_root=$!
+}
+wait_for_clean_root() {
+  while [[ ! -s $scratch/root ]] && kill -0 "$clean_root" 2>/dev/null; do sleep 0.5; done
+  cat "$scratch/clean-root" >>"$log"
+  if [[ -s $scratch/root ]]; then
+    root=$(<"$scratch/root")
+    user="an ordinary user in a clean Debian root"
+  else
+    tail -n 3 "$scratch/clean-root"
+    echo "skipped: the clean Debian root: the tests as an ordinary user run on this machine" | tee -a "$scratch/skips"
+  fi
+}
+# Runs a command where the ordinary user's tests run.
+there() {
+  if [[ -n $root ]]; then nsenter --target "$root" --mount --pid "$@"; else "$@"; fi
+}
+
 # The environment that cargo sets for a test.
 environment() {
   local name binary
@@ -72,24 +112,25 @@ environment() {
 
 # Runs a binary as the current user, or as the lane's ordinary user; $place is the lane's folder, $tmp the TMPDIR.
 run_binary() {
-  local who=$1 folder=$2 binary=$3 facts bounded
+  local who=$1 folder=$2 binary=$3 test=$4 facts bounded
   mapfile -d '' facts < <(environment "$folder" "$tmp")
   bounded=(timeout --foreground --kill-after=10 "$limit" "$binary" --show-output)
+  if [[ -n $test ]]; then bounded+=(--exact "$test"); elif [[ -n $filter ]]; then bounded+=("$filter"); fi
   if [[ $who == "$me" ]]; then
     (cd "$folder" && exec env "${facts[@]}" "${bounded[@]}")
     return
   fi
   # Besides cargo's variables, the environment is that of a user who has just logged in.
   local as=(setpriv --reuid="$uid" --regid="$uid" --clear-groups --inh-caps=-all
-    env -i "${facts[@]}" HOME="$place/home" PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin LANG=C.UTF-8 TERM="${TERM:-dumb}")
-  if [[ -n $closed ]]; then
+    env -i --chdir="$folder" "${facts[@]}" HOME="$place/home" PATH="$user_path" LANG=C.UTF-8 TERM="${TERM:-dumb}")
+  if [[ -n $closed && -z $root ]]; then
     unshare --mount --propagation private scripts/test.sh --shown "$place/workspace" "$closed" "$folder" "${as[@]}" "${bounded[@]}"
   else
-    (cd "$folder" && exec "${as[@]}" "${bounded[@]}")
+    there "${as[@]}" "${bounded[@]}"
   fi
 }
 
-# Reports what a test has left behind, and removes it.
+# Names what a program of tests has left behind, and removes it.
 clear_up() {
   local who=$1 pid left status=0
   if [[ $who != "$me" ]]; then
@@ -99,6 +140,11 @@ clear_up() {
       kill -KILL "$pid" 2>/dev/null || true
       status=1
     done
+    while read -r left; do
+      echo "left in ${left%/*}: ${left##*/}"
+      there rm -rf --one-file-system "$left"
+      status=1
+    done < <(there find /tmp /var/tmp /dev/shm -mindepth 1 -maxdepth 1 -uid "$uid" 2>/dev/null)
   fi
   while read -r left; do
     echo "left in TMPDIR: ${left##*/}"
@@ -109,61 +155,51 @@ clear_up() {
 }
 
 run() {
-  local who=$1 folder=$2 name=$3 binary=$4 tmp=$place/tmp status=0
+  local who=$1 folder=$2 name=$3 binary=$4 test=$5 tmp=$place/tmp status=0 bounded=(timeout --kill-after=10 "$limit")
   if [[ $name =~ ^($in_memory)$ ]]; then tmp=$memory/tmp${place##*/}; fi
+  if [[ $who == "$me" ]]; then
+    install -d -m 1777 -o "$EUID" "$tmp"
+  else
+    install -d -m 0700 -o "$uid" -g "$uid" "$place/home" "$tmp"
+  fi
   case $name in
-    web) timeout --kill-after=10 "$limit" scripts/web.sh test || status=$? ;;
-    python) timeout --kill-after=10 "$limit" scripts/python.sh test || status=$? ;;
-    examples) timeout --kill-after=10 "$limit" cargo test --workspace --locked --doc || status=$? ;;
-    *)
-      if [[ $who == "$me" ]]; then
-        install -d -m 1777 -o "$EUID" "$tmp"
-      else
-        install -d -m 0700 -o "$uid" -g "$uid" "$place/home" "$tmp"
-      fi
-      run_binary "$who" "$folder" "$binary" || status=$?
-      clear_up "$who" || status=1
-      ;;
+    web) TMPDIR=$tmp "${bounded[@]}" scripts/web.sh test || status=$? ;;
+    python) TMPDIR=$tmp "${bounded[@]}" scripts/python.sh test || status=$? ;;
+    examples) TMPDIR=$tmp "${bounded[@]}" cargo test --workspace --locked --doc || status=$? ;;
+    *) run_binary "$who" "$folder" "$binary" "$test" || status=$? ;;
   esac
+  clear_up "$who" || status=$((status == 0 ? 1 : status))
   if ((status == 124)); then echo "did not end within $limit s"; fi
   return "$status"
-}
-
-# One line for a passed binary, and one for each thing it skipped; the whole output of a failed one.
-report() {
-  local what=$1 seconds=$2 status=$3 said=$4 counts
-  if ((status > 0)); then
-    echo "FAILED: $what, after $seconds s, with status $status:"
-    sed -n '/^failures:/,$p' "$said"
-    echo "Its output:"
-    cat "$said"
-    echo "END of $what"
-    echo "$what" >>"$scratch/failed"
-    return
-  fi
-  counts=$(sed -n 's/^test result: ok\. \([0-9]* passed\); 0 failed; \([0-9]* ignored\).*/\1, \2/p' "$said" | sed 's/, 0 ignored//')
-  printf '%4d s  %s: %s\n' "$seconds" "$what" "${counts:-passed}"
-  sed -nE 's/^ *((skipped|not run as root): .*)/        \1/Ip' "$said" | sort -u
-  echo "$what" >>"$scratch/passed"
 }
 
 # Works through the queue until the end of its file. Lanes take turns at reading and printing. A test inherits neither the
 # queue nor the lock, because it could hold them for ever.
 lane() {
-  local uid=$((first_uid + $1)) place=$scratch/$1 who folder name binary began status
+  local uid=$((first_uid + $1)) place=$scratch/$1 who folder name binary test began status
   mkdir -p "$place"
   exec 9>"$scratch/turn"
-  while flock 9 && IFS=$'\t' read -r who folder name binary <&3; do
+  while flock 9 && IFS=$'\t' read -r who folder name binary test <&3; do
     flock --unlock 9
     began=$SECONDS status=0
-    run "$who" "$folder" "$name" "$binary" >"$place/said" 2>&1 </dev/null 3<&- 9>&- || status=$?
+    run "$who" "$folder" "$name" "$binary" "$test" >"$place/said" 2>&1 </dev/null 3<&- 9>&- || status=$?
     flock 9
-    report "$name, as $who" $((SECONDS - began)) "$status" "$place/said"
     if ((status == 124)); then touch "$scratch/hung"; fi
-    if ((status > 0)); then printf '%s\t%s\t%s\t%s\n' "$who" "$folder" "$name" "$binary" >>"$scratch/again"; fi
+    report "$who" "$folder" "$name" "$binary" $((SECONDS - began)) "$status" "$place/said"
     flock --unlock 9
   done
 }
+
+clean=
+if [[ ${1:-} == --clean ]]; then clean=1; shift; fi
+if (($# > 2)) || [[ ${1:-} == -* ]]; then echo "usage: scripts/test.sh [--clean] [PROGRAM [TEST]]" >&2; exit 2; fi
+only=${1:-} filter=${2:-}
+target=${CARGO_TARGET_DIR:-target}
+mkdir -p "$target"
+log=$target/test.log
+: >"$log"
+# What incremental builds store is half of the disk that the tests take. Who builds here again and again has it already.
+if [[ ! -d $target/debug/incremental ]]; then export CARGO_INCREMENTAL=0; fi
 
 me=$(id -un 2>/dev/null) || me="user $EUID" # a container's user may have no name
 user="an ordinary user"
@@ -182,11 +218,13 @@ memory=$scratch
 room=$(df --output=avail "$shared" 2>/dev/null | tail -n 1) || true
 if [[ -w $shared ]] && ((${room:-0} > 1 << 20)); then memory=$(mktemp -d "$shared/longhaul.XXXXXX"); fi
 chmod 0711 "$scratch" "$memory"
+touch "$scratch"/{all,counts,failures,skips}
 workers=()
 cleanup() {
   local number pid
   trap '' INT TERM
   for pid in "${workers[@]}"; do kill -TERM -- "-$pid" 2>/dev/null || true; done
+  if [[ -n $clean_root ]]; then kill -TERM "$clean_root" 2>/dev/null || true; fi
   for _ in {1..50}; do [[ -n $(jobs -rp) ]] || break; sleep 0.1; done
   for pid in "${workers[@]}"; do kill -KILL -- "-$pid" 2>/dev/null || true; done
   for ((number = 0; number < lanes; number++)); do
@@ -198,7 +236,10 @@ trap cleanup EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-cargo test --workspace --locked --no-run --message-format=json-render-diagnostics >"$scratch/built"
+if [[ -n $clean ]] && ((EUID == 0)); then start_clean_root; fi
+noise=()
+if [[ ! -t 2 ]]; then noise=(--quiet); fi
+cargo test --workspace --locked --no-run "${noise[@]}" --message-format=json-render-diagnostics >"$scratch/built"
 sed -n 's|.*"manifest_path":"\([^"]*\)/Cargo.toml".*"kind":\["\([^"]*\)"\].*"name":"\([^"]*\)".*"profile":{[^}]*"test":true}.*"executable":"\([^"]*\)".*|\2\t\1\t\3\t\4|p' \
   "$scratch/built" >"$scratch/tests"
 sed -n 's|.*"kind":\["bin"\].*"name":"\([^"]*\)".*"profile":{[^}]*"test":false}.*"executable":"\([^"]*\)".*|\1\t\2|p' \
@@ -209,14 +250,16 @@ passes=("$me")
 closed=
 user_mounts=
 if ((EUID == 0)); then
+  if [[ -n $clean_root ]]; then wait_for_clean_root; fi
   closed=$(closed_folder "$first_uid")
-  if [[ -z $closed ]] || unshare --mount true 2>/dev/null; then
+  if [[ -z $closed || -n $root ]] || unshare --mount true 2>/dev/null; then
     passes+=("$user")
-    if as_uid "$first_uid" test -w /dev/fuse && as_uid "$first_uid" unshare --map-root-user --mount true 2>/dev/null; then
+    if there setpriv --reuid="$first_uid" --regid="$first_uid" --clear-groups test -w /dev/fuse &&
+      as_uid "$first_uid" unshare --map-root-user --mount true 2>/dev/null; then
       user_mounts=1
     fi
   else
-    echo "skipped: the tests as an ordinary user, who may not enter $closed; to run them: chmod o+rx $closed" >&2
+    echo "skipped: the tests as an ordinary user, who may not enter $closed; to run them: chmod o+rx $closed" | tee -a "$scratch/skips"
   fi
 fi
 
@@ -227,7 +270,8 @@ for who in "${passes[@]}"; do
     printf '%s\t%s\t%s\t%s\n' "$who" "$folder" "${folder##*/} $kind $name" "$binary"
   done
   if [[ $who == "$me" ]]; then printf '%s\t.\t%s\t-\n' "$me" web "$me" examples "$me" python; fi
-done >"$scratch/all"
+done | { grep -P "^[^\t]*\t[^\t]*\t[^\t]*($only)" || true; } >"$scratch/all"
+[[ -s $scratch/all ]] || { echo "no program of tests matches $only" >&2; exit 2; }
 
 set -m # makes each lane a process group, which can be killed as a whole
 # Runs the binaries on standard input in this many lanes.
@@ -248,21 +292,21 @@ if [[ -n $user_mounts ]]; then alone="(?!$me\t[^\t]*\thaul test race\t)$alone"; 
 work_off "$lanes" < <(grep -vP "^$alone" "$scratch/all")
 work_off 1 < <(grep -P "^$alone" "$scratch/all")
 
-touch "$scratch/passed" "$scratch/failed" "$scratch/again"
-failed=$(wc -l <"$scratch/again")
+failed=$(wc -l <"$scratch/failures")
 unsteady=()
 if ((failed > 0 && failed <= few)) && [[ ! -e $scratch/hung ]]; then
+  clear_line
   echo "$failed failed; each runs once more, alone:"
-  mapfile -t unsteady <"$scratch/failed"
-  : >"$scratch/failed"
+  # Where a program failed as a whole, all of it; these three always.
+  sed -E 's/\t\([^\t]*$/\t/; s/\t(web|examples|python)\t-\t.*/\t\1\t-\t/' "$scratch/failures" | sort -u >"$scratch/again"
+  mv "$scratch/failures" "$scratch/first"
+  mv "$scratch/counts" "$scratch/before"
+  touch "$scratch/failures"
   work_off 1 < <(cat "$scratch/again")
+  mv "$scratch/before" "$scratch/counts"
+  while IFS=$'\t' read -r who _ name _ test; do
+    if ! grep -qF "$who"$'\t' <(grep -F $'\t'"$name"$'\t' "$scratch/failures"); then unsteady+=("$name › $test, as $who"); fi
+  done <"$scratch/first"
 fi
 
-all=$(wc -l <"$scratch/all") passed=$(wc -l <"$scratch/passed") failed=$(wc -l <"$scratch/failed")
-echo
-for name in "${unsteady[@]}"; do
-  if ! grep -qxF "$name" "$scratch/failed"; then echo "UNSTEADY: $name: failed (see above), then passed when it ran again, alone"; fi
-done
-echo "of $all test programs, $passed passed and $failed failed"
-sed 's/^/    /' "$scratch/failed"
-((passed == all))
+summarize "${passes[0]}${passes[1]:+ and as ${passes[1]}}"

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +103,19 @@ def test_blocks_that_fail_are_listed_and_the_rest_is_a_run(tmp_path: Path, monke
     assert [cell.network for cell in raised.value.result.cells] == ["near rtt=4ms"]
 
 
+def test_sweep_removes_what_killed_workers_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    (tmp_path / "tmp/longhaul-measure-left/runs").mkdir(parents=True)
+    (tmp_path / "tmp/longhaul-measure-used").mkdir()
+    used = os.open(tmp_path / "tmp/longhaul-measure-used", os.O_RDONLY)
+    fcntl.flock(used, fcntl.LOCK_EX)
+    try:
+        fleet.sweep(SMALL, {"network.rtt": ["4ms"]}, tmp_path / "out", workload="list", contender="webdrive", samples=1, plain=True)
+    finally:
+        os.close(used)
+    assert [path.name for path in (tmp_path / "tmp").iterdir()] == ["longhaul-measure-used"]
+
+
 def test_folder_in_use_and_wrong_settings_are_refused(tmp_path: Path) -> None:
     with Parts(tmp_path).held(), pytest.raises(longhaul.LonghaulError, match="is being written by another program"):
         fleet.sweep(SMALL, GRID, tmp_path)
@@ -108,7 +124,7 @@ def test_folder_in_use_and_wrong_settings_are_refused(tmp_path: Path) -> None:
 
 
 def test_nodes_and_workers_that_die_lose_and_double_nothing(tmp_path: Path) -> None:
-    said = run_with_ray("ray_sweep.py", tmp_path / "out", SMALL)
+    said = run_with_ray("ray_sweep.py", tmp_path, SMALL)
     assert "no node without the resource; killed a worker and a node; 8 cells" in said
     networks = sorted(network for network, _ in parts(tmp_path / "out").values())
     assert networks == [f"near rtt={rtt}ms" for rtt in (2, 4, 6, 8)]

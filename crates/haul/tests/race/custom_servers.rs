@@ -72,38 +72,27 @@ fn custom_servers_serve() {
     }
 }
 
+/// The example of the book. A packaged nginx that was never started has no folders for temporary files of its own.
 fn custom_server_with_a_configuration_serves() {
     if !Path::new("/usr/sbin/nginx").exists() && !has("nginx") {
         return;
     }
+    let page = include_str!("../../../../docs/src/experiment-file.md");
+    let (_, rest) = page.split_once("\n[server.my-nginx]\n").expect("the example");
+    let (example, _) = rest.split_once("\n```").expect("its end");
     let room = room();
     with_toml(
         &room,
         r#"["curl", "wget"]"#,
-        r#"
+        &format!(
+            r#"
 [contender.wget]
-download = "wget -q --ca-certificate={ca} -i {urls} -P {dir}"
-needs = { wget = "wget" }
+download = "wget -q --ca-certificate={{ca}} -i {{urls}} -P {{dir}}"
+needs = {{ wget = "wget" }}
 [server.my-nginx]
-command = "nginx -c {config} -p {tmp} -e stderr -g 'daemon off;'"
-version = "nginx -v"
-config = """
-worker_processes 1;
-pid {tmp}/pid;
-events {}
-http {
-    access_log {access-log};
-    client_body_temp_path {tmp}/body;
-    server {
-        listen {address}:{port} ssl;
-        ssl_certificate {cert};
-        ssl_certificate_key {key};
-        root {dir};
-        location / { dav_methods PUT; }
-    }
-}
-"""
-"#,
+{example}
+"#
+        ),
     );
     let small = fs::read_to_string(room.path("small.toml")).unwrap();
     fs::write(room.path("small.toml"), small.replace("\"apache\", \"nginx\"", "\"my-nginx\"")).unwrap();

@@ -11,7 +11,7 @@ use nix::{
 
 use crate::{
     Trials,
-    common::{HAUL, Room, output, printed},
+    common::{HAUL, Room, eventually, output, printed},
     harness::{Ended, Race, cells, lab_run, results, room, runs, samples},
 };
 
@@ -108,7 +108,8 @@ fn closed_terminal_loses_no_result() {
     let script = "\"$@\" 2>&1 | head -n 4 >&2";
     let mut race = Race::start(by(&room, &["bash", "-c", script, "bash"], &["--samples", "100"]));
     race.wait_for_sample();
-    race.watch(Duration::from_millis(700));
+    let two = || runs(&room).first().is_some_and(|run| run.join("samples.csv").exists()) && samples(&room) > 1;
+    assert!(eventually(two), "there is no second sample");
     race.send(Signal::SIGHUP, true);
     race.turn_away();
     race.end();

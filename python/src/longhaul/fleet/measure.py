@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
+import glob
 import io
 import os
 import platform
+import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,6 +56,10 @@ class Measured:
         return self.late_s <= self.limit_s
 
 
+#: How the temporary folders of measurements begin.
+_PREFIX = "longhaul-measure-"
+
+
 @dataclass(frozen=True)
 class Measurement:
     """What every machine needs to know."""
@@ -68,7 +76,7 @@ class Measurement:
     def measure(self, block: Block, node: str = "") -> Measured:
         """Measures a block. A failure is returned, unless it would be the same for all blocks."""
         node = node or platform.node()
-        with tempfile.TemporaryDirectory(prefix="longhaul-") as folder:
+        with _scratch() as folder:
             experiment = self.experiment
             if self.text is not None:
                 experiment = os.path.join(folder, self.experiment)
@@ -91,6 +99,40 @@ class Measurement:
             late_s, rtt_s = _late(made.document), made.document["networks"][0]["rtt_s"]
             limit_s = _limit(rtt_s) if self.late_limit_s is None else self.late_limit_s
             return Measured(node, _packed(made.folder), late_s, limit_s)
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[str]:
+    """A temporary folder, locked while it is in use. Removes what killed workers left: nobody locks it any more."""
+    for left in glob.glob(os.path.join(tempfile.gettempdir(), _PREFIX + "*")):
+        with _locked(left) as is_free:
+            if is_free:
+                shutil.rmtree(left, ignore_errors=True)
+    while True:
+        with tempfile.TemporaryDirectory(prefix=_PREFIX, ignore_cleanup_errors=True) as folder, _locked(folder):
+            # Another worker may have taken it for a left one before it was locked.
+            if os.path.isdir(folder):
+                yield folder
+                return
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[bool]:
+    """Whether the folder could be locked, which it is until the end, or until this process dies."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        yield False
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_free = True
+    except OSError:
+        is_free = False
+    try:
+        yield is_free
+    finally:
+        os.close(descriptor)
 
 
 def _late(document: Mapping[str, Any]) -> float:
