@@ -29,7 +29,7 @@ alone='haul test race|explain test (truth|replica)|http test fast_open|examples'
 # Binaries that need no privileges (only computing, loopback, files and hosts of their own) run once, because the user does
 # not matter: as the ordinary user, if possible, for whom left processes are found.
 once='capture (lib|test (formats|fragments|pcapng|printed|summary))|explain lib'
-once+='|explain test (hostile|page_data|printed_trace|replica|scripted|truth)|link test cables|dav (lib|test (cables|faults))|http (lib|test model)|haul test servers'
+once+='|explain test (hostile|page_data|printed_trace|replica|scripted|truth)|link test cables|dav (lib|test (cables|faults))|http (lib|test model)|haul test (documented_commands|servers)'
 # Binaries that write many small files and do not test a file system keep them in memory, if there is room. Shortly after
 # many files were deleted, ext4 searches long for an inode that was not in use: half of the processor time of such a test.
 in_memory='lab lib lab|dav test faults|haul test servers'
