@@ -51,6 +51,24 @@ fn every_page_is_in_the_summary() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// What a reader can be asked to read, as `wc -w` counts it. Longer lists belong into `results`, outside of the summary.
+const MAX_WORDS: usize = 80_000;
+
+#[test]
+fn pages_in_the_summary_stay_within_the_limit_of_words() -> Result<(), Box<dyn Error>> {
+    let book = root().join("docs/src");
+    let summary = fs::read_to_string(book.join("SUMMARY.md"))?;
+    let mut pages = Vec::new();
+    for page in links(&summary) {
+        pages.push((fs::read_to_string(book.join(page))?.split_whitespace().count(), page));
+    }
+    pages.sort_unstable_by_key(|(words, _)| std::cmp::Reverse(*words));
+    let words: usize = pages.iter().map(|(words, _)| words).sum();
+    let longest = &pages[..pages.len().min(10)];
+    assert!(words <= MAX_WORDS, "the book has {words} words, more than {MAX_WORDS}; its longest pages: {longest:?}");
+    Ok(())
+}
+
 #[test]
 fn relative_links_lead_to_files_and_headings() -> Result<(), Box<dyn Error>> {
     let root = root().canonicalize()?;
