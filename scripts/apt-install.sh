@@ -69,19 +69,15 @@ if [[ -d $journal ]]; then
   undo
 fi
 
-# Packages that this machine's sources do not have must not prevent the others.
-packages=()
-choose() {
-  packages=()
-  local package
-  for package; do
-    if "${apt[@]}" --simulate install "$package" >/dev/null 2>&1; then packages+=("$package"); fi
-  done
-}
-choose "$@"
-if ((${#packages[@]} < $#)); then
+# Packages that this machine's sources do not have must not prevent the others. Asking for each takes long, so it comes last.
+packages=("$@")
+exists() { "${apt[@]}" --simulate install "$@" >/dev/null 2>&1; }
+if ! exists "$@"; then
   "${apt[@]}" update || true
-  choose "$@"
+  if ! exists "$@"; then
+    packages=()
+    for package; do if exists "$package"; then packages+=("$package"); fi; done
+  fi
 fi
 ((${#packages[@]} > 0)) || { echo "apt-install: none of these packages is available: $*" >&2; exit 1; }
 

@@ -3,7 +3,9 @@
 #
 #   scripts/dist.sh                 everything
 #   scripts/dist.sh make PART...    only these: deb tarball wheel sbom sums crates
-#   scripts/dist.sh test KIND...    only these, as made before: deb tarball wheel
+#   scripts/dist.sh test KIND...    only these, as made before: deb tarball wheel; servers
+#
+# `servers` are the tests that start servers: run by an ordinary user, in such a root, where none was ever started.
 #
 # The version is the workspace's, from Cargo.toml. Files are dated with the last commit, so that an unchanged source and
 # compiler make the same packages. Each line printed begins with the seconds that the step took.
@@ -137,6 +139,8 @@ test_package() {
   return "$status"
 }
 
+test_servers() { scripts/test.sh --clean 'race|contenders|^(haul|serve|gateway|mount) test'; }
+
 # Runs a step and prints its time. Not as `"$@" || …`, which would let it continue after an error.
 timed() {
   local began=$SECONDS
@@ -150,7 +154,7 @@ trap 'echo "FAILED: $what" >&2' ERR
 command=${1:-all}
 if (($# > 0)); then shift; fi
 case $command in
-  all) parts=(deb tarball wheel sbom sums crates) kinds=(deb tarball wheel) ;;
+  all) parts=(deb tarball wheel sbom sums crates) kinds=(deb tarball wheel servers) ;;
   make) parts=("$@") kinds=() ;;
   test) parts=() kinds=("$@") ;;
   *) echo "usage: scripts/dist.sh [make PART... | test KIND...]" >&2; exit 2 ;;
@@ -166,7 +170,8 @@ done
 for kind in "${kinds[@]}"; do
   case $kind in
     deb | tarball | wheel) timed "test $kind" test_package "$kind" ;;
-    *) echo "dist: there is no kind $kind; kinds are deb, tarball and wheel" >&2; exit 2 ;;
+    servers) timed "test $kind" test_servers ;;
+    *) echo "dist: there is no kind $kind; kinds are deb, tarball, wheel and servers" >&2; exit 2 ;;
   esac
 done
 if ((${#parts[@]} > 0)); then (cd "$packages" && du --apparent-size --block-size=KiB -- * | sed 's/^/        /'); fi

@@ -25,8 +25,9 @@ failed_tests() {
     web) sed -n 's/^ *✖ \(.*\) ([0-9.]*ms)$/\1/p' "$2" | sort -u ;;
     python) sed -n 's/^FAILED \([^ ]*\).*/\1/p' "$2" ;;
     # The list behind the outputs.
-    *) awk '/^failures:$/ { n = 0 } /^    [^ ]/ { name[n++] = substr($0, 5) }
-         /^test result: / { if ($3 ~ /^FAILED/) for (i = 0; i < n; i++) print name[i]; n = 0 }' "$2" ;;
+    *) awk '/^failures:$/ { n = 0 }
+      /^    [^ ]/ { name[n++] = substr($0, 5) }
+      /^test result: / { if ($3 ~ /^FAILED/) for (i = 0; i < n; i++) if (!seen[name[i]]++) print name[i]; n = 0 }' "$2" ;;
   esac
 }
 

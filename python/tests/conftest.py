@@ -22,14 +22,15 @@ UPLOAD = ROOT / "docs/src/traces/browser-upload.snoop.txt"
 LIMIT = 300
 
 
-def run_with_ray(script: str, tmp_path: Path, *arguments: Path | str) -> str:
-    """What this script prints for `out` in the folder and more. It is a process of its own: Ray changes signals, threads and
-    warnings. The workers that it kills leave their temporary files in the folder.
+def run_with_ray(script: str, *arguments: Path | str) -> str:
+    """What this script of the tests prints. It is a process of its own: Ray changes signals, threads and warnings. What the
+    workers that it kills leave goes with Ray's own files.
     """
     pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
+    temporary = {"TMPDIR": os.environ["RAY_TMPDIR"]} if "RAY_TMPDIR" in os.environ else {}
     ran = subprocess.run(
-        [sys.executable, Path(__file__).with_name(script), tmp_path / "out", *arguments],
-        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONPATH": str(ROOT / "python/src"), "RAY_USAGE_STATS_ENABLED": "0"},
+        [sys.executable, Path(__file__).with_name(script), *arguments],
+        env={**os.environ, **temporary, "PYTHONPATH": str(ROOT / "python/src"), "RAY_USAGE_STATS_ENABLED": "0"},
         capture_output=True,
         timeout=LIMIT,
         check=False,

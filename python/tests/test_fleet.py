@@ -257,7 +257,7 @@ def test_node_that_dies_loses_and_doubles_nothing(
 ) -> None:
     pytest.importorskip("pyarrow")
     paths = copies(tmp_path / "in", 45)
-    said = run_with_ray("ray_cluster.py", tmp_path, *paths)
+    said = run_with_ray("ray_cluster.py", tmp_path / "out", *paths)
     assert "explained 45, failed 0, nodes removed 1" in said
     monkeypatch.undo()
     assert_complete(tmp_path / "out", paths)

@@ -124,7 +124,7 @@ def test_folder_in_use_and_wrong_settings_are_refused(tmp_path: Path) -> None:
 
 
 def test_nodes_and_workers_that_die_lose_and_double_nothing(tmp_path: Path) -> None:
-    said = run_with_ray("ray_sweep.py", tmp_path, SMALL)
+    said = run_with_ray("ray_sweep.py", tmp_path / "out", SMALL)
     assert "no node without the resource; killed a worker and a node; 8 cells" in said
     networks = sorted(network for network, _ in parts(tmp_path / "out").values())
     assert networks == [f"near rtt={rtt}ms" for rtt in (2, 4, 6, 8)]
