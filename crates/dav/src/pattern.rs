@@ -209,9 +209,14 @@ mod tests {
         ] {
             assert!(is_match(pattern, name), "{pattern} {name}");
         }
-        for (pattern, name) in
-            [("*.jpg", "a.jpg.txt"), ("*", ".hidden"), ("[.]*", ".hidden"), ("%2A*", "ax"), ("[!a]*", "a"), ("*.JPG", "a.jpg")]
-        {
+        for (pattern, name) in [
+            ("*.jpg", "a.jpg.txt"),
+            ("*", ".hidden"),
+            ("[.]*", ".hidden"),
+            ("%2A*", "ax"),
+            ("[!a]*", "a"),
+            ("*.JPG", "a.jpg"),
+        ] {
             assert!(!is_match(pattern, name), "{pattern} {name}");
         }
     }
