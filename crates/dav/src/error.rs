@@ -87,6 +87,22 @@ impl Error {
         self
     }
 
+    /// The message without the name of the file, which failures of the same kind have in common.
+    pub fn reason(&self) -> String {
+        use haul_http::Error::{Exchange, OutcomeUnknown};
+        match self {
+            Self::Refused(failure) => failure.reason(),
+            Self::Local { doing, source, .. } => format!("cannot {doing} them: {source}"),
+            Self::Differs { why, .. } => why.clone(),
+            Self::Listing { why, .. } => format!("invalid multistatus answer from the server: {why}"),
+            Self::Lost { cause, found, .. } => format!("{cause}; a check shows: {found}"),
+            Self::Path(error) => format!("the path {}", error.why),
+            Self::Source(error) => error.reason(),
+            Self::Http(Exchange { cause, .. } | OutcomeUnknown { cause, .. }) => cause.to_string(),
+            Self::Http(error) => error.to_string(),
+        }
+    }
+
     /// The error response, if it is one.
     pub fn refusal(&self) -> Option<&Failure> {
         if let Self::Refused(failure) = self { Some(failure) } else { None }

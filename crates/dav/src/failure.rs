@@ -131,6 +131,20 @@ impl Failure {
         (cause.to_owned(), remedy.to_owned())
     }
 
+    /// What failures of the same kind have in common: all but the request, and a message that names the file.
+    pub fn reason(&self) -> String {
+        let name = self.path.name().map(String::from_utf8_lossy).unwrap_or_default();
+        self.sentence(self.message.as_deref().filter(|message| !message.contains(&*name)))
+    }
+
+    fn sentence(&self, message: Option<&str>) -> String {
+        let (cause, remedy) = self.explain();
+        let message = message.map(|message| message.chars().take(300).collect::<String>());
+        let message = message.map_or(String::new(), |message| format!(", server message {message:?}"));
+        let gap = if remedy.is_empty() { "" } else { "; " };
+        format!("{cause} ({}{message}){gap}{remedy}", self.status.as_u16())
+    }
+
     fn explain_lock(&self) -> String {
         let Some((owner, left)) = &self.lock else {
             let root = self.conditions.iter().flat_map(|condition| &condition.hrefs).next();
@@ -151,13 +165,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (cause, remedy) = self.explain();
-        write!(f, "{} {}: {cause} ({}", self.method, self.path, self.status.as_u16())?;
-        if let Some(message) = &self.message {
-            write!(f, ", server message {:?}", message.chars().take(300).collect::<String>())?;
-        }
-        f.write_str(if remedy.is_empty() { ")" } else { "); " })?;
-        f.write_str(&remedy)
+        write!(f, "{} {}: {}", self.method, self.path, self.sentence(self.message.as_deref()))
     }
 }
 

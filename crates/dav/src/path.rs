@@ -22,8 +22,8 @@ use std::{
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
 use unicode_normalization::UnicodeNormalization;
 
-/// Characters written as `%XX` in a request target: all that RFC 3986 §3.3 does not allow in a segment, and `;` and
-/// `+`, which some servers read as a parameter and a space.
+/// Characters written as `%XX` in a request target: all that RFC 3986 §3.3 does not allow in a segment; `;` and `+`,
+/// which some servers read as a parameter and a space; and `*`, which is a wildcard in the URLs that people write.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'.')
@@ -35,7 +35,6 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'\'')
     .remove(b'(')
     .remove(b')')
-    .remove(b'*')
     .remove(b',')
     .remove(b'=')
     .remove(b':')
@@ -84,6 +83,9 @@ pub enum PathProblem {
     /// A NUL within a name.
     #[error("contains a NUL byte, which no file name can have; skipped")]
     Nul,
+    /// A wildcard that is not understood.
+    #[error("contains {0}")]
+    Wildcard(&'static str),
     /// A path that was not requested.
     #[error("is not below {0}, which was requested; skipped (does a proxy rewrite paths?)")]
     Elsewhere(RemotePath),

@@ -1,4 +1,4 @@
-//! The commands that move and show files (`haul ls`, `cp`, `sync`, `cat`, `mv`, `rm`, `mkdir`, `stat` and `probe`), and
+//! The commands that move and show files (`haul ls`, `du`, `tree`, `cp`, `sync`, `cat`, `mv`, `rm`, `mkdir`, `stat` and `probe`), and
 //! `haul password`.
 //!
 //! Each command is a file of its own. They share [`options`] (the command line), [`session`] (settings, credentials and
@@ -7,6 +7,7 @@
 mod cat;
 mod check;
 mod cp;
+mod du;
 mod ls;
 mod mkdir;
 mod mount;
@@ -23,6 +24,8 @@ mod stat;
 mod stdin;
 mod sync;
 mod transfer;
+mod tree;
+mod walk;
 
 use std::{error::Error, fmt::Display, process::ExitCode};
 
@@ -41,11 +44,13 @@ fn say_checked(known: dav::Confirmed, what: impl Display) {
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     Ls(ls::Args),
+    Du(du::Args),
+    Tree(tree::Args),
     Cp(Box<cp::Args>),
     Sync(Box<sync::Args>),
     Cat(cat::Args),
     Check(Box<check::Args>),
-    Mv(mv::Args),
+    Mv(Box<mv::Args>),
     Rm(rm::Args),
     Mkdir(mkdir::Args),
     Stat(stat::Args),
@@ -59,13 +64,15 @@ pub(crate) enum Command {
 pub(crate) fn run(command: Command) -> Outcome {
     match command {
         Command::Ls(args) => runtime::run_until_stopped(|_| ls::run(args)),
+        Command::Du(args) => runtime::run_until_stopped(|_| du::run(args)),
+        Command::Tree(args) => runtime::run_until_stopped(|_| tree::run(args)),
         Command::Cp(args) => runtime::run_until_stopped(|stop| cp::run(*args, stop)),
         Command::Sync(args) => runtime::run_until_stopped(|stop| sync::run(*args, stop)),
         Command::Check(args) => runtime::run_until_stopped(|_| check::run(*args)),
         Command::Mount(args) => mount::run(*args),
         Command::Unmount(args) => mount::unmount::run(&args),
         Command::Cat(args) => runtime::run_until_stopped(|_| cat::run(args)),
-        Command::Mv(args) => runtime::run_until_stopped(|_| mv::run(args)),
+        Command::Mv(args) => runtime::run_until_stopped(|stop| mv::run(*args, stop)),
         Command::Rm(args) => runtime::run_until_stopped(|_| rm::run(args)),
         Command::Mkdir(args) => runtime::run_until_stopped(|_| mkdir::run(args)),
         Command::Stat(args) => runtime::run_until_stopped(|_| stat::run(args)),

@@ -14,6 +14,7 @@ mod hidden_files;
 mod locks;
 mod lost_answers;
 mod misleading_answers;
+mod moves;
 mod optimistic_requests;
 mod random_faults;
 mod ranges;

@@ -24,7 +24,7 @@ const TREES: u32 = 20;
 /// Time limit, unless a number is given; remaining cases are skipped.
 const ENOUGH: Duration = Duration::from_mins(1);
 
-fn fault() -> impl Strategy<Value = Fault> {
+pub(crate) fn fault() -> impl Strategy<Value = Fault> {
     prop_oneof![
         3 => Just(Fault::Reset),
         3 => Just(Fault::ResetAfterProcessing),

@@ -43,7 +43,8 @@ pub(super) async fn run(args: Args) -> Outcome {
     if args.named.connection.json_to_stdout() {
         return Err(usage("standard output is for the files; write the JSON to a file"));
     }
-    let (session, paths, report) = args.named.open("cat").await?;
+    let (session, selected, report) = args.named.select("cat").await?;
+    let paths: Vec<_> = selected.into_iter().map(|found| found.path).collect();
     let digest = args.digest || session.settings.verify == Verify::Digest;
     print_all(&session, &paths, digest, report).await
 }

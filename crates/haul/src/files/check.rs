@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// Ignore files that exist only in TO
     #[arg(long)]
     one_way: bool,
+    /// Print each error, even if many files fail for the same reason
+    #[arg(short, long)]
+    verbose: bool,
     /// Symbolic links in a local folder
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     links: Links,
@@ -89,12 +92,12 @@ enum Verdict {
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    let mut report = Results::new("check", args.connection.json.as_deref());
+    let mut report = Results::new("check", args.connection.json.as_deref()).listing_each_failure(args.verbose);
     let filter = args.filters.read()?;
     let (from, to) = (location(&args.from).map_err(usage)?, location(&args.to).map_err(usage)?);
     let two = matches!((&from, &to), (Location::Remote(from), Location::Remote(to)) if (&from.origin, &from.user) != (&to.origin, &to.user));
-    if two && (!args.connection.header.is_empty() || args.connection.password_file.is_some()) {
-        return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
+    if two {
+        args.connection.for_two_servers()?;
     }
     let (from, to) = (Side::open(from, &args.connection).await?, Side::open(to, &args.connection).await?);
     // What FROM has may have another size or age in TO.
@@ -159,6 +162,7 @@ impl Found {
                 line.extend(["; ", &number.to_string(), " ", what]);
             }
         }
+        report.print_failures();
         say(line);
         if !(differ.is_empty() && missing_in_to.is_empty() && missing_in_from.is_empty()) {
             report.differs();

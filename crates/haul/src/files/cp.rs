@@ -10,12 +10,13 @@ use crate::files::{
     options::existing::ExistingFiles,
     options::filters::FilterOptions,
     options::output::OutputOptions,
-    options::{ConnectionOptions, FileOptions, TransferOptions},
+    options::{ConnectionOptions, DryRun, FileOptions, TransferOptions},
     results::Results,
     runtime::Stop,
     server_side::{Relocated, Verb, relocate},
     session::Session,
     session::location::{Location, Remote, locations, single_server},
+    session::selection::select,
     stdin,
     transfer::{self, Route, transfer},
 };
@@ -24,7 +25,8 @@ use crate::usage;
 /// Copy files to, from, on or between servers
 ///
 /// Sources and target are URLs (http, https, dav, davs) or local paths. As with cp(1), an existing target folder receives
-/// the sources; otherwise the single source is copied to that name. `-` is standard input or output.
+/// the sources; otherwise the single source is copied to that name. `-` is standard input or output. Sources on a server
+/// may have wildcards: `*` and `[abc]`, in quotes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Sources, and the target last
@@ -33,6 +35,8 @@ pub(crate) struct Args {
     /// Copy folders recursively
     #[arg(short, long)]
     recursive: bool,
+    #[command(flatten)]
+    dry_run: DryRun,
     /// Resume an interrupted copy: skip files of the same length that are not older, and continue large files where they
     /// stopped (uploads: only to Apache and Nextcloud)
     #[arg(long)]
@@ -65,8 +69,8 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         return Err(usage("filters do not apply to copies on one server, which copies folders as a whole"));
     }
     let mut report = Results::new("cp", args.connection.json.as_deref());
-    if apart.is_some() && (!args.connection.header.is_empty() || args.connection.password_file.is_some()) {
-        return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
+    if apart.is_some() {
+        args.connection.for_two_servers()?;
     }
     let one = single_server(sources.there.iter().copied().chain(to.remote().filter(|_| apart.is_none())))?;
     let session = Session::open(one, &args.connection, &args.transfer_options).await?;
@@ -77,16 +81,23 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
         _ => None,
     };
     let skip = if args.resume { Skip::SameSizeAndTime } else { Skip::Nothing };
-    let (recursive, resume) = (args.recursive, args.resume);
+    let (recursive, resume, dry_run) = (args.recursive, args.resume, args.dry_run.dry_run);
     let options = args.file_options.apply(transfer::options(second.as_ref().unwrap_or(&session)));
-    let options = args.existing.apply(dav::transfer::Options { recursive, skip, resume, filter, ..options });
+    let options = args.existing.apply(dav::transfer::Options { recursive, skip, resume, filter, dry_run, ..options });
+    if dry_run && (sources.is_stdin() || to.here().is_some_and(|to| to.as_os_str() == "-")) {
+        return Err(usage("--dry-run is not possible with standard input or output"));
+    }
     if sources.is_stdin() {
         let Location::Remote(to) = to else {
             return Err(usage("the target of standard input must be a file on a server"));
         };
         return stdin::from_stdin(&session, &to.path, &stop, report).await;
     }
-    let there: Vec<_> = sources.there.iter().map(|source| source.path.clone()).collect();
+    let selected = select(&session, sources.there.iter().copied(), &mut report).await;
+    let there: Vec<_> = selected.iter().map(|source| source.path.clone()).collect();
+    if there.is_empty() && sources.here.is_empty() {
+        return report.finish(Done { copied: Vec::new() });
+    }
     match to {
         Location::Remote(to) if there.is_empty() => {
             transfer(&session, Route::Up(&sources.here, &to.path), &options, &stop, report, &args.output_options).await
@@ -105,26 +116,26 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
                 let route = Route::Across(&there, second, &to.path);
                 return transfer(&session, route, &options, &stop, report, &args.output_options).await;
             }
-            let copied = relocate(&session, Verb::Copy, &there, &to.path, args.recursive, &mut report).await;
+            let copied = relocate(&session, Verb::Copy { recursive, dry_run }, selected, &to.path, &mut report).await;
             report.finish(Done { copied })
         }
     }
 }
 
-struct Sources<'a> {
-    here: Vec<PathBuf>,
-    there: Vec<&'a Remote>,
+pub(super) struct Sources<'a> {
+    pub(super) here: Vec<PathBuf>,
+    pub(super) there: Vec<&'a Remote>,
 }
 
 impl Sources<'_> {
     /// Whether it is standard input.
-    fn is_stdin(&self) -> bool {
+    pub(super) fn is_stdin(&self) -> bool {
         self.here.iter().any(|path| path.as_os_str() == "-")
     }
 }
 
 /// The sources, either all local or all remote, and the target.
-fn split(places: &[Location]) -> Result<(Sources<'_>, &Location), Box<dyn std::error::Error>> {
+pub(super) fn split(places: &[Location]) -> Result<(Sources<'_>, &Location), Box<dyn std::error::Error>> {
     let Some((to, from)) = places.split_last() else {
         return Err(usage("give at least one source, and the target last"));
     };
@@ -136,13 +147,13 @@ fn split(places: &[Location]) -> Result<(Sources<'_>, &Location), Box<dyn std::e
         }
     }
     if !sources.here.is_empty() && !sources.there.is_empty() {
-        return Err(usage("the sources are both local and remote; copy them with one command each"));
+        return Err(usage("the sources are both local and remote; use one command for each"));
     }
     if sources.is_stdin() && sources.here.len() > 1 {
         return Err(usage("`-` is standard input and must be the only source; write ./- for a file of this name"));
     }
     if sources.there.is_empty() && to.remote().is_none() {
-        return Err(usage("all paths are local; use cp(1), or a URL that begins with http:// or https://"));
+        return Err(usage("all paths are local; use cp(1) or mv(1), or a URL that begins with http:// or https://"));
     }
     Ok((sources, to))
 }

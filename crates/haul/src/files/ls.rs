@@ -6,14 +6,20 @@
 //! Sorting needs all names of a folder in memory. `--unsorted` prints each entry as it arrives and keeps none, for folders
 //! of millions of files.
 
-use std::{error::Error, time::SystemTime};
+use std::{collections::BTreeMap, error::Error, time::SystemTime};
 
 use console::Term;
 use dav::{Dav, ETag, Entry, Properties, PropertySet, RemotePath, transfer::is_temporary};
-use futures_util::{StreamExt, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use serde::{Serialize, Serializer};
 
-use crate::files::{Outcome, options::urls::UrlArgs, results::Results, results::format, session::Session};
+use crate::files::{
+    Outcome,
+    options::{sizes::SizeFormat, urls::UrlArgs},
+    results::Results,
+    results::format,
+    session::{Session, selection::Selected},
+};
 
 /// Maximum number of listings in flight. More would only wait in a queue.
 const AT_ONCE: usize = 64;
@@ -23,7 +29,10 @@ const WIDEST: usize = 12;
 const PRINTED: usize = 16 * 1024;
 
 /// List a folder on a server, as ls(1) does
+///
+/// URLs may have wildcards: `*` and `[abc]`, in quotes.
 #[derive(clap::Args)]
+#[command(disable_help_flag = true)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     /// One line per entry, with length and time
@@ -38,6 +47,8 @@ pub(crate) struct Args {
     /// Do not sort; print each entry as it arrives, one per line
     #[arg(short = 'U', long)]
     unsorted: bool,
+    #[command(flatten)]
+    sizes: SizeFormat,
     #[command(flatten)]
     named: UrlArgs,
 }
@@ -76,8 +87,8 @@ impl Line {
 
 /// The part of an entry that is kept; there may be millions.
 pub(super) struct Row {
-    path: RemotePath,
-    length: Option<u64>,
+    pub(super) path: RemotePath,
+    pub(super) length: Option<u64>,
     modified: Option<SystemTime>,
     etag: Option<ETag>,
 }
@@ -90,7 +101,7 @@ impl Row {
 }
 
 /// Entries for a program, serialized one by one.
-struct Lines<'a>(&'a Session, Vec<Row>);
+pub(super) struct Lines<'a>(pub(super) &'a Session, pub(super) Vec<Row>);
 
 impl Serialize for Lines<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
@@ -99,22 +110,27 @@ impl Serialize for Lines<'_> {
 }
 
 /// A requested folder or file, and its entries.
-struct Listing {
-    asked: RemotePath,
-    entries: Vec<Row>,
-    misplaced: Vec<dav::PathError>,
+pub(super) struct Listing {
+    pub(super) asked: RemotePath,
+    pub(super) entries: Vec<Row>,
+    pub(super) misplaced: Vec<dav::PathError>,
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    let (session, asked, mut report) = args.named.open("ls").await?;
+    let (session, selected, mut report) = args.named.select("ls").await?;
+    let (matched, asked) = matched_files(selected);
     let mut output = Output {
-        is_headed: args.recursive || asked.len() > 1,
+        is_headed: args.recursive || asked.len() + matched.len() > 1,
         is_first: true,
         is_long: args.long,
+        sizes: args.sizes,
         kept: args.named.connection.json.is_some().then(Vec::new),
     };
+    for (asked, entries) in matched {
+        output.print(Listing { asked, entries, misplaced: Vec::new() }, &mut report)?;
+    }
     let dav = &session.dav;
-    let all = args.all;
+    let (all, levels) = (args.all, if args.recursive { usize::MAX } else { 1 });
     match (args.unsorted, args.recursive) {
         (true, false) => {
             for path in asked {
@@ -122,11 +138,11 @@ pub(super) async fn run(args: Args) -> Outcome {
             }
         }
         (true, true) => {
-            list(dav, asked, (true, all), &mut report, |listing, report| output.print(listing, report)).await?;
+            list(dav, asked, (levels, all), &mut report, |listing, report| output.print(listing, report)).await?;
         }
-        (false, recursive) => {
+        (false, _) => {
             let mut found = Vec::new();
-            list(dav, asked, (recursive, all), &mut report, |mut listing, _| {
+            list(dav, asked, (levels, all), &mut report, |mut listing, _| {
                 listing.entries.sort_by(|a, b| a.path.name().cmp(&b.path.name()));
                 found.push(listing);
                 Ok(())
@@ -141,12 +157,25 @@ pub(super) async fn run(args: Args) -> Outcome {
     report.finish(Found { entries: Lines(&session, output.kept.unwrap_or_default()) })
 }
 
+/// The files that match patterns, by their folders: they are listed already. The rest is to be listed.
+fn matched_files(selected: Vec<Selected>) -> (BTreeMap<RemotePath, Vec<Row>>, Vec<RemotePath>) {
+    let (mut matched, mut asked) = (BTreeMap::<_, Vec<_>>::new(), Vec::new());
+    for Selected { path, entry } in selected {
+        match entry.zip(path.parent()) {
+            Some((entry, folder)) if !path.is_folder() => matched.entry(folder).or_default().push(Row::of(&entry)),
+            _ => asked.push(path),
+        }
+    }
+    (matched, asked)
+}
+
 /// The state of the output, and the entries kept for the JSON.
 struct Output {
     /// Whether to print each folder's name above its entries.
     is_headed: bool,
     is_first: bool,
     is_long: bool,
+    sizes: SizeFormat,
     kept: Option<Vec<Row>>,
 }
 
@@ -157,13 +186,32 @@ impl Output {
         for why in misplaced {
             report.fail(&asked, why);
         }
-        let text = if self.is_long { long(&entries) } else { short(&entries) };
+        let text = if self.is_long { self.long(&entries) } else { short(&entries) };
         let head = self.head(&asked);
         report.print(&(head + &text))?;
         if let Some(kept) = &mut self.kept {
             kept.extend(entries);
         }
         Ok(())
+    }
+
+    fn long(&self, entries: &[Row]) -> String {
+        let lengths: Vec<String> = entries.iter().map(|entry| self.length(entry)).collect();
+        let widest = lengths.iter().map(String::len).max().unwrap_or_default();
+        entries.iter().map(|entry| self.line(entry, widest)).collect()
+    }
+
+    fn length(&self, entry: &Row) -> String {
+        match entry.length {
+            Some(bytes) if !entry.path.is_folder() => self.sizes.print(bytes),
+            _ => "-".to_owned(),
+        }
+    }
+
+    /// An entry with its length, right-aligned to `widest`, and its time.
+    fn line(&self, entry: &Row, widest: usize) -> String {
+        let time = entry.modified.map_or_else(|| "-".to_owned(), format::minute);
+        format!("{:>widest$}  {time:16}  {}\n", self.length(entry), name(entry))
     }
 
     /// The heading above the entries.
@@ -173,31 +221,30 @@ impl Output {
     }
 }
 
-/// Lists folders, recursively if requested, and passes on each complete listing.
-async fn list(
+/// Lists folders down to so many levels, and passes on each complete listing.
+pub(super) async fn list(
     dav: &Dav,
     asked: Vec<RemotePath>,
-    (recursive, all): (bool, bool),
+    (levels, all): (usize, bool),
     report: &mut Results,
     mut each: impl FnMut(Listing, &mut Results) -> Result<(), Box<dyn Error>>,
 ) -> Result<(), Box<dyn Error>> {
-    let mut waiting = asked;
-    waiting.reverse();
+    let mut waiting: Vec<_> = asked.into_iter().rev().map(|path| (path, levels)).collect();
     let mut under_way = FuturesUnordered::new();
     loop {
         while under_way.len() < AT_ONCE
-            && let Some(path) = waiting.pop()
+            && let Some((path, levels)) = waiting.pop()
         {
-            under_way.push(one(dav, path, all));
+            under_way.push(one(dav, path, all).map(move |listed| (levels, listed)));
         }
         match under_way.next().await {
             None => return Ok(()),
-            Some(Err((path, error))) => report.fail(path, error),
-            Some(Ok(listing)) => {
-                if recursive {
+            Some((_, Err((path, error)))) => report.fail(path, error),
+            Some((levels, Ok(listing))) => {
+                if levels > 1 {
                     let below = listing.entries.iter().map(|entry| &entry.path);
                     let below = below.filter(|path| path.is_folder() && !path.same_place(&listing.asked));
-                    waiting.extend(below.cloned());
+                    waiting.extend(below.map(|path| (path.clone(), levels.saturating_sub(1))));
                 }
                 each(listing, report)?;
             }
@@ -206,7 +253,7 @@ async fn list(
 }
 
 /// Lists a folder, or a file.
-async fn one(dav: &Dav, asked: RemotePath, all: bool) -> Result<Listing, (RemotePath, dav::Error)> {
+pub(super) async fn one(dav: &Dav, asked: RemotePath, all: bool) -> Result<Listing, (RemotePath, dav::Error)> {
     let (mut entries, mut misplaced, mut is_folder) = (Vec::new(), Vec::new(), false);
     let listed = dav.list(&asked, dav::Depth::One, PropertySet::LISTING, |entry| match entry {
         Ok(entry) if entry.path.same_place(&asked) && entry.path.is_folder() => is_folder = true,
@@ -244,7 +291,7 @@ async fn stream(
         if row.path.same_place(&asked) && row.path.is_folder() {
             return;
         }
-        text += &if output.is_long { line(&row, WIDEST) } else { name(&row) + "\n" };
+        text += &if output.is_long { output.line(&row, WIDEST) } else { name(&row) + "\n" };
         if let Some(kept) = &mut output.kept {
             kept.push(row);
         }
@@ -271,7 +318,7 @@ fn is_shown(all: bool, asked: &RemotePath, path: &RemotePath) -> bool {
 }
 
 /// The name; folders end in `/`.
-fn name(entry: &Row) -> String {
+pub(super) fn name(entry: &Row) -> String {
     let name = format::name(entry.path.name().unwrap_or(b"/"));
     if entry.path.is_folder() { name + "/" } else { name }
 }
@@ -282,24 +329,6 @@ fn short(entries: &[Row]) -> String {
     let terminal = Term::stdout();
     let width = if terminal.is_term() { usize::from(terminal.size().1) } else { 0 };
     format::columns(&names, width)
-}
-
-fn long(entries: &[Row]) -> String {
-    let widest = entries.iter().map(|entry| length(entry).len()).max().unwrap_or_default();
-    entries.iter().map(|entry| line(entry, widest)).collect()
-}
-
-fn length(entry: &Row) -> String {
-    match entry.length {
-        Some(bytes) if !entry.path.is_folder() => bytes.to_string(),
-        _ => "-".to_owned(),
-    }
-}
-
-/// An entry with its length, right-aligned to `widest`, and its time.
-fn line(entry: &Row, widest: usize) -> String {
-    let time = entry.modified.map_or_else(|| "-".to_owned(), format::minute);
-    format!("{:>widest$}  {time:16}  {}\n", length(entry), name(entry))
 }
 
 /// The entry at a path, or an error.

@@ -46,6 +46,9 @@ async fn make(dav: &Dav, path: &RemotePath, parents: bool, made: &mut Vec<Remote
                 Some(parent) if parent.name().is_some() => missing.push(std::mem::replace(&mut next, parent)),
                 _ => return Err(error.into()),
             },
+            Err(error) if !parents && error.is(409) => {
+                return Err(format!("{path}: the parent folder does not exist (409); add -p to create it too").into());
+            }
             Err(error) => return Err(error.into()),
         }
     };

@@ -6,9 +6,13 @@ pub(super) mod existing;
 pub(super) mod filters;
 pub(super) mod headers;
 pub(super) mod output;
+pub(super) mod sizes;
 pub(super) mod urls;
 
-use std::path::{Path, PathBuf};
+use std::{
+    error::Error,
+    path::{Path, PathBuf},
+};
 
 use clap::ValueEnum;
 use dav::{
@@ -18,7 +22,7 @@ use dav::{
 use serde::Deserialize;
 use units::Span;
 
-use crate::files::options::bandwidth::Timetable;
+use crate::{files::options::bandwidth::Timetable, usage};
 
 /// How to connect to the server.
 #[derive(clap::Args, Debug, Clone, Default)]
@@ -75,10 +79,26 @@ pub(super) struct ConnectionOptions {
 }
 
 impl ConnectionOptions {
+    /// Refuses options that would apply to both of two servers.
+    pub(super) fn for_two_servers(&self) -> Result<(), Box<dyn Error>> {
+        if self.header.is_empty() && self.password_file.is_none() {
+            return Ok(());
+        }
+        Err(usage("--header and --password-file are for one server; with two servers, use the settings file"))
+    }
+
     /// Whether standard output belongs to the JSON.
     pub(super) fn json_to_stdout(&self) -> bool {
         self.json.as_deref() == Some(Path::new("-"))
     }
+}
+
+/// Whether to change anything.
+#[derive(clap::Args, Debug, Clone, Copy, Default)]
+pub(super) struct DryRun {
+    /// Print what would be done, and change nothing
+    #[arg(short = 'n', long)]
+    pub(super) dry_run: bool,
 }
 
 /// How files are transferred.

@@ -2,6 +2,7 @@
 
 pub(super) mod bar;
 pub(super) mod event_log;
+pub(super) mod failures;
 pub(super) mod format;
 pub(super) mod progress;
 
@@ -13,7 +14,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::files::Outcome;
+use crate::files::{Outcome, results::failures::Failures};
 use crate::say;
 
 const SCHEMA: &str = "longhaul.files/1";
@@ -23,6 +24,10 @@ pub(super) struct Results {
     command: &'static str,
     json: Option<PathBuf>,
     failed: Vec<Failed>,
+    /// What is not printed yet.
+    unprinted: Failures,
+    /// Whether each failure is printed by itself, at once.
+    lists_each: bool,
     differs: bool,
 }
 
@@ -44,7 +49,14 @@ struct Document<'a, T> {
 
 impl Results {
     pub(super) fn new(command: &'static str, json: Option<&Path>) -> Self {
-        Self { command, json: json.map(Path::to_owned), failed: Vec::new(), differs: false }
+        let (failed, unprinted) = Default::default();
+        Self { command, json: json.map(Path::to_owned), failed, unprinted, lists_each: false, differs: false }
+    }
+
+    /// With each failure on a line of its own (`--verbose`).
+    pub(super) fn listing_each_failure(mut self, lists_each: bool) -> Self {
+        self.lists_each = lists_each;
+        self
     }
 
     /// Whose it is.
@@ -72,10 +84,21 @@ impl Results {
         if self.owns_stdout() { Ok(()) } else { crate::print(text.as_bytes()) }
     }
 
-    /// Prints and records a failure.
+    /// Records a failure, and prints it: at once, or with others of the same reason at the end.
     pub(super) fn fail(&mut self, path: impl Display, why: impl Display) {
-        say(&why);
+        let (path, why) = (path.to_string(), why.to_string());
+        if self.lists_each {
+            say(&why);
+        } else {
+            let reason = why.split_once(&format!("{path}: ")).map_or(&*why, |(_, reason)| reason);
+            self.unprinted.add(&path, &why, reason);
+        }
         self.note(path, why);
+    }
+
+    /// Prints the failures that wait.
+    pub(super) fn print_failures(&mut self) {
+        self.unprinted.take().iter().for_each(say);
     }
 
     /// Records a failure that has been printed already.
@@ -88,8 +111,9 @@ impl Results {
         self.differs = true;
     }
 
-    /// Writes the JSON, and returns the exit status.
-    pub(super) fn finish(self, found: impl Serialize) -> Outcome {
+    /// Prints the failures, writes the JSON, and returns the exit status.
+    pub(super) fn finish(mut self, found: impl Serialize) -> Outcome {
+        self.print_failures();
         if let Some(path) = &self.json {
             let document = Document { schema: SCHEMA, command: self.command, found, failed: &self.failed };
             // Streamed: it may be large.
@@ -103,5 +127,12 @@ impl Results {
             })?;
         }
         Ok(if self.is_good() && !self.differs { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    }
+}
+
+/// The failures of an interrupted command are printed too.
+impl Drop for Results {
+    fn drop(&mut self) {
+        self.print_failures();
     }
 }

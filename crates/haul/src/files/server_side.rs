@@ -11,12 +11,16 @@ use dav::{Confirmed, Dav, Entry, If, PropertySet, RemotePath};
 use futures_util::{StreamExt, future::join, future::join_all, stream};
 use serde::Serialize;
 
-use crate::files::{results::Results, say_checked, session::Session};
+use crate::files::{
+    results::Results,
+    say_checked,
+    session::{Session, selection::Selected},
+};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Verb {
-    Copy,
-    Move,
+    Copy { recursive: bool, dry_run: bool },
+    Move { dry_run: bool },
 }
 
 /// A file copied or moved, for programs.
@@ -26,17 +30,29 @@ pub(super) struct Relocated {
     to: String,
 }
 
+impl Relocated {
+    fn of((from, to): (RemotePath, RemotePath)) -> Self {
+        Self { from: from.decoded(), to: to.decoded() }
+    }
+}
+
 /// Copies or moves `sources` into the folder `to`, or one source to that name.
 pub(super) async fn relocate(
     session: &Session,
     verb: Verb,
-    sources: &[RemotePath],
+    sources: Vec<Selected>,
     to: &RemotePath,
-    recursive: bool,
     report: &mut Results,
 ) -> Vec<Relocated> {
     let dav = &session.dav;
-    let looks = join_all(sources.iter().map(|source| dav.stat(source, PropertySet::LISTING)));
+    let (recursive, dry_run) = match verb {
+        Verb::Copy { recursive, dry_run } => (recursive, dry_run),
+        Verb::Move { dry_run } => (true, dry_run),
+    };
+    let looks = join_all(sources.iter().map(async |source| match &source.entry {
+        Some(entry) => Ok(Some(entry.clone())),
+        None => dav.stat(&source.path, PropertySet::LISTING).await,
+    }));
     let (found, target) = join(looks, dav.stat(to, PropertySet::LISTING)).await;
     let folder = match target {
         Ok(target) => target.is_some_and(|entry| entry.path.is_folder()),
@@ -50,7 +66,7 @@ pub(super) async fn relocate(
         return Vec::new();
     }
     let (mut steps, mut names) = (Vec::new(), HashSet::new());
-    for (source, found) in sources.iter().zip(found) {
+    for (Selected { path: source, .. }, found) in sources.iter().zip(found) {
         match found.map_err(|error| error.to_string()).and_then(|found| step(source, found, to, folder, recursive)) {
             Ok((_, to)) if !names.insert(to.clone().as_folder(false)) => {
                 report.fail(
@@ -62,6 +78,13 @@ pub(super) async fn relocate(
             Err(why) => report.fail(source, why),
         }
     }
+    if dry_run {
+        let what = if matches!(verb, Verb::Copy { .. }) { "copy" } else { "move" };
+        let text: String = steps.iter().map(|(from, to)| format!("{what} {from} to {to}\n")).collect();
+        // A closed pipe is no error.
+        let _ = report.print(&text);
+        return steps.into_iter().map(Relocated::of).collect();
+    }
     let done = steps.into_iter().map(|(from, to)| async move {
         let result = once(dav, verb, &from, &to).await;
         (from, to, result)
@@ -71,9 +94,9 @@ pub(super) async fn relocate(
     while let Some((from, to, result)) = done.next().await {
         match result {
             Ok(known) => {
-                let what = if verb == Verb::Copy { "copied" } else { "moved" };
+                let what = if matches!(verb, Verb::Copy { .. }) { "copied" } else { "moved" };
                 say_checked(known, format_args!("{from}: {what} to {to}"));
-                carried.push(Relocated { from: from.decoded(), to: to.decoded() });
+                carried.push(Relocated::of((from, to)));
             }
             Err(why) => report.fail(from, why),
         }
@@ -137,8 +160,8 @@ impl fmt::Display for Stop {
 
 async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Result<Confirmed, Stop> {
     let send = async |overwrite, claims: &If| match verb {
-        Verb::Copy => dav.copy(from, to, overwrite, claims).await,
-        Verb::Move => dav.rename(from, to, overwrite, claims).await,
+        Verb::Copy { .. } => dav.copy(from, to, overwrite, claims).await,
+        Verb::Move { .. } => dav.rename(from, to, overwrite, claims).await,
     };
     let none = If::default();
     match send(false, &none).await {

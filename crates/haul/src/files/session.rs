@@ -8,6 +8,7 @@
 mod kerberos;
 pub(super) mod location;
 pub(crate) mod prompt;
+pub(super) mod selection;
 pub(super) mod server_cache;
 pub(super) mod settings;
 

@@ -47,7 +47,8 @@ struct Lock {
 }
 
 pub(super) async fn run(args: Args) -> Outcome {
-    let (session, paths, mut report) = args.named.open("stat").await?;
+    let (session, selected, mut report) = args.named.select("stat").await?;
+    let paths: Vec<_> = selected.into_iter().map(|found| found.path).collect();
     let entries = join_all(paths.iter().map(|path| look(&session, path, PropertySet::DETAILS))).await;
     let mut found = Vec::new();
     for (path, entry) in paths.iter().zip(entries) {

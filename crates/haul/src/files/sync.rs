@@ -11,7 +11,7 @@ use crate::files::{
     options::existing::ExistingFiles,
     options::filters::FilterOptions,
     options::output::OutputOptions,
-    options::{ConnectionOptions, FileOptions, TransferOptions},
+    options::{ConnectionOptions, DryRun, FileOptions, TransferOptions},
     results::Results,
     runtime::Stop,
     session::Session,
@@ -33,9 +33,8 @@ pub(crate) struct Args {
     /// Target folder
     #[arg(value_name = "TO")]
     to: String,
-    /// Print what would be done, and change nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    dry_run: DryRun,
     /// Keep the received part of an interrupted large file, and resume it the next time (not between servers)
     #[arg(long)]
     resume: bool,
@@ -127,8 +126,8 @@ async fn between(
     report: Results,
 ) -> Outcome {
     let is_one = remote.is_same_server(from);
-    if !is_one && (!args.connection.header.is_empty() || args.connection.password_file.is_some()) {
-        return Err(usage("--header and --password-file are for one server; with two servers, use the settings file"));
+    if !is_one {
+        args.connection.for_two_servers()?;
     }
     let session = Session::open(from, &args.connection, &args.transfer_options).await?;
     let second =
@@ -156,7 +155,7 @@ impl Args {
             },
             resume: self.resume,
             filter: self.filters.read()?,
-            dry_run: self.dry_run,
+            dry_run: self.dry_run.dry_run,
             ..self.file_options.apply(transfer::options(target))
         };
         self.deletion.apply(self.existing.apply(options), to)

@@ -1,6 +1,7 @@
 //! Transfers, as `cp` and `sync` run them: with progress, events and retries.
 
 use std::{
+    error::Error,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -36,15 +37,55 @@ pub(super) fn options(session: &Session) -> Options {
     }
 }
 
+/// A transfer that has ended and whose results are not printed yet.
+pub(super) struct Transferred {
+    progress: Arc<Progress>,
+    report: Results,
+    pub(super) summary: Summary,
+    /// The files that have been copied and verified.
+    pub(super) copied: AlreadyCopied,
+}
+
+impl Transferred {
+    /// Records what failed afterwards.
+    pub(super) fn fail(&mut self, path: String, why: dav::Error) {
+        self.progress.on_event(&Event::Failed { path: &path, why: &why });
+        self.summary.failed.push((path, why));
+    }
+
+    /// Whether everything was transferred.
+    pub(super) fn is_complete(&self) -> bool {
+        self.report.is_good() && self.summary.failed.is_empty()
+    }
+
+    /// Prints the last line and writes the JSON.
+    pub(super) fn finish(self) -> Outcome {
+        self.progress.clear();
+        self.progress.finish(self.report, &self.summary)
+    }
+}
+
 /// Runs a transfer with its retries, and shows the progress.
 pub(super) async fn transfer(
     session: &Session,
     route: Route<'_>,
     options: &Options,
     stop: &Stop,
-    mut report: Results,
+    report: Results,
     output_options: &OutputOptions,
 ) -> Outcome {
+    attempts(session, route, options, stop, report, output_options).await?.finish()
+}
+
+/// Runs a transfer with its retries.
+pub(super) async fn attempts(
+    session: &Session,
+    route: Route<'_>,
+    options: &Options,
+    stop: &Stop,
+    mut report: Results,
+    output_options: &OutputOptions,
+) -> Result<Transferred, Box<dyn Error>> {
     let progress = Arc::new(Progress::new(&report, options.dry_run, output_options)?);
     let already_copied = AlreadyCopied::new();
     let (hearer, heard) = (progress.clone(), already_copied.clone());
@@ -86,7 +127,6 @@ pub(super) async fn transfer(
             }
             continue;
         }
-        progress.clear();
         let summary = summary.unwrap_or_else(|why| {
             report.fail(name, why);
             Summary::default()
@@ -94,7 +134,7 @@ pub(super) async fn transfer(
         all.add(summary);
         break;
     }
-    progress.finish(report, &all)
+    Ok(Transferred { progress, report, summary: all, copied: already_copied })
 }
 
 /// The local user, as the owner of locks.

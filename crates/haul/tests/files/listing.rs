@@ -108,7 +108,7 @@ fn mkdir_creates_parents_on_request() {
     assert!(one_sentence(&fixture.haul(&["mkdir", &fixture.at("a")]), 1).contains("/a/: exists already"));
     assert!(
         one_sentence(&fixture.haul(&["mkdir", &fixture.at("x/y")]), 1)
-            .contains("parent folder does not exist (409); create it first")
+            .contains("parent folder does not exist (409); add -p to create it too")
     );
     let made = json(printed(&fixture.haul(&["mkdir", "-p", "--json", "-", &fixture.at("a/b/c")])).as_bytes(), "mkdir");
     assert_eq!(made["made"], serde_json::json!(["/a/b/", "/a/b/c/"]));

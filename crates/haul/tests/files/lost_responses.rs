@@ -42,7 +42,7 @@ fn pass(client: &TcpStream, method: &str, server: SocketAddr) -> io::Result<()> 
 }
 
 /// Reads a head and its body, by `Content-Length` or in chunks; nothing at the end.
-fn message(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
+pub(crate) fn message(from: &mut impl BufRead) -> io::Result<Vec<u8>> {
     let (mut bytes, mut length, mut is_chunked) = (Vec::new(), 0, false);
     loop {
         let begin = bytes.len();

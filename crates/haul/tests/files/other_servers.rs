@@ -13,9 +13,9 @@ use crate::{
 
 /// `rclone serve webdav`, which is golang.org/x/net/webdav, as in Caddy: its lock tokens are not URIs, and no entity
 /// tag in `If` ever matches.
-struct Rclone {
+pub(crate) struct Rclone {
     server: Child,
-    url: String,
+    pub(crate) url: String,
     /// Kept open: the server might fail to write to a closed pipe.
     _said: BufReader<ChildStderr>,
 }
@@ -28,7 +28,7 @@ impl Drop for Rclone {
 }
 
 /// Serves the fixture's folder; none if rclone is not installed, which is printed.
-fn rclone(fixture: &Fixture) -> Option<Rclone> {
+pub(crate) fn rclone(fixture: &Fixture) -> Option<Rclone> {
     let mut command = Command::new("rclone");
     command.args(["serve", "webdav", "--addr", "127.0.0.1:0", "--config", "/dev/null"]).arg(fixture.path("served"));
     command.env("HOME", fixture.path("home")).stderr(Stdio::piped());

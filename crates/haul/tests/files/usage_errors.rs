@@ -16,6 +16,15 @@ fn wrong_usage_is_status_2() {
         (&["ls", "folder"], "`folder` is not a URL"),
         (&["ls", "h.example:8080/a"], "write https://h.example:8080/a"),
         (&["mv", &here], "the target last"),
+        (&["mv", "a", "b"], "all paths are local"),
+        (&["mv", "-", &here], "standard input cannot be moved"),
+        (&["mv", &here, "-"], "standard output"),
+        (&["cp", "-n", &here, "-"], "--dry-run"),
+        (&["mkdir", "https://h/a*"], "%2A"),
+        (&["sync", "https://h/a[1]", "b"], "%5B"),
+        (&["cp", "a", "https://h/*"], "%2A"),
+        (&["ls", "https://h/a[1"], "without a `]`"),
+        (&["ls", "https://h/**/b"], "`**`"),
         (&["sync", "log", &here], "log is not a folder"),
         (&["ls", "ftp://h/"], "`ftp://`"),
         (&["ls", "https:/h/"], "`//`"),
@@ -64,7 +73,7 @@ fn unreachable_server_is_status_1() {
 fn manual_and_completions_cover_all_commands() {
     let fixture = Fixture::new();
     crate::common::printed(&fixture.haul(&["man", "man"]));
-    for command in ["ls", "cp", "sync", "cat", "mv", "rm", "mkdir", "stat", "probe"] {
+    for command in ["ls", "cp", "sync", "cat", "mv", "rm", "mkdir", "stat", "probe", "du", "tree"] {
         assert!(fixture.path(&format!("man/haul-{command}.1")).exists(), "{command}");
     }
     let completions = crate::common::printed(&fixture.haul(&["completions", "bash"]));

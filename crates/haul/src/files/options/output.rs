@@ -40,6 +40,11 @@ pub(crate) enum Level {
 }
 
 impl OutputOptions {
+    /// Whether each failure is printed by itself.
+    pub(crate) fn is_verbose(&self) -> bool {
+        self.verbose > 0
+    }
+
     /// What is printed on the terminal.
     pub(crate) fn level(&self) -> Level {
         match self.verbose {

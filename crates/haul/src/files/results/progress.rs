@@ -1,6 +1,9 @@
 //! Progress of a transfer: a bar on a terminal, and a last line.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::{
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
 
 use dav::transfer::{Event, Summary};
 use serde::Serialize;
@@ -10,6 +13,7 @@ use crate::files::{
     results::Results,
     results::bar::{Bar, Counts},
     results::event_log::{EventLog, What},
+    results::failures::Failures,
     results::format,
 };
 use crate::say;
@@ -34,11 +38,15 @@ pub(crate) struct Progress {
     show: bool,
     /// What is printed on the terminal.
     level: Level,
+    /// What is done to a file: copied or moved.
+    done: &'static str,
 }
 
 #[derive(Default)]
 struct State {
-    /// The last error printed; all files of a folder may fail for the same reason.
+    /// Failures that are not printed yet.
+    failures: Failures,
+    /// The last failure printed; all files of a folder may fail for the same reason.
     told: String,
     changes: Vec<Change>,
     journal: Option<EventLog>,
@@ -55,7 +63,8 @@ impl Progress {
         let bar = Bar::new(!dry_run && level > Level::Always);
         let state = State { journal, ..State::default() }.into();
         let show = dry_run && !report.owns_stdout() && !output_options.owns_stdout();
-        Ok(Self { bar, state, dry_run, keep: report.is_kept(), show, level })
+        let done = if report.command() == "mv" { "moved" } else { "copied" };
+        Ok(Self { bar, state, dry_run, keep: report.is_kept(), show, level, done })
     }
 
     /// Something happened.
@@ -82,7 +91,7 @@ impl Progress {
             Event::Moved { bytes } => self.bar.count(|counts| counts.moved += bytes),
             Event::Done { path, bytes } => {
                 self.bar.count(|counts| counts.settled += 1);
-                self.change(&mut state, "copied", path, Some(bytes));
+                self.change(&mut state, self.done, path, Some(bytes));
             }
             Event::Skipped { bytes, .. } => self.bar.count(|counts| {
                 counts.settled += 1;
@@ -91,21 +100,37 @@ impl Progress {
             }),
             Event::Deleted { path } => self.change(&mut state, "deleted", path, None),
             Event::Made { path } => self.change(&mut state, "made", path, None),
-            Event::Failed { why, .. } => {
+            Event::Failed { path, why } => {
                 self.bar.count(|counts| counts.settled = counts.files.min(counts.settled + 1));
-                let why = why.to_string();
-                if why != state.told {
-                    self.bar.suspend(|| say(&why));
-                    state.told = why;
-                }
+                self.fail(&mut state, path, why);
             }
             Event::Note(text) => self.bar.suspend(|| say(text)),
+        }
+        let due = state.failures.due(Instant::now());
+        self.print_failures(due);
+    }
+
+    /// Prints a failure, or lets it wait for others with the same reason.
+    fn fail(&self, state: &mut State, path: &str, why: &dav::Error) {
+        let message = why.to_string();
+        if self.level < Level::Verbose {
+            state.failures.add(&format::name(path.as_bytes()), &message, &why.reason());
+        } else if message != state.told {
+            self.bar.suspend(|| say(&message));
+            state.told = message;
+        }
+    }
+
+    fn print_failures(&self, lines: Vec<String>) {
+        for line in lines {
+            self.bar.suspend(|| say(line));
         }
     }
 
     fn change(&self, state: &mut State, did: &'static str, path: &str, bytes: Option<u64>) {
         if self.show {
             let would = match did {
+                "moved" => "move",
                 "copied" => "copy",
                 "deleted" => "delete",
                 _ => "make",
@@ -120,19 +145,26 @@ impl Progress {
 
     /// Starts another attempt for failed files.
     pub(crate) fn begin_again(&self, why: &str) {
+        self.print_waiting();
         self.on_event(&Event::Note(why));
         self.bar.count(|counts| *counts = Counts::default());
         self.state().told.clear();
     }
 
-    /// Removes the bar.
+    /// Removes the bar, and prints the failures that wait.
     pub(crate) fn clear(&self) {
         self.bar.clear();
+        self.print_waiting();
+    }
+
+    fn print_waiting(&self) {
+        let lines = self.state().failures.take();
+        self.print_failures(lines);
     }
 
     /// Prints the last line and writes the JSON.
     pub(crate) fn finish(&self, mut report: Results, summary: &Summary) -> crate::files::Outcome {
-        let line = last_line(summary, self.dry_run);
+        let line = last_line(summary, self.done, self.dry_run);
         if report.is_good() && self.level > Level::Always {
             say(&line);
         }
@@ -178,10 +210,10 @@ struct Done {
 }
 
 /// What was done and what failed.
-fn last_line(summary: &Summary, dry_run: bool) -> String {
+fn last_line(summary: &Summary, done: &str, dry_run: bool) -> String {
     let Summary { files, bytes, skipped, folders, deleted, failed, took } = summary;
     let would = if dry_run { "would be " } else { "" };
-    let mut parts = vec![format!("{} ({}) {would}copied", format::count(*files, "file"), format::size(*bytes))];
+    let mut parts = vec![format!("{} ({}) {would}{done}", format::count(*files, "file"), format::size(*bytes))];
     if !dry_run && *files > 0 {
         let rate = *bytes as f64 / took.as_secs_f64().max(0.001);
         parts[0].extend([" in ", &format::took(*took), ", ", &format::size(rate as u64), "/s"]);
@@ -208,12 +240,12 @@ mod tests {
     fn last_line_shows_only_nonzero_counts() {
         let took = Duration::from_millis(200);
         let mut summary = Summary { files: 200, bytes: 2_048_000, took, ..Summary::default() };
-        assert_eq!(last_line(&summary, false), "200 files (2.0 MiB) copied in 0.20 s, 9.8 MiB/s");
+        assert_eq!(last_line(&summary, "copied", false), "200 files (2.0 MiB) copied in 0.20 s, 9.8 MiB/s");
         summary.skipped = 1;
         summary.folders = 2;
         summary.deleted = 3;
         assert_eq!(
-            last_line(&summary, true),
+            last_line(&summary, "copied", true),
             "200 files (2.0 MiB) would be copied; 1 skipped; 2 folders would be created; 3 would be deleted"
         );
     }

@@ -2,7 +2,8 @@
 //!
 //! URLs with a known scheme are remote, and so are paths on named servers of the settings file (`cloud:photos`); everything
 //! else is local. `dav` and `davs` are aliases of `http` and `https` that file managers use. Names need not be
-//! percent-encoded, but may be.
+//! percent-encoded, but may be. The sources of a command may have wildcards ([`dav::Pattern`]); everything else refuses
+//! them, so that no command takes a pattern for a name.
 
 use std::{
     error::Error,
@@ -10,7 +11,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use dav::RemotePath;
+use dav::{Pattern, RemotePath};
 use haul_http::{Origin, auth};
 
 use crate::files::session::settings;
@@ -27,7 +28,9 @@ pub(crate) enum Location {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Remote {
     pub(crate) origin: Origin,
+    /// With a pattern, the folder in front of its first wildcard.
     pub(crate) path: RemotePath,
+    pub(crate) pattern: Option<Pattern>,
     /// The user name in the URL.
     pub(crate) user: Option<String>,
 }
@@ -73,9 +76,12 @@ fn unusable<T>(why: impl Into<String>) -> Result<T, Unusable> {
     Err(Unusable(why.into()))
 }
 
-/// Parses arguments. (Not as a clap parser, which would quote invalid values, possibly with a password.)
+/// Parses sources and, as the last argument, their target. (Not as a clap parser, which would quote invalid values, possibly
+/// with a password.)
 pub(crate) fn locations(texts: &[String]) -> Result<Vec<Location>, Box<dyn Error>> {
-    texts.iter().map(|text| location(text).map_err(usage)).collect()
+    let last = texts.len().saturating_sub(1);
+    let parse = |(number, text): (usize, &String)| if number == last { location(text) } else { source(text) };
+    texts.iter().enumerate().map(|text| parse(text).map_err(usage)).collect()
 }
 
 /// Parses arguments that must be remote.
@@ -83,10 +89,36 @@ pub(crate) fn remote_locations(texts: &[String]) -> Result<Vec<Remote>, Box<dyn 
     texts.iter().map(|text| remote(text).map_err(usage)).collect()
 }
 
+/// The same, with wildcards.
+pub(crate) fn remote_patterns(texts: &[String]) -> Result<Vec<Remote>, Box<dyn Error>> {
+    texts.iter().map(|text| remote_pattern(text).map_err(usage)).collect()
+}
+
+/// Parses an argument without wildcards.
 pub(crate) fn location(text: &str) -> Result<Location, Unusable> {
+    match source(text)? {
+        Location::Remote(remote) => literal(remote).map(Location::Remote),
+        local @ Location::Local(_) => Ok(local),
+    }
+}
+
+/// Parses a URL without wildcards.
+pub(crate) fn remote(text: &str) -> Result<Remote, Unusable> {
+    remote_pattern(text).and_then(literal)
+}
+
+fn literal(remote: Remote) -> Result<Remote, Unusable> {
+    let Some(pattern) = &remote.pattern else { return Ok(remote) };
+    let (sign, code) = if pattern.text().contains('*') { ('*', "%2A") } else { ('[', "%5B") };
+    let text = dav::terminal_safe(pattern.text().as_bytes());
+    unusable(format!("{text}: no wildcards are possible here; write `{sign}` in a name as {code}"))
+}
+
+/// Parses an argument that may have wildcards.
+fn source(text: &str) -> Result<Location, Unusable> {
     let scheme = text.split_once(':').map(|(scheme, _)| scheme.to_ascii_lowercase()).unwrap_or_default();
     match (scheme.as_str(), text.contains("://")) {
-        ("http" | "https" | "dav" | "davs", true) => remote(text).map(Location::Remote),
+        ("http" | "https" | "dav" | "davs", true) => remote_pattern(text).map(Location::Remote),
         ("http" | "https" | "dav" | "davs", false) => {
             unusable(format!("write `//` after `{scheme}:`, as in {scheme}://example.org/folder/"))
         }
@@ -112,13 +144,13 @@ fn named(text: &str) -> Result<Option<Remote>, Unusable> {
     }
     let folder =
         remote(&server.url).map_err(|why| Unusable(format!("[servers.{name}] in the settings file: {why}")))?;
-    let rest = RemotePath::from_url_path(&format!("{}/{rest}", folder.path.target().trim_end_matches('/')));
-    let path = rest.map_err(|error| Unusable(error.to_string().replace(": left out", "")))?;
+    let path = format!("{}/{rest}", folder.path.target().trim_end_matches('/'));
     if let Some(sign) = text.chars().find(|char| matches!(char, '?' | '#')) {
         let code = if sign == '?' { "%3F" } else { "%23" };
         return unusable(format!("a file URL has no query or fragment; write `{sign}` in a name as {code}"));
     }
-    Ok(Some(Remote { path, user: folder.user.or(server.user), ..folder }))
+    let (path, pattern) = parse_path(&path)?;
+    Ok(Some(Remote { path, pattern, user: folder.user.or(server.user), ..folder }))
 }
 
 /// Whether the text begins like a URL without a scheme.
@@ -131,14 +163,14 @@ fn is_host(text: &str) -> bool {
         && !authority.rsplit_once('@').is_some_and(|(user, _)| user.contains(':'))
 }
 
-pub(crate) fn remote(text: &str) -> Result<Remote, Unusable> {
+fn remote_pattern(text: &str) -> Result<Remote, Unusable> {
     let known = text.split_once("://").and_then(|(scheme, rest)| match scheme.to_ascii_lowercase().as_str() {
         "http" | "dav" => Some(("http", rest)),
         "https" | "davs" => Some(("https", rest)),
         _ => None,
     });
     let Some((scheme, rest)) = known else {
-        if let Location::Remote(remote) = location(text)? {
+        if let Location::Remote(remote) = source(text)? {
             return Ok(remote);
         }
         let like = if is_host(text) { text } else { "HOST/PATH" };
@@ -160,9 +192,17 @@ pub(crate) fn remote(text: &str) -> Result<Remote, Unusable> {
         let code = if sign == '?' { "%3F" } else { "%23" };
         return unusable(format!("a file URL has no query or fragment; write `{sign}` in a name as {code}"));
     }
-    let path = RemotePath::from_url_path(if path.is_empty() { "/" } else { path });
-    let path = path.map_err(|error| Unusable(error.to_string().replace(": left out", "")))?;
-    Ok(Remote { origin, path, user: userinfo.map(|who| who.user) })
+    let (path, pattern) = parse_path(if path.is_empty() { "/" } else { path })?;
+    Ok(Remote { origin, path, pattern, user: userinfo.map(|who| who.user) })
+}
+
+/// A path, or the folder in front of a pattern, and the pattern.
+fn parse_path(text: &str) -> Result<(RemotePath, Option<Pattern>), Unusable> {
+    let why = |error: dav::PathError| Unusable(error.to_string().replace(": left out", ""));
+    match Pattern::from_url_path(text).map_err(why)? {
+        Some(pattern) => Ok((pattern.base().clone(), Some(pattern))),
+        None => Ok((RemotePath::from_url_path(text).map_err(why)?, None)),
+    }
 }
 
 /// The single server of all locations.
@@ -215,6 +255,8 @@ mod tests {
             ("https://h?b", "%3F"),
             ("https://h/a/../b", "`..`"),
             ("https://h/a%2Fb", "%2F"),
+            ("https://h/a*", "%2A"),
+            ("https://h/a[1]", "%5B"),
             ("", "empty"),
         ] {
             let why = location(text).unwrap_err().to_string();
