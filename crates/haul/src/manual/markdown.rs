@@ -93,7 +93,12 @@ fn section(command: &Command, level: usize, shared: &Shared, page: &mut String) 
             *page += &entry(argument);
         }
         for (owner, options) in &elsewhere {
-            let names = code_list(options.iter().map(|option| format!("--{}", option.get_long().unwrap_or_default())));
+            let of_owner = |((under, _), name): &(&(String, String), &&str)| *under == heading && **name == *owner;
+            let names = if shared.options.iter().filter(of_owner).count() == options.len() {
+                "all its options".to_owned()
+            } else {
+                code_list(options.iter().map(|option| format!("--{}", option.get_long().unwrap_or_default())))
+            };
             let anchor = heading.to_lowercase().replace(' ', "-");
             let _ = writeln!(page, "- As for [haul {owner}]({owner}.md#{anchor}): {names}");
         }
@@ -264,7 +269,7 @@ mod tests {
         let [owner, other] = ["cp", "ls"].map(|name| page(haul.find_subcommand(name).unwrap(), &shared));
         assert_eq!(owner.matches(": Shared").count(), 3, "{owner}");
         assert!(owner.contains("of things"), "{owner}");
-        assert!(other.contains("- As for [haul cp](cp.md#options): `--one`, `--two`, `--three`\n"), "{other}");
+        assert!(other.contains("- As for [haul cp](cp.md#options): all its options\n"), "{other}");
         assert!(other.contains("`--own <own>`: Of its own"), "{other}");
         assert!(other.contains("A list: as for [haul cp](cp.md)."), "{other}");
     }
