@@ -127,7 +127,8 @@ fn follow(name: &str) -> Result<(), Failed> {
 
 /// What the reader has: a home, and a working directory with the repository's files and some of their own.
 fn furnish(room: &Room) -> Result<(), Failed> {
-    for folder in ["home", "work", "work/photos/2025", "served/remote.php/dav/files/ann", "served/dav", "served/files"] {
+    for folder in ["home", "work", "work/photos/2025", "served/remote.php/dav/files/ann", "served/dav", "served/files"]
+    {
         fs::create_dir_all(room.path(folder))?;
     }
     for name in ["docs", "experiments", "scripts"] {
