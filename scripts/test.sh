@@ -77,10 +77,13 @@ fi
 clean_root=
 root=
 start_clean_root() {
-  local toolchain
+  local toolchain built=()
   toolchain=$(rustc --print sysroot)
+  if [[ $(realpath "$target") != "$PWD"/* ]]; then built=(--show "$(realpath "$target")"); fi
   # shellcheck disable=SC2016 # expanded in the root
-  scripts/clean-root.sh --show "$PWD" --bind "$scratch" --bind "$memory" --show "$toolchain:/usr/local/rust" bash -c '
+  scripts/clean-root.sh --show "$PWD" "${built[@]}" --bind "$scratch" --bind "$memory" --show "$toolchain:/usr/local/rust" bash -c '
+    folder=${1%/*}
+    while [[ -n $folder ]]; do chmod o+rx "$folder"; folder=${folder%/*}; done
     cd "$1" && PATH=$PATH:/usr/local/rust/bin scripts/setup.sh test &&
       for ((number = 0; number < $4; number++)); do echo "lane$number:x:$(($3 + number)):$(($3 + number))::/nonexistent:/bin/sh"; done >>/etc/passwd &&
       echo "$CLEAN_ROOT" >"$2/root" && exec sleep infinity' bash "$PWD" "$scratch" "$first_uid" "$lanes" >"$scratch/clean-root" 2>&1 &
@@ -89,10 +92,11 @@ start_clean_root() {
 wait_for_clean_root() {
   while [[ ! -s $scratch/root ]] && kill -0 "$clean_root" 2>/dev/null; do sleep 0.5; done
   cat "$scratch/clean-root" >>"$log"
-  if [[ -s $scratch/root ]]; then
-    root=$(<"$scratch/root")
+  if [[ -s $scratch/root ]]; then root=$(<"$scratch/root"); fi
+  if [[ -n $root ]] && there setpriv --reuid="$first_uid" --regid="$first_uid" --clear-groups test -r "$PWD/Cargo.toml"; then
     user="an ordinary user in a clean Debian root"
   else
+    root=
     tail -n 3 "$scratch/clean-root"
     echo "skipped: the clean Debian root: the tests as an ordinary user run on this machine" | tee -a "$scratch/skips"
   fi
