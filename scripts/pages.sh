@@ -37,8 +37,8 @@ for page in $PAGES; do
     "$haul" page record --insecure --runs "${RECORDINGS:-6}" "https://$page.example/" "$folder/$page.toml"
   run=$folder/runs/$page
   rm -rf "$run"
-  "$haul" page replay "$folder/$page.toml" --browser --over h1x6+tls,h2+tls,h3 --rtt "${RTT:-85ms,300ms}" --runs "${RUNS:-7}" \
-    --folder "$run" >/dev/null
+  "$haul" page replay "$folder/$page.toml" --browser --over h1x6+tls,h2+tls,h3 --rtt "${RTT:-85ms,300ms}" --samples "${RUNS:-7}" \
+    --results "$run" >/dev/null
 done
 
 node - "$folder/runs" <<'END'

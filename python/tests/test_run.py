@@ -32,7 +32,7 @@ def progress() -> list[longhaul.Progress]:
 def small(progress: list[longhaul.Progress], tmp_path_factory: pytest.TempPathFactory) -> longhaul.Run:
     """A whole run, and its progress."""
     runs = tmp_path_factory.mktemp("runs of a test") / "runs"
-    return longhaul.run(SMALL, workload="upload", runs=runs, progress=progress.append)
+    return longhaul.run(SMALL, workload="upload", results=runs, progress=progress.append)
 
 
 def test_run_has_one_row_per_cell_and_sample(small: longhaul.Run) -> None:
@@ -123,7 +123,7 @@ def test_own_program_takes_part_after_its_warmup(tmp_path: Path) -> None:
     mine.write_text(_MINE)
     command = f"mine='{sys.executable}' '{mine}' {{dir}} {{url}} '{log}'"
     runs = tmp_path / "runs"
-    run = longhaul.run(SMALL, workload="upload", contender="mine", samples=2, warmup=1, with_=command, runs=runs)
+    run = longhaul.run(SMALL, workload="upload", contender="mine", samples=2, warmup=1, with_=command, results=runs)
     (cell,) = run.cells
     assert (cell.contender, cell.status, cell.samples) == ("mine", "ok", 2)
     # A busy machine repeats samples.
@@ -133,7 +133,7 @@ def test_own_program_takes_part_after_its_warmup(tmp_path: Path) -> None:
 
 def test_concurrent_runs_get_their_own_results(tmp_path: Path) -> None:
     def one(samples: int) -> longhaul.Run:
-        return longhaul.run(SMALL, workload="list", samples=samples, runs=tmp_path / "runs", progress=False)
+        return longhaul.run(SMALL, workload="list", samples=samples, results=tmp_path / "runs", progress=False)
 
     with ThreadPoolExecutor(3) as pool:
         runs = list(pool.map(one, [1, 2, 3], timeout=LIMIT))
@@ -146,7 +146,7 @@ def test_mistake_in_the_experiment_names_its_place(tmp_path: Path) -> None:
     wrong = tmp_path / "wrong experiment.toml"
     wrong.write_text(SMALL.read_text().replace('"webdrive"]', '"webdriv"]', 1))
     with pytest.raises(longhaul.HaulError, match=r"wrong experiment\.toml:3:\d+: unknown contender `webdriv`"):
-        longhaul.run(wrong, runs=tmp_path / "runs")
+        longhaul.run(wrong, results=tmp_path / "runs")
     assert not (tmp_path / "runs").exists()
 
 
@@ -158,13 +158,13 @@ def test_unknown_names_are_usage_errors(tmp_path: Path) -> None:
         ({"sweep": {"rclone.nope": [1]}}, "nope"),
     ):
         with pytest.raises(longhaul.UsageError, match=sentence):
-            longhaul.race(quick=True, runs=tmp_path / "runs", **arguments)
+            longhaul.race(quick=True, results=tmp_path / "runs", **arguments)
 
 
 def test_run_that_measures_nothing_raises_the_reasons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(longhaul.HaulError, match=r"nothing could be measured(.|\n)*curl: ") as raised:
-        longhaul.race(quick=True, contender="curl", network="lan", server="embedded", runs=tmp_path / "runs")
+        longhaul.race(quick=True, contender="curl", network="lan", server="embedded", results=tmp_path / "runs")
     assert isinstance(raised.value.result, longhaul.Run)
     assert [cell.status for cell in raised.value.result.cells] == ["skipped"]
 
@@ -172,7 +172,7 @@ def test_run_that_measures_nothing_raises_the_reasons(tmp_path: Path, monkeypatc
 _ENDLESS = """
 import sys, longhaul
 try:
-    longhaul.run(sys.argv[1], samples=100, runs=sys.argv[2], progress=lambda now: print(now.done, flush=True))
+    longhaul.run(sys.argv[1], samples=100, results=sys.argv[2], progress=lambda now: print(now.done, flush=True))
 except KeyboardInterrupt as interrupt:
     print("interrupted:", *getattr(interrupt, "__notes__", []), flush=True)
 """
@@ -267,6 +267,6 @@ def test_function_that_raises_ends_haul(tmp_path: Path) -> None:
         raise RuntimeError("no more")
 
     with pytest.raises(RuntimeError, match="no more"):
-        longhaul.run(SMALL, samples=100, runs=tmp_path / "runs", progress=fail)
+        longhaul.run(SMALL, samples=100, results=tmp_path / "runs", progress=fail)
     assert family
     _wait(lambda: not any(map(_is_alive, family)), "end of haul")

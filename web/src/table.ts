@@ -59,7 +59,16 @@ export function table<Row>(caption: string, columns: Column<Row>[], rows: Row[],
 
 /** A container that scrolls sideways if its content is wider than the window, also by keyboard. */
 export function scrollable(label: string, ...content: Child[]): HTMLElement {
-  return h("div", { class: "wide", role: "region", tabindex: 0, "aria-label": label }, ...content);
+  const view = h("div", { class: "wide", role: "region", tabindex: 0, "aria-label": label }, ...content);
+  // Fades out at the side where more is.
+  const mark = () => {
+    const hidden = view.scrollWidth - view.clientWidth;
+    view.classList.toggle("more-left", view.scrollLeft > 1);
+    view.classList.toggle("more-right", view.scrollLeft < hidden - 1);
+  };
+  view.addEventListener("scroll", mark, { passive: true });
+  new ResizeObserver(mark).observe(view);
+  return view;
 }
 
 function drawHead<Row>(column: Column<Row>): HTMLTableCellElement {

@@ -30,7 +30,7 @@ const SMALL = join(folder, "small");
 before(async () => {
   if (missing) return;
   small = new Promise((done) => {
-    const child = spawn(haul, ["lab", "run", EXPERIMENT, "--samples", "1", "--plain", "--server", "embedded", "--runs", SMALL], { stdio: ["ignore", "ignore", "pipe"] });
+    const child = spawn(haul, ["lab", "run", EXPERIMENT, "--samples", "1", "--plain", "--server", "embedded", "--results", SMALL], { stdio: ["ignore", "ignore", "pipe"] });
     let said = "";
     child.stderr.setEncoding("utf8").on("data", (text) => { said += text; });
     child.on("close", (status) => done({ status, said: said.trim() }));
@@ -103,7 +103,7 @@ test("race: every number of run.json is shown", options, async () => {
   const { page } = opened;
   assert.equal(await page.textContent("h1"), run.question);
   const answer = await page.textContent(".answer");
-  assert.match(answer ?? "", /^curl-parallel-h2 in 2 of 2 races, /);
+  assert.match(answer ?? "", /^Of the 2 combinations of workload and network, curl-parallel-h2, curl-parallel-h1 and haul are fastest in both\. /);
 
   const rows = await page.evaluate(() =>
     [...document.querySelectorAll("section.block tbody.cell")].map((row) => ({
@@ -154,6 +154,32 @@ test("race: every number of run.json is shown", options, async () => {
   assert.equal(await page.evaluate(() => getComputedStyle(document.documentElement).colorScheme), "light", "paper is white");
   assertQuiet(opened, "a race");
   await page.close();
+});
+
+test("disturbed cell is marked in the matrix and is not the fastest", options, async () => {
+  const run = race();
+  const cell = run.cells.find(({ contender, network }) => contender === "curl-parallel-h2" && network === "article");
+  assert.ok(cell);
+  cell.disturbed = "the machine may have added 49 % of the time";
+  const { page } = await browser.open(report(folder, "disturbed", run));
+  const row = page.locator(".matrix tbody", { hasText: "curl-parallel-h2" });
+  const marked = row.locator("td").filter({ hasText: "⚠" });
+  assert.match((await marked.textContent()) ?? "", /disturbed/);
+  const next = page.locator(".matrix tbody", { hasText: "curl-parallel-h1" }).locator("td").first();
+  assert.match((await next.textContent()) ?? "", /fastest/);
+  assert.match((await page.locator(".matrix").locator("xpath=../..").textContent()) ?? "", /nothing rests on this time/);
+});
+
+test("race on a phone: every result is visible, with a bar of the whole width", options, async () => {
+  const { page } = await browser.open(report(folder, "phone", race()), { width: 390, height: 844 });
+  const table = page.locator("table.results").first();
+  const { hidden, narrowest } = await table.evaluate((view) => {
+    const cells = [...view.querySelectorAll("tbody.cell > tr:first-child > :not(.extra)")].map((cell) => cell.getBoundingClientRect());
+    const bars = [...view.querySelectorAll("tbody.cell .strip")].map((bar) => bar.getBoundingClientRect().width);
+    return { hidden: cells.filter(({ right, width }) => width === 0 || right > innerWidth).length, narrowest: Math.min(...bars) };
+  });
+  assert.equal(hidden, 0);
+  assert.ok(narrowest > 300, `a bar is ${narrowest} px wide`);
 });
 
 test("race: usable by keyboard", options, async () => {
@@ -389,7 +415,7 @@ test("report of a run links to its packet reports", options, async (context) => 
   const opened = await browser.open(join(SMALL, id, "report.html"));
   const { page } = opened;
   const run = JSON.parse(readFileSync(join(SMALL, id, "run.json"), "utf8"));
-  assert.match(run.command, /^haul lab run .*watched\.toml --samples 1 --plain --server embedded --runs /);
+  assert.match(run.command, /^haul lab run .*watched\.toml --samples 1 --plain --server embedded --results /);
   assert.equal(await page.textContent("h1"), run.question);
   await openAll(page);
   await assertAccessible(page, "a run of one sample");
@@ -405,7 +431,7 @@ test("report of a run links to its packet reports", options, async (context) => 
 
 test("run is watched and stopped from its live report", options, async (context) => {
   const runs = join(folder, "runs");
-  const child = spawn(haul, ["lab", "run", EXPERIMENT, "--open", "--plain", "--server", "embedded", "--runs", runs], { stdio: ["ignore", "ignore", "pipe"] });
+  const child = spawn(haul, ["lab", "run", EXPERIMENT, "--open", "--plain", "--server", "embedded", "--results", runs], { stdio: ["ignore", "ignore", "pipe"] });
   let said = "";
   child.stderr.setEncoding("utf8").on("data", (text) => { said += text; });
   let hasEnded = false;

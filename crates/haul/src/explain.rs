@@ -203,6 +203,5 @@ fn keep(
 /// The terminal's width, and colours if standard output is a terminal.
 fn layout(top: usize) -> text::Layout {
     let terminal = io::stdout().is_terminal();
-    let width = console::Term::stdout().size_checked().map_or(110, |(_, columns)| usize::from(columns));
-    text::Layout { width: width.min(120), colour: terminal && std::env::var_os("NO_COLOR").is_none(), top }
+    text::Layout { width: crate::columns().min(120), colour: terminal && std::env::var_os("NO_COLOR").is_none(), top }
 }

@@ -2,6 +2,7 @@
 
 mod capture_reports;
 mod claims;
+mod consent;
 mod execute;
 mod interrupt;
 mod live;
@@ -28,7 +29,7 @@ use clap::Subcommand;
 use lab::{
     compare, contenders,
     experiment::{Experiment, Known, nearest},
-    report_data,
+    export, report_data,
     results::{self, REPORT, ResultsError, RunResult},
     servers,
     table::{Look, render, render_change},
@@ -75,19 +76,25 @@ pub(crate) enum Command {
         /// Run ID (see `haul lab list`) or folder [default: the newest run in progress]
         run: Option<String>,
         #[command(flatten)]
-        folder: RunsFolder,
+        folder: ResultsFolder,
     },
     /// List the built-in experiments and the runs
     List {
         #[command(flatten)]
-        folder: RunsFolder,
+        folder: ResultsFolder,
     },
     /// Show the results of a run
     Show {
         /// Run ID (see `haul lab list`) or folder [default: the newest run]
         run: Option<String>,
+        /// Print the tables as Markdown
+        #[arg(long, conflicts_with = "csv")]
+        markdown: bool,
+        /// Print one line per cell as CSV, times in seconds
+        #[arg(long)]
+        csv: bool,
         #[command(flatten)]
-        folder: RunsFolder,
+        folder: ResultsFolder,
         #[command(flatten)]
         json: JsonOutput,
     },
@@ -110,15 +117,30 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    folder: RunsFolder,
+    folder: ResultsFolder,
 }
 
-/// Where the runs are.
+/// Where the results of all runs are.
 #[derive(clap::Args)]
-pub(crate) struct RunsFolder {
-    /// Folder of all runs
-    #[arg(long, value_name = "DIR", default_value = "runs")]
-    runs: PathBuf,
+pub(crate) struct ResultsFolder {
+    /// Folder of the results of all runs
+    #[arg(long, value_name = "DIR", default_value = "runs", value_parser = results_folder)]
+    pub(crate) results: PathBuf,
+}
+
+/// Parses the folder of the results. A number is more likely meant as the number of samples.
+fn results_folder(text: &str) -> Result<PathBuf, String> {
+    if text.parse::<f64>().is_ok() {
+        return Err(format!(
+            "a number is no folder; --samples {text} sets the number of samples, ./{text} is a folder"
+        ));
+    }
+    Ok(text.into())
+}
+
+/// Parses the number of samples of each cell. A path is more likely meant as the folder of the results.
+pub(crate) fn samples(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "expected a number; --results sets the folder of the results".to_owned())
 }
 
 /// Where results go for programs.
@@ -149,7 +171,7 @@ pub(crate) struct RunOptions {
     plain: bool,
 
     #[command(flatten)]
-    folder: RunsFolder,
+    folder: ResultsFolder,
 
     #[command(flatten)]
     execute: ExecuteOptions,
@@ -170,10 +192,15 @@ pub(crate) fn run(command: Command) -> Result<ExitCode, Box<dyn Error>> {
         Command::Plan(args) => part::show(&args),
         Command::Merge(args) => merge::run(&args),
         Command::Watch { run, folder } => live::watch(&folder, run.as_deref()),
-        Command::List { folder } => list(&folder.runs).map(|()| ExitCode::SUCCESS),
-        Command::Show { run, folder, json } => {
+        Command::List { folder } => list(&folder.results).map(|()| ExitCode::SUCCESS),
+        Command::Show { run, markdown, csv, folder, json } => {
             let run = find(&folder, run.as_deref())?;
-            show(&run, &json)?;
+            let format = match (markdown, csv) {
+                (true, _) => Format::Markdown,
+                (_, true) => Format::Csv,
+                _ => Format::Text,
+            };
+            show(&run, format, &json)?;
             Ok(ExitCode::SUCCESS)
         }
         Command::Compare(args) => compare_runs(&args).map(|()| ExitCode::SUCCESS),
@@ -214,17 +241,17 @@ pub(crate) struct ReportArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    folder: RunsFolder,
+    folder: ResultsFolder,
 }
 
 /// `haul report`: writes a run's report and prints its path.
 pub(crate) fn report(args: &ReportArgs) -> Result<ExitCode, Box<dyn Error>> {
-    if let Some((result, file)) = args.run.as_deref().and_then(|run| truth::stored(&args.folder.runs, run)) {
+    if let Some((result, file)) = args.run.as_deref().and_then(|run| truth::stored(&args.folder.results, run)) {
         let html = args.html.clone().unwrap_or_else(|| file.with_file_name(REPORT));
         report::save(&html, &result)?;
         return say_report(&html);
     }
-    let file = results::locate(&args.folder.runs, args.run.as_deref()).map_err(unknown)?;
+    let file = results::locate(&args.folder.results, args.run.as_deref()).map_err(unknown)?;
     let html = args.html.clone().unwrap_or_else(|| file.with_file_name(REPORT));
     let run = results::read(&file)?;
     if args.html.is_none() {
@@ -272,8 +299,8 @@ fn save_report(html: &Path, run: &RunResult) -> Result<(), report::SaveError> {
 }
 
 /// The results of a run.
-fn find(folder: &RunsFolder, id: Option<&str>) -> Result<RunResult, Box<dyn Error>> {
-    results::find(&folder.runs, id).map_err(unknown)
+fn find(folder: &ResultsFolder, id: Option<&str>) -> Result<RunResult, Box<dyn Error>> {
+    results::find(&folder.results, id).map_err(unknown)
 }
 
 /// An unknown run is wrong usage; other errors are failures.
@@ -313,19 +340,31 @@ fn list(runs: &Path) -> Result<(), Box<dyn Error>> {
     crate::print(text.as_bytes())
 }
 
-/// Prints the results as a table, and writes them as JSON if asked to.
-fn show(run: &RunResult, JsonOutput { json }: &JsonOutput) -> Result<(), Box<dyn Error>> {
-    let table = render(run, look());
+/// How results are printed.
+#[derive(Clone, Copy)]
+enum Format {
+    Text,
+    Markdown,
+    Csv,
+}
+
+/// Prints the results, and writes them as JSON if asked to.
+fn show(run: &RunResult, format: Format, JsonOutput { json }: &JsonOutput) -> Result<(), Box<dyn Error>> {
+    let table = match format {
+        Format::Text => render(run, look()).into_bytes(),
+        Format::Markdown => export::markdown(run).into_bytes(),
+        Format::Csv => export::csv(run)?,
+    };
     match json {
         Some(path) if path == Path::new("-") => {
-            let _ = io::stderr().write_all(table.as_bytes());
+            let _ = io::stderr().write_all(&table);
             results::write(path, run)?;
         }
         Some(path) => {
-            crate::print(table.as_bytes())?;
+            crate::print(&table)?;
             results::write(path, run)?;
         }
-        None => crate::print(table.as_bytes())?,
+        None => crate::print(&table)?,
     }
     Ok(())
 }
@@ -333,6 +372,5 @@ fn show(run: &RunResult, JsonOutput { json }: &JsonOutput) -> Result<(), Box<dyn
 /// The table's look: as wide as the terminal, and coloured on one.
 fn look() -> Look {
     let terminal = io::stdout().is_terminal();
-    let width = console::Term::stdout().size_checked().map_or(100, |(_, columns)| usize::from(columns));
-    Look { width: width.min(120), colour: terminal && std::env::var_os("NO_COLOR").is_none() }
+    Look { width: crate::columns().min(120), colour: terminal && std::env::var_os("NO_COLOR").is_none() }
 }

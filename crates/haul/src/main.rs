@@ -117,6 +117,13 @@ fn timeout(text: &str) -> Result<Span, String> {
     if span.0.is_zero() { Err("nothing happens in no time: write a time like 30s".into()) } else { Ok(span) }
 }
 
+/// The columns to print in: `COLUMNS`, else the terminal's, else 80.
+fn columns() -> usize {
+    let asked = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok()).filter(|columns| *columns > 0);
+    let terminal = || console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+    asked.or_else(terminal).unwrap_or(80)
+}
+
 /// Prints to standard output; a reader that has gone (`| head`) is no error.
 fn print(text: &[u8]) -> Result<(), Box<dyn Error>> {
     match io::stdout().write_all(text) {

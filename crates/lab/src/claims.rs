@@ -7,7 +7,7 @@
 //! A ratio is estimated as in the comparisons ([`shift`](crate::stats::shift)), and its interval decides: the claim is
 //! *reproduced* if the whole interval satisfies the check, *refuted* if no part of it does, and otherwise
 //! *inconclusive*. A claim about several pairs is as strong as its weakest pair: one refuted pair refutes it, and all
-//! pairs must hold to reproduce it. A contender that was not measured leaves it inconclusive, unless another pair has
+//! pairs must hold to reproduce it. A contender that was not measured leaves it *not judged*, unless another pair has
 //! refuted it. Counts of requests and connections have no interval and decide alone.
 //!
 //! A figure of the source is reproduced only if the interval contains it, and otherwise *exceeded* or *missed*; an interval
@@ -38,6 +38,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use units::Span;
+
+use crate::format::counted;
 
 /// A sentence of a source, and its check.
 #[derive(Debug, Clone, PartialEq)]
@@ -426,6 +428,26 @@ pub enum Verdict {
     Refuted,
     /// The measurement does not decide.
     Inconclusive,
+    /// Nothing was measured that the check could judge: the cells are missing, or unusable.
+    NotJudged,
+}
+
+impl Verdict {
+    /// All verdicts, in the order to count them.
+    pub const ALL: [Self; 6] =
+        [Self::Reproduced, Self::Exceeded, Self::Missed, Self::Refuted, Self::Inconclusive, Self::NotJudged];
+
+    /// The number of each verdict in words: `17 claims: 5 reproduced, 2 refuted, 4 inconclusive, 6 not judged`. Verdicts on
+    /// figures are left out if there are none.
+    pub(crate) fn summary(verdicts: &[Self]) -> String {
+        let number = |verdict: Self| {
+            let count = verdicts.iter().filter(|one| **one == verdict).count();
+            let is_shown = count > 0 || !matches!(verdict, Self::Exceeded | Self::Missed);
+            is_shown.then(|| format!("{count} {verdict}"))
+        };
+        let numbers: Vec<String> = Self::ALL.into_iter().filter_map(number).collect();
+        format!("{}: {}", counted(verdicts.len() as u64, "claim"), numbers.join(", "))
+    }
 }
 
 impl fmt::Display for Verdict {
@@ -436,6 +458,7 @@ impl fmt::Display for Verdict {
             Self::Missed => "missed",
             Self::Refuted => "refuted",
             Self::Inconclusive => "inconclusive",
+            Self::NotJudged => "not judged",
         })
     }
 }

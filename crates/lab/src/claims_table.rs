@@ -8,7 +8,6 @@
 use crate::{
     claims::{Check, Claim, Verdict},
     experiment::Experiment,
-    format::counted,
     results::{ClaimResult, NetworkRecord, RunResult, WorkloadRecord},
     table::Look,
 };
@@ -68,10 +67,9 @@ struct Row<'a> {
 /// The verdict of the newest run that measured a claim; else why the newest one that has its cells could not.
 fn row<'a>(experiment: &Experiment, claim: &'a Claim, runs: &[&'a KeptRun]) -> Row<'a> {
     let judged = runs.iter().filter_map(|run| Some((run.judge(experiment, claim)?, *run)));
-    let is_measured = |result: &ClaimResult| result.verdict != Verdict::Inconclusive || result.ci95.is_some();
     let mut unmeasured = None;
     for (result, run) in judged {
-        if is_measured(&result) {
+        if result.verdict != Verdict::NotJudged {
             return Row { claim, judged: Some((result, run)) };
         }
         unmeasured.get_or_insert((result, run));
@@ -85,11 +83,9 @@ fn rows<'a>(experiment: &'a Experiment, runs: &'a [KeptRun]) -> Vec<Row<'a>> {
     experiment.claims.iter().map(|claim| row(experiment, claim, &newest)).collect()
 }
 
-const NOT_MEASURED: &str = "not measured";
-
 impl Row<'_> {
-    fn verdict(&self) -> String {
-        self.judged.as_ref().map_or_else(|| NOT_MEASURED.to_owned(), |(result, _)| result.verdict.to_string())
+    fn verdict(&self) -> Verdict {
+        self.judged.as_ref().map_or(Verdict::NotJudged, |(result, _)| result.verdict)
     }
 
     /// Where it is judged.
@@ -98,25 +94,9 @@ impl Row<'_> {
     }
 }
 
-/// The numbers of claims by verdict: `3 claims: 1 reproduced, 2 not measured`.
-fn summary(rows: &[&Row<'_>]) -> String {
-    let words = [
-        Verdict::Reproduced.to_string(),
-        Verdict::Exceeded.to_string(),
-        Verdict::Missed.to_string(),
-        Verdict::Refuted.to_string(),
-        Verdict::Inconclusive.to_string(),
-        NOT_MEASURED.to_owned(),
-    ];
-    let count = |word: &String| match rows.iter().filter(|row| row.verdict() == *word).count() {
-        0 => None,
-        count => Some(format!("{count} {word}")),
-    };
-    format!(
-        "{}: {}",
-        counted(rows.len() as u64, "claim"),
-        words.iter().filter_map(count).collect::<Vec<_>>().join(", ")
-    )
+/// The numbers of claims by verdict.
+fn summary<'a>(rows: impl IntoIterator<Item = &'a Row<'a>>) -> String {
+    Verdict::summary(&rows.into_iter().map(Row::verdict).collect::<Vec<_>>())
 }
 
 /// The claims, one block for each, and their numbers by verdict.
@@ -132,7 +112,7 @@ pub fn text(experiments: &[Experiment], runs: &[KeptRun], look: Look) -> String 
             text += &look.paragraph("  ", 2, &format!("{}: {} ({})", row.verdict(), row.claim.id, row.place()));
             text += &look.paragraph("    ", 4, &format!("“{}”", row.claim.said));
             if !row.claim.refuted_by.is_empty() {
-                text += &look.paragraph("    ", 4, &format!("refuted by: {}", row.claim.refuted_by));
+                text += &look.paragraph("    ", 4, &format!("would be refuted if: {}", row.claim.refuted_by));
             }
             if let Some((result, run)) = &row.judged {
                 text +=
@@ -141,7 +121,7 @@ pub fn text(experiments: &[Experiment], runs: &[KeptRun], look: Look) -> String 
         }
         all.extend(rows);
     }
-    text + "\n" + &look.paragraph("", 0, &(summary(&all.iter().collect::<Vec<_>>()) + "."))
+    text + "\n" + &look.paragraph("", 0, &(summary(&all) + "."))
 }
 
 #[cfg(test)]
@@ -153,7 +133,7 @@ mod tests {
         KeptRun { name: name.to_owned(), run }
     }
 
-    fn verdicts(runs: &[KeptRun]) -> Vec<(String, Option<String>)> {
+    fn verdicts(runs: &[KeptRun]) -> Vec<(Verdict, Option<String>)> {
         let experiment = race();
         let rows = rows(&experiment, runs);
         rows.iter().map(|row| (row.verdict(), row.judged.as_ref().map(|(_, run)| run.name.clone()))).collect()
@@ -163,11 +143,13 @@ mod tests {
     fn every_claim_has_a_row_and_unmeasured_ones_say_so() {
         let none = verdicts(&[]);
         assert_eq!(none.len(), race().claims.len());
-        assert!(none.iter().all(|(verdict, run)| verdict == NOT_MEASURED && run.is_none()));
+        assert!(none.iter().all(|(verdict, run)| *verdict == Verdict::NotJudged && run.is_none()));
         let some = verdicts(&[kept("quick.json", run(4, 1.0, &[]))]);
         // The quick race has no long network.
-        assert!(some.iter().any(|(verdict, _)| verdict == NOT_MEASURED));
-        assert!(some.iter().any(|(verdict, run)| verdict == "reproduced" && run.as_deref() == Some("quick.json")));
+        assert!(some.iter().any(|(verdict, _)| *verdict == Verdict::NotJudged));
+        assert!(
+            some.iter().any(|(verdict, run)| *verdict == Verdict::Reproduced && run.as_deref() == Some("quick.json"))
+        );
     }
 
     #[test]
@@ -190,10 +172,10 @@ mod tests {
         for network in &mut other.networks {
             network.rtt_s *= 2.0;
         }
-        assert!(verdicts(&[kept("other", other)]).iter().all(|(verdict, _)| verdict == NOT_MEASURED));
+        assert!(verdicts(&[kept("other", other)]).iter().all(|(verdict, _)| *verdict == Verdict::NotJudged));
         let mut foreign = run(4, 1.0, &[]);
         foreign.experiment = "another".into();
-        assert!(verdicts(&[kept("foreign", foreign)]).iter().all(|(verdict, _)| verdict == NOT_MEASURED));
+        assert!(verdicts(&[kept("foreign", foreign)]).iter().all(|(verdict, _)| *verdict == Verdict::NotJudged));
     }
 
     #[test]
@@ -204,6 +186,6 @@ mod tests {
         assert_eq!(count, race().claims.len());
         assert!(list.contains(" Run results/runs/race.json, "), "{list}");
         let unmeasured = text(&[race()], &[], Look { width: 80, colour: false });
-        assert!(unmeasured.contains("not measured: no-locks-doubles"), "{unmeasured}");
+        assert!(unmeasured.contains("not judged: no-locks-doubles"), "{unmeasured}");
     }
 }

@@ -39,6 +39,8 @@ struct Conclusions {
     cells: Vec<Extras>,
     /// Remedies of the causes that occur in the run.
     remedies: BTreeMap<String, &'static str>,
+    /// What was chosen for the whole run, in words.
+    settings: Vec<(String, String)>,
 }
 
 #[derive(Debug, Serialize)]
@@ -80,7 +82,8 @@ pub fn of_run(run: &RunResult, is_there: impl Fn(&Path) -> bool) -> RunReport<'_
     }
     let causes = run.cells.iter().filter_map(|cell| cell.why.as_ref()).flat_map(|why| why.seconds.keys());
     let remedies = causes.filter_map(|cause| Some((cause.clone(), remedy(cause)?))).collect();
-    RunReport { run, page: Conclusions { answer: answer::of_run(run), blocks, cells, remedies } }
+    let settings = run.settings_in_words();
+    RunReport { run, page: Conclusions { answer: answer::of_run(run), blocks, cells, remedies, settings } }
 }
 
 /// For each cell of a run, the capture of its typical sample and the report of that capture, relative to the run's folder.

@@ -10,6 +10,7 @@ mod find;
 mod page_view;
 mod run_folder;
 mod samples;
+mod settings;
 mod store;
 
 use std::{collections::BTreeMap, fmt};
@@ -105,15 +106,15 @@ impl RunResult {
         })
     }
 
-    /// The numbers of cells and judged claims, as text.
+    /// The numbers of cells and of claims by verdict.
     pub fn summary(&self) -> String {
-        let (cells, claims) = (counted(self.cells.len() as u64, "cell"), counted(self.claims.len() as u64, "claim"));
-        format!("{cells}, {} of {claims} judged", self.judged())
+        let cells = counted(self.cells.len() as u64, "cell");
+        if self.claims.is_empty() { cells } else { format!("{cells}; {}", self.claim_counts()) }
     }
 
-    /// The number of claims that are reproduced or refuted.
-    pub fn judged(&self) -> usize {
-        self.claims.iter().filter(|claim| claim.verdict != Verdict::Inconclusive).count()
+    /// The number of claims by verdict: `17 claims: 5 reproduced, 2 refuted, 4 inconclusive, 6 not judged`.
+    pub fn claim_counts(&self) -> String {
+        Verdict::summary(&self.claims.iter().map(|claim| claim.verdict).collect::<Vec<_>>())
     }
 }
 
@@ -434,7 +435,7 @@ pub struct ClaimResult {
     /// The network on which they are compared.
     #[serde(default)]
     pub network: String,
-    /// Whether the run had the cells that the check needs. A check without them is inconclusive.
+    /// Whether the run had the cells that the check needs. A check without them is not judged.
     #[serde(default = "yes")]
     pub in_run: bool,
     /// Whether the verdict rests on a model: a contender that decides is one. False in runs of earlier builds.

@@ -21,7 +21,6 @@ mod verdicts;
 use crate::{results::RunResult, stats::range_coverage};
 
 pub use comparison::render_change;
-pub(crate) use verdicts::figures;
 
 /// The terminal to draw on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,7 +103,8 @@ fn commands(run: &RunResult, look: Look) -> String {
 
 fn heading(run: &RunResult, look: Look) -> String {
     let title = if run.title.is_empty() { &run.experiment } else { &run.title };
-    let settings: Vec<String> = run.settings.iter().map(|(key, value)| format!("{key} {value}")).collect();
+    let settings: Vec<String> =
+        run.settings_in_words().into_iter().map(|(name, value)| format!("{name}: {value}")).collect();
     let under = std::iter::once(run.started.clone()).chain(settings).collect::<Vec<_>>().join(", ");
     format!("{}{}\n{}\n", look.title(title), look.paragraph("", 0, &under), legend(run, look))
 }

@@ -30,7 +30,7 @@ def race(
     plain: bool = False,
     timeout: str | None = None,
     seed: int | None = None,
-    runs: str | os.PathLike[str] = "runs",
+    results: str | os.PathLike[str] = "runs",
     progress: bool | Callable[[Progress], object] | None = None,
 ) -> Run:
     """Races WebDAV clients over emulated links: the experiment ``webdav-race``, with the arguments of :func:`run`."""
@@ -48,7 +48,7 @@ def race(
         plain=plain,
         timeout=timeout,
         seed=seed,
-        runs=runs,
+        results=results,
         progress=progress,
     )
 
@@ -68,10 +68,10 @@ def run(
     plain: bool = False,
     timeout: str | None = None,
     seed: int | None = None,
-    runs: str | os.PathLike[str] = "runs",
+    results: str | os.PathLike[str] = "runs",
     progress: bool | Callable[[Progress], object] | None = None,
 ) -> Run:
-    """Runs an experiment and returns what it measured. The results are also stored in a new folder in ``runs``.
+    """Runs an experiment and returns what it measured. The results are also stored in a new folder in ``results``.
 
     Ctrl-C, or a notebook's stop button, ends the run; what was measured until then is stored.
 
@@ -94,7 +94,7 @@ def run(
         plain: Use HTTP instead of HTTPS.
         timeout: Time limit of one sample, preparation included, such as ``"30s"``. Default: ``"5min"``.
         seed: Seed of everything random: contents of files, order of contenders. Default: 1.
-        runs: Folder of all runs.
+        results: Folder of the results of all runs.
         progress: True or False; or a function that is called with each new :class:`Progress`; or None, which shows the
             progress in a notebook and on a terminal only.
 
@@ -103,15 +103,15 @@ def run(
             ``result`` is a :class:`Run`.
         UsageError: An argument, or the experiment's file, is not accepted.
     """
-    experiment, runs = os.fspath(experiment), Path(runs)
+    experiment, results = os.fspath(experiment), Path(results)
     part = options(network, workload, contender, sweep, quick, samples, warmup, with_)
-    command: list[Argument] = ["lab", "run", "--json=-", f"--runs={runs}", *part]
+    command: list[Argument] = ["lab", "run", "--json=-", f"--results={results}", *part]
     for name, value in (("server", server), ("timeout", timeout), ("seed", seed)):
         if value is not None:
             command.append(f"--{name}={value}")
     if plain:
         command.append("--plain")
-    folder = RunFolder(runs, Path(experiment).stem)
+    folder = RunFolder(results, Path(experiment).stem)
     show = reporter(progress)
 
     def on_wait() -> None:

@@ -4,11 +4,10 @@ import { h, type Child } from "../dom";
 import { scrollable, table } from "../table";
 import type { Claim, Run } from "./data";
 
-const MARKS = { reproduced: "✔", exceeded: "▲", missed: "▼", refuted: "✘", inconclusive: "?" };
+const MARKS = { reproduced: "✔", exceeded: "▲", missed: "▼", refuted: "✘", inconclusive: "?", "not-judged": "–" };
 
-/** Whether anything was measured for it. */
-function isJudged(claim: Claim): boolean {
-  return claim.verdict !== "inconclusive" || claim.ci95 !== null || claim.model === true;
+function isJudged({ verdict }: Claim): boolean {
+  return verdict !== "not-judged";
 }
 
 export function claims({ claims: all, conditions = [] }: Run): HTMLElement | null {
@@ -21,7 +20,7 @@ export function claims({ claims: all, conditions = [] }: Run): HTMLElement | nul
     { id: "claims", "aria-labelledby": "claims-heading" },
     h("h2", { id: "claims-heading" }, "Claims of the source, and what was measured"),
     h("p", { class: "soft" }, first.source),
-    conditions.length > 0 && scrollable("Conditions", table("The conditions of the source, and of this run", [{ head: "about", cell: ({ about }) => about }, { head: "the source", cell: ({ theirs }) => theirs }, { head: "this run", cell: ({ ours }) => ours }], conditions, { hasVisibleCaption: true })),
+    conditions.length > 0 && scrollable("Conditions", table("Conditions of the source, and of this run", [{ head: "about", cell: ({ about }) => about }, { head: "the source", cell: ({ theirs }) => theirs }, { head: "this run", cell: ({ ours }) => ours }], conditions, { hasVisibleCaption: true })),
     h("ul", { class: "claims" }, judged.map((claim) => h("li", { class: "claim" }, badge(claim), claimText(claim)))),
     [...unjudged].map(([reason, claims]) => h("details", {}, h("summary", {}, `${claims.length} not judged: ${reason}`), h("ul", {}, claims.map((claim) => h("li", {}, `“${claim.said}” `, h("span", { class: "soft small" }, where(claim))))))),
   );
@@ -51,5 +50,5 @@ function where({ workload, network }: Claim): string {
 }
 
 function claimText(claim: Claim): Child {
-  return h("div", {}, h("p", { class: "claim-text" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, h("span", { class: "soft small" }, where(claim))), claim.refuted_by && h("p", { class: "soft small" }, `Refuted by: ${claim.refuted_by}`));
+  return h("div", {}, h("p", { class: "claim-text" }, `“${claim.said}”`), h("p", {}, `${claim.measured} `, h("span", { class: "soft small" }, where(claim))), claim.refuted_by && h("p", { class: "soft small" }, `Would be refuted if: ${claim.refuted_by}`));
 }

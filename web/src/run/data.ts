@@ -130,7 +130,7 @@ export interface Claim {
   measured: string;
   ci95: Interval | null;
   confidence: number | null;
-  verdict: "reproduced" | "exceeded" | "missed" | "refuted" | "inconclusive";
+  verdict: "reproduced" | "exceeded" | "missed" | "refuted" | "inconclusive" | "not-judged";
 }
 
 /** The conclusions in words, and the files next to run.json. */
@@ -143,6 +143,8 @@ export interface Page {
   cells: CellExtras[];
   /** The remedy for each cause. */
   remedies: Record<string, string>;
+  /** What was chosen for the whole run, in words: names and values. */
+  settings: [string, string][];
 }
 
 export interface CellExtras {

@@ -1,6 +1,5 @@
 // The view of `longhaul.run/1`: the answer, the results of each workload on each network, claims and method.
 
-import { classes, ordered, title } from "../causes";
 import { append, h } from "../dom";
 import { inTimeSlices } from "../time-slices";
 import { counted, dateTime, keepPercents } from "../units";
@@ -13,6 +12,9 @@ import { isSwept, sweeps } from "./sweeps";
 
 /** The ratio of slowest to fastest from which bars from zero hide the fast ones. */
 const LARGE_RATIO = 30;
+
+/** With more blocks than this, those outside the window are not laid out. Screenshots of the whole page would lack them. */
+const MANY_BLOCKS = 24;
 
 export function render(root: HTMLElement, run: Run): void {
   const name = run.title || run.experiment;
@@ -69,22 +71,15 @@ function results(run: Run, all: Block[]): { section: HTMLElement; rest: (() => v
   const matrix = overview(all);
   const drawnFirst = matrix ? 0 : 1;
   container.append(...all.slice(0, drawnFirst).map(draw));
+  if (all.length > MANY_BLOCKS) container.className = "many";
   const section = h("section", { id: "results", "aria-labelledby": "results-heading" }, h("h2", { id: "results-heading" }, "Results"));
   const redraw = (choice: BarScale) => {
     barScale = choice;
     container.replaceChildren(...all.slice(0, container.childElementCount).map(draw));
   };
-  append(section, [matrix, legend(run), hasLargeRatio && scaleChoice(redraw), container]);
+  append(section, [matrix, hasLargeRatio && scaleChoice(redraw), container]);
   if (all.length === 0) section.append(h("p", {}, "No results."));
   return { section, rest: all.slice(drawnFirst).map((each) => () => container.append(draw(each))) };
-}
-
-/** The legend of the causes in this run. */
-function legend(run: Run): HTMLElement | null {
-  const whys = run.cells.flatMap(({ why }) => (why ? [why.seconds] : []));
-  const causes = ordered(new Set(whys.flatMap((seconds) => Object.keys(seconds).filter((cause) => (seconds[cause] ?? 0) > 0))));
-  if (causes.length === 0) return null;
-  return h("div", { class: "legend small" }, h("strong", {}, "Where the time went: "), h("ul", {}, causes.map((cause) => h("li", {}, h("span", { class: `swatch ${classes(cause)}`, "aria-hidden": "true" }), title(cause)))));
 }
 
 /** The choice between linear and logarithmic bars. */

@@ -16,7 +16,7 @@ export function method(run: Run): HTMLElement {
     definitionList([
       ["Started", dateTime(run.started)],
       ["Machine", [host.cpu, host.kernel && `kernel ${host.kernel}`].filter(Boolean).join(", ")],
-      ...Object.entries(run.settings).map(([name, value]): [string, Child] => [name, value]),
+      ...run.page.settings,
     ]),
     calibration(run.calibration),
     contenders(run),

@@ -1,6 +1,7 @@
 // The results of one workload on one network: a table with a chart, fastest first; a row expands to the cell's details.
 
 import { causeBar } from "../cause-bar";
+import { classes, ordered, title } from "../causes";
 import { h, type Child } from "../dom";
 import { axis, linear, logarithmic, type Scale } from "../scale";
 import { table, scrollable, type Column } from "../table";
@@ -22,10 +23,26 @@ export function workloadResults(run: Run, block: Block, barScale: BarScale): HTM
     h("h3", { id: heading }, block.workload.name, h("span", { class: "soft" }, " over "), block.network.name),
     h("p", { class: "soft small" }, `${block.workload.description}; ${block.network.description}. Floor (the minimum that physics allows): ${time(block.floor)}.`),
     block.sentences.map((sentence) => h("p", {}, sentence)),
+    legend(block),
     scrollable(`Results of ${block.workload.name} over ${block.network.name}`, drawTable(run, block, barScale)),
     pageViews(block),
     comparisons(run, block),
   );
+}
+
+/** A smaller share of every bar is not named. */
+const NAMED_SHARE = 0.02;
+
+/** The legend of the causes in this block's bars. */
+function legend({ rows }: Block): HTMLElement | null {
+  const named = rows.flatMap(({ cell }) => {
+    const seconds = Object.entries(cell.why?.seconds ?? {});
+    const total = seconds.reduce((sum, [, part]) => sum + part, 0);
+    return seconds.filter(([, part]) => part > NAMED_SHARE * total).map(([cause]) => cause);
+  });
+  const causes = ordered(new Set(named));
+  if (causes.length === 0) return null;
+  return h("p", { class: "legend small" }, "Where the time went: ", causes.map((cause) => h("span", { class: "key" }, h("span", { class: `swatch ${classes(cause)}`, "aria-hidden": "true" }), title(cause), " ")));
 }
 
 function scaleOf(block: Block, barScale: BarScale): Scale {
@@ -46,7 +63,7 @@ function drawTable(run: Run, block: Block, barScale: BarScale): HTMLTableElement
     cell: (row) => orDash(value(row), format),
   });
   const columns: Column<Row>[] = [
-    { head: "contender", key: ({ cell }) => label(cell), cell: ({ cell }) => contenderName(cell) },
+    { head: "contender", class: "who", key: ({ cell }) => label(cell), cell: ({ cell }) => contenderName(cell) },
     {
       head: "time per sample",
       class: "chart",
@@ -58,7 +75,7 @@ function drawTable(run: Run, block: Block, barScale: BarScale): HTMLTableElement
   if (block.rows.some(({ extras }) => extras.place !== null)) {
     columns.push({ head: "rank", hint: "2–4: the samples do not decide between these ranks", number: true, class: "extra", key: ({ extras }) => (extras.place === null ? null : Number.parseInt(extras.place, 10)), cell: ({ extras }) => extras.place ?? "–" });
   }
-  columns.push({ head: "× floor", hint: "the median as a multiple of the floor", number: true, key: ({ cell }) => cell.times_floor, cell: ({ cell }) => orDash(cell.times_floor, factor) });
+  columns.push({ head: "× floor", hint: "the median as a multiple of the floor", number: true, class: "floors", key: ({ cell }) => cell.times_floor, cell: ({ cell }) => orDash(cell.times_floor, factor) });
   if (anyCell(({ fcp_s }) => typeof fcp_s === "number")) columns.push(number("first paint", "the first contentful paint, from the first request", ({ cell }) => cell.fcp_s ?? null, time));
   if (anyCell(({ lcp_s }) => typeof lcp_s === "number")) columns.push(number("largest paint", "the largest contentful paint, from the first request", ({ cell }) => cell.lcp_s ?? null, time));
   columns.push(number("round trips", "the median divided by the RTT of the network", ({ cell }) => cell.round_trips, (trips) => (trips < 10 ? trips.toFixed(1) : count(trips))));
@@ -72,7 +89,7 @@ function drawTable(run: Run, block: Block, barScale: BarScale): HTMLTableElement
     detail: (row) => () => cellDetails(run, row),
     class: ({ cell }) => `cell ${cell.status}`,
   });
-  view.classList.add("results");
+  view.classList.add("results", "stacked");
   return view;
 }
 

@@ -7,7 +7,7 @@ use lab::{
     results,
 };
 
-use super::{EXPERIMENTS, RunsFolder, look, read, unknown};
+use super::{EXPERIMENTS, ResultsFolder, look, read, unknown};
 
 /// Which runs to judge the claims by.
 #[derive(clap::Args)]
@@ -16,12 +16,12 @@ pub(crate) struct ClaimsArgs {
     #[arg(value_name = "RUN")]
     names: Vec<String>,
     #[command(flatten)]
-    folder: RunsFolder,
+    folder: ResultsFolder,
 }
 
 pub(super) fn show(args: &ClaimsArgs) -> Result<(), Box<dyn Error>> {
     let kept = |name: &String| -> Result<KeptRun, Box<dyn Error>> {
-        let file = results::locate(&args.folder.runs, Some(name)).map_err(unknown)?;
+        let file = results::locate(&args.folder.results, Some(name)).map_err(unknown)?;
         Ok(KeptRun { name: name.clone(), run: results::read(&file)? })
     };
     let runs = args.names.iter().map(kept).collect::<Result<Vec<_>, _>>()?;

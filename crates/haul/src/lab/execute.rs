@@ -5,6 +5,7 @@
 
 use std::{
     error::Error,
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
@@ -13,6 +14,7 @@ use std::{
 
 use lab::{
     custom::CustomServer,
+    estimate,
     execution::{Executed, Execution, Observer},
     experiment::{Experiment, Plan},
     live::{Live, Stage},
@@ -24,11 +26,11 @@ use lab::{
 };
 use link::sandbox;
 use report::live::Listener;
-use units::Span;
+use units::{Span, rounded::count as counted};
 
 use super::{
-    JsonOutput, RunOptions, capture_reports, interrupt::Interrupt, live::LivePublisher, progress::Progress,
-    save_report, show, usage,
+    Format, JsonOutput, RunOptions, capture_reports, consent, interrupt::Interrupt, live::LivePublisher,
+    progress::Progress, save_report, show, usage,
 };
 use crate::say;
 
@@ -42,6 +44,10 @@ pub(crate) struct ExecuteOptions {
     /// Seed of everything random: contents of files, order of contenders
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(super) seed: u64,
+
+    /// Start a run of an hour or more without asking
+    #[arg(long, short)]
+    pub(super) yes: bool,
 
     /// Serve a live report on 127.0.0.1 and print its URL
     #[arg(long)]
@@ -61,7 +67,7 @@ pub(super) fn run(name: &str, options: &RunOptions) -> Result<ExitCode, Box<dyn 
         say(format_args!("the command of {name} has no {{cert}} and {{key}}, so everything uses HTTP without TLS"));
         experiment.tls = false;
     }
-    execute(&experiment, &plan, server.as_ref(), options.part.quick, &options.folder.runs, &options.execute)
+    execute(&experiment, &plan, server.as_ref(), options.part.quick, &options.folder.results, &options.execute)
 }
 
 /// The server of the options, or the first of the experiment's that is installed.
@@ -88,6 +94,8 @@ pub(crate) fn execute(
     runs: &Path,
     options: &ExecuteOptions,
 ) -> Result<ExitCode, Box<dyn Error>> {
+    let samples = counted(plan.cells.len() as u64 * u64::from(plan.samples), "sample");
+    consent::ask(&samples, estimate::run_time(plan, experiment.tls), options.yes)?;
     let (started, began) = (SystemTime::now(), Instant::now());
     // The sandbox has a loopback interface of its own, so this listens before entering it.
     let listener = options.open.then(Listener::bind).transpose();
@@ -139,12 +147,13 @@ fn finish(
 ) -> Result<ExitCode, Box<dyn Error>> {
     let Executed { result, halt, is_measured } = executed;
     let written = results::write(&folder.results(), result);
-    let shown = show(result, json);
+    let shown = show(result, Format::Text, json);
     capture_reports::write(folder.path(), result, || halt.is_some());
     let reported = save_report(&folder.report(), result);
     publisher.finish();
 
-    if let Some(disturbance) = result.disturbance() {
+    // A terminal already shows it, in the table.
+    if let Some(disturbance) = result.disturbance().filter(|_| !io::stdout().is_terminal()) {
         say(disturbance);
     }
     let path = folder.path().display();

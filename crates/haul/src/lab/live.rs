@@ -17,7 +17,7 @@ use lab::{
 };
 use report::live::{Listener, Server};
 
-use super::RunsFolder;
+use super::ResultsFolder;
 use crate::{say, usage};
 
 /// How often changes are published.
@@ -143,8 +143,8 @@ impl Shared {
 }
 
 /// Serves the live report of a run of another process, until that run ends.
-pub(super) fn watch(folder: &RunsFolder, id: Option<&str>) -> Result<ExitCode, Box<dyn Error>> {
-    let folder = find(&folder.runs, id)?;
+pub(super) fn watch(folder: &ResultsFolder, id: Option<&str>) -> Result<ExitCode, Box<dyn Error>> {
+    let folder = find(&folder.results, id)?;
     let (file, cancel) = (live::file(&folder), live::cancel_file(&folder));
     let mut state = live::read(&file)?;
     let listener = Listener::bind().map_err(|error| format!("cannot listen on 127.0.0.1: {error}"))?;

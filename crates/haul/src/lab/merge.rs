@@ -8,7 +8,8 @@ use lab::{
 };
 
 use super::{
-    JsonOutput, RunsFolder, capture_reports, execute::command_line, part::Variants, save_report, show, unknown,
+    Format, JsonOutput, ResultsFolder, capture_reports, execute::command_line, part::Variants, save_report, show,
+    unknown,
 };
 use crate::say;
 
@@ -23,7 +24,7 @@ pub(crate) struct MergeArgs {
     #[command(flatten)]
     variants: Variants,
     #[command(flatten)]
-    folder: RunsFolder,
+    folder: ResultsFolder,
     #[command(flatten)]
     json: JsonOutput,
 }
@@ -31,13 +32,13 @@ pub(crate) struct MergeArgs {
 pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, Box<dyn Error>> {
     let experiment = args.variants.read(&args.experiment)?;
     let read = |name: &String| -> Result<Source, Box<dyn Error>> {
-        let file = results::locate(&args.folder.runs, Some(name)).map_err(unknown)?;
+        let file = results::locate(&args.folder.results, Some(name)).map_err(unknown)?;
         Ok(Source::read(&file)?)
     };
     let sources = args.names.iter().map(read).collect::<Result<Vec<_>, _>>()?;
     let merged = merge::merge(&experiment, &sources, command_line())?;
     let created = Arc::new(CreatedPaths::default());
-    let mut folder = RunFolder::create(&args.folder.runs, &experiment.name, SystemTime::now(), created)?;
+    let mut folder = RunFolder::create(&args.folder.results, &experiment.name, SystemTime::now(), created)?;
     let copied =
         merge::copy_files(&sources, &merged, &folder).and_then(|()| results::write(&folder.results(), &merged));
     if let Err(error) = copied {
@@ -47,7 +48,7 @@ pub(super) fn run(args: &MergeArgs) -> Result<ExitCode, Box<dyn Error>> {
     folder.keep();
     capture_reports::write(folder.path(), &merged, || false);
     save_report(&folder.report(), &merged)?;
-    show(&merged, &args.json)?;
+    show(&merged, Format::Text, &args.json)?;
     say(format_args!("results: {}, report: {}", folder.path().display(), folder.report().display()));
     Ok(ExitCode::SUCCESS)
 }

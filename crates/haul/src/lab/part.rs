@@ -32,7 +32,7 @@ pub(crate) struct PartOptions {
     contender: Vec<String>,
 
     /// Samples per cell, 1 to 100 [default: the experiment's]
-    #[arg(long, value_name = "N")]
+    #[arg(long, visible_alias = "runs", value_name = "N", value_parser = super::samples)]
     samples: Option<u32>,
 
     /// Runs of each cell before its first sample, which do not count, 0 to 100 [default: the experiment's, else 0]

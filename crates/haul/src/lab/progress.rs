@@ -1,8 +1,11 @@
 //! The progress of a run: a bar on a terminal, a line for each sample elsewhere.
 
-use std::io::{self, IsTerminal};
+use std::{
+    fmt,
+    io::{self, IsTerminal},
+};
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use lab::{
     experiment::{Cell, Plan},
     live::Stage,
@@ -12,6 +15,18 @@ use lab::{
 use units::rounded;
 
 use crate::say;
+
+/// A bar of one line, however narrow the terminal is: a wrapped line would not be cleared at the end.
+pub(super) fn style(unit: &str) -> ProgressStyle {
+    let template = format!("{{bar:20}} {{pos}}/{{len}} {unit}{{left}}  {{wide_msg}}");
+    let left = |state: &ProgressState, to: &mut dyn fmt::Write| {
+        // It is zero until the first sample.
+        let left = state.eta();
+        let _ = if left.is_zero() { Ok(()) } else { write!(to, ", about {} left", rounded::time(left)) };
+    };
+    let style = ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    style.with_key("left", left)
+}
 
 /// Shows a run's progress on standard error, until it is dropped.
 pub(crate) struct Progress {
@@ -25,8 +40,7 @@ impl Progress {
     pub(crate) fn new(plan: &Plan) -> Self {
         let samples = u64::from(plan.samples);
         let bar = ProgressBar::with_draw_target(Some(plan.cells.len() as u64 * samples), ProgressDrawTarget::stderr());
-        let style = "{bar:30} {pos}/{len} samples  {elapsed_precise} elapsed, about {eta} left  {msg}";
-        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_style(style("samples"));
         let is_terminal = io::stderr().is_terminal();
         if is_terminal {
             bar.enable_steady_tick(std::time::Duration::from_millis(200));

@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget};
 use lab::{
     results::{self, CreatedPaths, REPORT, check_outlives_run},
     testbed,
@@ -20,11 +20,11 @@ use lab::{
 };
 use link::sandbox;
 use serde_json::Value;
-use units::rounded;
+use units::rounded::{self, count as counted};
 
 pub(super) use lab::truth::CASES;
 
-use super::{RunOptions, interrupt::Interrupt, look};
+use super::{RunOptions, consent, interrupt::Interrupt, look};
 use crate::{say, usage};
 
 /// The name of this experiment.
@@ -78,7 +78,7 @@ pub(super) fn run(options: &RunOptions, truth: &TruthOptions) -> Result<ExitCode
         || options.execute.open
     {
         return Err(usage(format_args!(
-            "`haul lab run {NAME}` takes --cases, --knob, --quick, --seed, --timeout, --runs and --json only"
+            "`haul lab run {NAME}` takes --cases, --knob, --quick, --seed, --timeout, --results, --yes and --json only"
         )));
     }
     let knobs = case::knobs(&truth.knob).map_err(|name| {
@@ -87,13 +87,14 @@ pub(super) fn run(options: &RunOptions, truth: &TruthOptions) -> Result<ExitCode
     })?;
     let each = if options.part.quick { 1 } else { EACH };
     let cases = truth.cases.unwrap_or(each * knobs.len() as u32);
+    consent::ask(&counted(cases.into(), "case"), TIME_OF_CASE.saturating_mul(cases), options.execute.yes)?;
     let (seed, timeout) = (options.execute.seed, options.execute.timeout.into());
 
     let sandbox = sandbox::enter()?;
     let interrupt = Interrupt::new(Arc::new(CreatedPaths::default()));
     let on_signal = interrupt.clone();
     sandbox.on_signal(move |_| on_signal.request())?;
-    let folder = options.folder.runs.join(format!("{NAME}-{seed}"));
+    let folder = options.folder.results.join(format!("{NAME}-{seed}"));
     let file = folder.join(FILE);
     fs::create_dir_all(&folder).map_err(|error| format!("cannot create {}: {error}", folder.display()))?;
     check_outlives_run(&file)?;
@@ -119,7 +120,7 @@ pub(super) fn run(options: &RunOptions, truth: &TruthOptions) -> Result<ExitCode
     if outcome.result.cases.is_empty() {
         let _ = fs::remove_dir(folder.join(CASES));
         let _ = fs::remove_dir(&folder);
-        let _ = fs::remove_dir(&options.folder.runs);
+        let _ = fs::remove_dir(&options.folder.results);
         let why = outcome.result.skipped.last().map_or("interrupted before anything was measured", String::as_str);
         return Err(why.into());
     }
@@ -173,8 +174,7 @@ struct Progress {
 impl Progress {
     fn new(cases: u32) -> Self {
         let bar = ProgressBar::with_draw_target(Some(cases.into()), ProgressDrawTarget::stderr());
-        let style = "{bar:30} {pos}/{len} cases  {elapsed_precise} elapsed, about {eta} left  {msg}";
-        bar.set_style(ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.set_style(super::progress::style("cases"));
         let is_terminal = io::stderr().is_terminal();
         say(format_args!("{cases} cases, at most about {}", rounded::time(TIME_OF_CASE * cases)));
         if is_terminal {

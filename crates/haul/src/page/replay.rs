@@ -1,6 +1,6 @@
 //! `haul page replay`: builds an experiment from its arguments, and runs it.
 
-use std::{error::Error, path::PathBuf, process::ExitCode};
+use std::{error::Error, process::ExitCode};
 
 use ::page::replay::Protocol;
 use lab::{
@@ -12,7 +12,7 @@ use lab::{
 
 use super::link_options::LinkOptions;
 use crate::{
-    lab::{ExecuteOptions, execute},
+    lab::{ExecuteOptions, ResultsFolder, execute, samples},
     link::{lanes, middlebox_help},
     usage,
 };
@@ -48,13 +48,12 @@ pub(crate) struct Args {
     #[arg(long, value_name = "SERVER,…", value_delimiter = ',', default_value = "pages")]
     server: Vec<PageServer>,
 
-    /// Number of loads per protocol and RTT
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    runs: u32,
+    /// Number of loads per protocol and RTT, 1 to 100
+    #[arg(long, visible_alias = "runs", value_name = "N", default_value = "20", value_parser = samples)]
+    samples: u32,
 
-    /// Folder for the results
-    #[arg(long, value_name = "DIR", default_value = "runs")]
-    folder: PathBuf,
+    #[command(flatten)]
+    folder: ResultsFolder,
 
     // Before the other options with a seed, which take it away.
     #[command(flatten)]
@@ -180,7 +179,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         servers: vec![server.name().to_owned()],
         custom_servers: Vec::new(),
         tls: false,
-        samples: args.runs,
+        samples: args.samples,
         warmup: 0,
         quick: None,
         claims: Vec::new(),
@@ -191,5 +190,5 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if let Some(missing) = server.missing() {
         return Err(missing.to_string().into());
     }
-    execute(&experiment, &plan, server.as_ref(), false, &args.folder, &args.execute)
+    execute(&experiment, &plan, server.as_ref(), false, &args.folder.results, &args.execute)
 }

@@ -57,7 +57,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
 
 /// As wide as the terminal, and in colour on one.
 fn look() -> waterfall::Look {
-    let width = console::Term::stdout().size_checked().map_or(110, |(_, columns)| usize::from(columns));
     let colour = io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    waterfall::Look { width: width.clamp(40, 160), colour }
+    waterfall::Look { width: crate::columns().clamp(40, 160), colour }
 }

@@ -148,7 +148,7 @@ pub(crate) fn may_simulate() -> bool {
 
 /// A disk of this size, on which the runs are kept.
 fn small_disk(room: &Room, options: &str, arguments: &[&str]) -> Command {
-    let run = lab_run(room, &[&["--runs", "disk/runs"], arguments].concat());
+    let run = lab_run(room, &[&["--results", "disk/runs"], arguments].concat());
     after(room, &format!("mkdir disk; mount -t tmpfs -o {options} none disk"), &run)
 }
 
@@ -181,7 +181,7 @@ fn unwritable_results_are_shown() {
     let script = "mkdir disk; mount -t tmpfs none disk; \
                   (for i in $(seq 3000); do if [ -d disk/runs/*/captures ]; then break; fi; sleep 0.01; done; \
                   for run in disk/runs/*; do mkdir \"$run/run.json\"; done) &";
-    let once = lab_run(&room, &["--runs", "disk/runs", "--workload", "upload", "--contender", "curl"]);
+    let once = lab_run(&room, &["--results", "disk/runs", "--workload", "upload", "--contender", "curl"]);
     let ended = run(&room, after(&room, script, &once));
     let said = ended.failure();
     assert!(said.contains("/run.json: Is a directory"), "{said}");

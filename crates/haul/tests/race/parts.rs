@@ -39,7 +39,7 @@ fn parts_become_one_run_that_every_command_takes() {
     let parts: Vec<String> = runs(&room).iter().map(|run| run.display().to_string()).collect();
     assert_eq!(parts.len(), 2);
 
-    let mut merge = vec!["lab", "merge", "small.toml", "--runs", "whole", "--json", "-"];
+    let mut merge = vec!["lab", "merge", "small.toml", "--results", "whole", "--json", "-"];
     merge.extend(parts.iter().map(String::as_str));
     let (status, _, said) = haul(&room, &merge);
     assert_eq!(status, Some(1), "without --sweep the experiment has other networks");
@@ -68,7 +68,7 @@ fn parts_become_one_run_that_every_command_takes() {
         assert_eq!(status, Some(0), "{arguments:?}: {said}");
     }
 
-    let twice = ["lab", "merge", "small.toml", SWEEP[0], SWEEP[1], "--runs", "whole", &whole, &parts[0]];
+    let twice = ["lab", "merge", "small.toml", SWEEP[0], SWEEP[1], "--results", "whole", &whole, &parts[0]];
     let (status, _, said) = haul(&room, &twice);
     assert_eq!(status, Some(1));
     assert!(said.contains("both have cells of list/near rtt="), "{said}");

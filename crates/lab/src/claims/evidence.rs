@@ -53,7 +53,7 @@ impl From<Gap> for Finding {
             Gap::NotInRun => "not part of this run".to_owned(),
             Gap::Unusable(why) => why,
         };
-        let verdict = Verdict::Inconclusive;
+        let verdict = Verdict::NotJudged;
         Self { verdict, measured, needs: None, interval: None, margin: f64::NEG_INFINITY, in_run }
     }
 }

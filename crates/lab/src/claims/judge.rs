@@ -106,8 +106,9 @@ pub(super) fn judge(
 fn rank(finding: &Finding) -> u8 {
     match finding.verdict {
         Verdict::Refuted => 0,
-        Verdict::Inconclusive => 1,
-        Verdict::Reproduced | Verdict::Exceeded | Verdict::Missed => 2,
+        Verdict::NotJudged => 1,
+        Verdict::Inconclusive => 2,
+        Verdict::Reproduced | Verdict::Exceeded | Verdict::Missed => 3,
     }
 }
 

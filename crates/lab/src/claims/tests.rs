@@ -100,11 +100,11 @@ fn weakest_pair_decides_the_verdict() {
 }
 
 #[test]
-fn missing_contender_is_inconclusive_unless_another_pair_refutes() {
+fn missing_contender_is_not_judged_unless_another_pair_refutes() {
     let run = run(5, 1.0, &["samba-davfs2"]);
     let slower = |what, than| judged(&run, Check::Slower { what: vec![what], than, by: 1.0 });
     let open = slower("redirector-h1", vec!["curl", "samba-davfs2"]);
-    assert_eq!(open.verdict, Verdict::Inconclusive);
+    assert_eq!(open.verdict, Verdict::NotJudged);
     insta::assert_snapshot!(open.measured, @"samba-davfs2 was skipped.");
     assert_eq!(slower("curl", vec!["davfs2", "samba-davfs2"]).verdict, Verdict::Refuted);
 }
@@ -122,7 +122,7 @@ fn unmeasured_claim_says_why() {
         judged(&run, Check::More { count: Count::Connections, what: "webdrive", than: vec!["davfs2"] }),
         judged(&run, Check::Shrinks { of: "davfs2", to: "davfs2-nolocks", on: "long", by: 1.0 }),
     ];
-    assert!(result.iter().all(|result| result.verdict == Verdict::Inconclusive && result.ci95.is_none()));
+    assert!(result.iter().all(|result| result.verdict == Verdict::NotJudged && result.ci95.is_none()));
     assert_eq!(result.each_ref().map(|result| result.in_run), [true, true, true, false]);
     insta::assert_snapshot!(result.map(|result| result.measured).join("\n"), @r"
     rclone failed.
@@ -168,7 +168,7 @@ fn link_round_trips_are_a_count_of_the_tap() {
     insta::assert_snapshot!(takes(&run, 0.0).measured, @"curl takes 35 link round trips; the claim requires no link round trips.");
     cell(&mut run, "curl").link_round_trips = None;
     let unknown = takes(&run, 34.0);
-    assert_eq!(unknown.verdict, Verdict::Inconclusive);
+    assert_eq!(unknown.verdict, Verdict::NotJudged);
     insta::assert_snapshot!(unknown.measured, @"the link round trips of curl were not counted.");
 }
 
@@ -226,7 +226,7 @@ fn highest_rate_is_judged_only_if_the_server_was_at_work() {
         }
     };
     let limit = |run: &RunResult, cores| judged(run, Check::AtTheLimit { what: "haul", than: "curl", cores, by: 1.0 });
-    assert_eq!(limit(&run, 1).verdict, Verdict::Inconclusive);
+    assert_eq!(limit(&run, 1).verdict, Verdict::NotJudged);
     busy(&mut run, 0.27);
     insta::assert_snapshot!(limit(&run, 1).measured, @"the server of curl was at work for 27 % of the time of its processor, so that something else limited the rate.");
     busy(&mut run, 0.96);
@@ -249,7 +249,7 @@ fn work_on_packets_is_added_to_the_servers() {
     set("curl", 1.0, Some(1.0));
     assert_eq!(set("haul", 1.0, Some(2.0)), [Verdict::Reproduced, Verdict::Refuted]);
     assert_eq!(set("haul", 1.2, Some(0.5)), [Verdict::Refuted, Verdict::Reproduced]);
-    assert_eq!(set("haul", 1.0, None), [Verdict::Reproduced, Verdict::Inconclusive]);
+    assert_eq!(set("haul", 1.0, None), [Verdict::Reproduced, Verdict::NotJudged]);
 }
 
 #[test]
@@ -304,7 +304,7 @@ fn syns_must_be_as_full_as_possible() {
     assert_eq!(set(Some(29), 1).verdict, Verdict::Reproduced);
     assert_eq!(set(Some(28), 1).verdict, Verdict::Refuted, "one SYN carried a single byte");
     assert_eq!(set(Some(29), 0).verdict, Verdict::Refuted);
-    assert_eq!(set(None, 1).verdict, Verdict::Inconclusive);
+    assert_eq!(set(None, 1).verdict, Verdict::NotJudged);
 }
 
 #[test]
@@ -348,9 +348,9 @@ fn more_connections_must_be_faster() {
     insta::assert_snapshot!(result.measured, @"davfs2 with 17 connections takes 2.28× (2.28–2.29) as long as davfs2-nolocks with 1 connection; the claim requires less than 1×.");
     assert_eq!(pays(&run, "curl-parallel-h1", "rclone").verdict, Verdict::Reproduced);
     let as_many = pays(&run, "davfs2-nolocks", "curl-parallel-h2");
-    assert_eq!((as_many.verdict, as_many.ci95), (Verdict::Inconclusive, None));
+    assert_eq!((as_many.verdict, as_many.ci95), (Verdict::NotJudged, None));
     cell(&mut run, "davfs2").connections = None;
-    assert_eq!(pays(&run, "davfs2", "davfs2-nolocks").verdict, Verdict::Inconclusive);
+    assert_eq!(pays(&run, "davfs2", "davfs2-nolocks").verdict, Verdict::NotJudged);
 }
 
 #[test]
@@ -485,4 +485,15 @@ proptest! {
         };
         prop_assert!(rank(strong) <= rank(strong * weaker));
     }
+}
+
+#[test]
+fn summary_counts_every_claim_once() {
+    let mut verdicts = vec![Verdict::Reproduced, Verdict::Inconclusive, Verdict::NotJudged, Verdict::NotJudged];
+    assert_eq!(Verdict::summary(&verdicts), "4 claims: 1 reproduced, 0 refuted, 1 inconclusive, 2 not judged");
+    verdicts.push(Verdict::Exceeded);
+    assert_eq!(
+        Verdict::summary(&verdicts),
+        "5 claims: 1 reproduced, 1 exceeded, 0 refuted, 1 inconclusive, 2 not judged"
+    );
 }

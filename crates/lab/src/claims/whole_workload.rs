@@ -24,7 +24,7 @@ impl Experiment {
         match defined.zip(done) {
             Some((defined, done)) if defined != *done && is_of_all_steps(&claim.check) && result.in_run => {
                 ClaimResult {
-                    verdict: Verdict::Inconclusive,
+                    verdict: Verdict::NotJudged,
                     in_run: false,
                     measured: format!("its bound is for: {}", defined.description),
                     ci95: None,
@@ -55,7 +55,7 @@ mod tests {
             race().judge(&claim(check), &quick.cells, &quick.workloads, 1)
         };
         let requests = takes(Unit::Requests);
-        assert_eq!((requests.in_run, requests.verdict), (false, Verdict::Inconclusive));
+        assert_eq!((requests.in_run, requests.verdict), (false, Verdict::NotJudged));
         insta::assert_snapshot!(requests.measured, @"its bound is for: upload 200 files of 10KiB");
         let floors = takes(Unit::Floors);
         assert_eq!((floors.in_run, floors.verdict), (true, Verdict::Reproduced));

@@ -4,12 +4,10 @@ use serde::Serialize;
 
 use crate::{
     attribution::remedy_of,
-    claims::Verdict,
     compare::{Change, Tally, Trend},
     format::{Scale, counted, estimated, spoken, times},
     ranking::Ranking,
-    results::{CellResult, ClaimResult, RunResult},
-    table::figures,
+    results::{CellResult, RunResult},
 };
 
 /// A part of the answer, with a heading of one to three words.
@@ -103,19 +101,31 @@ const NEAR: f64 = 1.05;
 /// The number of contenders that are named.
 const NAMED: usize = 3;
 
-/// The contenders that are most often among the fastest.
+/// The contenders that are most often among the fastest; those of equal success together.
 fn most_often_fastest(blocks: &[Ranking<'_>]) -> String {
-    let races =
-        |name: &str| blocks.iter().filter(|ranking| ranking.ranked.iter().any(|cell| cell.label() == name)).count();
     let fronts =
         tally(blocks.iter().filter(|ranking| ranking.is_comparable()).flat_map(|ranking| ranking.leaders(NEAR)));
-    let part = |(name, count): &(String, usize)| format!("{name} in {count} of {}", races(name));
-    let mut parts: Vec<String> = fronts.iter().take(NAMED).map(part).collect();
-    if let Some(first) = parts.first_mut() {
-        first.push_str(" races");
-    }
-    let parts = spoken(&parts);
-    format!("{parts}. Ties count, and so do times less than 5 % behind the fastest.")
+    let named = &fronts[..fronts.len().min(NAMED)];
+    let parts: Vec<String> = named
+        .chunk_by(|(_, a), (_, b)| a == b)
+        .map(|equals| {
+            let names: Vec<String> = equals.iter().map(|(name, _)| name.clone()).collect();
+            let verb = if names.len() == 1 { "is" } else { "are" };
+            let races = match (equals[0].1, blocks.len()) {
+                (2, 2) => "both".to_owned(),
+                (count, all) if count == all => "all".to_owned(),
+                (count, _) if names.len() > 1 => format!("{count} each"),
+                (count, _) => count.to_string(),
+            };
+            format!("{} {verb} fastest in {races}", spoken(&names))
+        })
+        .collect();
+    format!(
+        "Of the {} combinations of workload and network, {}. A contender counts as fastest if no other is detectably \
+         faster, by 5 % or more.",
+        blocks.len(),
+        spoken(&parts)
+    )
 }
 
 /// How often each contender occurs, most often first.
@@ -173,16 +183,9 @@ fn sentence(text: &str) -> String {
 }
 
 fn claims(run: &RunResult) -> Option<Answer> {
-    let all: Vec<ClaimResult> = run.claims.iter().filter(|claim| claim.in_run).cloned().collect();
-    let count = |verdict| all.iter().filter(|claim| claim.verdict == verdict).count();
-    let (yes, no, open) = (count(Verdict::Reproduced), count(Verdict::Refuted), count(Verdict::Inconclusive));
-    (!all.is_empty()).then(|| {
-        let (checked, figures) = (counted(all.len() as u64, "claim"), figures(&all));
-        Answer::new(
-            "Claims",
-            format!("{checked} checked: {yes} reproduced, {figures}{no} refuted, {open} inconclusive."),
-        )
-    })
+    // Who races other programs need not read what others have claimed.
+    let is_about_it = run.claims.iter().any(|claim| claim.in_run);
+    is_about_it.then(|| Answer::new("Claims", run.claim_counts() + "."))
 }
 
 /// How the cells changed since the baseline.

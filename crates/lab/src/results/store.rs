@@ -5,7 +5,7 @@ use std::{fmt::Display, path::Path};
 use serde::Serialize;
 
 use super::{RunResult, SCHEMA};
-use crate::testbed::RUN;
+use crate::{claims::Verdict, testbed::RUN};
 
 /// Why results cannot be written, read or found.
 #[derive(Debug, thiserror::Error)]
@@ -85,5 +85,12 @@ pub fn read(path: &Path) -> Result<RunResult, ResultsError> {
         let found = head.schema.unwrap_or_else(|| "none".into());
         return Err(ResultsError::Schema { path: path.display().to_string(), found });
     }
-    serde_json::from_slice(&json).map_err(|error| ResultsError::read(path, error))
+    let mut run: RunResult = serde_json::from_slice(&json).map_err(|error| ResultsError::read(path, error))?;
+    for claim in &mut run.claims {
+        // Builds before the verdict "not judged" called these inconclusive, too.
+        if claim.verdict == Verdict::Inconclusive && claim.ci95.is_none() && !claim.model {
+            claim.verdict = Verdict::NotJudged;
+        }
+    }
+    Ok(run)
 }

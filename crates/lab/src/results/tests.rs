@@ -34,6 +34,17 @@ fn run_is_read_as_written() {
 }
 
 #[test]
+fn unjudged_claim_of_an_earlier_build_is_read_as_not_judged() {
+    let folder = folder();
+    let path = folder.path().join("run.json");
+    let run = run(4, 1.0, &["davfs2"]);
+    let json = serde_json::to_string(&run).unwrap();
+    assert!(json.contains("\"not-judged\"") && json.contains("\"inconclusive\""));
+    fs::write(&path, json.replace("\"not-judged\"", "\"inconclusive\"")).unwrap();
+    assert!(read(&path).unwrap() == run);
+}
+
+#[test]
 fn json_has_the_names_of_the_schema() {
     let json = serde_json::to_value(run(3, 1.0, &["davfs2"])).unwrap();
     let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>().join(" ");

@@ -24,7 +24,8 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
     for Condition { about, theirs, ours } in &run.conditions {
         text += &look.paragraph("  ", 4, &format!("{about}: {theirs}; here {ours}"));
     }
-    let (measured, open): (Vec<&ClaimResult>, Vec<&ClaimResult>) = run.claims.iter().partition(|claim| measured(claim));
+    let (measured, open): (Vec<&ClaimResult>, Vec<&ClaimResult>) =
+        run.claims.iter().partition(|claim| claim.verdict != Verdict::NotJudged);
     for claims in measured.chunk_by(|a, b| block(a) == block(b)) {
         // Runs of the first version have no workload here.
         let known = !claims[0].workload.is_empty();
@@ -34,12 +35,7 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
         }
     }
     text += &unjudged(&open, look);
-    text + "\n" + &look.paragraph("", 0, &summary(run, open.len()))
-}
-
-/// Whether anything was measured for the claim.
-fn measured(claim: &ClaimResult) -> bool {
-    claim.verdict != Verdict::Inconclusive || claim.ci95.is_some() || claim.model
+    text + "\n" + &look.paragraph("", 0, &(run.claim_counts() + "."))
 }
 
 fn block(claim: &ClaimResult) -> String {
@@ -58,7 +54,7 @@ fn judged(claim: &ClaimResult, look: Look) -> String {
         Verdict::Exceeded => ("▲", Style::Open),
         Verdict::Missed => ("▼", Style::Open),
         Verdict::Refuted => ("✘", Style::Bad),
-        Verdict::Inconclusive => ("?", Style::Open),
+        Verdict::Inconclusive | Verdict::NotJudged => ("?", Style::Open),
     };
     let said = format!("{}{}", claim.verdict, if claim.model { " (model)" } else { "" });
     let label = format!("{mark} {said:12}");
@@ -88,25 +84,4 @@ fn unjudged(claims: &[&ClaimResult], look: Look) -> String {
         }
     }
     text
-}
-
-fn summary(run: &RunResult, open: usize) -> String {
-    let count = |verdict| run.claims.iter().filter(|claim| claim.verdict == verdict).count();
-    let inconclusive = count(Verdict::Inconclusive) - open;
-    format!(
-        "{}: {} reproduced, {}{} refuted, {inconclusive} inconclusive, {open} not judged.",
-        counted(run.claims.len() as u64, "claim"),
-        count(Verdict::Reproduced),
-        figures(&run.claims),
-        count(Verdict::Refuted),
-    )
-}
-
-/// The number of figures that were exceeded or missed, before the next number; empty if there are none.
-pub(crate) fn figures(claims: &[ClaimResult]) -> String {
-    let number = |verdict| match claims.iter().filter(|claim| claim.verdict == verdict).count() {
-        0 => String::new(),
-        count => format!("{count} {verdict}, "),
-    };
-    number(Verdict::Exceeded) + &number(Verdict::Missed)
 }

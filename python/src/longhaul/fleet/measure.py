@@ -86,7 +86,7 @@ class Measurement:
                     experiment,
                     network=block.network,
                     workload=block.workload,
-                    runs=os.path.join(folder, "runs"),
+                    results=os.path.join(folder, "runs"),
                     progress=False,
                     **self.arguments,
                 )

@@ -131,7 +131,7 @@ def _plan(
 
 def _merge(experiment: str, parts: list[str], runs: Path, varied: Grid) -> Run:
     folder = RunFolder(runs, Path(experiment).stem)
-    merge: list[Argument] = ["lab", "merge", "--json=-", f"--runs={runs}", *options(sweep=varied)]
+    merge: list[Argument] = ["lab", "merge", "--json=-", f"--results={runs}", *options(sweep=varied)]
     output = run_haul([*merge, "--", experiment, *parts])
     if output.status:
         raise output.error()
