@@ -16,6 +16,7 @@ const CAUSES: Record<string, CauseStyle> = {
   propagation: { title: "round trips", kind: "distance", step: 1 },
   connect: { title: "TCP handshakes", kind: "distance", step: 2 },
   tls: { title: "TLS handshakes", kind: "distance", step: 3 },
+  expect_continue: { title: "waiting for 100 Continue", kind: "distance", step: 5 },
   quic: { title: "QUIC handshakes", kind: "distance", step: 3 },
   name_lookup: { title: "name lookups", kind: "distance", step: 4 },
   connect_retry: { title: "connection retries", kind: "loss", step: 3 },

@@ -15,6 +15,7 @@ _CAUSES: dict[str, tuple[str, str]] = {
     "propagation": ("round trips", "#0072b2"),
     "connect": ("TCP handshakes", "#4a9fd0"),
     "tls": ("TLS handshakes", "#8cc7ea"),
+    "expect_continue": ("waiting for 100 Continue", "#d9ecf8"),
     "quic": ("QUIC handshakes", "#8cc7ea"),
     "name_lookup": ("name lookups", "#bfe0f4"),
     "connect_retry": ("connection retries", "#f4b596"),
