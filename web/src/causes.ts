@@ -16,7 +16,6 @@ const CAUSES: Record<string, CauseStyle> = {
   propagation: { title: "round trips", kind: "distance", step: 1 },
   connect: { title: "TCP handshakes", kind: "distance", step: 2 },
   tls: { title: "TLS handshakes", kind: "distance", step: 3 },
-  expect_continue: { title: "waiting for 100 Continue", kind: "distance", step: 5 },
   quic: { title: "QUIC handshakes", kind: "distance", step: 3 },
   name_lookup: { title: "name lookups", kind: "distance", step: 4 },
   connect_retry: { title: "connection retries", kind: "loss", step: 3 },
@@ -37,6 +36,7 @@ const CAUSES: Record<string, CauseStyle> = {
   server_think: { title: "server at work", kind: "program", step: 1 },
   client_think: { title: "client at work", kind: "program", step: 2 },
   sender_idle: { title: "sender idle", kind: "program", step: 3 },
+  expect_continue: { title: "waiting for 100 Continue", kind: "program", step: 4 },
   machine: { title: "machine busy", kind: "nothing", step: 2 },
   idle: { title: "link idle", kind: "nothing", step: 1 },
 };

@@ -15,7 +15,6 @@ _CAUSES: dict[str, tuple[str, str]] = {
     "propagation": ("round trips", "#0072b2"),
     "connect": ("TCP handshakes", "#4a9fd0"),
     "tls": ("TLS handshakes", "#8cc7ea"),
-    "expect_continue": ("waiting for 100 Continue", "#d9ecf8"),
     "quic": ("QUIC handshakes", "#8cc7ea"),
     "name_lookup": ("name lookups", "#bfe0f4"),
     "connect_retry": ("connection retries", "#f4b596"),
@@ -36,6 +35,7 @@ _CAUSES: dict[str, tuple[str, str]] = {
     "server_think": ("server at work", "#009e73"),
     "client_think": ("client at work", "#7fcdb5"),
     "sender_idle": ("sender idle", "#00694d"),
+    "expect_continue": ("waiting for 100 Continue", "#b9dc6c"),
     "idle": ("link idle", "#d4d8de"),
 }
 

@@ -1,7 +1,7 @@
 //! `expect_continue`: the client held a body back until the server's `100 Continue`.
 //!
 //! A client that sends `Expect: 100-continue` waits before it sends the body, so that the server can refuse the request
-//! first (RFC 9110 §10.1.1). curl does so for bodies of more than 1 MiB. That costs a round trip; or the client's own
+//! first (RFC 9110 §10.1.1). curl does so for large bodies. That costs a round trip; or the client's own
 //! time limit, 1 s for curl, if the server never answers.
 //!
 //! From the last byte of the head until the first of the body, as either passed the capture point. Where they can be

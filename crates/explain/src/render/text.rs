@@ -113,8 +113,7 @@ impl Writer<'_> {
             );
             let bar = self.bar(transfer);
             let room = self.layout.width.max(60) - (5 + BAR + 2);
-            let shares = shares(&transfer.times);
-            for (line, part) in textwrap::wrap(&shares, room).iter().enumerate() {
+            for (line, part) in in_lines(shares(&transfer.times), room).iter().enumerate() {
                 let bar = if line == 0 { bar.clone() } else { " ".repeat(BAR) };
                 let _ = writeln!(self.text, "     {bar}  {part}");
             }
@@ -137,7 +136,7 @@ impl Writer<'_> {
             page_load.connections,
             bytes(page_load.bytes),
             time_text(page_load.duration),
-            shares(&page_load.times)
+            shares(&page_load.times).join(", ")
         );
         self.paragraph("", &title);
         let mut durations: Vec<_> = page_load.path.iter().map(|step| step.duration).collect();
@@ -305,11 +304,27 @@ fn shortened(name: &str, width: usize) -> String {
 }
 
 /// The three most expensive causes with their shares.
-fn shares(times: &CauseTimes) -> String {
+fn shares(times: &CauseTimes) -> Vec<String> {
     let total = times.sum().max(1) as f64;
     let ranked = times.ranked().into_iter().filter(|(_, time)| *time as f64 >= 0.05 * total);
     let each = ranked.take(3).map(|(cause, time)| format!("{} {:.0} %", cause.title(), 100.0 * time as f64 / total));
-    each.collect::<Vec<_>>().join(", ")
+    each.collect()
+}
+
+/// Joins these with commas, in lines of at most this many characters; none is broken.
+fn in_lines(parts: Vec<String>, room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + part.chars().count() + 3 <= room => *line += &format!(", {part}"),
+            Some(line) => {
+                line.push(',');
+                lines.push(part);
+            }
+            None => lines.push(part),
+        }
+    }
+    lines
 }
 
 /// The operating systems of both ends, as far as they are known.
