@@ -36,6 +36,7 @@ const CAUSES: Record<string, CauseStyle> = {
   server_think: { title: "server at work", kind: "program", step: 1 },
   client_think: { title: "client at work", kind: "program", step: 2 },
   sender_idle: { title: "sender idle", kind: "program", step: 3 },
+  expect_continue: { title: "waiting for 100 Continue", kind: "program", step: 4 },
   machine: { title: "machine busy", kind: "nothing", step: 2 },
   idle: { title: "link idle", kind: "nothing", step: 1 },
 };

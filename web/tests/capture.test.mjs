@@ -45,7 +45,7 @@ describe("report of a capture", { skip, timeout: 240_000 }, () => {
     const { page: file, json } = explain("seed", SEED, "--bytes", "18MB");
     const opened = await browser.open(file);
     const { page } = opened;
-    assert.match((await page.locator(".answer").textContent()) ?? "", /^93 ms of 113 ms \(82 %\) were lost to delayed ACKs/);
+    assert.match((await page.locator(".answer").textContent()) ?? "", /^93 ms of 113 ms \(82 %\) were lost: delayed ACKs/);
     const transfer = json.connections[0].transfers[0];
     // The bar and the table add up to the transfer.
     const widths = await page.locator(".timeline .cause").evaluateAll((pieces) => pieces.map((piece) => parseFloat(/** @type {HTMLElement} */ (piece).style.width)));

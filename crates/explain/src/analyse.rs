@@ -22,13 +22,16 @@ use crate::{
         ack_policy::AckPolicy,
         control_frames,
         exchange::{self, Exchange},
+        expect_continue,
         sender_properties::SenderProperties,
         survey,
         uncaptured::uncaptured_bytes,
         vantage::VantagePoint,
     },
+    known_link::KnownLink,
     packet_store::{LossRank, PacketStore},
     phases::Phases,
+    read::Protocol,
     side::{PerSide, Side},
 };
 
@@ -61,15 +64,20 @@ const MIN_STREAM: u64 = 65_536;
 const MAX_PACKETS: usize = 5;
 
 /// Explains a connection; none if it carried nothing: late packets of a connection that is over.
-pub(crate) fn explain(connection: &mut CapturedConnection, store: Option<&PacketStore>) -> Option<Connection> {
+pub(crate) fn explain(
+    connection: &mut CapturedConnection,
+    link: Option<KnownLink>,
+    store: Option<&PacketStore>,
+) -> Option<Connection> {
     let opened = connection.syn.client.is_some();
     if !opened && connection.segments.iter().all(|segment| segment.len <= 1) {
         return None;
     }
     let vantage = VantagePoint::of(connection);
     control_frames::recognise_hidden_http2(connection, &vantage);
+    expect_continue::recognise_in_tls(connection, &vantage);
     let connection = &*connection;
-    let properties = survey::properties(connection, &vantage);
+    let properties = survey::properties(connection, &vantage, link);
     let exchanges = exchange::exchanges(connection, &vantage);
     let mut timeline = Timeline::of(connection, &vantage, &properties, &exchanges);
     let only_from = connection.only_from();
@@ -167,7 +175,7 @@ impl Analysis<'_> {
         }
         let mut previous_end: Option<u64> = None;
         let mut transfers = Vec::new();
-        let mut has_sent = PerSide::<bool>::default();
+        let mut last_sent = PerSide::<Option<u64>>::default();
         for (exchange, messages) in exchanges.iter().zip(&self.timeline.messages) {
             let Some(first) = messages.client.first.or(messages.server.first) else { continue };
             let start = match previous_end {
@@ -178,29 +186,32 @@ impl Analysis<'_> {
             let last = if messages.server.first.is_some() { &messages.server } else { &messages.client };
             let end = last.acked.unwrap_or(0).max(last.last).max(start).min(self.timeline.end().max(start));
             previous_end = Some(end);
-            transfers.push(self.transfer(exchange, messages, start, end, has_sent));
-            has_sent = PerSide::of(|side| has_sent[side] || messages[side].bytes > 0);
+            transfers.push(self.transfer(exchange, messages, start, end, last_sent));
+            last_sent = PerSide::of(|side| {
+                let last = Some(messages[side].last).filter(|_| messages[side].bytes > 0);
+                last.or(last_sent[side])
+            });
         }
         // Most connections have one transfer, and there may be very many connections.
         transfers.shrink_to_fit();
         transfers
     }
 
-    /// The transfer between two times; `has_sent` says who has sent data in earlier ones.
+    /// The transfer between two times; `last_sent` says when each side last sent data in earlier ones.
     fn transfer(
         &self,
         exchange: &Exchange,
         messages: &PerSide<ObservedMessage>,
         start: u64,
         end: u64,
-        has_sent: PerSide<bool>,
+        last_sent: PerSide<Option<u64>>,
     ) -> Transfer {
         let upload = messages.client.bytes > messages.server.bytes;
         let direction = if upload { Direction::Upload } else { Direction::Download };
         let sender = direction.sender();
         let times = self.timeline.times(start, end);
         let avoidable = || times.ranked().into_iter().filter(|(cause, _)| cause.is_avoidable());
-        let situation = |sender| self.situation(sender, messages, has_sent);
+        let situation = |sender| self.situation(sender, messages, last_sent);
         let findings = avoidable().filter_map(|(cause, cost)| {
             let intervals = self.timeline.between(start, end).filter(|interval| interval.cause == cause).collect();
             let times = Times { cost, all: end - start, has_nagle: times[Cause::Nagle] > 0 };
@@ -218,7 +229,7 @@ impl Analysis<'_> {
             ack_policy: self.ack_policies[sender],
             sender,
             start,
-            lead: self.timeline.times(start, messages[sender].first.unwrap_or(start)),
+            lead: self.timeline.times(start, messages[sender].flow_began().unwrap_or(start)),
         };
         Transfer {
             request: exchange.request.clone(),
@@ -235,16 +246,22 @@ impl Analysis<'_> {
         }
     }
 
-    /// What is known of a sender's data, apart from the waits for it; `has_sent` says who has sent data before.
-    fn situation(&self, sender: Side, messages: &PerSide<ObservedMessage>, has_sent: PerSide<bool>) -> Situation {
+    /// What is known of a sender's data, apart from the waits for it; `last_sent` says when each side sent data before.
+    fn situation(
+        &self,
+        sender: Side,
+        messages: &PerSide<ObservedMessage>,
+        last_sent: PerSide<Option<u64>>,
+    ) -> Situation {
         let (properties, stats) = (&self.properties[sender], &self.timeline.stats[sender]);
+        let idle = messages[sender].first.zip(last_sent[sender]).map_or(0, |(first, last)| first.saturating_sub(last));
         Situation {
             sender,
             systems: PerSide::of(|side| self.connection.system(side)),
             chunk: properties.chunk.map(|bytes| Chunk { bytes, segment: properties.mss }),
             has_sack: self.connection.has_sack(),
             initial_window: self.initial_window(messages, sender),
-            is_warm: has_sent[sender],
+            was_idle: idle > Timer::MIN_RTO + self.vantage.rtt(),
             ignores_losses: stats.ignores_losses,
             needless_retransmissions: (stats.duplicates >= MIN_NEEDLESS
                 && stats.duplicates * 2 >= stats.retransmissions)
@@ -252,6 +269,8 @@ impl Analysis<'_> {
             too_large: (stats.full_timeouts >= MIN_FULL_TIMEOUTS && stats.largest_acked < properties.mss)
                 .then_some(properties.mss + properties.headers),
             timer: Timer::default(),
+            got_continue: messages.client.held.is_some_and(|held| held.got_continue),
+            is_tls: self.connection.content.protocol == Protocol::Tls,
         }
     }
 
@@ -259,8 +278,11 @@ impl Analysis<'_> {
     fn initial_window(&self, messages: &PerSide<ObservedMessage>, side: Side) -> Option<u64> {
         let (message, mss) = (&messages[side], self.properties[side].mss);
         let first_flight = message.history.first_flight;
-        let had_to_wait = message.history.initial_cwnd.is_none() && (1..message.bytes).contains(&first_flight);
-        (had_to_wait && self.properties[side].from_start).then(|| first_flight.div_ceil(mss))
+        let had_to_wait = message.history.initial_cwnd.is_none() && (1..message.flow_bytes()).contains(&first_flight);
+        // The acknowledgement of a head that went ahead has opened the window by as much.
+        let head = message.held.map_or(0, |held| held.offset.div_ceil(mss));
+        (had_to_wait && self.properties[side].from_start)
+            .then(|| first_flight.div_ceil(mss).saturating_sub(head).max(1))
     }
 
     /// Who sent the packets that ended most of the time of these intervals; `default` if they are not captured ones.

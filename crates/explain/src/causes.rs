@@ -13,6 +13,7 @@ mod connect;
 mod connect_retry;
 mod delayed_ack;
 pub(crate) mod evidence;
+mod expect_continue;
 mod fast_recovery;
 mod http_flow_control;
 pub(crate) mod nagle;
@@ -56,6 +57,8 @@ pub enum Cause {
     Connect,
     /// The TLS handshake.
     Tls,
+    /// The client held a body back until the server's `100 Continue`.
+    ExpectContinue,
     /// The sender received no acknowledgements, and waited for its timer before it retransmitted.
     RetransmissionTimeout,
     /// The bottleneck was busy with the transfer's own bytes.
@@ -95,7 +98,7 @@ pub enum Cause {
 /// How a cause is recognised and described.
 pub(crate) struct Rule {
     pub(crate) cause: Cause,
-    /// A noun phrase that completes "the time was lost to …".
+    /// Its name for a person, in every form of output: a noun phrase in a few words.
     pub(crate) title: &'static str,
     /// Whether a setting, a program or another path could remove it; false for what physics requires.
     pub(crate) avoidable: bool,
@@ -115,6 +118,7 @@ pub(crate) const RULES: [Rule; COUNT] = [
     queueing::RULE,
     connect::RULE,
     tls::RULE,
+    expect_continue::RULE,
     retransmission_timeout::RULE,
     path_rate::RULE,
     shared_link::RULE,
@@ -135,7 +139,7 @@ pub(crate) const RULES: [Rule; COUNT] = [
 ];
 
 /// The number of causes.
-const COUNT: usize = 22;
+const COUNT: usize = 23;
 
 impl Cause {
     /// All causes.
@@ -157,7 +161,7 @@ impl Cause {
         (self.rule().fixes)(&Situation::default())
     }
 
-    /// A noun phrase that completes "the time was lost to …".
+    /// Its name for a person: the same on the terminal, in reports and in the book.
     pub fn title(self) -> &'static str {
         self.rule().title
     }
@@ -170,6 +174,7 @@ impl Cause {
             Self::Queueing => "queueing",
             Self::Connect => "connect",
             Self::Tls => "tls",
+            Self::ExpectContinue => "expect_continue",
             Self::RetransmissionTimeout => "retransmission_timeout",
             Self::PathRate => "path_rate",
             Self::SharedLink => "shared_link",
@@ -232,6 +237,23 @@ impl IndexMut<Cause> for CauseTimes {
 #[cfg(test)]
 mod tests {
     use super::{Cause, RULES};
+
+    /// The report page and the Python package have colours for the causes, and so a list of their own.
+    #[test]
+    fn report_and_python_name_causes_alike() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let lists = [("web/src/causes.ts", "{ title: "), ("python/src/longhaul/causes.py", "(")];
+        for (file, before_title) in lists {
+            // The packaged crate is alone.
+            let Ok(text) = std::fs::read_to_string(root.join(file)) else { continue };
+            for cause in Cause::all() {
+                let entry =
+                    |quote: &str| format!("{quote}{}{quote}: {before_title}\"{}\"", cause.name(), cause.title());
+                let is_listed = text.contains(&entry("\"")) || text.contains(&format!("\n  {}", entry("")));
+                assert!(is_listed, "{file} lacks {} as {:?}", cause.name(), cause.title());
+            }
+        }
+    }
 
     #[test]
     fn rules_are_in_the_order_of_their_causes() {

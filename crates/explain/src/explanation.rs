@@ -172,6 +172,10 @@ impl Transfer {
     pub fn without(&self, finding: &Finding) -> Option<Predicted> {
         let recorded = self.recorded.as_deref()?;
         let what_if = finding.what_if.as_ref()?;
+        if let Some(saved) = recorded.saved_before_data(what_if) {
+            let duration = self.duration.saturating_sub(saved);
+            return Some(Predicted { duration, range: None, model_error: None });
+        }
         // Without a smaller cause, the others' cost remains, and must be right.
         let alike = self.findings.iter().filter(|other| other.what_if.as_ref() == Some(what_if));
         let is_main = alike.map(|other| other.cost).sum::<Duration>() * 3 >= self.duration;

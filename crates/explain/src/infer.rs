@@ -4,6 +4,7 @@ pub(crate) mod ack_policy;
 pub(crate) mod control_frames;
 mod dispersion;
 pub(crate) mod exchange;
+pub(crate) mod expect_continue;
 pub(crate) mod loss_response;
 pub(crate) mod pacing;
 pub(crate) mod send_context;

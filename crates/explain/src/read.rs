@@ -60,6 +60,9 @@ pub(crate) struct Content {
     pub(crate) messages: PerSide<Vec<Message>>,
     /// Where the first TLS record of application data begins.
     pub(crate) secured: PerSide<Option<u64>>,
+    /// Where the bodies begin before which the client waits for `100 Continue` (RFC 9110 §10.1.1), and where the server's
+    /// `100 Continue` begin.
+    pub(crate) continues: PerSide<Vec<u64>>,
     /// Where each side sent an HTTP/2 `WINDOW_UPDATE` (RFC 9113 §6.9).
     pub(crate) window_updates: PerSide<Vec<u64>>,
     /// Whether the client's Finished message is expected.
@@ -174,7 +177,9 @@ impl Content {
         let bytes = whole;
         let next = match &mut reader {
             Reader::New(_) => Some(begin + bytes.len() as u64),
-            Reader::Http1(http) => http.read(bytes, &mut self.messages[from], &mut self.methods),
+            Reader::Http1(http) => {
+                http.read(bytes, &mut self.messages[from], &mut self.methods, &mut self.continues[from])
+            }
             Reader::Http2(http) => http.read(bytes, &mut self.messages[from], &mut self.window_updates[from]),
             Reader::Tls(tls) => {
                 if from == Side::Client
@@ -228,6 +233,21 @@ impl Content {
             Reader::Tls(tls) => Some((side, tls.alert?)),
             _ => None,
         })
+    }
+
+    /// Whether the client's stream is read as TLS 1.3: its first record of application data is the Finished.
+    pub(crate) fn is_tls13(&self) -> bool {
+        self.finished
+    }
+
+    /// Whether the client holds a body back that begins at this offset of its stream.
+    pub(crate) fn has_held_body(&self, at: u64) -> bool {
+        self.continues.client.binary_search(&at).is_ok()
+    }
+
+    /// Whether a `100 Continue` of the server begins at this offset of its stream.
+    pub(crate) fn has_continue(&self, at: u64) -> bool {
+        self.continues.server.binary_search(&at).is_ok()
     }
 
     /// Whether nothing is known of its messages.

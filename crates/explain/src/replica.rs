@@ -99,7 +99,9 @@ const MAX_EVENTS: u64 = 30_000_000;
 /// The same model gives the same replay, to the nanosecond.
 pub fn replay(model: &Model) -> Result<Replay, ReplayError> {
     model.check()?;
-    let start = nanos(model.path.rtt / 2 * model.before.trips + model.before.time);
+    let before = &model.before;
+    let trips = before.trips + before.held_trips;
+    let start = nanos(model.path.rtt / 2 * trips + before.time + before.held_time);
     let mut run = Run::new(model, start);
     let smallest_packet = model.sender.mss.0.min(model.writes.chunk.map_or(u64::MAX, |chunk| chunk.0));
     let events = (100_000 + 100 * (model.bytes.0 / smallest_packet)).min(MAX_EVENTS);

@@ -19,6 +19,7 @@ use crate::{
     analyse,
     collect::{CapturedConnection, Collector},
     explanation::{Coverage, Explanation},
+    known_link::KnownLink,
     packet_store::PacketStore,
 };
 
@@ -52,11 +53,16 @@ pub fn explain(source: &mut dyn Source) -> (Explanation, Option<Error>) {
 
 /// Explains a capture like [`explain()`], and keeps packets.
 pub fn explain_keeping(source: &mut dyn Source, keep: KeepPackets) -> (Explanation, Option<Error>) {
+    explain_on(None, source, keep)
+}
+
+/// Explains a capture like [`explain_keeping`], of a link that is known.
+pub fn explain_on(link: Option<KnownLink>, source: &mut dyn Source, keep: KeepPackets) -> (Explanation, Option<Error>) {
     let kept = AtomicUsize::new(0);
     let duplicates = AtomicU64::new(0);
     let explain_one = |mut connection: Box<CapturedConnection>| {
         duplicates.fetch_add(connection.duplicates.found, Ordering::Relaxed);
-        let mut explained = analyse::explain(&mut connection, keep.for_page)?;
+        let mut explained = analyse::explain(&mut connection, link, keep.for_page)?;
         let segments = connection.segments;
         if keep.for_pairing && kept.fetch_add(segments.len(), Ordering::Relaxed) + segments.len() <= MAX_PAIRING_PACKETS
         {

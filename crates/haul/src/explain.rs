@@ -29,8 +29,8 @@ mod each;
 #[derive(clap::Args)]
 #[command(after_help = "Changes for --what-if, joined by commas: rtt=20ms, rate=100mbit, mss=1460, deferred-ack=1ms, \
                         initial-window=10, chunk=64KiB, send-buffer=128KiB, receive-window=1MiB, http2-window=1MiB, \
-                        nodelay, no-loss, no-server-think, no-client-think, no-idle, no-stalls, no-queue, no-pacing, \
-                        alone")]
+                        nodelay, no-loss, no-expect, no-server-think, no-client-think, no-idle, no-stalls, no-queue, \
+                        no-pacing, alone")]
 pub(crate) struct Args {
     /// Captures to explain; `-` is standard input
     #[arg(required_unless_present = "each", value_name = "FILE")]

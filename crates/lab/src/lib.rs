@@ -58,6 +58,7 @@ mod format;
 mod host_programs;
 pub mod host_task;
 pub mod http_client;
+pub mod known_link;
 mod link_round_trips;
 pub mod live;
 pub mod machine;

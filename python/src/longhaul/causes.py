@@ -35,6 +35,7 @@ _CAUSES: dict[str, tuple[str, str]] = {
     "server_think": ("server at work", "#009e73"),
     "client_think": ("client at work", "#7fcdb5"),
     "sender_idle": ("sender idle", "#00694d"),
+    "expect_continue": ("waiting for 100 Continue", "#b9dc6c"),
     "idle": ("link idle", "#d4d8de"),
 }
 

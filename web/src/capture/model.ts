@@ -129,6 +129,5 @@ export class Capture {
 
 /** A transfer's name. */
 export function transferName(transfer: Transfer): string {
-  if (transfer.what === "") return transfer.bytes === 0 ? "connect" : transfer.direction;
-  return transfer.status === "" ? transfer.what : `${transfer.what} → ${transfer.status}`;
+  return transfer.name;
 }

@@ -95,6 +95,8 @@ export interface TraceText {
 
 export interface Transfer {
   connection: number;
+  /** Its request and status, or its place in its connection. */
+  name: string;
   what: string;
   status: string;
   direction: "upload" | "download";

@@ -149,7 +149,7 @@ function findingArticle(capture: Capture, transfer: Transfer, finding: Finding, 
   return h(
     "article",
     { class: "found" },
-    h("h4", {}, h("span", { class: `swatch ${classes(finding.cause)}`, "aria-hidden": "true" }), `${time(finding.cost_s)} (${share(finding.cost_s / transfer.duration_s)}) lost to ${finding.title}`),
+    h("h4", {}, h("span", { class: `swatch ${classes(finding.cause)}`, "aria-hidden": "true" }), `${time(finding.cost_s)} (${share(finding.cost_s / transfer.duration_s)}) lost: ${finding.title}`, h("code", { class: "soft" }, ` ${finding.cause}`)),
     h("p", {}, finding.why),
     h("p", {}, "Evidence: ", finding.packets.length === 1 ? "packet " : "packets ", packets),
     finding.fix.length > 0 ? fixes(finding.fix) : null,
@@ -177,15 +177,15 @@ function fixList(list: Fix[]): HTMLElement {
 function whatIf(transfer: Transfer): HTMLElement[] {
   const { predictions } = transfer;
   if (!predictions) return [];
-  if (predictions.before_s === null) return [h("h3", {}, "What if"), h("p", {}, `${sentence(predictions.declined ?? "no prediction")}.`)];
-  if (predictions.after.length === 0) return [];
+  const declined = predictions.declined === null ? null : predictions.after.length > 0 ? `nothing else is predicted; ${predictions.declined}` : predictions.declined;
+  if (predictions.after.length === 0) return declined === null ? [] : [h("h3", {}, "What if"), h("p", {}, `${sentence(declined)}.`)];
   const amounts = [...new Set(predictions.after.map((after) => after.bytes))];
   const tables = amounts.map((bytes) => {
     const rows = predictions.after.filter((after) => after.bytes === bytes).map(({ change, duration_s: seconds }) => ({ change, seconds }));
     const before = bytes === null ? { change: "", seconds: transfer.duration_s } : rows.shift();
     return before ? beforeAfter(transfer, bytes, before, rows) : null;
   });
-  return [h("h3", {}, "What if"), ...tables.filter((view) => view !== null), h("p", { class: "small soft" }, modelError(predictions))];
+  return [h("h3", {}, "What if"), ...tables.filter((view) => view !== null), h("p", { class: "small soft" }, declined === null ? modelError(predictions) : `${sentence(declined)}.`)];
 }
 
 interface Outcome {

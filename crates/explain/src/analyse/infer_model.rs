@@ -42,7 +42,7 @@ impl ModelInput<'_> {
         let (properties, message) = (&self.properties[sender], &self.messages[sender]);
         let one_way = |side: Side| vantage.rtt_to[side] / 2;
         let began = self.start.saturating_sub(one_way(Side::Client));
-        let first_sent = message.first?.saturating_sub(one_way(sender));
+        let first_sent = message.flow_began()?.saturating_sub(one_way(sender));
         let delivered = match message.acked {
             Some(acked) if acked > message.last => acked.saturating_sub(one_way(!sender)),
             _ => message.last + one_way(!sender),
@@ -56,7 +56,7 @@ impl ModelInput<'_> {
             }
             None => (Until::Delivered, delivered),
         };
-        let mut model = Model::new(Size(message.bytes), Duration::from_nanos(vantage.rtt()));
+        let mut model = Model::new(Size(message.flow_bytes()), Duration::from_nanos(vantage.rtt()));
         model.before = self.before(first_sent.saturating_sub(began));
         model.until = until;
         model.path.rate = properties.rate.map(|rate| Rate::bits_per_second(rate as u64));
@@ -87,16 +87,24 @@ impl ModelInput<'_> {
         self.times[cause] as f64 / self.times.sum().max(1) as f64
     }
 
-    /// Handshakes and the request as one-way trips, the rest as time.
+    /// Handshakes and the request as one-way trips, the rest as time; the wait for `100 Continue` apart.
     fn before(&self, lead: u64) -> Before {
         let one_way = (self.vantage.rtt() / 2).max(1);
         let tls_trips = self.lead[Cause::Tls] / (2 * one_way) * 2;
         let travel = self.lead[Cause::Connect] + self.lead[Cause::Propagation] + tls_trips * one_way;
         // Rounded: a request of which only the arrival was captured took a trip as well.
         let trips = ((travel + one_way / 2) / one_way).min(lead / one_way);
+        let held = self.lead[Cause::ExpectContinue];
+        let got_continue = self.messages.client.held.is_some_and(|held| held.got_continue);
+        let held_trips = if got_continue { 2.min(held / one_way) } else { 0 };
         // A measurement error of the RTT is no time besides the trips.
-        let time = lead.saturating_sub(trips * one_way);
-        Before { trips: u32::try_from(trips).unwrap_or(u32::MAX), time: Duration::from_nanos(time) }
+        let time = lead.saturating_sub(trips * one_way + held);
+        Before {
+            trips: u32::try_from(trips).unwrap_or(u32::MAX),
+            time: Duration::from_nanos(time),
+            held_trips: held_trips as u32,
+            held_time: Duration::from_nanos(held - held_trips * one_way),
+        }
     }
 
     fn set_writes(&self, model: &mut Model) {
@@ -117,12 +125,12 @@ impl ModelInput<'_> {
             && model.path.unshared_rate.is_none()
         {
             model.sender.nagle = Nagle::Small;
-            let ends = message.history.write_ends.iter().filter(|end| **end < message.bytes);
+            let ends = message.history.write_ends.iter().filter(|end| **end < message.flow_bytes());
             model.writes.pauses.extend(ends.map(|at| Pause { at: *at, time: Duration::ZERO, since: Since::Sent }));
         } else if message.history.nagle_holds > 0 && self.share(Cause::Nagle) > 0.05 {
             // As many writes as it takes to be held this often.
             let writes = message.history.nagle_holds + 1;
-            model.writes.chunk = Some(Size(message.bytes.div_ceil(writes).max(1)));
+            model.writes.chunk = Some(Size(message.flow_bytes().div_ceil(writes).max(1)));
             model.sender.nagle = Nagle::Any;
         } else if let Some(flight) = properties.steady_flight.filter(|_| self.share(Cause::SendBuffer) > 0.05) {
             model.writes.send_buffer = Some(Size(flight));
@@ -138,7 +146,7 @@ impl ModelInput<'_> {
         model.sender.pacing = properties.pacing.as_ref().map(|pacing| Rate::bits_per_second(pacing.rate as u64));
         // Lost bytes were part of the first flight, although they were captured later.
         let lost: u64 = history.losses.iter().map(|(from, to, _)| to - from).sum();
-        let not_lost = message.bytes.saturating_sub(lost);
+        let not_lost = message.flow_bytes().saturating_sub(lost);
         let min_cwnd = match history.initial_cwnd {
             Some(cwnd) => cwnd.max(10 * properties.mss),
             // Nagle's algorithm may have ended the first flight before the window did.
@@ -203,6 +211,7 @@ pub(crate) fn remedy(cause: Cause, is_held_by_nagle: bool) -> Option<WhatIf> {
         Cause::DelayedAck if is_held_by_nagle => "nodelay",
         Cause::DelayedAck => "deferred-ack=1ms",
         Cause::Nagle => "nodelay",
+        Cause::ExpectContinue => "no-expect",
         Cause::ServerThink => "no-server-think",
         Cause::ClientThink => "no-client-think",
         Cause::SenderIdle => "no-idle",

@@ -9,7 +9,7 @@
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::CongestionWindow, avoidable: true, title: "a full congestion window", claim, why, fixes };
+    Rule { cause: Cause::CongestionWindow, avoidable: true, title: "congestion window full", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Data(context) if context.flight.is_known).then_some((wait.from, wait.to))

@@ -120,8 +120,9 @@ pub(crate) struct Situation {
     pub(crate) has_sack: bool,
     /// The initial window in full segments, if the data is the first of its connection and had to wait for it.
     pub(crate) initial_window: Option<u64>,
-    /// Whether the sender had sent data on this connection before.
-    pub(crate) is_warm: bool,
+    /// Whether the sender had sent data on this connection before, and then nothing for a retransmission timeout: it may have
+    /// returned to slow start (RFC 5681 §4.1).
+    pub(crate) was_idle: bool,
     /// Whether the sender does not reduce its window after losses, as BBR.
     pub(crate) ignores_losses: bool,
     /// How many packets the sender retransmitted, if the receiver had most of them already: they were only late.
@@ -130,6 +131,10 @@ pub(crate) struct Situation {
     pub(crate) too_large: Option<u64>,
     /// What fired when no acknowledgement came.
     pub(crate) timer: Timer,
+    /// Whether the server sent the `100 Continue` for which the client waited.
+    pub(crate) got_continue: bool,
+    /// Whether the connection is encrypted.
+    pub(crate) is_tls: bool,
 }
 
 impl Situation {
@@ -152,11 +157,13 @@ impl Default for Situation {
             chunk: None,
             has_sack: false,
             initial_window: None,
-            is_warm: false,
+            was_idle: false,
             ignores_losses: false,
             needless_retransmissions: None,
             too_large: None,
             timer: Timer::default(),
+            got_continue: false,
+            is_tls: false,
         }
     }
 }

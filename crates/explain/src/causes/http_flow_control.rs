@@ -12,7 +12,7 @@
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::HttpFlowControl, avoidable: true, title: "HTTP/2 flow control", claim, why, fixes };
+    Rule { cause: Cause::HttpFlowControl, avoidable: true, title: "HTTP/2 window full", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };

@@ -9,8 +9,7 @@
 
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms, rate_text};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::Pacing, avoidable: true, title: "pacing in the sender's host", claim, why, fixes };
+pub(super) const RULE: Rule = Rule { cause: Cause::Pacing, avoidable: true, title: "sender pacing", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };

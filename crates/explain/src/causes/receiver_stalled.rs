@@ -7,7 +7,7 @@
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::ReceiverStalled, avoidable: true, title: "a receiver that did not read", claim, why, fixes };
+    Rule { cause: Cause::ReceiverStalled, avoidable: true, title: "receiver not reading", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };

@@ -3,10 +3,10 @@
 //! The windows had room, there was no loss to repair, and the sender went on by itself, or after the other side had sent
 //! data. Zhang et al. (T-RAT, SIGCOMM 2002) and Siekkinen call it the application limit.
 
-use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
+use super::{Cause, Evidence, Fix, Rule, Side, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::SenderIdle, avoidable: true, title: "an idle sender", claim, why, fixes };
+    Rule { cause: Cause::SenderIdle, avoidable: true, title: "sender idle", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };
@@ -20,10 +20,19 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
     Some((wait.from, wait.to))
 }
 
+/// How long curl waits for `100 Continue` (curl(1): `--expect100-timeout`), in nanoseconds, and what a busy machine adds.
+const CURL_WAIT: std::ops::Range<u64> = 990_000_000..1_100_000_000;
+
 fn why(evidence: &Evidence) -> String {
+    let is_tls_upload = evidence.situation.is_tls && evidence.situation.sender == Side::Client;
+    let hint = if is_tls_upload && CURL_WAIT.contains(&evidence.longest) {
+        " If the client is curl: it waits 1 s for `100 Continue` before a large upload; `curl -H Expect:` does not."
+    } else {
+        ""
+    };
     format!(
         "In the middle of a message, the sending program wrote nothing for {} in total, at most {} at a time. The network \
-         was not the limit: the program waited for something else, such as a disk, another server or a lock.",
+         was not the limit: the program waited for something else, such as a disk, another server or a lock.{hint}",
         ms(evidence.total),
         ms(evidence.longest)
     )

@@ -44,8 +44,7 @@ fn fixes(situation: &Situation) -> Vec<Fix> {
         "idle connections occupy the server",
     );
     let mut fixes = Vec::new();
-    if situation.is_warm {
-        // It was reused, and had been idle.
+    if situation.was_idle {
         fixes.push(Fix::on(
             System::Linux,
             Role::Sender,

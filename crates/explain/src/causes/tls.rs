@@ -5,10 +5,9 @@
 //!
 //! Sources of the fixes: Apache's `mod_ssl` and nginx's `ngx_http_ssl_module`, which keep no sessions by default.
 
-use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms, plural};
+use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::Tls, avoidable: true, title: "the TLS handshake", claim, why, fixes };
+pub(super) const RULE: Rule = Rule { cause: Cause::Tls, avoidable: true, title: "TLS handshakes", claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {
@@ -19,10 +18,10 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 }
 
 fn why(evidence: &Evidence) -> String {
+    // More than the round trips of the protocol is computation, at either end.
     format!(
-        "The TLS handshake took {}: {} of {}.",
+        "The TLS handshake took {}. A round trip takes {}; a full handshake needs one in TLS 1.3, and two in TLS 1.2.",
         ms(evidence.total),
-        plural(evidence.round_trips(evidence.total), "round trip"),
         ms(evidence.rtt)
     )
 }

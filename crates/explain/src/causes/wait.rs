@@ -50,6 +50,8 @@ pub(crate) enum WaitEnd {
         /// Since when Nagle's algorithm held it, if it did: since it could have been written.
         held: Option<u64>,
     },
+    /// `100 Continue`, or the body for which the client had waited for it.
+    Continue,
     /// New data within a message.
     Data(SendContext),
     /// Retransmitted data.

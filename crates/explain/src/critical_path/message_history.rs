@@ -8,7 +8,8 @@ use crate::{
 /// The maximum number of losses, pauses and stalls that are kept of a message.
 const MAX_INCIDENTS: usize = 1000;
 
-/// What happened to a message that no rule of its sender or receiver explains. Offsets are relative to its first byte.
+/// What happened to a message that no rule of its sender or receiver explains. Offsets are relative to its first byte, or to
+/// that of the body that was held back.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct MessageHistory {
     /// The least that the congestion window can have been when the message began, in bytes; none for the connection's
@@ -41,7 +42,38 @@ pub(crate) struct ObservedMessage {
     pub(crate) acked: Option<u64>,
     /// The number of its bytes that were delivered.
     pub(crate) bytes: u64,
+    /// The body that was held back.
+    pub(crate) held: Option<HeldBody>,
     pub(crate) history: MessageHistory,
+}
+
+/// A body that was held back until the server's `100 Continue`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeldBody {
+    /// Its first byte, from the message's.
+    pub(crate) offset: u64,
+    /// When that passed.
+    pub(crate) sent: u64,
+    /// Whether `100 Continue` had passed before.
+    pub(crate) got_continue: bool,
+}
+
+impl ObservedMessage {
+    /// When its data began to pass without a break that its sender intended.
+    pub(crate) fn flow_began(&self) -> Option<u64> {
+        self.held.map(|held| held.sent).or(self.first)
+    }
+
+    /// The bytes of the part that was held back, or of all.
+    pub(crate) fn flow_bytes(&self) -> u64 {
+        self.bytes.saturating_sub(self.held.map_or(0, |held| held.offset))
+    }
+
+    /// From here on comes a body that was held back: what happened to the head explains nothing of it.
+    pub(crate) fn begin_held_body(&mut self, held: HeldBody) {
+        self.held = Some(held);
+        self.history = MessageHistory { initial_cwnd: self.history.initial_cwnd, ..MessageHistory::default() };
+    }
 }
 
 /// Counters of one direction of a connection.

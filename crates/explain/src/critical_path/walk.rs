@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use capture::tcp::Flags;
 
-use super::timeline::Timeline;
+use super::{message_history::HeldBody, timeline::Timeline};
 use crate::{
     causes::{
         nagle,
@@ -56,6 +56,8 @@ pub(crate) struct Walk<'a> {
     sending: Side,
     /// The links on which they send, if they are shared.
     shared: PerSide<Option<&'a SharedLink>>,
+    /// Whether a `100 Continue` passed since the client last sent data.
+    got_continue: bool,
     /// The last retransmission by a timer: the wait before it, and the index of the wait's first interval.
     timer_retransmission: Option<(Wait, usize)>,
 }
@@ -142,6 +144,7 @@ impl<'a> Walk<'a> {
             number: first.number,
             sending: first.from(),
             shared: PerSide::of(|side| properties[side].shared_link.as_ref()),
+            got_continue: false,
             timer_retransmission: None,
         }
     }
@@ -291,6 +294,12 @@ impl<'a> Walk<'a> {
         let is_unreleased = was_quiet && matches!(sent, Sent::New(context) if context.released_by.is_none());
         let timer = self.unseen_timer(side, is_unreleased && start <= expected, segment);
         let original = sent;
+        let is_held_body = side == Side::Client
+            && matches!(sent, Sent::New(_) | Sent::Late(_))
+            && self.connection.content.has_held_body(range.start);
+        if is_held_body {
+            self.begin_held_body(timeline, segment.time, range.start);
+        }
         let mut begins_message = false;
         let sent = if is_unreleased && (timer.is_some() || self.is_tail_retransmission(side, &range, segment.time)) {
             begins_message = self.observe(timeline, segment, side, &range, sent);
@@ -301,8 +310,15 @@ impl<'a> Walk<'a> {
         begins_message |= self.observe(timeline, segment, side, &range, sent);
         let has_heard_all = self.vantage.has_heard(side, self.sides[!side].last_sent, segment.time);
         self.sides[side].last_sent = segment.time;
+        let is_continue = side == Side::Server && self.connection.content.has_continue(range.start) && !begins_message;
+        if is_continue && self.is_body_held() {
+            self.got_continue = true;
+            self.step(timeline, segment.time, segment.number, WaitEnd::Continue, 0);
+            self.at = Some(side);
+            return;
+        }
         let is_prelude = side == Side::Server && range.end <= self.prelude_end;
-        let is_control = is_prelude || is_control_frame(self.connection, segment, &range, has_heard_all);
+        let is_control = is_prelude || is_continue || is_control_frame(self.connection, segment, &range, has_heard_all);
         if is_control && !begins_message {
             let peer = &mut self.sides[!side];
             let may_open_window = self.connection.content.protocol == Protocol::Http2 || peer.is_http2_limited;
@@ -319,10 +335,28 @@ impl<'a> Walk<'a> {
                 self.step(timeline, segment.time - timer, segment.number, end, self.busy_until);
             }
         }
-        let end = self.wait_end(segment, sent, begins_message, was_quiet, snd_nxt);
+        let end = match self.wait_end(segment, sent, begins_message, was_quiet, snd_nxt) {
+            WaitEnd::Turn { .. } | WaitEnd::Data(_) if is_held_body => WaitEnd::Continue,
+            end => end,
+        };
         self.step(timeline, segment.time, segment.number, end, self.busy_until);
         self.busy_until = busy_until;
         self.at = Some(side);
+    }
+
+    /// Whether the client has sent a head, and waits for `100 Continue` before it sends the body.
+    fn is_body_held(&self) -> bool {
+        let sent = self.sides.client.sender.as_ref().map(|sender| sender.snd_nxt);
+        sent.is_some_and(|sent| self.connection.content.has_held_body(sent))
+    }
+
+    /// The client sends a body that it held back, at this offset of its stream.
+    fn begin_held_body(&mut self, timeline: &mut Timeline, now: u64, at: u64) {
+        let got_continue = std::mem::take(&mut self.got_continue);
+        let messages = &self.sides.client.messages;
+        let Some(message) = messages.iter().find(|message| (message.start..message.end).contains(&at)) else { return };
+        let held = HeldBody { offset: at - message.start, sent: now, got_continue };
+        timeline.messages[message.exchange].client.begin_held_body(held);
     }
 
     /// What ended the wait before a data packet.
@@ -387,7 +421,12 @@ impl<'a> Walk<'a> {
             }
             let message = &mut timeline.messages[*exchange][side];
             message.last = segment.time;
-            let from = range.start.max(*start) - start;
+            let origin = start + message.held.map_or(0, |held| held.offset);
+            if range.end <= origin {
+                // The head again, after the body has begun.
+                continue;
+            }
+            let from = range.start.max(origin) - origin;
             match sent {
                 Sent::New(context) | Sent::Late(context) => {
                     if message.first.is_none() {
@@ -398,19 +437,19 @@ impl<'a> Walk<'a> {
                     message.history.record_data(
                         &context,
                         from,
-                        range.end.min(*end) - start,
+                        range.end.min(*end) - origin,
                         segment.time.saturating_sub(self.cursor),
                     );
-                    if segment.time <= message.first.unwrap_or(segment.time) + self.vantage.rtt() / 2 {
-                        message.history.first_flight = range.end - start;
+                    if segment.time <= message.flow_began().unwrap_or(segment.time) + self.vantage.rtt() / 2 {
+                        message.history.first_flight = range.end - origin;
                     }
                 }
                 Sent::Retransmission(_) => {
                     // An apparent pause was a loss.
                     message.history.pauses.retain(|(at, _)| *at != from);
-                    message.history.record_retransmission(from, range.end.min(*end) - start);
+                    message.history.record_retransmission(from, range.end.min(*end) - origin);
                     if lost_twice {
-                        message.history.record_retransmission(from, range.end.min(*end) - start);
+                        message.history.record_retransmission(from, range.end.min(*end) - origin);
                     }
                 }
             }

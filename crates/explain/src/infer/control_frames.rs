@@ -36,7 +36,7 @@ const PLAIN_LENGTHS: [u32; 4] = [13, 26, 39, 52];
 
 /// The maximum number of bytes that a server sends before any response: HTTP/2's settings, and session tickets
 /// (RFC 8446 §4.6.1).
-const MAX_PRELUDE: u64 = 800;
+pub(super) const MAX_PRELUDE: u64 = 800;
 
 /// The number of data packets that are searched for the prelude.
 const PRELUDE_PACKETS: usize = 64;
@@ -69,6 +69,9 @@ pub(crate) fn is_control_frame(
     let content = &connection.content;
     if segment.len > MAX_CONTROL_FRAME {
         return false;
+    }
+    if segment.from() == Side::Server && content.has_continue(range.start) {
+        return true;
     }
     match content.protocol {
         Protocol::Tls => {
@@ -114,6 +117,10 @@ pub(crate) fn prelude_end(connection: &CapturedConnection, vantage: &VantagePoin
     else {
         return 0;
     };
+    // Until the first `100 Continue`, the server has sent only session tickets.
+    if let (Protocol::Tls, Some(answer)) = (connection.content.protocol, connection.content.continues.server.first()) {
+        return *answer;
+    }
     server = server.rewound();
     let (mut client, mss) = (client.rewound(), mss(connection, Side::Client).max(1));
     let pause = PROMPT.max(vantage.rtt() / 8);

@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     collect::CapturedConnection,
+    known_link::KnownLink,
     read::Protocol,
     side::{PerSide, Side},
 };
@@ -40,7 +41,11 @@ const MUCH_FASTER: f64 = 1.25;
 const STEADY_ROUNDS: usize = 6;
 
 /// Infers the properties of both senders of `connection`.
-pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint) -> PerSide<SenderProperties> {
+pub(crate) fn properties(
+    connection: &CapturedConnection,
+    vantage: &VantagePoint,
+    link: Option<KnownLink>,
+) -> PerSide<SenderProperties> {
     PerSide::of(|side| {
         let mut properties = SenderProperties::from_headers(connection, vantage, side);
         let survey = survey(connection, vantage, side, &mut properties);
@@ -64,6 +69,9 @@ pub(crate) fn properties(connection: &CapturedConnection, vantage: &VantagePoint
         if let Some(link) = &properties.shared_link {
             // Between the packets of others, its own show only a part of the rate.
             properties.rate = Some(link.rate);
+        }
+        if let Some(link) = link {
+            link.correct(side, &mut properties);
         }
         let window = control_frames::flow_control_window(connection, vantage, side);
         properties.is_flow_controlled = window.is_some();

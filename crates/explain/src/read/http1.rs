@@ -56,6 +56,7 @@ impl Reader {
         bytes: &[u8],
         messages: &mut Vec<Message>,
         methods: &mut VecDeque<Method>,
+        continues: &mut Vec<u64>,
     ) -> Option<u64> {
         let mut given = std::mem::take(&mut self.given);
         given.extend_from_slice(bytes);
@@ -64,7 +65,7 @@ impl Reader {
             let rest = &given[used..];
             let here = self.at + used as u64;
             let step = match self.expects {
-                Expects::Head => self.head(rest, here, messages, methods)?,
+                Expects::Head => self.head(rest, here, messages, methods, continues)?,
                 Expects::Chunk => chunk(rest, &mut self.expects)?,
                 Expects::Trailer => {
                     let line = line(rest);
@@ -101,6 +102,7 @@ impl Reader {
         here: u64,
         messages: &mut Vec<Message>,
         methods: &mut VecDeque<Method>,
+        continues: &mut Vec<u64>,
     ) -> Option<Option<u64>> {
         // Empty lines before a request are ignored (RFC 9112 §2.2).
         let blank = bytes.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
@@ -120,12 +122,18 @@ impl Reader {
                     "CONNECT" => Method::Connect,
                     _ => Method::Other,
                 });
+                if value(request.headers, "expect").is_some_and(|value| value.eq_ignore_ascii_case("100-continue")) {
+                    continues.push(start + len as u64);
+                }
                 (len, format!("{method} {}", request_target::masked(target)), body(request.headers, Body::Length(0)))
             }
             Side::Server => {
                 let mut response = httparse::Response::new(&mut headers);
                 let httparse::Status::Complete(len) = response.parse(bytes).ok()? else { return Some(None) };
                 let code = response.code?;
+                if code == 100 {
+                    continues.push(start);
+                }
                 if code / 100 == 1 && code != 101 {
                     // An interim response precedes the final one (RFC 9110 §15.2).
                     return Some(Some((blank + len) as u64));
@@ -168,14 +176,16 @@ enum Body {
 
 /// How the body ends, by the headers (RFC 9112 §6.3); `otherwise` where they say nothing.
 fn body(headers: &[httparse::Header], otherwise: Body) -> Body {
-    let value = |name: &str| {
-        let header = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
-        std::str::from_utf8(header.value).ok()
-    };
-    if value("transfer-encoding").is_some_and(|codings| codings.to_ascii_lowercase().contains("chunked")) {
+    if value(headers, "transfer-encoding").is_some_and(|codings| codings.to_ascii_lowercase().contains("chunked")) {
         return Body::Chunked;
     }
-    value("content-length").and_then(|length| length.trim().parse().ok()).map_or(otherwise, Body::Length)
+    value(headers, "content-length").and_then(|length| length.parse().ok()).map_or(otherwise, Body::Length)
+}
+
+/// The value of the header with this name.
+fn value<'a>(headers: &[httparse::Header<'a>], name: &str) -> Option<&'a str> {
+    let header = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+    std::str::from_utf8(header.value).ok().map(str::trim)
 }
 
 /// Reads the line before a chunk: how far the line before the next is (RFC 9112 §7.1).

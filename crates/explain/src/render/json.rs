@@ -304,7 +304,7 @@ struct Predicted {
     change: String,
     bytes: Option<u64>,
     predicted_s: f64,
-    model_error: f64,
+    model_error: Option<f64>,
 }
 
 /// The explanation of these captures.
@@ -399,7 +399,7 @@ impl Transfer {
                 range_s: predicted
                     .and_then(|predicted| predicted.range)
                     .map(|range| range.map(|end| end.as_secs_f64())),
-                model_error: predicted.map(|predicted| predicted.model_error),
+                model_error: predicted.and_then(|predicted| predicted.model_error),
             }
         });
         let bytes = request.bytes.map(Size);

@@ -105,6 +105,7 @@ struct TraceView {
 struct TransferView {
     /// The index in `connections`.
     connection: usize,
+    name: String,
     what: String,
     status: String,
     direction: &'static str,
@@ -146,7 +147,8 @@ pub fn document<'a>(
     let views: Vec<Connection> = shown.iter().map(|index| connection(&connections[*index], begin)).collect();
     let transfers = ranked.iter().take(TRANSFERS).enumerate().map(|(rank, (index, transfer))| {
         let connection = shown.binary_search(index).unwrap_or_default();
-        transfer_view(transfer, connection, begin, (rank < PREDICTED).then_some(request))
+        let name = summary::name(*index, &connections[*index].connection, transfer);
+        transfer_view(name, transfer, connection, begin, (rank < PREDICTED).then_some(request))
     });
     Document {
         schema: SCHEMA,
@@ -228,6 +230,7 @@ fn trace(slot: &MutexGuard<Option<PacketTrace>>, begin: Duration) -> Option<Trac
 }
 
 fn transfer_view(
+    name: String,
     transfer: &Transfer,
     connection: usize,
     begin: Duration,
@@ -235,6 +238,7 @@ fn transfer_view(
 ) -> TransferView {
     TransferView {
         connection,
+        name,
         what: transfer.request.to_string(),
         status: transfer.status.to_string(),
         direction: transfer.direction.name(),

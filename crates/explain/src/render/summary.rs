@@ -12,9 +12,23 @@ use super::{
     queue_from_the_start::queue_from_the_start,
 };
 use crate::{
-    Cause, CauseTimes, Direction, Failure, PageLoad, PairedConnection, Transfer, Vantage, number_format::plural,
-    page_loads, time_text,
+    Cause, CauseTimes, Connection, Direction, Failure, PageLoad, PairedConnection, Transfer, Vantage,
+    number_format::plural, page_loads, time_text,
 };
+
+/// What a transfer is called: its request and status; where they cannot be read, by its place in its connection, which is
+/// the one with this index.
+pub(super) fn name(index: usize, connection: &Connection, transfer: &Transfer) -> String {
+    match (&*transfer.request, transfer.bytes) {
+        ("", 0) => format!("connect {}", index + 1),
+        ("", _) => {
+            let number = connection.transfers.iter().position(|other| std::ptr::eq(other, transfer)).unwrap_or(0) + 1;
+            format!("{} {number} of connection {}", transfer.direction.name(), index + 1)
+        }
+        (request, _) if transfer.status.is_empty() => request.to_owned(),
+        (request, _) => format!("{request} → {}", transfer.status),
+    }
+}
 
 /// All transfers with the index of their connection, those that lost most first.
 pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)> {
@@ -98,9 +112,9 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         };
         let verdict = if has_failed { "Apart from that," } else { "Healthy:" };
         let healthy = format!(
-            "{verdict} nothing is worth a change. {what} {}, of which {} were {}. The RTT is {}.",
+            "{verdict} nothing is worth a change. {what} {}, {:.0} % of it: {}. The RTT is {}.",
             time_text(Duration::from_nanos(total)),
-            time_text(Duration::from_nanos(time)),
+            100.0 * time as f64 / total.max(1) as f64,
             cause.title(),
             time_text(connections[*index].connection.rtt)
         );
@@ -119,7 +133,7 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         all => format!(" in {all} transfers ({healthy} healthy)"),
     };
     let mut text = format!(
-        "{} of {} ({:.0} %) were lost to {}{scope}.",
+        "{} of {} ({:.0} %) were lost{scope}: {}.",
         time_text(Duration::from_nanos(time)),
         time_text(Duration::from_nanos(total)),
         100.0 * time as f64 / total.max(1) as f64,

@@ -10,14 +10,11 @@ use units::Size;
 
 use super::{
     PredictionRequest,
-    summary::{answer, ranked},
+    summary::{answer, name, ranked},
 };
 use crate::{
     Cause, CauseTimes, Connection, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes, page_loads,
-    rate_text,
-    replica::{PredictionError, WhatIf},
-    system::Inferred,
-    time_text,
+    rate_text, replica::WhatIf, system::Inferred, time_text,
 };
 
 /// The terminal, and how much to show.
@@ -34,6 +31,9 @@ pub struct Layout {
 /// The maximum number of a page load's transfers that are named.
 const MAX_STEPS: usize = 6;
 
+/// The columns of a transfer's number, time, bytes and rate, with the spaces between.
+const NUMBERS: usize = 5 + 10 + 12 + 12;
+
 /// The cells of a bar.
 const BAR: usize = 24;
 
@@ -44,19 +44,20 @@ const CELLS: [(char, &str); 3] = [('█', "31"), ('▓', "33"), ('░', "2")];
 /// Renders the explanation of connections; `packets` is the number of packets read.
 pub fn render(connections: &[PairedConnection], packets: u64, request: &PredictionRequest, layout: &Layout) -> String {
     let ranked = ranked(connections);
-    let transfers: Vec<_> = ranked.iter().map(|(index, transfer)| (&connections[*index], *transfer)).collect();
     let mut writer = Writer { text: String::new(), layout };
     writer.paragraph("", &answer(connections, &ranked, packets));
-    if transfers.is_empty() {
+    if ranked.is_empty() {
         return writer.text;
     }
     writer.text.push('\n');
-    writer.table(&transfers);
+    writer.table(connections, &ranked);
     for page_load in page_loads(connections).iter().take(layout.top) {
         writer.page_load(connections, page_load);
     }
-    for (index, (paired, transfer)) in transfers.iter().take(layout.top).enumerate() {
-        writer.transfer(index + 1, paired, transfer, request);
+    for (number, (index, transfer)) in ranked.iter().take(layout.top).enumerate() {
+        let paired = &connections[*index];
+        let name = format!("{}. {}", number + 1, name(*index, &paired.connection, transfer));
+        writer.transfer(&name, paired, transfer, request);
     }
     writer.text
 }
@@ -92,26 +93,30 @@ impl Writer<'_> {
         self.text.push('\n');
     }
 
-    fn table(&mut self, transfers: &[(&PairedConnection, &Transfer)]) {
-        let shown: Vec<_> = transfers.iter().take(self.layout.top).collect();
-        let names: Vec<String> = shown.iter().map(|(_, transfer)| name(transfer)).collect();
-        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0).clamp(8, 32);
-        let _ = writeln!(
-            self.text,
-            "  #  {:width$}  {:>8}  {:>10}  {:>10}  where the time went",
-            "transfer", "time", "bytes", "rate"
-        );
+    /// Two lines for each transfer: its numbers, and where its time went.
+    fn table(&mut self, connections: &[PairedConnection], transfers: &[(usize, &Transfer)]) {
+        let shown = &transfers[..transfers.len().min(self.layout.top)];
+        let name = |(index, transfer): &(usize, &Transfer)| name(*index, &connections[*index].connection, transfer);
+        let names: Vec<String> = shown.iter().map(name).collect();
+        let width = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let width = width.clamp(8, self.layout.width.max(60) - NUMBERS);
+        let _ = writeln!(self.text, "  #  {:width$}  {:>8}  {:>10}  {:>10}", "transfer", "time", "bytes", "rate");
         for (index, ((_, transfer), name)) in shown.iter().zip(&names).enumerate() {
             let name = shortened(name, width);
-            let (bar, legend) = (self.bar(transfer), shares(&transfer.times));
             let _ = writeln!(
                 self.text,
-                "{:>3}  {name:width$}  {:>8}  {:>10}  {:>10}  {bar}  {legend}",
+                "{:>3}  {name:width$}  {:>8}  {:>10}  {:>10}",
                 index + 1,
                 time_text(transfer.duration),
                 bytes(transfer.bytes),
                 rate_text(transfer.rate()),
             );
+            let bar = self.bar(transfer);
+            let room = self.layout.width.max(60) - (5 + BAR + 2);
+            for (line, part) in in_lines(shares(&transfer.times), room).iter().enumerate() {
+                let bar = if line == 0 { bar.clone() } else { " ".repeat(BAR) };
+                let _ = writeln!(self.text, "     {bar}  {part}");
+            }
         }
         if transfers.len() > shown.len() {
             let _ = writeln!(self.text, "     and {} more; show them with --top", transfers.len() - shown.len());
@@ -131,7 +136,7 @@ impl Writer<'_> {
             page_load.connections,
             bytes(page_load.bytes),
             time_text(page_load.duration),
-            shares(&page_load.times)
+            shares(&page_load.times).join(", ")
         );
         self.paragraph("", &title);
         let mut durations: Vec<_> = page_load.path.iter().map(|step| step.duration).collect();
@@ -142,7 +147,7 @@ impl Writer<'_> {
             let transfer = &paired.connection.transfers[step.transfer];
             let start = time_text(step.start.saturating_sub(page_load.start));
             let duration = time_text(step.duration);
-            let (name, port) = (name(transfer), paired.connection.client.port());
+            let (name, port) = (name(step.connection, &paired.connection, transfer), paired.connection.client.port());
             self.paragraph("     ", &format!("at {start:>8}, for {duration:>8}: {name}, client port {port}"));
         }
         if page_load.path.len() > MAX_STEPS {
@@ -173,15 +178,15 @@ impl Writer<'_> {
         bar
     }
 
-    fn transfer(&mut self, number: usize, paired: &PairedConnection, transfer: &Transfer, request: &PredictionRequest) {
+    fn transfer(&mut self, name: &str, paired: &PairedConnection, transfer: &Transfer, request: &PredictionRequest) {
         let connection = &paired.connection;
         if transfer.findings.is_empty() && request.what_if.is_none() && request.bytes.is_none() {
             return;
         }
         self.text.push('\n');
-        let title = format!("{number}. {}", name(transfer));
-        let title = self.paint("1", &title);
-        let _ = writeln!(self.text, "{title}  {}", connection.ends());
+        let title = self.paint("1", name);
+        let _ = writeln!(self.text, "{title}");
+        self.paragraph("   ", &connection.ends());
         self.paragraph("   ", &describe(connection));
         if let Some(one_way) = &paired.one_way {
             self.paragraph("   ", &one_way.to_string());
@@ -191,8 +196,11 @@ impl Writer<'_> {
         }
         self.requested_predictions(transfer, request);
         if let Some(Err(error)) = transfer.prediction() {
+            let has_predicted =
+                request.bytes.is_none() && transfer.findings.iter().any(|finding| transfer.without(finding).is_some());
+            let text = if has_predicted { format!("nothing else is predicted; {error}") } else { error.to_string() };
             self.text.push('\n');
-            self.paragraph("   ", &sentence(&error));
+            self.paragraph("   ", &sentence(text));
         }
     }
 
@@ -200,9 +208,9 @@ impl Writer<'_> {
         let share = 100.0 * finding.cost.as_secs_f64() / transfer.duration.as_secs_f64().max(1e-9);
         let packets: Vec<String> = finding.packets.iter().map(u32::to_string).collect();
         let plural = if packets.len() == 1 { "" } else { "s" };
-        let head = format!("{}: {} ({share:.0} %)", finding.cause.name(), time_text(finding.cost));
-        let head = self.paint("1", &head);
-        let _ = writeln!(self.text, "\n   {head}, packet{plural} {}", packets.join(", "));
+        let (title, name) = (finding.cause.title(), finding.cause.name());
+        let head = self.paint("1", &format!("{title} ({name}) {share:.0} %"));
+        let _ = writeln!(self.text, "\n   {head}: {}, packet{plural} {}", time_text(finding.cost), packets.join(", "));
         self.paragraph("     ", &finding.why);
         if let Some(what_if) = &finding.what_if
             && let Some(text) = effect(transfer, finding, what_if, request.bytes)
@@ -270,7 +278,8 @@ fn effect(transfer: &Transfer, finding: &Finding, what_if: &WhatIf, size: Option
 }
 
 /// How far a replica's time is from the captured one.
-fn accuracy(model_error: f64) -> String {
+fn accuracy(model_error: Option<f64>) -> String {
+    let Some(model_error) = model_error else { return "nothing but this wait changes".to_owned() };
     let percent = (model_error.abs() * 100.0).round();
     match (percent > 0.0, model_error > 0.0) {
         (false, _) => "its replica of the captured transfer differs by less than 1 %".to_owned(),
@@ -279,21 +288,11 @@ fn accuracy(model_error: f64) -> String {
     }
 }
 
-fn sentence(error: &PredictionError) -> String {
-    let mut text = error.to_string();
+fn sentence(mut text: String) -> String {
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();
     }
     text + "."
-}
-
-fn name(transfer: &Transfer) -> String {
-    match (&*transfer.request, transfer.direction) {
-        ("", _) if transfer.bytes == 0 => "connect".to_owned(),
-        ("", direction) => direction.name().to_owned(),
-        (request, _) if transfer.status.is_empty() => request.to_owned(),
-        (request, _) => format!("{request} → {}", transfer.status),
-    }
 }
 
 /// A name in at most `width` characters.
@@ -305,11 +304,27 @@ fn shortened(name: &str, width: usize) -> String {
 }
 
 /// The three most expensive causes with their shares.
-fn shares(times: &CauseTimes) -> String {
+fn shares(times: &CauseTimes) -> Vec<String> {
     let total = times.sum().max(1) as f64;
     let ranked = times.ranked().into_iter().filter(|(_, time)| *time as f64 >= 0.05 * total);
-    let each = ranked.take(3).map(|(cause, time)| format!("{} {:.0} %", cause.name(), 100.0 * time as f64 / total));
-    each.collect::<Vec<_>>().join(", ")
+    let each = ranked.take(3).map(|(cause, time)| format!("{} {:.0} %", cause.title(), 100.0 * time as f64 / total));
+    each.collect()
+}
+
+/// Joins these with commas, in lines of at most this many characters; none is broken.
+fn in_lines(parts: Vec<String>, room: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + part.chars().count() + 3 <= room => *line += &format!(", {part}"),
+            Some(line) => {
+                line.push(',');
+                lines.push(part);
+            }
+            None => lines.push(part),
+        }
+    }
+    lines
 }
 
 /// The operating systems of both ends, as far as they are known.

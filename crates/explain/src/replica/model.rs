@@ -45,6 +45,10 @@ pub struct Before {
     pub trips: u32,
     /// Time besides trips: the DNS lookup, TLS computation, the server's think time.
     pub time: Duration,
+    /// The one-way trips of the wait for `100 Continue` before the body (RFC 9110 §10.1.1), and its time besides.
+    pub held_trips: u32,
+    /// See `held_trips`.
+    pub held_time: Duration,
 }
 
 /// What ends a transfer.
@@ -306,6 +310,7 @@ impl Model {
             ("the reader's rate in bits per second", receiver.reads.map(Rate::as_bits_per_second), 1, 1 << 50),
             ("the number of losses", path.losses.iter().map(|loss| loss.times.into()).max(), 0, 15),
             ("the number of trips before the first byte", Some(self.before.trips.into()), 0, 1000),
+            ("the number of trips before the body", Some(self.before.held_trips.into()), 0, 1000),
         ];
         for (what, value, min, max) in sizes {
             if let Some(value) = value
@@ -320,6 +325,7 @@ impl Model {
         let times = [
             ("the RTT", path.rtt),
             ("the time before the first byte", self.before.time),
+            ("the time before the body", self.before.held_time),
             ("the think time", think_time),
             ("a pause", pauses.max().unwrap_or_default()),
             ("the ACK timer", receiver.acks.timer),

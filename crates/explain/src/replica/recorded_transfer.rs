@@ -34,8 +34,9 @@ pub struct Predicted {
     pub duration: Duration,
     /// Where nine in ten measured times were, relative to their prediction; none where this change was not measured.
     pub range: Option<[Duration; 2]>,
-    /// The replica's error: how much longer it takes than the captured transfer, as a share of the latter.
-    pub model_error: f64,
+    /// The replica's error: how much longer it takes than the captured transfer, as a share of the latter. None where the
+    /// change only takes away time before the data, so that nothing had to be simulated.
+    pub model_error: Option<f64>,
 }
 
 impl RecordedTransfer {
@@ -58,14 +59,15 @@ impl RecordedTransfer {
         };
         let duration = replayed?.saturating_sub(self.saved(what_if));
         let range = if bytes.is_none() { what_if.interval(duration) } else { None };
-        Ok(Predicted { duration, range, model_error })
+        Ok(Predicted { duration, range, model_error: Some(model_error) })
     }
 
     /// How long the transfer would take with this change, which removes its main cause.
     ///
     /// What such a cause costs exactly, a replica often misses: which of its writes a program made when its buffer was full,
     /// which of the packets behind a loss the sender held back. But without the cause nothing of that remains. So here the
-    /// replica may take another time than the captured transfer, within limits.
+    /// replica may take another time than the captured transfer, within limits; but only if it is known from measurements how
+    /// far such predictions were off.
     pub(crate) fn without(&self, what_if: &WhatIf) -> Result<Predicted, PredictionError> {
         let (observed, replayed) = match self.prediction() {
             Ok(_) => return self.what_if(what_if, None),
@@ -79,7 +81,14 @@ impl RecordedTransfer {
         let after = replay(&what_if.apply(&self.model_with_chunk_pauses()))?.duration;
         let duration = after.saturating_sub(self.saved(what_if));
         let model_error = replayed.as_secs_f64() / observed.as_secs_f64().max(1e-9) - 1.0;
-        Ok(Predicted { duration, range: what_if.interval(duration), model_error })
+        let range = what_if.interval(duration).ok_or(PredictionError::Declined { observed, replayed })?;
+        Ok(Predicted { duration, range: Some(range), model_error: Some(model_error) })
+    }
+
+    /// The time that a change saves which only takes away the wait for `100 Continue`; none for other changes.
+    pub(crate) fn saved_before_data(&self, what_if: &WhatIf) -> Option<Duration> {
+        let before = &self.model.before;
+        what_if.is_no_expect().then(|| self.model.path.rtt / 2 * before.held_trips + before.held_time)
     }
 
     /// The time before the first byte that a change saves.
@@ -107,5 +116,20 @@ impl RecordedTransfer {
             model.writes.pauses = ends.map(|at| Pause { at, time: each, since: Since::Acknowledged }).collect();
         }
         model
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replica_that_is_wrong_predicts_only_what_was_measured() {
+        let model = Model::new(Size(200_000), Duration::from_millis(80));
+        let replayed = replay(&model).expect("a valid model").duration;
+        let recorded = RecordedTransfer::new(model, replayed.mul_f64(0.6), CauseTimes::default());
+        let without = |what_if: &str| recorded.without(&what_if.parse().expect("a change"));
+        assert!(matches!(without("initial-window=40"), Err(PredictionError::Declined { .. })));
+        assert!(without("no-loss").expect("measured").range.is_some());
     }
 }

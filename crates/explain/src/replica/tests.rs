@@ -80,7 +80,7 @@ fn slow_start_takes_the_expected_round_trips() {
     assert_eq!(took(&model), 440, "the 71st segment is alone, and its ACK deferred");
     model.until = Until::Delivered;
     assert_eq!(took(&model), 350);
-    model.before = Before { trips: 3, time: ms(10) };
+    model.before = Before { trips: 3, time: ms(10), ..Before::default() };
     assert_eq!(took(&model), 510);
     model.until = Until::Answered(ms(20));
     assert_eq!(took(&model), 580);
@@ -295,7 +295,7 @@ prop_compose! {
         bytes in 0u64..300_000, path in paths(), writes in all_writes(), sender in senders(), receiver in receivers(),
         until in select(vec![Until::Delivered, Until::Acknowledged, Until::Answered(ms(7))]), trips in 0u32..8,
     ) -> Model {
-        let before = Before { trips, time: ms(3) };
+        let before = Before { trips, time: ms(3), ..Before::default() };
         Model { bytes: Size(bytes), before, until, path, writes, sender, receiver }
     }
 }

@@ -25,6 +25,7 @@ pub(super) enum Change {
     Http2Window(Size),
     NoDelay,
     NoLoss,
+    NoExpect,
     NoServerThink,
     NoClientThink,
     NoIdle,
@@ -35,9 +36,10 @@ pub(super) enum Change {
 }
 
 /// The changes without a value.
-const PLAIN: [(&str, Change); 9] = [
+const PLAIN: [(&str, Change); 10] = [
     ("nodelay", Change::NoDelay),
     ("no-loss", Change::NoLoss),
+    ("no-expect", Change::NoExpect),
     ("no-server-think", Change::NoServerThink),
     ("no-client-think", Change::NoClientThink),
     ("no-idle", Change::NoIdle),
@@ -48,7 +50,7 @@ const PLAIN: [(&str, Change); 9] = [
 ];
 
 /// The names of the changes, with an example of each value.
-const NAMES: [(&str, &str); 18] = [
+const NAMES: [(&str, &str); 19] = [
     ("rtt", "20ms"),
     ("rate", "100mbit"),
     ("mss", "1460"),
@@ -60,6 +62,7 @@ const NAMES: [(&str, &str); 18] = [
     ("http2-window", "1MiB"),
     ("nodelay", ""),
     ("no-loss", ""),
+    ("no-expect", ""),
     ("no-server-think", ""),
     ("no-client-think", ""),
     ("no-idle", ""),
@@ -166,6 +169,9 @@ impl Change {
                 model.path.losses.clear();
                 model.path.queue = None;
             }
+            Self::NoExpect => {
+                (model.before.held_trips, model.before.held_time) = (0, Duration::ZERO);
+            }
             Self::NoServerThink => {
                 if let Until::Answered(think_time) = &mut model.until {
                     *think_time = Duration::ZERO;
@@ -212,6 +218,11 @@ impl WhatIf {
     /// Whether it contains no change.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Whether it is only that a client does not wait for `100 Continue`.
+    pub(super) fn is_no_expect(&self) -> bool {
+        self.0 == [Change::NoExpect]
     }
 
     /// Where nine in ten measured times are if this one is predicted.
@@ -276,8 +287,8 @@ mod tests {
     use super::*;
 
     const ALL: &str = "rtt=20ms,rate=100mbit,mss=1460,deferred-ack=1ms,initial-window=30,chunk=64KiB,\
-                       send-buffer=128KiB,receive-window=1MiB,http2-window=2MiB,nodelay,no-loss,no-server-think,\
-                       no-client-think,no-idle,no-stalls,no-queue,no-pacing,alone";
+                       send-buffer=128KiB,receive-window=1MiB,http2-window=2MiB,nodelay,no-loss,no-expect,\
+                       no-server-think,no-client-think,no-idle,no-stalls,no-queue,no-pacing,alone";
 
     #[test]
     fn every_change_is_parsed_printed_and_applied() {
@@ -288,6 +299,7 @@ mod tests {
         before.path.queue = Some(Size(1));
         before.sender.pacing = Some(Rate::bits_per_second(1));
         before.path.unshared_rate = Some(Rate::bits_per_second(100_000_000));
+        (before.before.held_trips, before.before.held_time) = (2, Duration::from_secs(1));
         let after = what_if.apply(&before);
         assert_eq!(
             (after.path.rtt, after.path.rate),
@@ -299,6 +311,7 @@ mod tests {
         assert_eq!((after.writes.chunk, after.writes.in_flight), (Some(Size(65536)), Some(2)));
         assert_eq!((after.path.queue, after.sender.pacing, after.bytes), (None, None, before.bytes));
         assert_eq!(after.path.unshared_rate, None);
+        assert_eq!((after.before.held_trips, after.before.held_time), (0, Duration::ZERO));
     }
 
     #[test]

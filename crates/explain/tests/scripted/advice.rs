@@ -47,6 +47,37 @@ fn initial_window_is_compared_with_what_is_allowed() {
     }
 }
 
+/// The fixes for the slow start of a second download, which is requested this long after the first, in milliseconds.
+fn fixes_of_second_download(pause: f64) -> Vec<String> {
+    let mut connection = ScriptedConnection::new(40_000, 60.0);
+    connection.window = u16::MAX;
+    let now = connection.open(0.0);
+    let arrived = connection.data(Client, now, REQUEST);
+    let mut now = connection.data(Server, arrived + 0.5, b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nanswer") + pause;
+    connection.ack(Client, now);
+    now += 0.1;
+    let arrived = connection.data(Client, now, REQUEST);
+    let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", 310 * MSS);
+    connection.data(Server, arrived + 0.4, head.as_bytes());
+    let mut arrived = arrived + 0.5;
+    for segments in [10, 20, 40, 80, 160] {
+        let received = connection.bulk(Server, arrived, segments * MSS);
+        arrived = connection.ack(Client, received);
+    }
+    let explanation = Captured::at(&[connection], Server, 0.0).explained();
+    let transfer = explanation.connections[0].transfers.last().expect("two transfers");
+    let finding = transfer.findings.iter().find(|finding| finding.cause == Cause::SlowStart);
+    let finding = finding.unwrap_or_else(|| panic!("{:?}", transfer.times.ranked()));
+    finding.fixes().iter().map(|fix| fix.how.to_string()).collect()
+}
+
+#[test]
+fn slow_start_after_idle_is_advised_only_after_a_timeout() {
+    let is_advised = |pause| fixes_of_second_download(pause).iter().any(|how| how.contains("slow_start_after_idle"));
+    assert!(!is_advised(0.2), "the connection was not idle");
+    assert!(is_advised(900.0), "it was idle for longer than any retransmission timeout here");
+}
+
 /// An upload of 60 KB in one flight, whose response of almost as much has to pass a receive window of 8 KB.
 #[test]
 fn finding_describes_the_sender_whose_packets_waited() {

@@ -172,6 +172,10 @@ pub(crate) struct Reads {
 pub(crate) struct Exchange {
     pub(crate) client_think: Span,
     pub(crate) request: Size,
+    /// The client sends `Expect: 100-continue`, and waits this long for the answer before it sends the body.
+    pub(crate) expects_for: Option<Span>,
+    /// Whether the server ignores that.
+    pub(crate) ignores_expect: bool,
     pub(crate) server_think: Span,
     pub(crate) response: Size,
 }

@@ -24,11 +24,12 @@ const MIN_PROGRAM_TIME: f64 = 0.1;
 const MAX_ERROR: f64 = 0.10;
 
 /// The causes during which a sender has nothing in flight.
-const NOTHING_IN_FLIGHT: [Cause; 8] = [
+const NOTHING_IN_FLIGHT: [Cause; 9] = [
     Cause::NameLookup,
     Cause::ConnectRetry,
     Cause::Connect,
     Cause::Tls,
+    Cause::ExpectContinue,
     Cause::HttpFlowControl,
     Cause::SenderIdle,
     Cause::ServerThink,

@@ -13,7 +13,7 @@ use explain::{
     KeepPackets, PacketStore,
     render::{self, PredictionRequest},
 };
-use lab::{report_data, results::RunResult};
+use lab::{known_link::known_link_of, report_data, results::RunResult};
 
 /// Time limit of all of them together.
 const TIME_LIMIT: Duration = Duration::from_mins(1);
@@ -24,7 +24,7 @@ const MAX_SIZE: u64 = 64 << 20;
 /// Writes the reports that `folder` lacks, until `stop` returns true.
 pub(super) fn write(folder: &Path, run: &RunResult, stop: impl Fn() -> bool) {
     let deadline = Instant::now() + TIME_LIMIT;
-    for (capture, report) in report_data::files(run) {
+    for ((capture, report), cell) in report_data::files(run).into_iter().zip(&run.cells) {
         let (file, html) = (folder.join(&capture), folder.join(report));
         let is_small = fs::metadata(&file).is_ok_and(|file| file.len() <= MAX_SIZE);
         if !is_small || html.exists() {
@@ -35,8 +35,8 @@ pub(super) fn write(folder: &Path, run: &RunResult, stop: impl Fn() -> bool) {
         }
         let Ok(mut source) = capture::open(&file, None) else { continue };
         let keeper = PacketStore::default();
-        let (explanation, _) =
-            explain::explain_keeping(&mut *source, KeepPackets { for_page: Some(&keeper), ..KeepPackets::default() });
+        let keep = KeepPackets { for_page: Some(&keeper), ..KeepPackets::default() };
+        let (explanation, _) = explain::explain_on(known_link_of(run, &cell.network), &mut *source, keep);
         let packets = explanation.packets;
         let connections = explain::pair_captures(vec![explanation]);
         let names = [capture.display().to_string()];

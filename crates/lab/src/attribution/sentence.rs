@@ -34,30 +34,13 @@ pub(crate) fn sentence(account: &Account, methods: Option<&BTreeMap<String, u64>
 
 /// The name of a cause in tables; an unknown name stays as it is.
 fn title(name: &str) -> &str {
-    let Some(cause) = Cause::all().find(|cause| cause.name() == name) else {
-        return match name {
-            IDLE => "link idle",
-            MACHINE => "machine busy",
-            _ => name,
-        };
-    };
-    match cause {
-        Cause::Connect => "TCP handshakes",
-        Cause::Tls => "TLS handshakes",
-        Cause::Propagation => "round trips",
-        Cause::PathRate => "link saturated",
-        Cause::ServerThink => "server at work",
-        Cause::SenderIdle => "sender idle",
-        Cause::SlowStart => "slow start",
-        Cause::CongestionWindow => "congestion window full",
-        Cause::SendBuffer => "send buffer full",
-        Cause::DelayedAck => "delayed ACKs",
-        Cause::ReceiverStalled => "receiver not reading",
-        Cause::ReceiveWindow => "receive window full",
-        Cause::HttpFlowControl => "HTTP/2 window full",
-        Cause::RetransmissionTimeout => "retransmission timeouts",
-        Cause::FastRecovery => "fast recovery",
-        cause => cause.title(),
+    match name {
+        IDLE => "link idle",
+        MACHINE => "machine busy",
+        _ => match Cause::all().find(|cause| cause.name() == name) {
+            Some(cause) => cause.title(),
+            None => name,
+        },
     }
 }
 

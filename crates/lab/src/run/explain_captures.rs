@@ -12,11 +12,12 @@ use std::{
 };
 
 use capture::{Error, Packet, Source};
-use explain::Explanation;
+use explain::{Explanation, KeepPackets, KnownLink};
 
 use super::Run;
 use crate::{
     attribution::{account, sentence, transfers},
+    known_link::known_link,
     results::{Outcome, Sample, TimeAttribution},
 };
 
@@ -56,17 +57,17 @@ impl Run<'_> {
         let cell = &self.plan.cells[index];
         let (capture, sample) = self.captures().typical(cell, samples)?;
         // A bug in a rule, triggered by an odd packet, must not lose the results of the race.
-        let result = catch_unwind(AssertUnwindSafe(|| self.read(&capture, deadline)));
+        let result = catch_unwind(AssertUnwindSafe(|| self.read(&capture, known_link(&cell.network.link), deadline)));
         let result = result.unwrap_or_else(|_| Err(format!("explain panicked on {}", capture.display())));
         Some(result.and_then(|explanation| why(&explanation, sample, cell.network.rtt())).unwrap_or_else(|error| {
             TimeAttribution { round: sample.round, seconds: [].into(), answer: format!("not explained: {error}") }
         }))
     }
 
-    fn read(&self, capture: &Path, deadline: Instant) -> Result<Explanation, String> {
+    fn read(&self, capture: &Path, link: Option<KnownLink>, deadline: Instant) -> Result<Explanation, String> {
         let source = capture::open(capture, None).map_err(|error| error.to_string())?;
         let mut bounded = Bounded { source, run: self, deadline, packets: 0, udp: 0, stopped: None };
-        let (explanation, broken) = explain::explain(&mut bounded);
+        let (explanation, broken) = explain::explain_on(link, &mut bounded, KeepPackets::default());
         match (bounded.stopped, broken) {
             (Some(Stop::Time), _) => Err(format!("no time left for {}", capture.display())),
             (Some(Stop::Size), _) => {

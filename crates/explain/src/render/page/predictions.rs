@@ -12,7 +12,7 @@ pub(super) struct Predictions {
     before_s: Option<f64>,
     /// How much longer that is than the captured time, as a share of it.
     model_error: Option<f64>,
-    /// Why nothing is predicted.
+    /// Why nothing is predicted, or nothing else.
     declined: Option<String>,
     after: Vec<After>,
 }
@@ -36,8 +36,12 @@ impl Predictions {
         let unchanged = match transfer.what_if(&WhatIf::default(), None)? {
             Ok(unchanged) => unchanged,
             Err(error) => {
+                let after = transfer.findings.iter().filter_map(|finding| {
+                    let (change, after) = (finding.what_if.as_ref()?, transfer.without(finding)?);
+                    Some(After { change: change.to_string(), bytes: None, duration_s: after.duration.as_secs_f64() })
+                });
                 let declined = Some(error.to_string());
-                return Some(Self { before_s: None, model_error: None, declined, after: Vec::new() });
+                return Some(Self { before_s: None, model_error: None, declined, after: after.collect() });
             }
         };
         let mut changes: Vec<WhatIf> = Vec::new();
@@ -62,7 +66,7 @@ impl Predictions {
         });
         Some(Self {
             before_s: Some(unchanged.duration.as_secs_f64()),
-            model_error: Some(unchanged.model_error),
+            model_error: unchanged.model_error,
             declined: None,
             after: after.collect(),
         })

@@ -23,6 +23,20 @@ impl SyncStream for TcpStream {
     }
 }
 
+/// The server's interim response to `Expect: 100-continue`.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+
+/// Reads the interim response, for no longer than this.
+fn wait_for_continue(stream: &mut dyn SyncStream, limit: Duration) -> io::Result<()> {
+    stream.socket().set_read_timeout(Some(limit))?;
+    let answer = stream.read_exact(&mut [0; CONTINUE.len()]);
+    stream.socket().set_read_timeout(Some(TIMEOUT))?;
+    match answer {
+        Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => Ok(()),
+        answer => answer,
+    }
+}
+
 /// Runs the client; returns the time of each exchange.
 pub(super) fn run_client(mut stream: Box<dyn SyncStream>, scenario: &Scenario) -> io::Result<Vec<Duration>> {
     let (mut took, mut since) = (Vec::new(), Instant::now());
@@ -30,7 +44,13 @@ pub(super) fn run_client(mut stream: Box<dyn SyncStream>, scenario: &Scenario) -
     for group in groups(scenario) {
         for exchange in group {
             sleep(exchange.client_think.0);
-            sender.send(&mut *stream, &request_head(scenario, exchange), exchange.request.as_bytes())?;
+            let mut head = request_head(scenario, exchange);
+            if let Some(limit) = exchange.expects_for {
+                stream.write_all(&std::mem::take(&mut head))?;
+                stream.flush()?;
+                wait_for_continue(&mut *stream, limit.0)?;
+            }
+            sender.send(&mut *stream, &head, exchange.request.as_bytes())?;
         }
         for exchange in group {
             let length = response_head(scenario, exchange).len() as u64 + exchange.response.as_bytes();
@@ -46,7 +66,13 @@ pub(super) fn run_client(mut stream: Box<dyn SyncStream>, scenario: &Scenario) -
 pub(super) fn run_server(mut stream: Box<dyn SyncStream>, scenario: &Scenario) -> io::Result<()> {
     let mut sender = Sender::new(stream.socket(), scenario.server.writes)?;
     for exchange in &scenario.exchange {
-        let length = request_head(scenario, exchange).len() as u64 + exchange.request.as_bytes();
+        let mut length = request_head(scenario, exchange).len() as u64 + exchange.request.as_bytes();
+        if exchange.expects_for.is_some() && !exchange.ignores_expect {
+            receive(&mut *stream, length - exchange.request.as_bytes(), scenario.server.reads)?;
+            stream.write_all(CONTINUE)?;
+            stream.flush()?;
+            length = exchange.request.as_bytes();
+        }
         receive(&mut *stream, length, scenario.server.reads)?;
         sleep(exchange.server_think.0);
         sender.send(&mut *stream, &response_head(scenario, exchange), exchange.response.as_bytes())?;
@@ -65,7 +91,10 @@ fn request_head(scenario: &Scenario, exchange: &Exchange) -> Vec<u8> {
     match (scenario.protocol, length) {
         (Protocol::Raw, _) => Vec::new(),
         (_, 0) => b"GET /file HTTP/1.1\r\nHost: server.test\r\n\r\n".to_vec(),
-        _ => format!("PUT /file HTTP/1.1\r\nHost: server.test\r\nContent-Length: {length}\r\n\r\n").into_bytes(),
+        _ => {
+            let expect = exchange.expects_for.map_or("", |_| "Expect: 100-continue\r\n");
+            format!("PUT /file HTTP/1.1\r\nHost: server.test\r\nContent-Length: {length}\r\n{expect}\r\n").into_bytes()
+        }
     }
 }
 
