@@ -331,7 +331,7 @@ fn show(run: &RunResult, JsonOutput { json }: &JsonOutput) -> Result<(), Box<dyn
 }
 
 /// The table's look: as wide as the terminal, and coloured on one.
-fn look() -> Look {
+pub(crate) fn look() -> Look {
     let terminal = io::stdout().is_terminal();
     let width = console::Term::stdout().size_checked().map_or(100, |(_, columns)| usize::from(columns));
     Look { width: width.min(120), colour: terminal && std::env::var_os("NO_COLOR").is_none() }
