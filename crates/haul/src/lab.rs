@@ -370,7 +370,7 @@ fn show(run: &RunResult, format: Format, JsonOutput { json }: &JsonOutput) -> Re
 }
 
 /// The table's look: as wide as the terminal, and coloured on one.
-fn look() -> Look {
+pub(crate) fn look() -> Look {
     let terminal = io::stdout().is_terminal();
     Look { width: crate::columns().min(120), colour: terminal && std::env::var_os("NO_COLOR").is_none() }
 }

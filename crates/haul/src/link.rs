@@ -1,6 +1,7 @@
 //! `haul link`: a command at the end of an emulated link.
 
 pub(crate) mod changes;
+mod compare;
 mod control;
 mod server;
 pub(crate) mod session;
@@ -25,8 +26,12 @@ use link::{
     topology::Topology,
 };
 
-pub(crate) use self::session::{HostOptions, Served, Session};
-use self::{changes::TimedChange, control::SetArgs};
+pub(crate) use self::session::{HostOptions, Served, Session, Task};
+use self::{
+    changes::TimedChange,
+    compare::{Compare, CompareOptions},
+    control::SetArgs,
+};
 
 /// Maximum size of a topology file in bytes.
 const MAX_TOPOLOGY: u64 = 1 << 20;
@@ -34,14 +39,14 @@ const MAX_TOPOLOGY: u64 = 1 << 20;
 /// Run a command at the end of an emulated link
 ///
 /// The command runs on the client host, the command of --server on the server host; the link described by the options
-/// connects them. With --topology, a file describes hosts and cables instead. The hosts' names resolve, and the environment
+/// connects them. With --compare, commands are timed in turn. With --topology, a file describes hosts and cables instead. The hosts' names resolve, and the environment
 /// variables `HAUL_SERVER_IP`, `HAUL_CLIENT_IP`, `HAUL_SERVER_IP6` and `HAUL_CLIENT_IP6` contain their addresses. All output
 /// of servers goes to standard error. The exit status is that of the command, as in a shell: 127 if it does not exist,
 /// 128 + n if signal n killed it. Needs no root.
 #[derive(clap::Args)]
 #[command(
-    override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --topology <FILE> [OPTIONS] -- <CMD>...\n       \
-                      haul link set <PATH> <[CABLE.]KEY=VALUE>...\n       haul link --calibrate [--json <FILE>]",
+    override_usage = "haul link [OPTIONS] -- <CMD>...\n       haul link --compare <CMD> --compare <CMD> [OPTIONS]\n       \
+                      haul link --topology <FILE> [OPTIONS] -- <CMD>...\n       haul link set <PATH> <[CABLE.]KEY=VALUE>...\n       haul link --calibrate [--json <FILE>]",
     after_long_help = middlebox_help(),
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true
@@ -63,17 +68,21 @@ pub(crate) struct Args {
 
     /// Measure the emulator's accuracy on this machine, and run no command
     #[arg(long, conflicts_with_all = [
-        "at", "server", "topology", "capture", "snaplen", "outside", "sysctl", "control", "command",
+        "at", "server", "topology", "capture", "snaplen", "outside", "sysctl", "control", "compare", "command",
     ])]
     calibrate: bool,
 
-    /// Write the calibration as JSON (schema longhaul.calibration/1) to FILE; `-` is standard output
+    /// Write the comparison (schema longhaul.link-compare/1) or the calibration (longhaul.calibration/1) as JSON to FILE;
+    /// `-` is standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
     /// The command, after `--`
-    #[arg(last = true, required_unless_present = "calibrate", value_name = "CMD")]
+    #[arg(last = true, required_unless_present_any = ["calibrate", "compare"], value_name = "CMD")]
     command: Vec<OsString>,
+
+    #[command(flatten)]
+    compare: CompareOptions,
 
     // Last: the options after it get its heading.
     #[command(flatten)]
@@ -105,9 +114,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
     if args.calibrate && *spec != LinkSpec::default() {
         return Err(crate::usage("--calibrate measures its own links; leave out the options that describe a link"));
     }
-    if args.json.is_some() && !args.calibrate {
-        return Err(crate::usage("--json needs --calibrate, and no command"));
+    let compares = args.compare.is_given()?;
+    if args.json.is_some() && !args.calibrate && !compares {
+        return Err(crate::usage("--json needs --compare or --calibrate"));
     }
+    args.compare.check_files(args.json.as_deref())?;
     let (topology, lanes) = topology(args)?;
     let timetable = changes::timetable(&topology, &args.link.changes)?;
     let sandbox = sandbox::enter()?;
@@ -116,15 +127,24 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         print_calibration(args.json.as_deref())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let compare = Compare { options: &args.compare, json: args.json.as_deref(), link: links(&topology) };
     let session = Session {
         options: &args.hosts,
         topology,
         lanes,
         timetable,
         has_cable_names: args.topology.is_some(),
-        command: &args.command,
+        task: if compares { Task::Compare(compare) } else { Task::Command(&args.command) },
     };
     session::run(session, &sandbox, |_| Ok(Served::default()))
+}
+
+/// All links, for people.
+fn links(topology: &Topology) -> String {
+    match topology.cables.as_slice() {
+        [cable] => cable.spec.to_string(),
+        cables => cables.iter().map(|cable| format!("{} {}", cable.name, cable.spec)).collect::<Vec<_>>().join("; "),
+    }
 }
 
 /// What to build, checked, and the stages of each cable.

@@ -24,7 +24,7 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 19] = [
+    let links: [(&str, fn()); 24] = [
         ("exit_status_is_the_commands", exit_status_is_the_commands),
         ("command_that_cannot_run_gets_a_shells_exit_status", command_that_cannot_run_gets_a_shells_exit_status),
         ("both_commands_get_both_addresses", both_commands_get_both_addresses),
@@ -44,6 +44,11 @@ fn main() {
         ("command_that_ignores_signals_is_killed", command_that_ignores_signals_is_killed),
         ("killed_haul_leaves_no_process", killed_haul_leaves_no_process),
         ("nested_and_parallel_links_are_separate", nested_and_parallel_links_are_separate),
+        ("nested_links_are_in_series", nested_links_are_in_series),
+        ("compared_commands_take_turns", compared_commands_take_turns),
+        ("failed_run_of_a_comparison_is_said", failed_run_of_a_comparison_is_said),
+        ("command_that_does_not_exist_ends_a_comparison", command_that_does_not_exist_ends_a_comparison),
+        ("signal_ends_a_comparison", signal_ends_a_comparison),
     ];
     let mut trials: Vec<_> = links.map(|(name, f)| trial(name, f).with_ignored_flag(!ready)).into();
     trials.push(trial("usage_error_names_the_valid_values", usage_error_names_the_valid_values));
@@ -157,13 +162,18 @@ fn usage_error_names_the_valid_values() {
         (&["--topology", "x", "--server", "y"], &["--server"]),
         (&["--sysctl", "net.ipv4.tcp_sack="], &["net.ipv4.tcp_fastopen=3"]),
         (&["--capture", "x", "--snaplen", "0"], &["--snaplen"]),
-        (&["--json", "-"], &["--calibrate"]),
+        (&["--json", "-"], &["--compare", "--calibrate"]),
+        (&["--runs", "3"], &["--compare"]),
+        (&["--network", "5g"], &["3g, 4g, dsl, satellite, transatlantic"]),
+        (&["--compare", "true"], &["cannot be used with"]),
     ] {
         let output = room.link(&[arguments, &["--", "true"]].concat());
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(told.iter().all(|part| said.contains(part)), "{arguments:?}: {said}");
     }
+    let one = room.link(&["--compare", "true"]);
+    assert!(one.status.code() == Some(2) && text(&one.stderr).contains("at least two"), "{}", text(&one.stderr));
     let said = text(&room.link(&["--calibrate", "--rtt", "5ms"]).stderr);
     assert!(said.contains("--calibrate") && said.contains("leave out"), "{said}");
     room.assert_clear();
@@ -344,6 +354,90 @@ fn nested_and_parallel_links_are_separate() {
     for mut haul in running {
         assert_eq!(haul.status().code(), Some(5));
     }
+    room.assert_clear();
+}
+
+/// The inner link has no server of its own, so `server` is the outer one's, over both links.
+fn nested_links_are_in_series() {
+    let room = Room::new();
+    let script = r#"
+        begin=${EPOCHREALTIME/./}
+        exec 3<>"/dev/tcp/server/8080" || exit
+        end=${EPOCHREALTIME/./}
+        printf 'GET / HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3
+        echo "$(((end - begin) / 1000)) $1""#;
+    let file = room.path("connect");
+    fs::write(&file, script).unwrap();
+    // A script for each level, since every one has its own `$HAUL_SERVER_IP`.
+    let [two, three] = ["two", "three"].map(|name| room.path(name));
+    fs::write(&two, format!("'{HAUL}' link -q --rtt 40ms -- bash -c 'bash \"{}\" $HAUL_SERVER_IP'", file.display()))
+        .unwrap();
+    fs::write(&three, format!("'{HAUL}' link -q -- sh '{}'", two.display())).unwrap();
+    for inner in [two, three] {
+        let server = serve(&room.path("tmp"));
+        let arguments = ["--rtt", "60ms", "--server", &server, "--", "sh", inner.to_str().unwrap()];
+        let told = printed(&room.link(&arguments));
+        let (answer, took) = told.split_once('\n').expect("two lines");
+        assert!(answer.starts_with("HTTP/1."), "{told}");
+        let (took, address) = took.trim().split_once(' ').expect("a time and an address");
+        assert!(took.parse::<u32>().unwrap() >= 100, "the RTTs of 60 and 40 ms add up: {told}");
+        assert_eq!(address, "100.64.0.2", "the outer server");
+    }
+    room.assert_clear();
+}
+
+fn compared_commands_take_turns() {
+    let room = Room::new();
+    let [turns, json, csv, markdown] = ["turns", "json", "csv", "md"].map(|name| room.path(name));
+    let quick = format!("echo a >> '{}'", turns.display());
+    let slow = format!("echo b >> '{}'; sleep 0.5", turns.display());
+    let files = [("--json", &json), ("--csv", &csv), ("--export-markdown", &markdown)];
+    let files = files.iter().flat_map(|(option, path)| [*option, path.to_str().unwrap()]);
+    let arguments = ["--rtt", "5ms", "--compare", &slow, "--compare", &quick, "--runs", "4", "--warmup", "2"];
+    let table = printed(&room.link(&arguments.into_iter().chain(files).collect::<Vec<_>>()));
+    let order: Vec<String> = fs::read_to_string(turns).unwrap().lines().map(str::to_owned).collect();
+    assert_eq!(order.join(""), "baabbaabbaab", "each round begins with another");
+    assert!(table.contains("5ms RTT: 4 runs of each command, in turn, after 2 runs to warm up"), "{table}");
+    assert!(table.contains(&format!("  A  {slow}")) || table.contains("  A  echo b"), "{table}");
+    let json: serde_json::Value = serde_json::from_str(&fs::read_to_string(json).unwrap()).unwrap();
+    assert_eq!(json["schema"], "longhaul.link-compare/1");
+    let samples = |index: usize| json["commands"][index]["samples_s"].as_array().unwrap().len();
+    assert_eq!((samples(0), samples(1)), (4, 4));
+    assert!(json["commands"][0]["median_s"].as_f64().unwrap() >= 0.5, "{json}");
+    assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), 9);
+    assert!(fs::read_to_string(markdown).unwrap().contains(&format!("| `{slow}` |")));
+    room.assert_clear();
+}
+
+fn failed_run_of_a_comparison_is_said() {
+    let room = Room::new();
+    let compared = room.link(&["--compare", "echo no such page >&2; exit 22", "--compare", "true", "--runs", "3"]);
+    let (table, said) = (text(&compared.stdout), text(&compared.stderr));
+    assert_eq!(compared.status.code(), Some(1), "{said}");
+    assert!(said.contains("failed (exit status 22): no such page"), "{said}");
+    assert!(table.contains("A failed in 3 of 3 runs (exit status 22); it has no times."), "{table}");
+    room.assert_clear();
+}
+
+fn command_that_does_not_exist_ends_a_comparison() {
+    let room = Room::new();
+    let arguments = ["--compare", "/no/such/program", "--compare", "true"];
+    let said = one_sentence(&room.link(&arguments), 127);
+    assert!(said.contains("/no/such/program"), "{said}");
+    room.assert_clear();
+}
+
+fn signal_ends_a_comparison() {
+    let room = Room::new();
+    let up = room.path("up");
+    // It ends well, in spite of the signal.
+    let waits = format!("trap 'exit 0' INT; touch '{}'; sleep {} & wait", up.display(), room.marker());
+    let mut command = room.command(HAUL);
+    command.args(["link", "--quiet", "--compare", &waits, "--compare", "true"]);
+    let mut haul = Running::start(command);
+    assert!(eventually(|| up.exists()), "the command does not start");
+    haul.send(Signal::SIGINT);
+    assert_eq!(haul.status().code(), Some(130));
     room.assert_clear();
 }
 

@@ -32,7 +32,13 @@ fn main() {
     let trials = vec![
         trial("outside_is_reached_without_loss", ready, outside_is_reached_without_loss),
         trial("outside_is_unreachable_without_the_option", ready, outside_is_unreachable_without_the_option),
-        trial("server_is_reached_through_the_cable", ready, server_is_reached_through_the_cable),
+        trial("server_and_outside_are_reached_over_the_link", ready, server_and_outside_are_reached_over_the_link),
+        trial("outside_has_the_delay_of_the_link", ready, outside_has_the_delay_of_the_link),
+        trial(
+            "server_behind_a_nat_is_reached_with_the_outside",
+            ready,
+            server_behind_a_nat_is_reached_with_the_outside,
+        ),
         trial("nested_link_reaches_both_servers", ready, nested_link_reaches_both_servers),
         trial("loopback_of_the_machine_is_unreachable", ready, loopback_of_the_machine_is_unreachable),
         trial("passt_ends_with_a_killed_haul", ready, passt_ends_with_a_killed_haul),
@@ -134,18 +140,44 @@ fn loopback_of_the_machine_is_unreachable() {
     assert!(!reaches(&["--outside"], gateway, 2));
 }
 
-fn server_is_reached_through_the_cable() {
+fn server_and_outside_are_reached_over_the_link() {
     let room = Room::new();
     let folder = room.path("capture");
     let server = serve(&room.path("tmp"));
     let arguments = ["--outside", "--capture", folder.to_str().unwrap(), "--server", &server, "--", "bash", "-c"];
-    let command = format!("{} && {FETCH}", connect(echo(1)));
+    let outside = echo(1);
+    let command = format!("{} && {FETCH}", connect(outside));
     let answer = printed(&room.link(&[arguments.as_slice(), &[&command]].concat()));
     assert!(answer.contains(" 200"), "{answer}");
     let mut reader = capture::pcapng::Reader::open(&folder.join("client.pcapng")).unwrap();
     let summary = capture::Summary::of(&mut reader).unwrap();
-    let ports: Vec<_> = summary.connections.iter().map(|connection| connection.server.port()).collect();
-    assert_eq!(ports, [8080], "what crossed the cable");
+    let mut ports: Vec<_> = summary.connections.iter().map(|connection| connection.server.port()).collect();
+    ports.sort_unstable();
+    let mut expected = [8080, outside.port()];
+    expected.sort_unstable();
+    assert_eq!(ports, expected, "what crossed the cable");
+    room.assert_clear();
+}
+
+fn outside_has_the_delay_of_the_link() {
+    let room = Room::new();
+    let (_listener, address) = listener();
+    let command = format!(
+        "begin=${{EPOCHREALTIME/./}}; {} && echo $(((${{EPOCHREALTIME/./}} - begin) / 1000))",
+        connect(address)
+    );
+    let took = printed(&room.link(&["--rtt", "200ms", "--outside", "--", "bash", "-c", &command]));
+    assert!(took.trim().parse::<u32>().unwrap() >= 200, "ms: {took}");
+    room.assert_clear();
+}
+
+/// The answers to a translated address do not follow the server host's default route.
+fn server_behind_a_nat_is_reached_with_the_outside() {
+    let room = Room::new();
+    let server = serve(&room.path("tmp"));
+    let command = format!("{} && {FETCH}", connect(echo(1)));
+    let arguments = ["--outside", "--middlebox", "nat", "--server", &server, "--", "bash", "-c", &command];
+    assert!(printed(&room.link(&arguments)).contains(" 200"));
     room.assert_clear();
 }
 

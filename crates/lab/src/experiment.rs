@@ -36,6 +36,7 @@ use crate::{
 pub(crate) use did_you_mean::advice;
 pub use did_you_mean::nearest;
 pub use link::spec::LinkSpec;
+use link::spec::named;
 pub use mistake::Mistake;
 pub use plan::{Block, Cell, Plan, PlanError, Selection};
 pub use server_stack::Stack;
@@ -146,6 +147,22 @@ impl Experiment {
         let rows = values.iter().map(|value| Row { settings: [(setting.to_owned(), *value)].into(), ..swept.clone() });
         self.contenders.splice(index..index, rows);
         Ok(())
+    }
+
+    /// Adds the networks of these names that are known everywhere ([`named`]), unless the file has its own.
+    pub fn add_named_networks(&mut self, names: &[String]) {
+        for known in named::ALL.into_iter().filter(|known| names.iter().any(|name| name == known.name)) {
+            if self.networks.iter().any(|network| network.names().any(|name| name == known.name)) {
+                continue;
+            }
+            self.networks.push(Network {
+                name: known.name.to_owned(),
+                link: known.spec(),
+                note: Some(known.source.to_owned()),
+                server: Stack::default(),
+                variant_of: None,
+            });
+        }
     }
 
     /// Makes one network for each of `values` of the `setting` out of every network.

@@ -42,6 +42,7 @@ mod capture_names;
 pub mod certs;
 pub mod claims;
 pub mod claims_table;
+pub mod command_times;
 pub mod compare;
 mod conditions;
 pub mod contenders;

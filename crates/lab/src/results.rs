@@ -334,6 +334,9 @@ pub struct CellResult {
     /// The largest contentful paint of a page, in seconds, median of the samples; none if nothing is painted.
     #[serde(default)]
     pub lcp_s: Option<f64>,
+    /// The Speed Index of a page, in seconds, median of the samples; none if nothing is painted.
+    #[serde(default)]
+    pub speed_index_s: Option<f64>,
     /// The page load of the sample nearest to the median; none for other work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub page_view: Option<PageView>,

@@ -113,6 +113,7 @@ fn cell(cell: &Cell, outcome: Option<&Outcome>, tls: bool, seed: u64) -> CellRes
         ideal_s: ideal.map(|ideal| ideal.as_secs_f64()),
         fcp_s: painted(samples, |view| view.fcp_s),
         lcp_s: painted(samples, |view| view.lcp_s),
+        speed_index_s: painted(samples, |view| view.speed_index_s),
         page_view: median_s.and_then(|median| nearest(samples, median)).and_then(|sample| sample.page_view.clone()),
         round_trips: median_s.filter(|_| rtt_s > 0.0).map(|median| median / rtt_s),
         floor_s: floor.time.as_secs_f64(),

@@ -12,6 +12,7 @@
 
 mod block;
 mod columns;
+mod command_times;
 mod comparison;
 mod contenders;
 mod deviations;
@@ -20,6 +21,7 @@ mod verdicts;
 
 use crate::{results::RunResult, stats::range_coverage};
 
+pub use command_times::{render_commands, render_commands_as_markdown};
 pub use comparison::render_change;
 
 /// The terminal to draw on.

@@ -1,7 +1,7 @@
 //! The addresses of the cables: one network for each, by its number.
 //!
 //! IPv4 networks are in 100.64.0.0/10 (RFC 6598), which the user's networks should not use, and IPv6 networks are unique
-//! local (RFC 4193). A host may itself run `haul link`, and reach the outer hosts through `--outside`. The networks inside
+//! local (RFC 4193). A host may itself run `haul link`, whose hosts reach the outer ones through it. The networks inside
 //! must then differ from those outside, so they continue after the highest number in use ([`first_free`]). Mahimahi's
 //! nested shells take the first unused addresses of that range (`src/util/interfaces.cc`); here a host at the second level
 //! has no address of the first one, which would then be taken again at the third.
@@ -11,7 +11,10 @@ use std::{
     ops::RangeInclusive,
 };
 
-use nix::{ifaddrs::getifaddrs, sys::socket::SockaddrStorage};
+use nix::{
+    ifaddrs::{InterfaceAddress, getifaddrs},
+    sys::socket::SockaddrStorage,
+};
 
 /// The second byte of the IPv4 addresses; 100.127.0.0/16 is left to [`crate::outside`].
 const SECOND: RangeInclusive<u8> = 64..=126;
@@ -45,17 +48,38 @@ impl Addresses {
     }
 }
 
-/// The first of `count` numbers of cables that are above those in use in the network namespace of the calling thread; none
-/// if there are not so many left.
+/// The first of `count` numbers of cables that are above those in use: in the network namespace of the calling thread, and
+/// those of the hosts that the environment names (`HAUL_SERVER_IP`). None if there are not so many left.
 pub fn first_free(count: u16) -> Option<u16> {
-    let Ok(interfaces) = getifaddrs() else { return Some(0) };
-    let v4 = |address: Option<SockaddrStorage>| Some(address?.as_sockaddr_in()?.ip());
-    let in_use = interfaces.filter_map(|interface| number_of(v4(interface.address)?, v4(interface.netmask)?));
+    let named = std::env::vars().filter(|(name, _)| name.starts_with("HAUL_") && name.ends_with("_IP"));
+    let named = named.filter_map(|(_, value)| number_of(value.parse().ok()?, Ipv4Addr::from(u32::MAX << 8)));
+    let in_use = ends().into_iter().map(|(_, number)| number).chain(named);
     above(in_use.max(), count)
 }
 
+/// The number of the cable at whose end the calling thread's network namespace is: the first one, if it has several. `None`
+/// on any other machine: only cables have an IPv4 and an IPv6 address of the same number.
+pub(crate) fn own() -> Option<u16> {
+    let v6 = |address: Option<SockaddrStorage>| Some(address?.as_sockaddr_in6()?.ip());
+    let interfaces: Vec<_> = getifaddrs().ok()?.collect();
+    let has_v6 = |name: &str, number: u16| {
+        let is_end = |address: Ipv6Addr| (1..=2).any(|end| Addresses::of(number, end).v6 == address);
+        interfaces.iter().any(|one| one.interface_name == name && v6(one.address).is_some_and(is_end))
+    };
+    let mut ends = ends().into_iter().filter(|(name, number)| has_v6(name, *number));
+    ends.next().map(|(_, number)| number)
+}
+
+/// The interfaces that are ends of cables, with the numbers of these.
+fn ends() -> Vec<(String, u16)> {
+    let Ok(interfaces) = getifaddrs() else { return Vec::new() };
+    let v4 = |address: Option<SockaddrStorage>| Some(address?.as_sockaddr_in()?.ip());
+    let end = |one: InterfaceAddress| Some((one.interface_name, number_of(v4(one.address)?, v4(one.netmask)?)?));
+    interfaces.filter_map(end).collect()
+}
+
 /// The first of `count` numbers above the highest in use.
-fn above(highest: Option<u16>, count: u16) -> Option<u16> {
+pub(crate) fn above(highest: Option<u16>, count: u16) -> Option<u16> {
     let first = highest.map_or(0, |highest| highest + 1);
     (first.checked_add(count)? <= NETWORKS).then_some(first)
 }

@@ -94,7 +94,9 @@ impl Cable {
     pub fn connect(a: &Host, b: &Host, lanes: Lanes, options: &Options) -> Result<Self, CableError> {
         let addresses = [1, 2].map(|end| Addresses::of(options.number, end));
         let mtu = options.mtu.into();
-        let tuns = [Arc::new(Tun::new(a, addresses[0], mtu)?), Arc::new(Tun::new(b, addresses[1], mtu)?)];
+        // End B first: if its name is taken, end A has not lost its host's default route.
+        let at_b = Arc::new(Tun::new(b, addresses[1], mtu)?);
+        let tuns = [Arc::new(Tun::new(a, addresses[0], mtu)?), at_b];
         let ((to_up, up_mailbox), (to_down, down_mailbox)) = (mailbox()?, mailbox()?);
         let [a, b] = &tuns;
         let [tap_a, tap_b] = &options.taps;

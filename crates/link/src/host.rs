@@ -52,6 +52,8 @@ pub struct Host(Arc<Inner>);
 struct Inner {
     name: String,
     namespace: File,
+    /// The beginning of its devices' names.
+    device_prefix: &'static str,
     devices: AtomicUsize,
     has_default_route: AtomicBool,
 }
@@ -73,8 +75,23 @@ impl Host {
         Ok(Self(Arc::new(Inner {
             name: name.to_owned(),
             namespace,
+            device_prefix: "eth",
             devices: AtomicUsize::new(0),
             has_default_route: AtomicBool::new(false),
+        })))
+    }
+
+    /// The host on which the calling thread runs: at the end of a cable of another process. Its default route stays, and
+    /// the name of its next device contains `number`.
+    pub(crate) fn current(number: u16) -> Result<Self, HostError> {
+        let namespace = File::open("/proc/thread-self/ns/net")
+            .map_err(|error| HostError::new("outer", "open its network namespace", error))?;
+        Ok(Self(Arc::new(Inner {
+            name: "outer".to_owned(),
+            namespace,
+            device_prefix: "inner",
+            devices: AtomicUsize::new(number.into()),
+            has_default_route: AtomicBool::new(true),
         })))
     }
 
@@ -171,7 +188,7 @@ impl Host {
 
     /// The name of the next device: eth0, eth1, …
     pub(crate) fn next_device(&self) -> String {
-        format!("eth{}", self.0.devices.fetch_add(1, Ordering::Relaxed))
+        format!("{}{}", self.0.device_prefix, self.0.devices.fetch_add(1, Ordering::Relaxed))
     }
 
     /// Whether the caller's device gets the default route: true for the first caller.

@@ -115,14 +115,16 @@ impl Sandbox {
     /// Forwards signals to the child, and kills it ten seconds later. Signals from the terminal are not forwarded, since
     /// the child has received them already; it may ignore them.
     pub fn wait_for(&self, child: &std::process::Child) -> i32 {
-        match supervise(Pid::from_raw(child.id() as i32), &self.signals, GRACE, false) {
+        let on_signal = |signal: Signal| {
+            let _ = self.termination_signal.set(signal as i32);
+        };
+        match supervise(Pid::from_raw(child.id() as i32), &self.signals, GRACE, false, on_signal) {
             Ended::By(signal) => 128 + signal as i32,
             Ended::With(status) => status,
         }
     }
 
-    /// The number of the first termination signal that arrived while no [`Sandbox::wait_for`] ran. Costs a few system
-    /// calls.
+    /// The number of the first termination signal that has arrived. Costs a few system calls.
     pub fn termination_signal(&self) -> Option<i32> {
         let mut signals = self.signals;
         signals.remove(Signal::SIGCHLD);
@@ -194,7 +196,7 @@ fn split(scratch: &Scratch, signals: SigSet) -> Result<Sandbox, SandboxError> {
     // SAFETY: the process has one thread.
     match unsafe { fork() }.map_err(step("start a process"))? {
         ForkResult::Parent { child } => {
-            let status = supervise(child, &signals, WORKER_GRACE, false);
+            let status = supervise(child, &signals, WORKER_GRACE, false, |_| ());
             scratch.remove();
             end_with(status);
         }
@@ -208,16 +210,16 @@ fn split(scratch: &Scratch, signals: SigSet) -> Result<Sandbox, SandboxError> {
     set_up_mounts(&scratch.path)?;
     // SAFETY: as above.
     match unsafe { fork() }.map_err(step("start a process"))? {
-        ForkResult::Parent { child } => end_with(supervise(child, &signals, WORKER_GRACE, true)),
+        ForkResult::Parent { child } => end_with(supervise(child, &signals, WORKER_GRACE, true, |_| ())),
         ForkResult::Child => {}
     }
     Ok(Sandbox { scratch: scratch.path.clone(), signals, termination_signal: OnceLock::new() })
 }
 
-/// Creates a PID namespace for future children; without root, inside a user namespace that maps the user to
-/// themselves.
+/// Creates a PID namespace for future children; without the right to do so, inside a user namespace that maps the user to
+/// themselves. A program in a sandbox has the right, and so may change the network of its host.
 fn unshare_processes() -> Result<(), SandboxError> {
-    if geteuid().is_root() && unshare(CloneFlags::CLONE_NEWPID).is_ok() {
+    if unshare(CloneFlags::CLONE_NEWPID).is_ok() {
         return Ok(());
     }
     let (uid, gid) = (geteuid(), getegid());
@@ -277,8 +279,8 @@ fn end_with(ended: Ended) -> ! {
 }
 
 /// Waits for `child`, forwards signals, and returns how it ended. Signals from the terminal went to the whole process
-/// group, including the child, so they are not forwarded, unless they came before the child existed.
-fn supervise(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool) -> Ended {
+/// group, including the child, so they are not forwarded, unless they came before the child existed. `on_signal` gets all.
+fn supervise(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool, on_signal: impl Fn(Signal)) -> Ended {
     let Ok(events) = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK) else {
         return Ended::With(1);
     };
@@ -288,10 +290,12 @@ fn supervise(child: Pid, signals: &SigSet, grace: Duration, reap_all: bool) -> E
         while let Ok(Some(event)) = events.read_signal() {
             let is_from_process = event.ssi_code <= 0;
             let signal = Signal::try_from(event.ssi_signo as i32);
-            if let Ok(signal) = signal
-                && signal != Signal::SIGCHLD
-                && (is_from_process || is_before_child)
-            {
+            let Ok(signal) = signal else { continue };
+            if signal == Signal::SIGCHLD {
+                continue;
+            }
+            on_signal(signal);
+            if is_from_process || is_before_child {
                 let _ = kill(child, signal);
                 kill_at.get_or_insert_with(|| Instant::now() + grace);
             }

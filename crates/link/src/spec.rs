@@ -29,9 +29,11 @@ use std::{
     sync::Arc,
 };
 
-use serde::{Deserialize, Serialize};
+use clap::builder::PossibleValuesParser;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 mod change;
+pub mod named;
 mod values;
 
 pub use change::{Change, ChangeError};
@@ -60,13 +62,17 @@ const MAX_LINES: u64 = 1 << 26;
 
 /// The description of a link. The default has no effect on packets.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, remote = "Self")]
 #[command(next_help_heading = "The link")]
 // Flat: each field is an option and a key.
 pub struct LinkSpec {
+    /// Delay and rate of a known network; the options beside it override them
+    #[serde(skip_serializing, deserialize_with = "named::known")]
+    #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(named::names()))]
+    pub network: Option<String>,
     /// Round-trip time, half in each direction: 18ms; or the one-way delays up/down: 10ms/30ms
     #[serde(skip_serializing_if = "RttSpec::is_zero")]
-    #[arg(long, value_name = "DURATION", default_value = "0ms")]
+    #[arg(long, value_name = "DURATION", default_value = "0ms", default_value_ifs = named::defaults(|network| network.rtt))]
     pub rtt: RttSpec,
     /// Random additional delay in both directions, or up/down: 2ms (uniform), "2ms normal", "2ms reorder", 1ms/5ms
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +88,7 @@ pub struct LinkSpec {
     pub delays_down: Option<PathBuf>,
     /// Rate of the bottleneck in both directions, or up/down: 100mbit, 20mbit/100mbit
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[arg(long, value_name = "RATE")]
+    #[arg(long, value_name = "RATE", default_value_ifs = named::defaults(|network| network.rate))]
     pub rate: Option<RateSpec>,
     /// Mahimahi trace in place of the rate from the client
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -137,6 +143,7 @@ pub struct LinkSpec {
 impl Default for LinkSpec {
     fn default() -> Self {
         Self {
+            network: None,
             rtt: RttSpec::default(),
             jitter: None,
             delays_up: None,
@@ -155,6 +162,21 @@ impl Default for LinkSpec {
             middlebox: Vec::new(),
             seed: 1,
         }
+    }
+}
+
+// The derived functions have the names of the traits', but know nothing of the networks' names.
+impl Serialize for LinkSpec {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for LinkSpec {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut spec = Self::deserialize(deserializer)?;
+        named::apply(&mut spec);
+        Ok(spec)
     }
 }
 

@@ -42,6 +42,8 @@ pub struct Topology {
     pub cables: Vec<CablePlan>,
     /// The index of the host on which the command runs.
     pub default: usize,
+    /// The index of the host that leads outside (see [`crate::outside`]), if anything does.
+    pub gateway: usize,
 }
 
 /// A host to be created.
@@ -82,7 +84,12 @@ impl Topology {
     pub fn pair(spec: LinkSpec, server_command: Option<String>) -> Self {
         let host = |name: &str, command| HostPlan { name: name.to_owned(), command, listens: true };
         let link = CablePlan { name: "link".to_owned(), ends: [0, 1], spec };
-        Self { hosts: vec![host("client", None), host("server", server_command)], cables: vec![link], default: 0 }
+        Self {
+            hosts: vec![host("client", None), host("server", server_command)],
+            cables: vec![link],
+            default: 0,
+            gateway: 1,
+        }
     }
 
     /// The cables of a host, in the order of the file.
@@ -135,6 +142,19 @@ impl Topology {
         routes
     }
 
+    /// The next hop of each host towards the gateway: the host, the cable, and the host at its other end.
+    pub(crate) fn hops_to_gateway(&self) -> Vec<(usize, usize, usize)> {
+        let distances = self.distances(&[self.gateway]);
+        let hop = |host: usize| {
+            let hops = self.cables_of(host).filter_map(|(cable, plan)| {
+                let next = plan.other_end(host);
+                distances[next].map(|distance| (plan.longer(distance), cable, next))
+            });
+            hops.min().map(|(_, cable, next)| (host, cable, next))
+        };
+        (0..self.hosts.len()).filter(|host| *host != self.gateway).filter_map(hop).collect()
+    }
+
     /// The distance of each host from the nearest of these; `None` if there is no way.
     fn distances(&self, from: &[usize]) -> Vec<Option<Distance>> {
         let mut distances = vec![None; self.hosts.len()];
@@ -185,7 +205,7 @@ mod tests {
             CablePlan { name: format!("c{n}"), ends: [*a, *b], spec: LinkSpec { rtt, ..LinkSpec::default() } }
         };
         let cables = cables.iter().enumerate().map(cable).collect();
-        Topology { hosts: (0..hosts).map(host).collect(), cables, default: 0 }
+        Topology { hosts: (0..hosts).map(host).collect(), cables, default: 0, gateway: 0 }
     }
 
     fn via(topology: &Topology, host: usize, to: usize) -> Option<(usize, usize)> {

@@ -43,6 +43,7 @@ pub mod replay;
 pub mod schedule;
 mod shipped;
 pub mod spec;
+pub mod speed_index;
 mod synthetic_html;
 pub mod waterfall;
 pub mod waterfall_json;

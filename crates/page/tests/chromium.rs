@@ -19,6 +19,7 @@ use page::{
         load::{Loader, Profile, Version},
     },
     record::record,
+    speed_index::speed_index,
 };
 
 /// Not an image, in spite of its type.
@@ -213,6 +214,9 @@ fn load_again(spec: &Spec) {
 fn repeat_view(loader: &mut Loader) {
     let film = loader.load_filmed(Profile::Kept, Duration::from_mins(1)).unwrap().film;
     assert!(!film.is_empty() && film.iter().all(|frame| frame.jpeg.starts_with(&[0xff, 0xd8])), "JPEGs");
+    // No earlier than the first picture, which shows nothing before, and no later than the last one.
+    let index = speed_index(&film).expect("the page is not white");
+    assert!(film[0].at <= index && index <= film[film.len() - 1].at, "{index:?}");
     loader.restart(|_| {}).unwrap();
     for (profile, expected) in [(Profile::New, &[][..]), (Profile::Kept, &["/style.css"])] {
         let visit = loader.load(profile, Duration::from_mins(1)).unwrap();

@@ -19,7 +19,7 @@ pub(crate) struct PartOptions {
     #[arg(long)]
     pub(super) quick: bool,
 
-    /// Run only this network; repeatable
+    /// Run only this network of the experiment, or 3g, 4g, dsl, satellite, transatlantic; repeatable
     #[arg(long, value_name = "NAME")]
     network: Vec<String>,
 
@@ -53,7 +53,8 @@ impl PartOptions {
 
     /// The experiment, and the part of it to run.
     pub(super) fn plan(&self, name: &str) -> Result<(Experiment, Plan), Box<dyn Error>> {
-        let experiment = self.variants.read(name)?;
+        let mut experiment = self.variants.read(name)?;
+        experiment.add_named_networks(&self.network);
         let plan = experiment.plan(&Selection {
             quick: self.quick,
             networks: self.network.clone(),

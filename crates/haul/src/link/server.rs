@@ -25,11 +25,14 @@ pub(crate) struct Server {
     shell: Child,
     command: String,
     host: Host,
+    /// The sockets that waited for clients before it.
+    before: usize,
 }
 
 impl Server {
     /// Starts `command` with sh.
     pub(crate) fn start(command: &str, host: &Host, equip: impl Fn(&mut Command)) -> Result<Self, Box<dyn Error>> {
+        let before = host.run(listeners)?;
         let mut shell = Command::new("sh");
         // Standard output is for the client's command alone, whose output may be parsed.
         let output = io::stderr().as_fd().try_clone_to_owned();
@@ -38,7 +41,7 @@ impl Server {
         equip(&mut shell);
         host.attach(&mut shell);
         let shell = shell.spawn().map_err(|error| format!("cannot run sh on the host `{}`: {error}", host.name()))?;
-        Ok(Self { shell, command: command.to_owned(), host: host.clone() })
+        Ok(Self { shell, command: command.to_owned(), host: host.clone(), before })
     }
 
     /// Waits until a TCP socket on the host listens, or a UDP socket is bound. Ends early on a termination signal, and after
@@ -47,7 +50,7 @@ impl Server {
         let start = Instant::now();
         while start.elapsed() < LISTEN_TIMEOUT
             && sandbox.termination_signal().is_none()
-            && !self.host.run(has_listener)?
+            && self.host.run(listeners)? <= self.before
         {
             // After exit status 0, a daemon may still start to listen.
             if let Some(status) = self.shell.try_wait()?.filter(|status| !status.success()) {
@@ -78,13 +81,14 @@ impl Server {
     }
 }
 
-/// Whether a socket on the calling thread's host waits for clients (proc_net_tcp: state 0A is LISTEN, 07 a UDP socket
-/// without a peer).
-fn has_listener() -> bool {
-    [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")].iter().any(|(file, state)| {
+/// The number of sockets on the calling thread's host that wait for clients (proc_net_tcp: state 0A is LISTEN, 07 a UDP
+/// socket without a peer).
+fn listeners() -> usize {
+    let count = |(file, state): (&str, &str)| {
         let text = fs::read_to_string(format!("/proc/thread-self/net/{file}")).unwrap_or_default();
-        text.lines().skip(1).any(|line| line.split_whitespace().nth(3) == Some(state))
-    })
+        text.lines().skip(1).filter(|line| line.split_whitespace().nth(3) == Some(state)).count()
+    };
+    [("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")].into_iter().map(count).sum()
 }
 
 impl Drop for Server {

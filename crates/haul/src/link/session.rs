@@ -28,14 +28,15 @@ use units::Span;
 
 use super::{
     changes::{self, Coming, Timetable},
+    compare::{Compare, NO_METRICS},
     control::Socket,
     server::Server,
     sysctl::Sysctl,
 };
 
 /// Exit statuses for a command that cannot be run, as in a shell (POSIX, Shell Command Language, 2.8.2).
-const NOT_FOUND: i32 = 127;
-const NOT_EXECUTABLE: i32 = 126;
+pub(super) const NOT_FOUND: i32 = 127;
+pub(super) const NOT_EXECUTABLE: i32 = 126;
 
 /// The options of the hosts and their captures.
 #[derive(clap::Args)]
@@ -48,7 +49,7 @@ pub(crate) struct HostOptions {
     #[arg(long, value_name = "BYTES", requires = "capture", value_parser = clap::value_parser!(u32).range(1..))]
     snaplen: Option<u32>,
 
-    /// Let the command's host also reach this machine's network (needs the package passt)
+    /// Let the hosts also reach this machine's network, through the far end of the link (needs the package passt)
     #[arg(long)]
     outside: bool,
 
@@ -87,7 +88,15 @@ pub(crate) struct Session<'a> {
     pub(crate) timetable: Timetable,
     /// Whether messages name the cables.
     pub(crate) has_cable_names: bool,
-    pub(crate) command: &'a [OsString],
+    pub(crate) task: Task<'a>,
+}
+
+/// What runs on the default host.
+pub(crate) enum Task<'a> {
+    /// A command.
+    Command(&'a [OsString]),
+    /// Commands in turn, with their times.
+    Compare(Compare<'a>),
 }
 
 /// A server of our own, running on a host of the network until it is dropped.
@@ -148,15 +157,22 @@ impl Session<'_> {
             hosts.push(Host::new(&host.name)?);
         }
         for host in &hosts {
+            if let Task::Compare(_) = self.task {
+                let (name, value) = NO_METRICS;
+                host.sysctl(name, value)?;
+            }
             for sysctl in &options.sysctl {
                 sysctl.set(host)?;
             }
         }
-        // The first device gets the default route, so this one must come before the cables.
-        let outside = options.outside.then(|| Outside::open(&hosts[topology.default])).transpose()?;
+        let outside = self.outside(&hosts)?;
         let mut taps = Vec::new();
         let count = topology.cables.len() as u16;
-        let first_number = addresses::first_free(count).ok_or_else(|| {
+        let first_number = match &outside {
+            Some(outside) => outside.first_free(count),
+            None => addresses::first_free(count),
+        };
+        let first_number = first_number.ok_or_else(|| {
             format!("no addresses are left in 100.64.0.0/10 for {count} cables; end a `haul link` around this one")
         })?;
         let tap = |host, cable| -> Result<_, Box<dyn Error>> {
@@ -166,10 +182,17 @@ impl Session<'_> {
             Ok(Some(tap))
         };
         let network = Network::connect(topology, hosts, lanes, first_number, tap, || continues(sandbox))?;
+        if outside.is_some() {
+            network.route_outside()?;
+        }
+        let is_nested = outside.as_ref().is_some_and(Outside::is_outer_link);
         if !options.quiet {
             self.describe(&network);
+            if is_nested {
+                crate::say("the outer link follows in series: other hosts are reached over both");
+            }
         }
-        let commands = || self.run_commands(sandbox, &network, serve);
+        let commands = || self.run_commands(sandbox, &network, is_nested, serve);
         let mut status = with_changes(&self.timetable, socket.as_ref(), &network, commands)?;
         drop((outside, socket));
         let traffic = network.disconnect()?;
@@ -187,17 +210,34 @@ impl Session<'_> {
         Ok(status)
     }
 
-    /// Runs the commands of all hosts; returns the exit status of the default host's.
+    /// Opens what is beyond the gateway: the link around this one, or the machine's network if wanted. The gateway's first
+    /// device gets its default route, so this comes before the cables.
+    fn outside(&self, hosts: &[Host]) -> Result<Option<Outside>, Box<dyn Error>> {
+        let (gateway, client) = (&hosts[self.topology.gateway], &hosts[self.topology.default]);
+        match Outside::join_outer_link(gateway, client)? {
+            None if self.options.outside => Ok(Some(Outside::open(gateway, client)?)),
+            outer => Ok(outer),
+        }
+    }
+
+    /// Runs the commands of all hosts; returns the exit status of the default host's. A link in a link that `is_nested` without a
+    /// server of its own keeps the outer link's: the name `server` still means that one.
     fn run_commands(
         &self,
         sandbox: &Sandbox,
         network: &Network,
+        is_nested: bool,
         serve: impl FnOnce(&Network) -> Result<Served, Box<dyn Error>>,
     ) -> Result<i32, Box<dyn Error>> {
         let topology = network.topology();
         let address = |(index, host): (usize, &HostPlan)| Some((host.name.clone(), network.address(index)?));
-        let names: Vec<_> = topology.hosts.iter().enumerate().filter_map(address).collect();
         let served = serve(network)?;
+        let is_way_out = |index: usize| {
+            let serves = topology.hosts[index].command.is_some() || served.running.is_some();
+            is_nested && !self.has_cable_names && index == topology.gateway && !serves
+        };
+        let names = topology.hosts.iter().enumerate().filter(|(index, _)| !is_way_out(*index));
+        let names: Vec<_> = names.filter_map(address).collect();
         let all_names = [served.names, names.clone()].concat();
         if let Err(error) = topology::install_names(sandbox, &all_names)
             && !self.options.quiet
@@ -222,26 +262,17 @@ impl Session<'_> {
             server.wait_until_it_listens(sandbox)?;
         }
         continues(sandbox)?;
-        let [program, arguments @ ..] = self.command else { return Err("no command".into()) };
-        let mut command = Command::new(program);
-        command.args(arguments);
-        equip(&mut command);
-        network.hosts()[topology.default].attach(&mut command);
-        match command.spawn() {
-            Ok(child) => {
-                let status = sandbox.wait_for(&child);
-                // All at once; each is then waited for.
-                for (server, _) in &servers {
-                    server.terminate();
-                }
-                drop(served.running);
-                Ok(status)
-            }
-            Err(error) => {
-                crate::say(format_args!("cannot run {}: {error}", program.display()));
-                Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
-            }
+        let host = &network.hosts()[topology.default];
+        let status = match &self.task {
+            Task::Command(command) => run_command(command, host, sandbox, equip)?,
+            Task::Compare(compare) => compare.run(host, sandbox, equip)?,
+        };
+        // All at once; each is then waited for.
+        for (server, _) in &servers {
+            server.terminate();
         }
+        drop(served.running);
+        Ok(status)
     }
 
     /// The name of a cable in front of a message, if there may be several.
@@ -276,6 +307,27 @@ impl Session<'_> {
         for Coming { at, cable, spec, .. } in &self.timetable {
             let prefix = self.prefix(&plans[*cable].name);
             crate::say(format_args!("after {}: {prefix}{spec}", Span(*at)));
+        }
+    }
+}
+
+/// Runs a command on a host; returns its exit status.
+fn run_command(
+    command: &[OsString],
+    host: &Host,
+    sandbox: &Sandbox,
+    equip: impl Fn(&mut Command),
+) -> Result<i32, Box<dyn Error>> {
+    let [program, arguments @ ..] = command else { return Err("no command".into()) };
+    let mut command = Command::new(program);
+    command.args(arguments);
+    equip(&mut command);
+    host.attach(&mut command);
+    match command.spawn() {
+        Ok(child) => Ok(sandbox.wait_for(&child)),
+        Err(error) => {
+            crate::say(format_args!("cannot run {}: {error}", program.display()));
+            Ok(if error.kind() == io::ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE })
         }
     }
 }

@@ -21,7 +21,7 @@ use tokio::{
     task::spawn_blocking,
 };
 use units::Span;
-use url::Url;
+use url::{Host, Url};
 
 /// Record the page load of a URL in headless Chromium
 ///
@@ -31,7 +31,7 @@ use url::Url;
 /// streams, WebSockets and polls do not prolong the recording. Cookies and credentials are not kept.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// URL of the page
+    /// URL of the page; without a scheme https://, and http:// for localhost and addresses
     #[arg(value_name = "URL", value_parser = address)]
     url: Url,
 
@@ -56,8 +56,18 @@ pub(crate) struct Args {
     insecure: bool,
 }
 
+/// Reads a URL. Without a scheme it is https://, as browsers have it, and http:// for this machine and for addresses, which
+/// rarely have a certificate.
 fn address(text: &str) -> Result<Url, String> {
-    let url = Url::parse(text).map_err(|error| format!("{error}; write a URL like https://example.org/"))?;
+    let bad = |error| format!("{error}; write a URL like https://example.org/");
+    let with = |scheme: &str| Url::parse(&format!("{scheme}://{text}")).map_err(bad);
+    let url = if text.contains("://") { Url::parse(text).map_err(bad)? } else { with("https")? };
+    let is_plain = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost" || name.ends_with(".localhost"),
+        Some(Host::Ipv4(_) | Host::Ipv6(_)) => true,
+        None => false,
+    };
+    let url = if is_plain && !text.contains("://") { with("http")? } else { url };
     if matches!(url.scheme(), "http" | "https") {
         Ok(url)
     } else {
@@ -75,6 +85,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         None => Trust::System,
     };
     let options = Options { trust, ..Options::default() };
+    crate::say(format_args!("recording {}", args.url));
     let recorded = conduct(args.url.clone(), to.clone(), args.runs, args.timeout.0, options)?;
     super::write(&recorded.spec, &recorded.notes, &to)?;
     Ok(ExitCode::SUCCESS)
@@ -97,4 +108,26 @@ fn conduct(url: Url, to: PathBuf, runs: u32, timeout: Duration, options: Options
         };
         Ok(done??)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn url_without_a_scheme_gets_that_of_a_browser() {
+        for (text, url) in [
+            ("example.org", "https://example.org/"),
+            ("example.org:8443/a?b", "https://example.org:8443/a?b"),
+            ("http://example.org", "http://example.org/"),
+            ("localhost:8000", "http://localhost:8000/"),
+            ("127.0.0.1/x", "http://127.0.0.1/x"),
+            ("[::1]:80", "http://[::1]/"),
+        ] {
+            assert_eq!(address(text).unwrap().as_str(), url);
+        }
+        for wrong in ["ftp://example.org", "", "a b", "example.org:port"] {
+            assert!(address(wrong).is_err(), "{wrong}");
+        }
+    }
 }

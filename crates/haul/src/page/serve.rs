@@ -18,7 +18,7 @@ use link::{
 };
 
 use crate::{
-    link::{HostOptions, Served, Session, TimedLink, changes, lanes, middlebox_help, session},
+    link::{HostOptions, Served, Session, Task, TimedLink, changes, lanes, middlebox_help, session},
     usage,
 };
 
@@ -75,7 +75,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Box<dyn Error>> {
         lanes: vec![lanes],
         timetable,
         has_cable_names: false,
-        command: &args.command,
+        task: Task::Command(&args.command),
     };
     session::run(session, &sandbox, |network| start(&page, network, &sandbox, args.hosts.is_quiet()))
 }

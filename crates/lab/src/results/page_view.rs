@@ -7,6 +7,7 @@ use page::{
     Spec,
     browser::{Frame, load::Loaded},
     replay::Load,
+    speed_index::speed_index,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,9 @@ pub struct PageView {
     pub fcp_s: Option<f64>,
     /// The time to the largest contentful paint.
     pub lcp_s: Option<f64>,
+    /// The Speed Index, of the load that was filmed; none without a film.
+    #[serde(default)]
+    pub speed_index_s: Option<f64>,
     /// The requests.
     pub requests: Vec<PageRequest>,
     /// Pictures of the page, of a load before the clock started; empty if nothing is painted.
@@ -66,6 +70,7 @@ impl PageView {
         Self {
             fcp_s: seconds(loaded.first_contentful_paint),
             lcp_s: seconds(loaded.largest_contentful_paint),
+            speed_index_s: seconds(speed_index(film)),
             requests: requests.collect(),
             film: chosen(film).map(Picture::from).collect(),
         }

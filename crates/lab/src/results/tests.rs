@@ -55,7 +55,7 @@ fn json_has_the_names_of_the_schema() {
     calibration cells claims command comparisons conditions contenders experiment host networks question schema settings started title workloads
     cpu kernel name sysctls tools
     delay_error_p50_us delay_error_p99_us delay_errors packets_per_s rate_error real_time
-    bytes ci95_s connections contender disturbed fcp_s floor_s ideal_s lcp_s link_round_trips machine_samples median_s methods model network protocols reason repeated requests round_trips samples_s server_cpu_s server_cpu_samples_s status syns times_floor why workload
+    bytes ci95_s connections contender disturbed fcp_s floor_s ideal_s lcp_s link_round_trips machine_samples median_s methods model network protocols reason repeated requests round_trips samples_s server_cpu_s server_cpu_samples_s speed_index_s status syns times_floor why workload
     a b ci95 confidence differs ratio
     ci95 confidence id in_run measured model network refuted_by said source verdict workload
     ");
@@ -80,7 +80,8 @@ fn older_runs_without_new_fields_are_read() {
     let folder = folder();
     let path = folder.path().join("run.json");
     let mut json = serde_json::to_value(run(3, 1.0, &[])).unwrap();
-    for field in ["methods", "protocols", "machine_samples", "repeated", "disturbed", "fcp_s", "lcp_s"] {
+    for field in ["methods", "protocols", "machine_samples", "repeated", "disturbed", "fcp_s", "lcp_s", "speed_index_s"]
+    {
         json["cells"][0].as_object_mut().unwrap().remove(field);
     }
     for field in ["workload", "network", "in_run", "confidence"] {

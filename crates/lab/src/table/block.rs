@@ -78,6 +78,7 @@ fn table(ranking: &Ranking<'_>, look: Look) -> String {
         column("times\nthe floor", 1, &|cell| cell.times_floor.map(times)),
         column("first\npaint", 2, &|cell| cell.fcp_s.map(|time| scale.with_unit(time))),
         column("largest\npaint", 2, &|cell| cell.lcp_s.map(|time| scale.with_unit(time))),
+        column("Speed\nIndex", 3, &|cell| cell.speed_index_s.map(|time| scale.with_unit(time))),
         column("time\n÷ RTT", 3, &|cell| cell.round_trips.map(|trips| format!("{trips:.0}"))),
         column("\nrequests", 5, &|cell| whole(cell.requests)),
         column("connec-\ntions", 4, &|cell| whole(cell.connections)),
@@ -87,6 +88,9 @@ fn table(ranking: &Ranking<'_>, look: Look) -> String {
     }
     if shown.iter().all(|cell| cell.fcp_s.is_none() && cell.lcp_s.is_none()) {
         columns.retain(|column| !column.heading.ends_with("paint"));
+    }
+    if shown.iter().all(|cell| cell.speed_index_s.is_none()) {
+        columns.retain(|column| !column.heading.ends_with("Index"));
     }
     if ranking.is_comparable() {
         columns.insert(1, Column { cells: ranks.collect(), ..column("\nrank", 2, &|_| None) });

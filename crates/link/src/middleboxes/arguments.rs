@@ -1,8 +1,12 @@
 //! The text form of a middlebox: `name:key=value,key=value`.
 
-use std::{fmt, str::FromStr};
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    str::FromStr,
+};
 
-use super::{ALL, Kind, Side};
+use super::{ALL, Kind, Side, nat};
 use crate::lanes::Element;
 
 /// A middlebox with its end of the cable and its parameters, which are valid.
@@ -90,6 +94,17 @@ impl Middlebox {
     /// The end of the cable at which it stands.
     pub fn side(&self) -> Side {
         self.arguments.side
+    }
+
+    /// If it translates addresses, the networks of the public ones, with their prefix lengths.
+    pub(crate) fn public_networks(&self) -> Vec<(IpAddr, u8)> {
+        if self.kind.name != nat::KIND.name {
+            return Vec::new();
+        }
+        let Ok((v4, v6)) = nat::public_addresses(&self.arguments) else { return Vec::new() };
+        let v4 = Ipv4Addr::from(u32::from(v4) & (u32::MAX << 8));
+        let v6 = Ipv6Addr::from(u128::from(v6) & (u128::MAX << 8));
+        vec![(v4.into(), 24), (v6.into(), 120)]
     }
 
     /// Its stages.

@@ -30,7 +30,7 @@ use endpoints::{Endpoints, icmp, rewrite_address};
 use etherparse::ip_number;
 
 use super::{
-    Kind, Parameter, Side,
+    Arguments, Kind, MiddleboxError, Parameter, Side,
     bidirectional::{Bidirectional, stages},
     connection_table::Flows,
 };
@@ -60,8 +60,7 @@ pub(super) const KIND: Kind = Kind {
     ],
     side: Side::Client,
     build: |arguments| {
-        let v4 = arguments.get("address")?.unwrap_or(Ipv4Addr::new(203, 0, 113, 1));
-        let v6 = arguments.get("address6")?.unwrap_or(Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 1));
+        let (v4, v6) = public_addresses(arguments)?;
         let renew = match arguments.get::<String>("renew")?.as_deref() {
             None | Some("never") => Renew::Never,
             Some("connection") => Renew::Connection,
@@ -74,6 +73,13 @@ pub(super) const KIND: Kind = Kind {
         Ok(stages(Nat { v4, v6, renew, start: Start::default(), mapping_count: 0, outward, inward, fragments }))
     },
 };
+
+/// The first public addresses.
+pub(super) fn public_addresses(arguments: &Arguments) -> Result<(Ipv4Addr, Ipv6Addr), MiddleboxError> {
+    let v4 = arguments.get("address")?.unwrap_or(Ipv4Addr::new(203, 0, 113, 1));
+    let v6 = arguments.get("address6")?.unwrap_or(Ipv6Addr::new(0x2001, 0xdb8, 0x113, 0, 0, 0, 0, 1));
+    Ok((v4, v6))
+}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Renew {

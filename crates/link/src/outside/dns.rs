@@ -1,8 +1,10 @@
-//! A DNS proxy on a host with access to the machine's network.
+//! The machine's resolvers on its loopback, for a host of a network.
 //!
 //! Programs on the host read the machine's /etc/resolv.conf. They can reach most resolvers there, but not one on the
-//! machine's loopback, such as systemd-resolved or dnsmasq: on the host, 127.0.0.53 is the host itself. So the proxy
-//! listens on the same address on the host, and forwards queries over UDP and TCP (RFC 7766). No file has to change.
+//! machine's loopback, such as systemd-resolved or dnsmasq: on the host, 127.0.0.53 is the host itself. So a proxy
+//! listens on the same address on the host, and forwards queries over UDP and TCP (RFC 7766). No file has to change. It
+//! forwards to a second proxy on the gateway, which forwards to the resolver, so that queries cross the link like everything
+//! else.
 //!
 //! Rejected: passt's own forwarding. In Debian 12 it forwards only to 127.0.0.1 and only UDP.
 
@@ -29,42 +31,76 @@ const PORT: u16 = 53;
 /// Maximum time for an answer; longer than programs wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A proxy for the machine's resolvers; dropping it ends it.
+/// The proxies for the machine's resolvers; dropping them ends them.
 #[derive(Debug)]
-pub(super) struct Proxy {
+pub(super) struct Resolvers {
+    _at_client: Proxy,
+    _at_gateway: Proxy,
+}
+
+impl Resolvers {
+    /// Lets `client` use the machine's resolvers on loopback, over the gateway's `address`; `None` if there are none.
+    pub(super) fn start(client: &Host, gateway: &Host, address: IpAddr) -> io::Result<Option<Self>> {
+        let machine = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        for ip in on_loopback(&machine) {
+            let resolver = SocketAddr::new(ip, PORT);
+            let at_gateway = Relay::bind(gateway, SocketAddr::new(address, 0), [resolver; 2])?;
+            let next = [at_gateway.udp.local_addr()?, at_gateway.tcp.local_addr()?];
+            near.push(Relay::bind(client, resolver, next)?);
+            far.push(at_gateway);
+        }
+        if near.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Self { _at_client: Proxy::start(near, Some(client))?, _at_gateway: Proxy::start(far, None)? }))
+    }
+}
+
+/// Sockets, and where queries continue: those over UDP and those over TCP.
+struct Relay {
+    udp: std::net::UdpSocket,
+    tcp: std::net::TcpListener,
+    next: [SocketAddr; 2],
+}
+
+impl Relay {
+    fn bind(host: &Host, address: SocketAddr, next: [SocketAddr; 2]) -> io::Result<Self> {
+        let bind = move || Ok((std::net::UdpSocket::bind(address)?, std::net::TcpListener::bind(address)?));
+        let (udp, tcp) = host.run(bind).and_then(|bound: io::Result<_>| bound)?;
+        udp.set_nonblocking(true)?;
+        tcp.set_nonblocking(true)?;
+        Ok(Self { udp, tcp, next })
+    }
+}
+
+/// A thread that forwards queries; dropping it ends it.
+#[derive(Debug)]
+struct Proxy {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Proxy {
-    /// Listens on `host` at the addresses of the machine's resolvers on loopback; `None` if there are none.
-    pub(super) fn listen(host: &Host) -> io::Result<Option<Self>> {
-        let machine = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-        let mut sockets = Vec::new();
-        for ip in on_loopback(&machine) {
-            let resolver = SocketAddr::new(ip, PORT);
-            let bind = move || Ok((std::net::UdpSocket::bind(resolver)?, std::net::TcpListener::bind(resolver)?));
-            let (udp, tcp) = host.run(bind).and_then(|bound: io::Result<_>| bound)?;
-            udp.set_nonblocking(true)?;
-            tcp.set_nonblocking(true)?;
-            sockets.push((resolver, udp, tcp));
-        }
-        if sockets.is_empty() {
-            return Ok(None);
-        }
+    /// Forwards from the network of a host, or from the machine's.
+    fn start(relays: Vec<Relay>, from: Option<&Host>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (stop, stopped) = oneshot::channel();
-        let thread = std::thread::Builder::new().name("outside names".into()).spawn(move || {
+        let forward = move || {
             runtime.block_on(async move {
                 let mut all = JoinSet::new();
-                for (resolver, udp, tcp) in sockets {
-                    all.spawn(datagrams(udp, resolver));
-                    all.spawn(connections(tcp, resolver));
+                for Relay { udp, tcp, next: [to_udp, to_tcp] } in relays {
+                    all.spawn(datagrams(udp, to_udp));
+                    all.spawn(connections(tcp, to_tcp));
                 }
                 let _ = stopped.await;
             });
-        })?;
-        Ok(Some(Self { stop: Some(stop), thread: Some(thread) }))
+        };
+        let thread = match from {
+            Some(host) => host.thread("outside names", forward)?,
+            None => std::thread::Builder::new().name("outside names".into()).spawn(forward)?,
+        };
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
 }
 

@@ -60,10 +60,14 @@ type Entry<'a> = (Spanned<String>, Spanned<DeTable<'a>>);
 fn parse(text: &str) -> Result<Topology, Fault> {
     let mut document = DeTable::parse(text)?.into_inner();
     let default: Option<Spanned<String>> = take(&mut document, "default")?;
+    let gateway: Option<Spanned<String>> = take(&mut document, "gateway")?;
     let hosts = tables(document.remove("host"), "host")?;
     let cables = tables(document.remove("cable"), "cable")?;
     if let Some((key, _)) = document.into_iter().next() {
-        let message = format!("unknown key `{}`; there are `default`, `[host.NAME]` and `[cable.NAME]`", key.get_ref());
+        let message = format!(
+            "unknown key `{}`; there are `default`, `gateway`, `[host.NAME]` and `[cable.NAME]`",
+            key.get_ref()
+        );
         return Err(Fault::new(key.span(), message));
     }
     if hosts.is_empty() {
@@ -75,12 +79,13 @@ fn parse(text: &str) -> Result<Topology, Fault> {
         return Err(Fault::new(0..0, "missing key `default`: the name of the host on which the command runs"));
     };
     let default = index_of(&default, &hosts)?;
+    let gateway = gateway.map_or(Ok(default), |gateway| index_of(&gateway, &hosts))?;
     if let Some((name, _)) = cables.get(MAX_CABLES) {
         return Err(Fault::new(name.span(), format!("more than {MAX_CABLES} cables")));
     }
     let cable = |(index, entry)| cable(entry, index, &hosts);
     let cables = cables.into_iter().enumerate().map(cable).collect::<Result<Vec<_>, _>>()?;
-    let topology = Topology { hosts, cables, default };
+    let topology = Topology { hosts, cables, default, gateway };
     let distances = topology.distances(&[default]);
     if let Some(lost) = distances.iter().position(Option::is_none) {
         let (lost, from) = (&names[lost], &topology.hosts[default].name);
@@ -169,7 +174,7 @@ fn cable((name, mut table): Entry<'_>, index: usize, hosts: &[HostPlan]) -> Resu
     let has_seed = table.get_ref().contains_key("seed");
     let span = table.span();
     let link = Spanned::new(span.clone(), DeValue::Table(table.into_inner()));
-    let mut spec = LinkSpec::deserialize(ValueDeserializer::from(link))?;
+    let mut spec = <LinkSpec as Deserialize>::deserialize(ValueDeserializer::from(link))?;
     // Otherwise all cables would lose the same packets.
     if !has_seed {
         spec.seed += index as u64;

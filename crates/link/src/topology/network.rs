@@ -1,7 +1,7 @@
 //! A running network: the hosts and cables of a [`Topology`].
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     panic::resume_unwind,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -12,6 +12,7 @@ use crate::{
     cable::{Cable, CableError, Options, Traffic},
     host::{Host, HostError},
     lanes::Lanes,
+    middleboxes::Middlebox,
     spec::{Change, ChangeError, LinkSpec, SpecError},
     tap::Tap,
 };
@@ -92,6 +93,30 @@ impl Network {
         // Without IPv6 in the kernel, the cables carry IPv4 only.
         if let Err(error) = host.route(IpAddr::V6(network.v6), PREFIX6, IpAddr::V6(gateway.v6)) {
             tracing::warn!("a route without IPv6: {error}");
+        }
+        Ok(())
+    }
+
+    /// Leads everything that no cable's network has to the gateway, whose own default route leads outside.
+    pub fn route_outside(&self) -> Result<(), NetworkError> {
+        for (host, cable, next) in self.topology.hops_to_gateway() {
+            // The first cable has the default route already.
+            if self.topology.cables_of(host).next().is_some_and(|(first, _)| first == cable) {
+                continue;
+            }
+            let to = self.address_at(next, cable);
+            self.hosts[host].route(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0, IpAddr::V4(to.v4))?;
+            if let Err(error) = self.hosts[host].route(IpAddr::V6(Ipv6Addr::UNSPECIFIED), 0, IpAddr::V6(to.v6)) {
+                tracing::warn!("no way outside over IPv6: {error}");
+            }
+        }
+        // Answers to translated addresses took the gateway's default route before.
+        for (cable, plan) in self.topology.cables_of(self.topology.gateway) {
+            let back = self.address_at(plan.other_end(self.topology.gateway), cable);
+            for (network, prefix) in plan.spec.middlebox.iter().flat_map(Middlebox::public_networks) {
+                let back = if network.is_ipv4() { IpAddr::V4(back.v4) } else { IpAddr::V6(back.v6) };
+                self.hosts[self.topology.gateway].route(network, prefix, back)?;
+            }
         }
         Ok(())
     }
