@@ -92,7 +92,7 @@ run() {
   if [[ $who == root ]]; then home=/root; fi
   rm -rf --one-file-system "$place"
   copy_source "$place"
-  scripts/clean-root.sh --bind "$place:$home" --show "$(rustc --print sysroot):/usr/local/rust" \
+  setpriv --pdeathsig TERM scripts/clean-root.sh --bind "$place:$home" --show "$(rustc --print sysroot):/usr/local/rust" \
     /context/scripts/fresh.sh --inside "$who" >"$fresh/$who.log" 2>&1 || status=$?
   rm -rf --one-file-system "$place"
   grep -A20 '^==== fresh: .*status\|^==== fresh: left' "$fresh/$who.log" | grep -E '^==== fresh: (.*status|left)' || true
