@@ -130,7 +130,7 @@ pub(crate) struct ResultsFolder {
 
 /// Parses the folder of the results. A number is more likely meant as the number of samples.
 fn results_folder(text: &str) -> Result<PathBuf, String> {
-    if text.parse::<f64>().is_ok() {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(format!(
             "a number is no folder; --samples {text} sets the number of samples, ./{text} is a folder"
         ));

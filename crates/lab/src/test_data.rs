@@ -151,7 +151,7 @@ pub(crate) fn circumstances() -> Circumstances {
             delay_errors: vec![],
         }),
         command: "haul race --quick".into(),
-        settings: [("server", "apache"), ("tls", "yes"), ("quick", "yes")]
+        settings: [("server", "apache"), ("tls", "true"), ("quick", "true")]
             .map(|(key, value)| (key.to_owned(), value.to_owned()))
             .into(),
         tls: true,

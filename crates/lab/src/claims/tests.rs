@@ -150,7 +150,7 @@ fn times_are_compared_with_round_trips_and_floors() {
     assert_eq!((requests.verdict, requests.ci95), (Verdict::Reproduced, None));
     assert_eq!(takes(&run, Unit::Connections, Some(17.0), None).verdict, Verdict::Refuted);
     cell(&mut run, "curl").samples_s.truncate(2);
-    assert_eq!(takes(&run, Unit::Floors, None, Some(2.0)).verdict, Verdict::Inconclusive);
+    assert_eq!(takes(&run, Unit::Floors, None, Some(2.0)).verdict, Verdict::NotJudged);
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn benefit_is_compared_with_another_one() {
     let said = "davfs2-nolocks saves 401 ms compared with davfs2 on article, and davfs2-nolocks saves 80 ms compared with davfs2 on lan";
     assert!(longer.measured.starts_with(said), "{}", longer.measured);
     // There is nothing to compare with.
-    assert_eq!(of_pair(Gain::Share, Some(["rclone", "curl"]), None, Some(1.0), None).verdict, Verdict::Inconclusive);
+    assert_eq!(of_pair(Gain::Share, Some(["rclone", "curl"]), None, Some(1.0), None).verdict, Verdict::NotJudged);
 }
 
 #[test]

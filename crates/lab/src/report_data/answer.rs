@@ -124,7 +124,7 @@ fn most_often_fastest(blocks: &[Ranking<'_>]) -> String {
         "Of the {} combinations of workload and network, {}. A contender counts as fastest if no other is detectably \
          faster, by 5 % or more.",
         blocks.len(),
-        spoken(&parts)
+        parts.join("; ")
     )
 }
 
