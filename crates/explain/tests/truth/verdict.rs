@@ -185,13 +185,14 @@ pub(crate) fn judge(
 }
 
 /// Whether the kernel's busy time is comparable. It is not with TLS, whose handshake is data to the kernel; with pipelining,
-/// where responses are in flight while the server works on the next; if the program idles while bytes are in flight; and if
-/// both sides send much.
+/// where responses are in flight while the server works on the next; if a body waits while its head is in flight; if the
+/// program idles while bytes are in flight; and if both sides send much.
 fn is_busy(scenario: &Scenario) -> bool {
     let [up, down] = scenario.sizes();
     let idles = scenario.expect.cause == Cause::SenderIdle.name();
     let plain = matches!(scenario.protocol, Protocol::Http | Protocol::Raw);
-    plain && !scenario.pipelined && !idles && up.max(down) > 10 * up.min(down)
+    let expects = scenario.exchange.iter().any(|exchange| exchange.expects_for.is_some());
+    plain && !scenario.pipelined && !expects && !idles && up.max(down) > 10 * up.min(down)
 }
 
 /// The client program's clock, if it measured the transfer from its trigger to its last byte.

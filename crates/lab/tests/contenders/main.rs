@@ -101,8 +101,16 @@ struct Tests {
 
 /// What the reason of a skipped test says if another machine or user could run it. For any other reason, the contender and
 /// the server cannot work together anywhere, and there is no test.
-const ELSEWHERE: [&str; 8] =
-    ["not installed", "root", "needs the name of user", "may not mount", "lacks the command", "/dev/fuse", "does not support HTTP/3", "are needed"];
+const ELSEWHERE: [&str; 8] = [
+    "not installed",
+    "root",
+    "needs the name of user",
+    "may not mount",
+    "lacks the command",
+    "/dev/fuse",
+    "does not support HTTP/3",
+    "are needed",
+];
 
 impl Tests {
     /// Adds a test, which is skipped if there is a reason for it.
