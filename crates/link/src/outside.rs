@@ -71,7 +71,7 @@ pub struct Outside {
 #[derive(Debug)]
 enum Beyond {
     /// The machine's network.
-    Machine { _passt: Passt },
+    Machine(Passt),
     /// An outer link, over a cable with this number.
     Outer(Outer),
 }
@@ -86,13 +86,13 @@ impl Outside {
 
     /// The same with the machine's network.
     pub fn open(gateway: &Host, client: &Host) -> Result<Self, OutsideError> {
-        Self::with(Beyond::Machine { _passt: Passt::start(gateway)? }, gateway, client)
+        Self::with(Beyond::Machine(Passt::start(gateway)?), gateway, client)
     }
 
     fn with(beyond: Beyond, gateway: &Host, client: &Host) -> Result<Self, OutsideError> {
         gateway.forward()?;
         let address = match &beyond {
-            Beyond::Machine { _passt: passt } => passt.address,
+            Beyond::Machine(passt) => passt.address,
             Beyond::Outer(outer) => IpAddr::V4(outer.address().v4),
         };
         let resolvers = Resolvers::start(client, gateway, address).map_err(step("start the DNS proxy"))?;
@@ -107,7 +107,7 @@ impl Outside {
     /// The number from which on the network's cables may be numbered.
     pub fn first_free(&self, count: u16) -> Option<u16> {
         match &self.beyond {
-            Beyond::Machine { .. } => crate::addresses::first_free(count),
+            Beyond::Machine(_) => crate::addresses::first_free(count),
             Beyond::Outer(outer) => crate::addresses::above(Some(outer.number()), count),
         }
     }

@@ -43,26 +43,32 @@ pub(crate) struct CompareOptions {
     commands: Vec<String>,
 
     /// Number of runs of each command [default: 10]
-    #[arg(long, value_name = "N", requires = "compare", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     runs: Option<u32>,
 
     /// Number of unmeasured runs of each command at the start [default: 1]
-    #[arg(long, value_name = "N", requires = "compare", value_parser = clap::value_parser!(u32).range(..=10_000))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(..=10_000))]
     warmup: Option<u32>,
 
     /// Also write the comparison as a Markdown table to FILE; `-` is standard output
-    #[arg(long, value_name = "FILE", requires = "compare")]
+    #[arg(long, value_name = "FILE")]
     export_markdown: Option<PathBuf>,
 
     /// Also write every run as CSV to FILE; `-` is standard output
-    #[arg(long, value_name = "FILE", requires = "compare")]
+    #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
 }
 
 impl CompareOptions {
-    /// Whether there is something to compare. One command alone is a usage error.
+    /// Whether there is something to compare. One command alone is a usage error, and so is an option without commands:
+    /// clap requires no `--compare` beside a command that excludes it.
     pub(crate) fn is_given(&self) -> Result<bool, Box<dyn Error>> {
-        match self.commands.len() {
+        let Self { commands, runs, warmup, export_markdown, csv } = self;
+        let has_options = runs.is_some() || warmup.is_some() || export_markdown.is_some() || csv.is_some();
+        match commands.len() {
+            0 if has_options => {
+                Err(crate::usage("--runs, --warmup, --export-markdown and --csv belong to --compare; add its commands"))
+            }
             1 => Err(crate::usage("--compare needs at least two commands: --compare 'CMD' --compare 'CMD'")),
             count => Ok(count > 1),
         }

@@ -194,8 +194,10 @@ impl Session<'_> {
         }
         let commands = || self.run_commands(sandbox, &network, is_nested, serve);
         let mut status = with_changes(&self.timetable, socket.as_ref(), &network, commands)?;
-        drop((outside, socket));
+        drop(socket);
         let traffic = network.disconnect()?;
+        // Afterwards: packets without a way out would become errors on the cables.
+        drop(outside);
         for tap in taps.into_iter().filter_map(Arc::into_inner) {
             if let Err(error) = tap.finish() {
                 crate::say(error);
