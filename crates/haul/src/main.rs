@@ -13,6 +13,7 @@ mod serve;
 
 use std::{
     error::Error,
+    ffi::OsString,
     fmt::Display,
     io::{self, IsTerminal, Write},
     path::PathBuf,
@@ -20,7 +21,7 @@ use std::{
 };
 
 use ::units::Span;
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{FromArgMatches, Parser, Subcommand, error::ErrorKind};
 use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// What is logged unless `HAUL_LOG` says otherwise.
@@ -83,7 +84,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let done: Result<ExitCode, Box<dyn Error>> = match Haul::parse_from(arguments).command {
+    let done: Result<ExitCode, Box<dyn Error>> = match parse(arguments).command {
         Command::Race(options) => lab::race(&options),
         Command::Lab(command) => lab::run(command),
         Command::Report(args) => lab::report(&args),
@@ -104,6 +105,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     })
+}
+
+fn parse(arguments: Vec<OsString>) -> Haul {
+    Haul::from_arg_matches(&manual::command().get_matches_from(arguments)).unwrap_or_else(|error| error.exit())
 }
 
 /// A usage error for options that contradict each other, in the form and with the exit status of clap's own.

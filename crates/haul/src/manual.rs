@@ -2,6 +2,7 @@
 //!
 //! All three come from the same [`clap::Command`] as `--help`, so that they cannot disagree with it.
 
+mod examples;
 mod markdown;
 
 use std::{error::Error, fs, path::Path};
@@ -12,7 +13,7 @@ use clap_complete::Shell;
 /// Prints the completions of a shell.
 pub(crate) fn completions(shell: Shell) -> Result<(), Box<dyn Error>> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut crate::Haul::command(), "haul", &mut text);
+    clap_complete::generate(shell, &mut command(), "haul", &mut text);
     crate::print(&text)
 }
 
@@ -34,8 +35,13 @@ pub(crate) fn command_pages(folder: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
+/// The command line, with examples.
+pub(crate) fn command() -> Command {
+    examples::add(crate::Haul::command(), "")
+}
+
 fn command_tree() -> Command {
-    let mut haul = crate::Haul::command().disable_help_subcommand(true);
+    let mut haul = command().disable_help_subcommand(true);
     haul.build();
     haul
 }
@@ -45,6 +51,8 @@ fn write_man_page(command: &Command, folder: &Path) -> Result<(), Box<dyn Error>
     let path = folder.join(format!("{name}.1"));
     let mut page = Vec::new();
     clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    // The heading by which man(7) knows them.
+    let page = String::from_utf8(page)?.replace(".SH EXTRA\nExamples:\n\n", ".SH EXAMPLES\n");
     fs::write(&path, page).map_err(|error| cannot_write(&path, &error))?;
     command.get_subcommands().try_for_each(|subcommand| write_man_page(subcommand, folder))
 }

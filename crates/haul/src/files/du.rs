@@ -20,8 +20,6 @@ use crate::say;
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    named: UrlArgs,
     /// Print folders down to this many levels below the named one; all are counted
     #[arg(short = 'd', long, value_name = "N")]
     max_depth: Option<usize>,
@@ -30,6 +28,8 @@ pub(crate) struct Args {
     summarize: bool,
     #[command(flatten)]
     sizes: SizeFormat,
+    #[command(flatten)]
+    named: UrlArgs,
 }
 
 #[derive(Serialize)]

@@ -19,8 +19,6 @@ use crate::files::{
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Args {
-    #[command(flatten)]
-    named: UrlArgs,
     /// Maximum number of levels
     #[arg(short = 'L', long = "max-depth", value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     levels: Option<u64>,
@@ -32,6 +30,8 @@ pub(crate) struct Args {
     all: bool,
     #[command(flatten)]
     sizes: SizeFormat,
+    #[command(flatten)]
+    named: UrlArgs,
 }
 
 #[derive(Serialize)]

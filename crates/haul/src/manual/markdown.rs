@@ -52,7 +52,10 @@ impl Shared {
                     options.insert((heading.clone(), entry(argument)), *owner);
                 }
             }
-            texts.extend(split(&after(command)).map(|text| (text.to_owned(), *owner)));
+            let text = after(command);
+            // A single line is the title of examples, which each command has of its own.
+            let shared = split(&text).filter(|text| text.contains('\n'));
+            texts.extend(shared.map(|text| (text.to_owned(), *owner)));
         }
         Self { options, paragraphs: texts }
     }

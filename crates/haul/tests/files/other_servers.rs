@@ -8,7 +8,7 @@ use std::{
 
 use crate::{
     common::printed,
-    fixture::{Fixture, write},
+    fixture::{Fixture, tree, write},
 };
 
 /// `rclone serve webdav`, which is golang.org/x/net/webdav, as in Caddy: its lock tokens are not URIs, and no entity
@@ -69,4 +69,18 @@ fn locks_staging_and_copies_work_without_etags_in_if() {
     printed(&fixture.haul(&["cp", &file, &format!("{}/d/other", rclone.url)]));
     assert_eq!(fs::read_to_string(fixture.served("d/other")).expect("a file"), "fourth");
     assert_eq!(fs::read_dir(fixture.served("d")).expect("a folder").count(), 2);
+}
+
+#[test]
+fn moves_and_wildcards_work_without_etags_in_if() {
+    let fixture = Fixture::new();
+    let Some(rclone) = rclone(&fixture) else { return };
+    write(&fixture.path("here"), &[("a", "1"), ("b", "2"), ("sub/c", "3")]);
+    let before = tree(&fixture.path("here"));
+    let there = format!("{}/there", rclone.url);
+    printed(&fixture.haul(&["mv", "here", &there]));
+    assert!(tree(&fixture.served("there")) == before && !fixture.path("here").exists());
+    assert_eq!(printed(&fixture.haul(&["ls", &format!("{there}/[!a]*")])), "/there/:\nb\n\n/there/sub/:\nc\n");
+    printed(&fixture.haul(&["mv", &there, "back"]));
+    assert!(tree(&fixture.path("back")) == before && tree(&fixture.path("served")).is_empty());
 }
