@@ -143,7 +143,7 @@ def test_race_takes_own_programs(tmp_path: Path) -> None:
         plain=True,
         server="embedded",
         with_=[f"one={command}", f"two={command}"],
-        runs=tmp_path / "runs",
+        results=tmp_path / "runs",
     )
     assert {(cell.contender, cell.status) for cell in race.cells} == {("one", "ok"), ("two", "ok")}
 
