@@ -40,7 +40,8 @@ impl World {
     pub(crate) fn with_timeout(mode: &'static str, timeout: &'static str) -> io::Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let folder = tempfile::Builder::new().prefix("haul-crash").tempdir()?;
-        let world = Self { folder, target: address.clone(), address, mode, timeout, here: "here", server: None, mount: None };
+        let world =
+            Self { folder, target: address.clone(), address, mode, timeout, here: "here", server: None, mount: None };
         for name in ["there", "here", "cache"] {
             fs::create_dir(world.path(name))?;
         }

@@ -28,7 +28,10 @@ impl Entry {
 
     /// Whether it is a share that this user has mounted; root has all.
     pub(super) fn is_share_of(&self, user: u32) -> bool {
-        self.kind == KIND && (user == 0 || self.user == Some(user))
+        // What root mounts itself, without fusermount3, has no subtype.
+        let is_url = ["http://", "https://"].iter().any(|scheme| self.source.starts_with(scheme));
+        let is_share = self.kind == KIND || (self.kind == "fuse" && is_url);
+        is_share && (user == 0 || self.user == Some(user))
     }
 }
 
@@ -82,14 +85,15 @@ mod tests {
         let table = b"proc /proc proc rw,nosuid 0 0\n\
             https://dav.example/my%20files/ /home/ann/my\\040cloud fuse.haul rw,user_id=1000,group_id=1000 0 0\n\
             host:/ /mnt fuse.sshfs rw,user_id=1000 0 0\n\
+            https://dav.example/ /srv fuse rw,user_id=0,group_id=0 0 0\n\
             broken line\n";
         let all = parse(table);
-        assert_eq!(all.len(), 3);
+        assert_eq!(all.len(), 4);
         let shares = |user| all.iter().filter(|entry| entry.is_share_of(user)).collect::<Vec<_>>();
         assert_eq!(shares(1000).len(), 1);
         assert_eq!(shares(1000)[0].folder, Path::new("/home/ann/my cloud"));
         assert_eq!(shares(1000)[0].source, "https://dav.example/my%20files/");
-        assert_eq!((shares(0).len(), shares(1001).len()), (1, 0));
+        assert_eq!((shares(0).len(), shares(1001).len()), (2, 0));
         assert!(all[2].is_fuse() && !all[0].is_fuse());
         assert_eq!(unescaped(b"a\\134b\\04"), b"a\\b\\04");
     }

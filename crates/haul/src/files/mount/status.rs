@@ -115,7 +115,8 @@ pub(super) fn run(args: &Args) -> Outcome {
     }
     let unsaved = unsaved.iter().map(|path| path.display().to_string()).collect();
     let mounts = mounts.into_iter();
-    let mounts = mounts.map(|mount| Mounted { url: mount.source, folder: mount.folder.display().to_string() }).collect();
+    let mounts =
+        mounts.map(|mount| Mounted { url: mount.source, folder: mount.folder.display().to_string() }).collect();
     results.finish(Found { mounts, shares: reports.iter().map(Share::of).collect(), unsaved })?;
     Ok(if needs_attention { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
