@@ -23,8 +23,9 @@ LIMIT = 300
 
 
 def run_with_ray(script: str, *arguments: Path | str) -> str:
-    """What this script of the tests prints. It is a process of its own: Ray changes signals, threads and warnings. What the
-    workers that it kills leave goes with Ray's own files.
+    """What this script of the tests prints. It is a process of its own: Ray changes signals, threads and warnings.
+
+    What the workers that it kills leave goes with Ray's own files.
     """
     pytest.importorskip("ray", reason="Ray is not installed: pip install ray")
     temporary = {"TMPDIR": os.environ["RAY_TMPDIR"]} if "RAY_TMPDIR" in os.environ else {}

@@ -97,6 +97,30 @@ def test_paints_and_refutations_are_read(tmp_path: Path) -> None:
     assert (earlier.fcp_s, earlier.lcp_s) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("claim", "verdict"),
+    [
+        ({"verdict": "not-judged"}, "not-judged"),
+        # Earlier builds had one word for both.
+        ({"verdict": "inconclusive", "ci95": [0.9, 1.1]}, "inconclusive"),
+        ({"verdict": "inconclusive", "ci95": None}, "not-judged"),
+        ({"verdict": "inconclusive", "ci95": None, "in_run": False, "model": True}, "not-judged"),
+        ({"verdict": "inconclusive", "ci95": None, "model": True}, "inconclusive"),
+        ({"verdict": "reproduced", "ci95": None}, "reproduced"),
+    ],
+)
+def test_claim_that_could_not_be_judged_is_not_inconclusive(claim: dict[str, Any], verdict: str) -> None:
+    run = longhaul.Run(changed(lambda run: run.update(claims=[{**CLAIM, **claim}])))
+    assert run.claims[0].verdict == verdict
+
+
+def test_claims_are_counted_by_verdict() -> None:
+    verdicts = ["reproduced", "reproduced", "refuted", "inconclusive", "not-judged", "not-judged", "not-judged"]
+    claims = [{**CLAIM, "verdict": verdict, "ci95": [1, 2]} for verdict in verdicts]
+    shown = longhaul.Run(changed(lambda run: run.update(claims=claims)))._repr_html_()
+    assert "7 claims: 2 reproduced, 1 refuted, 1 inconclusive, 3 not judged." in shown
+
+
 def test_samples_file_adds_its_columns(tmp_path: Path) -> None:
     run = longhaul.load(folder(tmp_path / "r", RUN, SAMPLES))
     assert [(sample.round, sample.start_s, sample.bytes) for sample in run.samples] == [(0, 0.5, 7), (2, 9.5, None)]

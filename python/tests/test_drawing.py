@@ -71,6 +71,21 @@ def test_run_shows_cells_and_claims_as_text() -> None:
     assert "paint" not in shown.text
 
 
+def test_disturbed_cells_are_marked() -> None:
+    def change(run: dict[str, Any]) -> None:
+        run["cells"][0]["disturbed"] = "the machine stalled"
+        run["cells"].append({**run["cells"][0], "contender": "calm", "disturbed": None})
+
+    run = longhaul.Run(changed(change))
+    shown = Elements(run._repr_html_()).text
+    assert "⚠ c y=1, disturbed: the machine stalled" in shown
+    assert "⚠ calm" not in shown
+    pytest.importorskip("altair", reason="the extra `plot` is not installed")
+    rows = run.plot_intervals().to_dict()["data"]["values"]
+    assert {(row["contender"], row["kind"]) for row in rows} == {("⚠ c y=1", "disturbed"), ("calm", "program")}
+    assert {row["contender"] for row in run.plot_causes().to_dict()["data"]["values"]} == {"⚠ c y=1", "calm"}
+
+
 def test_run_of_pages_shows_their_paints() -> None:
     def change(run: dict[str, Any]) -> None:
         run["cells"][0].update(fcp_s=0.25, lcp_s=0.5)

@@ -131,6 +131,23 @@ def test_own_program_takes_part_after_its_warmup(tmp_path: Path) -> None:
     assert log.read_text().splitlines() == ["one"] * (1 + 2 + repeated)
 
 
+def test_race_takes_own_programs(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(_MINE)
+    command = f"'{sys.executable}' '{mine}' {{dir}} {{url}} '{tmp_path / 'log'}'"
+    race = longhaul.race(
+        quick=True,
+        network="lan",
+        contender=["one", "two"],
+        samples=1,
+        plain=True,
+        server="embedded",
+        with_=[f"one={command}", f"two={command}"],
+        results=tmp_path / "runs",
+    )
+    assert {(cell.contender, cell.status) for cell in race.cells} == {("one", "ok"), ("two", "ok")}
+
+
 def test_concurrent_runs_get_their_own_results(tmp_path: Path) -> None:
     def one(samples: int) -> longhaul.Run:
         return longhaul.run(SMALL, workload="list", samples=samples, results=tmp_path / "runs", progress=False)

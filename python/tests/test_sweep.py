@@ -110,7 +110,15 @@ def test_sweep_removes_what_killed_workers_left(tmp_path: Path, monkeypatch: pyt
     used = os.open(tmp_path / "tmp/longhaul-measure-used", os.O_RDONLY)
     fcntl.flock(used, fcntl.LOCK_EX)
     try:
-        fleet.sweep(SMALL, {"network.rtt": ["4ms"]}, tmp_path / "out", workload="list", contender="webdrive", samples=1, plain=True)
+        fleet.sweep(
+            SMALL,
+            {"network.rtt": ["4ms"]},
+            tmp_path / "out",
+            workload="list",
+            contender="webdrive",
+            samples=1,
+            plain=True,
+        )
     finally:
         os.close(used)
     assert [path.name for path in (tmp_path / "tmp").iterdir()] == ["longhaul-measure-used"]

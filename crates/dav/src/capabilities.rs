@@ -126,7 +126,7 @@ impl Capabilities {
                 Family::Apache | Family::Nextcloud | Family::OwnCloud => Some(true),
                 _ => (called("longhaul") || called("lighttpd")).then_some(true),
             },
-            sets_mtime: nextcloud,
+            sets_mtime: nextcloud || has("<urn:longhaul:x-oc-mtime>"),
             server,
             family,
             methods,

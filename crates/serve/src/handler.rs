@@ -12,8 +12,8 @@ use dav_server::davpath::DavPath;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
 use futures_util::FutureExt;
 use http::header::{
-    ALLOW, CONNECTION, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPECT, HOST, HeaderValue, IF_NONE_MATCH, LAST_MODIFIED,
-    RANGE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
+    ALLOW, CONNECTION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, EXPECT, HOST, HeaderValue, IF_NONE_MATCH,
+    LAST_MODIFIED, RANGE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, Method, Request, Response, StatusCode, Version};
 use http_body_util::{BodyExt, Full, Limited};
@@ -24,8 +24,10 @@ use crate::auth::{Overloaded, Users};
 use crate::body::{Incoming, ReceivedBody, RequestBody, ResponseBody};
 use crate::cross_site::{self, HostNames};
 use crate::destination;
+use crate::digest;
 use crate::early_data::{self, HandshakeState};
 use crate::locks::Locks;
+use crate::modified::{self, Redirected};
 use crate::preconditions;
 use crate::responder::{Responder, ResponderHandler};
 use crate::server::Quirks;
@@ -95,6 +97,7 @@ impl Handler {
 /// A served folder.
 pub(crate) struct Folder {
     dav: DavHandler<Arc<RequestContext>>,
+    store: Store,
     locks: Locks,
     users: Option<Users>,
     names: HostNames,
@@ -111,7 +114,7 @@ impl Folder {
         log: Option<AccessLog>,
         read_only: bool,
     ) -> Self {
-        let dav = DavHandler::builder().filesystem(Box::new(store)).autoindex(true).read_buf_size(READ_BUFFER);
+        let dav = DavHandler::builder().filesystem(Box::new(store.clone())).autoindex(true).read_buf_size(READ_BUFFER);
         let locks = Locks::new();
         let (dav, methods) = if read_only {
             (dav.methods(DavMethodSet::WEBDAV_RO), READ_ONLY_METHODS)
@@ -122,7 +125,7 @@ impl Folder {
             }
             (dav.methods(methods).locksystem(Box::new(locks.clone())), METHODS)
         };
-        Folder { dav: dav.build_handler(), locks, users, names, log, methods, quirks: Quirks::default() }
+        Folder { dav: dav.build_handler(), store, locks, users, names, log, methods, quirks: Quirks::default() }
     }
 
     pub(crate) fn with_quirks(self, quirks: Quirks) -> Self {
@@ -249,13 +252,22 @@ impl Folder {
                 return text(StatusCode::FORBIDDEN, "403: the lock is another user's\n".to_owned());
             }
         }
-        let (head, body) = request.into_parts();
+        let (mut head, body) = request.into_parts();
         let body = if matches!(head.method.as_str(), "PROPFIND" | "PROPPATCH" | "LOCK") {
             let most = if head.method.as_str() == "PROPPATCH" { MAX_PROPPATCH } else { MAX_XML };
             match read_xml(body, most).await {
                 Ok((text, named)) => {
                     context.named = named.filter(|_| context.is("PROPFIND"));
-                    RequestBody::Whole(Full::new(text))
+                    let redirected =
+                        Some(&text).filter(|_| context.is("PROPPATCH")).and_then(|text| modified::redirect(text));
+                    RequestBody::Whole(Full::new(match redirected {
+                        Some(Redirected { body, modified }) => {
+                            context.modified = modified;
+                            head.headers.insert(CONTENT_LENGTH, body.len().into());
+                            body.into()
+                        }
+                        None => text,
+                    }))
                 }
                 Err(refused) => return status(refused),
             }
@@ -263,6 +275,7 @@ impl Folder {
             RequestBody::Arriving(body)
         };
         let context = Arc::new(context);
+        let wants_digest = digest::wanted(&head.headers).filter(|_| context.is("GET") || context.is("HEAD"));
         let request = Request::from_parts(head, body);
         let mut response = self.dav.handle_guarded(request, principal.to_owned(), Arc::clone(&context)).await;
         *response.status_mut() = match response.status() {
@@ -275,8 +288,19 @@ impl Folder {
         if context.method == Method::OPTIONS && response.status().is_success() {
             // Some of `dav-server`'s methods are disabled here, and it omits some that work.
             response.headers_mut().insert(ALLOW, HeaderValue::from_static(self.methods));
-            let classes = if self.methods == METHODS { "1, 2, 3" } else { "1, 3" };
+            let classes = if self.methods == METHODS { "1, 2, 3, <urn:longhaul:x-oc-mtime>" } else { "1, 3" };
             response.headers_mut().insert(DAV, HeaderValue::from_static(classes));
+        }
+        if let Some(algorithm) = wants_digest.filter(|_| response.status().is_success())
+            && let Some(tag) = response.headers().get(ETAG).cloned()
+            && let Some((digest, its)) = self.store.digest(&context.path, algorithm).await
+            // Of the version that the response is about.
+            && tag.as_bytes() == format!("\"{its}\"").as_bytes()
+        {
+            response.headers_mut().extend(digest::field(&digest));
+        }
+        if context.has_kept_time() && response.status().is_success() {
+            response.headers_mut().insert(modified::HEADER, HeaderValue::from_static("accepted"));
         }
         if context.named.is_some() {
             response.extensions_mut().insert(context);

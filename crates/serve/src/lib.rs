@@ -34,6 +34,8 @@
 //! - **No request leaves the directory**: symbolic links are neither followed nor listed. See `store/root.rs`.
 //! - **Dead properties** are stored with the file, in an extended attribute; a large set in a hidden folder that the
 //!   attribute refers to. See `store/properties.rs` and `store/property_files.rs`.
+//! - **Modification times** that clients set are kept: `X-OC-Mtime` of an upload, and `PROPPATCH`. See `modified.rs`.
+//! - **Digests** of files are sent on request. See `digest.rs`.
 //! - An upload over a file keeps its permissions, its properties and, for a server run by root, its owner; other hard
 //!   links to the file keep the old content. New files get the umask's permissions.
 //!
@@ -65,6 +67,7 @@ mod body;
 mod connection;
 mod cross_site;
 mod destination;
+mod digest;
 pub mod early_data;
 mod error;
 mod fast_path;
@@ -73,6 +76,7 @@ mod handler;
 pub mod http3;
 mod locks;
 mod min_rate;
+mod modified;
 mod multistatus;
 mod preconditions;
 mod responder;

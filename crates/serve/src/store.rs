@@ -13,8 +13,11 @@ mod request_context;
 mod root;
 mod staged_upload;
 mod sweep;
+mod times;
 mod transfer;
 
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,6 +28,7 @@ use dav_server::fs::{
     ReadDirMeta,
 };
 use http::StatusCode;
+use ring::digest::{Algorithm, Digest};
 use rustix::fs::{AtFlags, Dir, Mode, OFlags};
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +39,9 @@ pub(crate) use request_context::{RequestContext, is_within};
 use root::{Root, is_own, refusal};
 use staged_upload::StagedUpload;
 use transfer::{Download, Upload};
+
+/// Bytes per task of a digest.
+const DIGEST_PIECE: u64 = 1024 * 1024;
 
 /// The served directory.
 #[derive(Debug, Clone)]
@@ -238,12 +245,12 @@ impl GuardedFileSystem<Context> for Store {
         &'a self,
         path: &'a DavPath,
         changes: Vec<(bool, DavProp)>,
-        _visit: &'a Context,
+        context: &'a Context,
     ) -> FsFuture<'a, Vec<(StatusCode, DavProp)>> {
-        let (path, patching) = (path.clone(), Arc::clone(&self.patching));
+        let (path, patching, modified) = (path.clone(), Arc::clone(&self.patching), context.modified);
         self.run(move |root| {
             let _alone = patching.lock().unwrap_or_else(PoisonError::into_inner);
-            properties::patch(root, &root.resolve(&path, OFlags::RDONLY)?, changes)
+            times::patch(root, &root.resolve(&path, OFlags::RDONLY)?, changes, modified)
         })
     }
 
@@ -273,6 +280,33 @@ impl GuardedFileSystem<Context> for Store {
 }
 
 impl Store {
+    /// The digest of a file's content and the entity tag of the version that it belongs to; none if it cannot be read.
+    /// Reads in pieces, so that nothing reads on for a client that has disconnected.
+    pub(crate) async fn digest(&self, path: &DavPath, algorithm: &'static Algorithm) -> Option<(Digest, String)> {
+        let path = path.clone();
+        let open = self.run(move |root| Ok(File::from(root.resolve(&path, OFlags::RDONLY)?)));
+        let mut file = open.await.ok()?;
+        let tag = |file: &File| Meta::of(file).ok()?.etag();
+        let before = tag(&file)?;
+        let mut context = ring::digest::Context::new(algorithm);
+        loop {
+            let mut piece = Vec::new();
+            (file, context, piece) = blocking(move || {
+                let read = (&file).take(DIGEST_PIECE).read_to_end(&mut piece);
+                read.map_err(|_| FsError::GeneralFailure)?;
+                context.update(&piece);
+                Ok((file, context, piece))
+            })
+            .await
+            .ok()?;
+            if piece.is_empty() {
+                break;
+            }
+        }
+        // A version that changed meanwhile has no digest.
+        (tag(&file)? == before).then(|| (context.finish(), before))
+    }
+
     fn properties(&self, path: &DavPath, kept: Option<Vec<DavProp>>) -> FsFuture<'static, Vec<DavProp>> {
         if let Some(kept) = kept {
             return Box::pin(async { Ok(kept) });

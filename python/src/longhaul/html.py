@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from .capture_tables import Finding, Transfer, TransferCause
     from .explanation import Explanation
     from .run_result import Run
-    from .run_tables import Cell
+    from .run_tables import Cell, Claim
     from .table import Table
 
 __all__ = ["of_explanation", "of_run", "of_table"]
@@ -20,7 +21,7 @@ __all__ = ["of_explanation", "of_run", "of_table"]
 #: Rows of a table, transfers of an explanation, and claims of a run that are shown.
 ROWS, TRANSFERS, CLAIMS = 10, 10, 30
 
-_VERDICTS = {"reproduced": "✔", "exceeded": "▲", "missed": "▼", "refuted": "✘", "inconclusive": "?"}
+_VERDICTS = {"reproduced": "✔", "exceeded": "▲", "missed": "▼", "refuted": "✘", "inconclusive": "?", "not-judged": "–"}
 
 
 def of_table(table: Table[Any]) -> str:
@@ -51,8 +52,8 @@ def of_run(run: Run) -> str:
         parts.append(
             f"<h4>{escape(f'{workload}, {network}')}</h4><p>{escape(', '.join(about))}</p>{_cells(run, cells)}"
         )
-    judged = [claim for claim in run.claims if claim.in_run]
-    if judged:
+    if run.claims:
+        judged = [claim for claim in run.claims if claim.verdict != "not-judged"]
         rows = [
             [
                 f"{_VERDICTS.get(claim.verdict, '')} {escape(claim.verdict)}{' (model)' if claim.model else ''}",
@@ -62,8 +63,17 @@ def of_run(run: Run) -> str:
             ]
             for claim in judged[:CLAIMS]
         ]
-        parts.append(f"<h4>Claims</h4>{_table(['verdict', 'sentence', 'measured', 'refuted by'], rows)}")
+        head = ["verdict", "sentence", "measured", "would be refuted if"]
+        parts.append(f"<h4>Claims</h4><p>{_counted(run.claims)}</p>{_table(head, rows) if rows else ''}")
     return "".join(parts)
+
+
+def _counted(claims: Iterable[Claim]) -> str:
+    """The number of claims by verdict, in the words of the terminal and the reports."""
+    verdicts = Counter(claim.verdict for claim in claims)
+    total = verdicts.total()
+    counts = ", ".join(f"{verdicts[one]} {one.replace('-', ' ')}" for one in _VERDICTS if verdicts[one])
+    return f"{total} {'claim' if total == 1 else 'claims'}: {counts}."
 
 
 def _description(run: Run, kind: str, name: str) -> str:
@@ -92,7 +102,7 @@ def _cells(run: Run, cells: Sequence[Cell]) -> str:
         spent = seconds.get(cell.contender) or {"not_explained": median}
         rows.append(
             [
-                escape(f"{cell.contender} (model)" if cell.model else cell.contender),
+                escape(f"{'⚠ ' if cell.disturbed else ''}{cell.contender}{' (model)' if cell.model else ''}"),
                 units.duration(median),
                 "" if ends[0] is None or ends[1] is None else units.interval(ends[0], ends[1]),
                 *("" if paint is None else units.duration(paint) for paint in (of(cell) for _, of in paints)),
@@ -109,7 +119,11 @@ def _cells(run: Run, cells: Sequence[Cell]) -> str:
     shown = {cause: 0.0 for spent in seconds.values() for cause in spent}
     head = ["contender", "time", "range", *(title for title, _ in paints)]
     head += ["times the floor", "requests", "where the time went"]
-    return _table(head, rows) + _legend(shown)
+    disturbed = [cell for cell in cells if cell.disturbed]
+    notes = "".join(
+        f"<p>⚠ {escape(cell.contender)}, disturbed: {escape(cell.disturbed or '')}</p>" for cell in disturbed
+    )
+    return _table(head, rows) + notes + _legend(shown)
 
 
 def of_explanation(explanation: Explanation) -> str:

@@ -23,11 +23,14 @@ TRANSFERS, PACKETS = 20, 5000
 
 WIDTH = 560
 
-_KINDS = {"program": "#4a7fb5", "model": "#9aa1ab"}
+_KINDS = {"program": "#4a7fb5", "model": "#9aa1ab", "disturbed": "#e0b4a0"}
 
 
 def intervals(run: Run) -> altair.FacetChart:
-    """The median of each cell with its interval, its samples as dots, and the floor as a dashed line."""
+    """The median of each cell with its interval, its samples as dots, and the floor as a dashed line.
+
+    Disturbed cells have a colour of their own and a sign before their name, because their times are too long.
+    """
     alt = need("altair", "plot")
     rows: list[dict[str, Any]] = [
         {
@@ -144,9 +147,11 @@ def sequence(packets: Sequence[Packet], spent: Sequence[Interval], title: str, s
 
 
 def _place(run: Run, row: Any) -> dict[str, Any]:
-    models = {cell.contender for cell in run.cells if cell.model}
-    kind = "model" if row.contender in models else "program"
-    return {"place": f"{row.workload}, {row.network}", "contender": row.contender, "kind": kind}
+    key = (row.workload, row.network, row.contender)
+    (cell,) = (cell for cell in run.cells if (cell.workload, cell.network, cell.contender) == key)
+    kind = "disturbed" if cell.disturbed else "model" if cell.model else "program"
+    name = f"⚠ {cell.contender}" if cell.disturbed else cell.contender
+    return {"place": f"{row.workload}, {row.network}", "contender": name, "kind": kind}
 
 
 def _facet(alt: Any, chart: Any, run: Run, title: str) -> altair.FacetChart:

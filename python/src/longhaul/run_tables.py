@@ -52,10 +52,10 @@ class Cell:
     contender: _Contender
     model: _Model
     requests_of: Annotated[
-        str | None, Column("The contender that sends the same requests without the program in between, if any")
+        str | None, Column("The contender that sends the same requests without the program in between")
     ]
     status: _Status
-    reason: Annotated[str | None, Column("Why it was skipped, and how to install it; or how it failed")]
+    reason: Annotated[str | None, Column("Why it was skipped or failed, and what to install")]
     samples: Annotated[int, Column("Number of samples")]
     median_s: Annotated[float | None, Column("The median of the samples", "s")]
     ci95_lo_s: Annotated[float | None, Column("The lower end of the median's interval", "s")]
@@ -64,28 +64,21 @@ class Cell:
     times_floor: Annotated[float | None, Column("`median_s` ÷ `floor_s`")]
     rtt_s: Annotated[float | None, Column("The network's round-trip time without queueing", "s")]
     round_trips: Annotated[float | None, Column("`median_s` ÷ `rtt_s`")]
-    link_round_trips: Annotated[
-        int | None, Column("Round trips on the link that follow one another, median of the samples")
-    ]
-    bytes: Annotated[int | None, Column("Bytes on the link in both directions, median of the samples", "byte")]
-    requests: Annotated[int | None, Column("HTTP requests, median of the samples")]
-    connections: Annotated[int | None, Column("TCP connections, median of the samples")]
-    server_cpu_s: Annotated[float | None, Column("The server's processor time, median of the samples", "s")]
-    ideal_s: Annotated[float | None, Column("The time of a page on an ideal network; only of page loads", "s")]
-    fcp_s: Annotated[
-        float | None, Column("The first contentful paint of a page in a browser, median of the samples", "s")
-    ]
-    lcp_s: Annotated[
-        float | None, Column("The largest contentful paint of a page in a browser, median of the samples", "s")
-    ]
-    why: Annotated[str | None, Column("What the typical sample's time was spent on, as a sentence")]
+    link_round_trips: Annotated[int | None, Column("Successive round trips on the link, median")]
+    bytes: Annotated[int | None, Column("Bytes on the link in both directions, median", "byte")]
+    requests: Annotated[int | None, Column("HTTP requests, median")]
+    connections: Annotated[int | None, Column("TCP connections, median")]
+    server_cpu_s: Annotated[float | None, Column("The server's processor time, median", "s")]
+    ideal_s: Annotated[float | None, Column("The time of a page load on an ideal network", "s")]
+    fcp_s: Annotated[float | None, Column("First contentful paint in a browser, median", "s")]
+    lcp_s: Annotated[float | None, Column("Largest contentful paint in a browser, median", "s")]
+    why: Annotated[str | None, Column("What the typical sample's time was spent on")]
     disturbed: Annotated[
-        str | None, Column("Why the times are too long: what the machine did to the samples; null if they can be used")
+        str | None,
+        Column("What the machine did to the samples, so that their times are too long; null if they can be used"),
     ]
-    machine: Annotated[str | None, Column("The machine that measured it; none in runs of earlier builds")]
-    late_s: Annotated[
-        float | None, Column("The emulator's delay error on that machine: the 99th percentile, at 1000 packets/s", "s")
-    ]
+    machine: Annotated[str | None, Column("The machine that measured it")]
+    late_s: Annotated[float | None, Column("The emulator's delay error there: 99th percentile at 1000 packets/s", "s")]
 
 
 @dataclass(frozen=True)
@@ -105,9 +98,7 @@ class Sample:
     requests: Annotated[int | None, Column("HTTP requests; from `samples.csv`")]
     connections: Annotated[int | None, Column("TCP connections; from `samples.csv`")]
     server_cpu_s: Annotated[float | None, Column("The server's processor time; from `samples.csv`", "s")]
-    link_round_trips: Annotated[
-        int | None, Column("Round trips on the link that follow one another; from `samples.csv`")
-    ]
+    link_round_trips: Annotated[int | None, Column("Successive round trips on the link; from `samples.csv`")]
     added_s: Annotated[float | None, Column("The most that the machine added to it; from `samples.csv`", "s")]
     disturbed: Annotated[bool | None, Column("Whether the machine added too much to it; from `samples.csv`")]
 
@@ -139,17 +130,19 @@ class Claim:
     workload: _Workload
     network: _Network
     in_run: Annotated[bool, Column("Whether its cells were part of the run")]
-    model: Annotated[bool, Column("Whether the verdict rests on a model; false in runs of earlier builds")]
+    model: Annotated[bool, Column("Whether the verdict rests on a model")]
     measured: Annotated[str, Column("The measurement, as a sentence")]
     ci95_lo: Annotated[float | None, Column("The lower end of the interval that the verdict is based on")]
     ci95_hi: Annotated[float | None, Column("The upper end of that interval")]
     confidence: Annotated[float | None, Column("The coverage of the interval")]
     verdict: Annotated[
-        str, Column("`reproduced`, `refuted` or `inconclusive`; of a figure also `exceeded` or `missed`")
+        str,
+        Column(
+            "`reproduced` or `refuted`; of a figure also `exceeded` or `missed`; `inconclusive` if its interval "
+            "decides nothing; `not-judged` if the run lacks its cells, or cannot use them"
+        ),
     ]
-    refuted_by: Annotated[
-        str | None, Column("The result that would refute it, in words; null if the experiment does not say")
-    ]
+    refuted_by: Annotated[str | None, Column("The result that would refute it")]
 
 
 @dataclass(frozen=True)
@@ -174,7 +167,7 @@ class Method:
     network: _Network
     contender: _Contender
     method: Annotated[str, Column("The method, such as `PROPFIND`")]
-    requests: Annotated[int, Column("HTTP requests of this method, median of the samples")]
+    requests: Annotated[int, Column("HTTP requests of this method, median")]
 
 
 CELLS = Schema("cells", 1, Cell)
@@ -305,6 +298,14 @@ def _key_of(path: str, keys: Mapping[str, _Key]) -> _Key:
     return workload, network, contender
 
 
+def _verdict(node: Node, low: float | None) -> str:
+    """The verdict. Earlier builds called a claim without usable cells ``inconclusive`` too; it has no interval."""
+    verdict = node.text("verdict")
+    rests_on_model = bool(node.value.get("model"))
+    is_judged = verdict != "inconclusive" or (node.boolean("in_run") and (low is not None or rests_on_model))
+    return verdict if is_judged else "not-judged"
+
+
 def _claim(node: Node, run: str) -> Claim:
     low, high = node.interval("ci95")
     return Claim(
@@ -320,7 +321,7 @@ def _claim(node: Node, run: str) -> Claim:
         ci95_lo=low,
         ci95_hi=high,
         confidence=node.optional_number("confidence"),
-        verdict=node.text("verdict"),
+        verdict=_verdict(node, low),
         refuted_by=node.optional_text("refuted_by"),
     )
 

@@ -40,7 +40,7 @@ use self::{
     target::{begun, chosen, looked, names_of_files, placed, target, walked},
 };
 use super::{
-    Event, Options, Summary, Watch,
+    Event, Options, Skip, Summary, Watch,
     held_locks::{HeldLocks, PAUSE, ROUNDS},
     lock,
     plan::{Listing, RemoteEntry},
@@ -98,9 +98,10 @@ pub async fn upload(
             target(dav, to, names, upload.properties, arrived.notified()).boxed(),
             begun(dav, to, &sources, options).boxed(),
             walked(&sources, to, options),
-            // Only a Nextcloud supports bulk uploads, so no other server is waited for.
+            // Only a Nextcloud supports bulk uploads, and only a comparison has to know whether the server keeps times.
             async {
-                upload.nextcloud.is_some() && dav.learn(to).await.is_ok_and(|capabilities| capabilities.bulk_upload)
+                let matters = upload.nextcloud.is_some() || options.skip != Skip::Nothing;
+                matters && dav.learn(to).await.is_ok_and(|capabilities| capabilities.bulk_upload)
             }
             .boxed(),
             async {

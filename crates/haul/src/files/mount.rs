@@ -4,6 +4,7 @@
 //! is mounted, so that its exit status tells, and until then both use the terminal, so that the second can ask for a password.
 
 pub(crate) mod fstab;
+mod mount_table;
 mod status;
 pub(crate) mod unmount;
 
@@ -12,7 +13,7 @@ use std::{
     error::Error,
     fs::{self, File},
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
-    io::{BufRead, BufReader},
+    io::{self, BufRead, BufReader},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
     process::{self, ExitCode, Stdio},
@@ -58,7 +59,7 @@ pub(crate) struct Args {
     /// Folder on the server
     #[arg(value_name = "URL", required = true)]
     url: Option<String>,
-    /// Empty local folder to mount on
+    /// Empty local folder to mount on; created if it does not exist
     #[arg(value_name = "DIR", required = true)]
     folder: Option<PathBuf>,
     /// Stay in the foreground; Ctrl-C unmounts
@@ -132,11 +133,32 @@ pub(super) fn run(args: Args) -> Outcome {
         return status::run(args);
     }
     let folder = args.folder.clone().unwrap_or_default();
-    let folder = mount_point(&folder)?;
-    if args.foreground || env::var_os(BACKGROUND).is_some() {
-        run_service(FAREWELL, |stop| serve(args, folder, stop))
-    } else {
-        start_in_background()
+    let is_new = create(&folder)?;
+    let ended = mount_point(&folder).and_then(|place| {
+        if args.foreground || env::var_os(BACKGROUND).is_some() {
+            run_service(FAREWELL, |stop| serve(args, place, stop))
+        } else {
+            start_in_background()
+        }
+    });
+    // After a mount it stays, since the next one needs it.
+    if is_new && !ended.as_ref().is_ok_and(|status| *status == ExitCode::SUCCESS) {
+        let _ = fs::remove_dir(folder);
+    }
+    ended
+}
+
+/// Creates the folder to mount on, if its parent exists. Returns whether it did.
+fn create(folder: &Path) -> Result<bool, Box<dyn Error>> {
+    match fs::create_dir(folder) {
+        Ok(()) => Ok(true),
+        // The checks of the mount point follow.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let name = folder.display();
+            Err(format!("{name}: the folder above it does not exist; create it with `mkdir -p {name}`").into())
+        }
+        Err(error) => Err(format!("cannot create the folder {}: {error}", folder.display()).into()),
     }
 }
 
@@ -151,12 +173,7 @@ fn mount_point(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
     if !about.is_dir() {
         return Err(format!("{name}: not a folder, so nothing can be mounted on it").into());
     }
-    let is_ours = |line: &str| {
-        let mut words = line.split(' ').skip(1);
-        words.next().is_some_and(|place| Path::new(place) == path)
-            && words.next().is_some_and(|kind| kind.starts_with("fuse"))
-    };
-    if fs::read_to_string("/proc/self/mounts").is_ok_and(|mounts| mounts.lines().any(is_ours)) {
+    if mount_table::on(&path).is_ok_and(|mount| mount.is_some_and(|mount| mount.is_fuse())) {
         return Err(
             format!("{name}: something is mounted there already; `haul unmount {name}` unmounts a share").into()
         );

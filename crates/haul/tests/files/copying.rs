@@ -1,7 +1,9 @@
 //! `cp` and `sync` between a local folder and a server.
 
 use std::{
+    collections::BTreeMap,
     fs,
+    path::Path,
     time::{Duration, SystemTime},
 };
 
@@ -95,6 +97,45 @@ fn locks_staging_and_digests_are_used_on_request() {
     }));
     assert_eq!((fixture.requests("LOCK"), fixture.requests("UNLOCK")), (2, 2));
     assert_eq!(tree(&fixture.path("served")).into_keys().collect::<Vec<_>>(), ["a", "b"]);
+}
+
+/// The times of a tree's files, in seconds.
+fn times(root: &Path) -> BTreeMap<String, u64> {
+    let seconds = |name: &String| {
+        let modified = fs::metadata(root.join(name)).unwrap().modified().unwrap();
+        modified.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs()
+    };
+    tree(root).into_keys().filter(|name| !name.ends_with('/')).map(|name| (name.clone(), seconds(&name))).collect()
+}
+
+#[test]
+fn copied_tree_keeps_its_times_there_and_back() {
+    let fixture = Fixture::new();
+    grow(&fixture);
+    for (day, name) in (1..).zip(times(&fixture.path("source")).keys()) {
+        let then = SystemTime::UNIX_EPOCH + Duration::from_hours(400_000 + 24 * day);
+        fs::File::options().append(true).open(fixture.path("source").join(name)).unwrap().set_modified(then).unwrap();
+    }
+    let there = fixture.at("there");
+    printed(&fixture.haul(&["cp", "-r", "source", &there, "--temporary"]));
+    printed(&fixture.haul(&["cp", "-r", &there, "back"]));
+    let [source, served, back] =
+        [fixture.path("source"), fixture.served("there"), fixture.path("back")].map(|root| times(&root));
+    assert_eq!(source.len(), 64);
+    assert_eq!(source, served);
+    assert_eq!(source, back);
+}
+
+#[test]
+fn older_version_of_equal_length_is_copied_again() {
+    let fixture = Fixture::new();
+    write(&fixture.path("source"), &[("a", "new")]);
+    printed(&fixture.haul(&["cp", "-r", "source", &fixture.at("there")]));
+    write(&fixture.path("there"), &[("a", "old")]);
+    let then = SystemTime::now() - Duration::from_hours(24);
+    fs::File::options().append(true).open(fixture.path("there/a")).unwrap().set_modified(then).unwrap();
+    printed(&fixture.haul(&["cp", "-r", "there", &fixture.url, "--resume"]));
+    assert_eq!(fs::read_to_string(fixture.served("there/a")).unwrap(), "old");
 }
 
 #[test]

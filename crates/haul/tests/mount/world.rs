@@ -25,6 +25,8 @@ pub(crate) struct World {
     pub(crate) target: String,
     pub(crate) mode: &'static str,
     timeout: &'static str,
+    /// Where it is mounted.
+    pub(crate) here: &'static str,
     server: Option<Child>,
     pub(crate) mount: Option<Child>,
 }
@@ -38,7 +40,8 @@ impl World {
     pub(crate) fn with_timeout(mode: &'static str, timeout: &'static str) -> io::Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let folder = tempfile::Builder::new().prefix("haul-crash").tempdir()?;
-        let world = Self { folder, target: address.clone(), address, mode, timeout, server: None, mount: None };
+        let world =
+            Self { folder, target: address.clone(), address, mode, timeout, here: "here", server: None, mount: None };
         for name in ["there", "here", "cache"] {
             fs::create_dir(world.path(name))?;
         }
@@ -69,7 +72,7 @@ impl World {
         let mut command = Command::new(HAUL);
         command.args(["mount", "--foreground", "--lock", "never", "--write", self.mode, "--timeout", self.timeout]);
         command.arg("--cache-dir").arg(self.path("cache"));
-        command.arg(format!("http://{}/", self.target)).arg(self.path("here"));
+        command.arg(format!("http://{}/", self.target)).arg(self.path(self.here));
         command
     }
 
@@ -142,7 +145,7 @@ pub(crate) fn kill(child: &mut Option<Child>) {
 }
 
 /// Runs a program that prints little, within [`PATIENCE`]. The sandbox blocks SIGCHLD, so this polls.
-fn output(mut command: Command) -> Output {
+pub(crate) fn output(mut command: Command) -> Output {
     let command = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let (mut child, begin) = (command.spawn().expect("it starts"), Instant::now());
     while child.try_wait().expect("it is ours").is_none() {

@@ -3,7 +3,9 @@
 //! An entity tag must change with every upload and never repeat, or `If-Match` loses updates (RFC 9110 §8.8.3). Size
 //! and modification time alone are not enough: kernels take file times from a clock that ticks a few hundred times a
 //! second, so two uploads of equal size within a tick would share a tag. The server sets each upload's time itself, in
-//! nanoseconds and unique ([`next_stamp`]), and the tag includes the inode for files that other programs change.
+//! nanoseconds and unique ([`next_stamp`]), and the tag includes the inode for files that other programs change. A client
+//! that sets the time sets its seconds, which is all that HTTP can express; the nanoseconds remain the server's
+//! ([`stamp_at`]), because a tag would repeat when an older version is uploaded again with its time.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -62,6 +64,12 @@ impl Meta {
     /// Number of hard links.
     pub(crate) fn links(&self) -> u32 {
         self.stat.stx_nlink
+    }
+
+    /// The modification time.
+    pub(crate) fn modified_time(&self) -> Timespec {
+        let StatxTimestamp { tv_sec, tv_nsec, .. } = self.stat.stx_mtime;
+        Timespec { tv_sec, tv_nsec: tv_nsec.into() }
     }
 
     pub(crate) fn owner(&self) -> (u32, u32) {
@@ -124,8 +132,14 @@ fn time(at: StatxTimestamp) -> SystemTime {
     UNIX_EPOCH + Duration::new(u64::try_from(at.tv_sec).unwrap_or(0), at.tv_nsec)
 }
 
+/// A client's time in seconds, or the current time; with the nanoseconds of a unique stamp.
+pub(crate) fn stamp_at(seconds: Option<i64>) -> Timespec {
+    let now = next_stamp();
+    Timespec { tv_sec: seconds.unwrap_or(now.tv_sec), ..now }
+}
+
 /// The current time, later than every earlier stamp of this process.
-pub(crate) fn next_stamp() -> Timespec {
+fn next_stamp() -> Timespec {
     static LAST: AtomicU64 = AtomicU64::new(0);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_nanos() as u64);
     let mut stamp = now;

@@ -15,6 +15,7 @@ use http::Method;
 use http::header::{HeaderMap, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
 
 use super::metadata::Identity;
+use crate::modified;
 use crate::preconditions::IF;
 use crate::xml::Name;
 
@@ -48,6 +49,9 @@ pub(crate) struct RequestContext {
     conditional: bool,
     target_state: Mutex<TargetState>,
     overtaken: AtomicBool,
+    /// The modification time that the request sets, in seconds since 1970.
+    pub(crate) modified: Option<i64>,
+    has_kept_time: AtomicBool,
     properties: Mutex<HashMap<Vec<u8>, Vec<DavProp>>>,
 }
 
@@ -58,7 +62,10 @@ impl RequestContext {
         let conditional =
             tagged || [IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE].iter().any(|h| headers.contains_key(h));
         let lists = method.as_str() == "PROPFIND" && headers.get("depth").is_none_or(|depth| depth != "0");
+        let modified = headers.get(modified::HEADER).filter(|_| method == Method::PUT);
         RequestContext {
+            modified: modified.and_then(|time| modified::parse(time.to_str().ok()?)),
+            has_kept_time: AtomicBool::new(false),
             lists,
             method,
             path,
@@ -104,6 +111,16 @@ impl RequestContext {
     /// Whether this conditional upload was dropped because another came first: 412.
     pub(crate) fn was_overtaken(&self) -> bool {
         self.overtaken.load(Ordering::Relaxed)
+    }
+
+    /// Records whether an upload has the modification time that the request names.
+    pub(crate) fn note_time(&self, seconds: i64) {
+        self.has_kept_time.store(self.modified == Some(seconds), Ordering::Relaxed);
+    }
+
+    /// Whether the upload has the modification time that the request names.
+    pub(crate) fn has_kept_time(&self) -> bool {
+        self.has_kept_time.load(Ordering::Relaxed)
     }
 
     /// Records a named property that the current file does not have.

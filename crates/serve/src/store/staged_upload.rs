@@ -28,7 +28,7 @@ use ring::rand::SecureRandom;
 use rustix::fs::{Access, AtFlags, FlockOperation, Gid, Mode, OFlags, Timestamps, Uid};
 use rustix::io::Errno;
 
-use super::metadata::{Meta, next_stamp};
+use super::metadata::{Meta, stamp_at};
 use super::properties;
 use super::property_files::{self, Id};
 use super::request_context::RequestContext;
@@ -130,7 +130,7 @@ impl StagedUpload {
     fn place(&mut self, context: &RequestContext) -> FsResult<Meta> {
         self.file()?;
         let Some(mut temporary) = self.temporary.take() else { return Err(FsError::GeneralFailure) };
-        self.dress(&temporary.file).map_err(refusal)?;
+        self.dress(&temporary.file, context.modified).map_err(refusal)?;
         rustix::fs::fsync(&temporary.file).map_err(refusal)?;
         {
             let _alone = COMMIT.lock().unwrap_or_else(PoisonError::into_inner);
@@ -162,8 +162,8 @@ impl StagedUpload {
         rustix::fs::fsync(file).map_err(refusal)
     }
 
-    /// Sets the replaced file's permissions and owner, and a unique time stamp.
-    fn dress(&self, file: &File) -> rustix::io::Result<()> {
+    /// Sets the replaced file's permissions and owner, and a unique time stamp, in the second that the client names.
+    fn dress(&self, file: &File, modified: Option<i64>) -> rustix::io::Result<()> {
         if let Some(permissions) = self.permissions {
             rustix::fs::fchmod(file, permissions)?;
         }
@@ -174,8 +174,8 @@ impl StagedUpload {
         if let Some(properties) = &self.properties {
             properties::set_raw(file, properties)?;
         }
-        let now = next_stamp();
-        rustix::fs::futimens(file, &Timestamps { last_access: now, last_modification: now })
+        let times = Timestamps { last_access: stamp_at(None), last_modification: stamp_at(modified) };
+        rustix::fs::futimens(file, &times)
     }
 
     fn file(&mut self) -> FsResult<&File> {

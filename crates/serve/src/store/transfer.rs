@@ -72,13 +72,13 @@ impl Upload {
             return Ok(());
         }
         let (root, context) = (Arc::clone(&self.root), Arc::clone(&self.context));
-        self.placed = Some(
-            blocking(move || {
-                staged.write(&pieces)?;
-                staged.commit(&root, &context)
-            })
-            .await?,
-        );
+        let placed = blocking(move || {
+            staged.write(&pieces)?;
+            staged.commit(&root, &context)
+        })
+        .await?;
+        self.context.note_time(placed.modified_time().tv_sec);
+        self.placed = Some(placed);
         Ok(())
     }
 }

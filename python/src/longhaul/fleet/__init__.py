@@ -36,9 +36,11 @@ class Explained:
 
     #: The dataset.
     out: str
-    #: The number of captures that were explained now, of which some failed, and that had been explained before.
+    #: The number of captures that were explained now.
     explained: int
+    #: The number of captures without an explanation: they failed now, or before and were not tried again.
     failed: int
+    #: The number of captures that had been explained before.
     skipped: int
     elapsed_s: float
 
@@ -97,6 +99,7 @@ def explain(
         on_ray.workers()
     run = on_ray.run if on_cluster else local.run
     token = store.begin(options)
+    failed_before = 0
     todo = {capture.path: capture for capture in found}
     for batch in store.batches():
         again = set()
@@ -107,6 +110,7 @@ def explain(
             same = (file.version, file.size) == (capture.version, capture.size)
             if same and not (retry_failed and file.error is not None):
                 del todo[file.capture]
+                failed_before += file.error is not None
             else:
                 again.add(file.capture)
         if again:
@@ -141,7 +145,8 @@ def explain(
     finally:
         show.close()
     store.end(token)
-    return Explained(name, done, failed, len(found) - len(todo), time.monotonic() - began)
+    skipped = len(found) - len(todo) - failed_before
+    return Explained(name, done - failed, failed + failed_before, skipped, time.monotonic() - began)
 
 
 def summary(out: str | os.PathLike[str] = "dataset/", *, most: int = 100) -> Summary:

@@ -1,6 +1,6 @@
-//! `haul mount status`: what the servers do not have yet, and what somebody has to know.
+//! `haul mount status`: the mounts, what the servers do not have yet, and what somebody has to know.
 //!
-//! It reads the journals in the cache folder, whether their shares are mounted or not.
+//! It reads the kernel's table of mounts, and the journals in the cache folder, whether their shares are mounted or not.
 
 use std::{
     error::Error,
@@ -12,10 +12,14 @@ use std::{
 };
 
 use mount::Report;
+use nix::unistd::getuid;
 use serde::Serialize;
 use units::rounded::binary_size;
 
-use super::default_cache;
+use super::{
+    default_cache,
+    mount_table::{self, Entry},
+};
 use crate::files::{
     Outcome,
     results::{Results, format},
@@ -24,10 +28,10 @@ use crate::files::{
 /// How many files of a share are shown.
 const SHOWN: usize = 20;
 
-/// Show what is not on the servers yet, and which uploads have failed
+/// List your mounts, what is not on the servers yet, and which uploads have failed
 ///
-/// Covers all shares that are or were mounted with --write back from this cache folder. The exit status is 1 if an upload
-/// has failed, or there is a message that nobody has acknowledged.
+/// Uploads are those of all shares that are or were mounted with --write back from this cache folder. The exit status is 1 if
+/// an upload has failed, or there is a message that nobody has acknowledged.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Cache folder of the mounts [default: ~/.cache/longhaul/mount]
@@ -43,8 +47,15 @@ pub(crate) struct Args {
 
 #[derive(Serialize)]
 struct Found {
+    mounts: Vec<Mounted>,
     shares: Vec<Share>,
     unsaved: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Mounted {
+    url: String,
+    folder: String,
 }
 
 #[derive(Serialize)]
@@ -88,8 +99,10 @@ pub(super) fn run(args: &Args) -> Outcome {
     let failed = |error: io::Error| format!("cannot read the journals in {}: {error}", cache.display());
     let reports = Report::read_all(&cache).map_err(failed)?;
     let unsaved = unsaved(&cache)?;
+    let table = mount_table::read().map_err(|error| format!("cannot read /proc/self/mounts: {error}"))?;
+    let mounts: Vec<_> = table.into_iter().filter(|mount| mount.is_share_of(getuid().as_raw())).collect();
     let results = Results::new("mount status", args.json.as_deref());
-    results.print(&text(&reports, &unsaved)?)?;
+    results.print(&text(&mounts, &reports, &unsaved)?)?;
     let needs_attention = !unsaved.is_empty()
         || reports.iter().any(|report| {
             let unread = !report.messages.is_empty() && !args.acknowledge;
@@ -101,7 +114,10 @@ pub(super) fn run(args: &Args) -> Outcome {
         }
     }
     let unsaved = unsaved.iter().map(|path| path.display().to_string()).collect();
-    results.finish(Found { shares: reports.iter().map(Share::of).collect(), unsaved })?;
+    let mounts = mounts.into_iter();
+    let mounts =
+        mounts.map(|mount| Mounted { url: mount.source, folder: mount.folder.display().to_string() }).collect();
+    results.finish(Found { mounts, shares: reports.iter().map(Share::of).collect(), unsaved })?;
     Ok(if needs_attention { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -117,8 +133,12 @@ fn unsaved(cache: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(paths)
 }
 
-fn text(reports: &[Report], unsaved: &[PathBuf]) -> Result<String, std::fmt::Error> {
+fn text(mounts: &[Entry], reports: &[Report], unsaved: &[PathBuf]) -> Result<String, std::fmt::Error> {
     let mut text = String::new();
+    for mount in mounts {
+        writeln!(text, "{} is mounted on {}", mount.source, mount.folder.display())?;
+    }
+    let listed = text.len();
     for report in reports.iter().filter(|report| !report.is_quiet()) {
         let state = if report.is_mounted() { "mounted" } else { "not mounted" };
         writeln!(text, "{} ({state})", report.share)?;
@@ -141,7 +161,7 @@ fn text(reports: &[Report], unsaved: &[PathBuf]) -> Result<String, std::fmt::Err
         writeln!(text, "could not be stored on a server; fetch and delete:")?;
         unsaved.iter().try_for_each(|path| writeln!(text, "  {}", path.display()))?;
     }
-    if text.is_empty() {
+    if text.len() == listed {
         text.push_str("everything is on the servers\n");
     }
     Ok(text)

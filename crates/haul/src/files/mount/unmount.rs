@@ -18,7 +18,7 @@ use nix::{
     mount::{MntFlags, umount2},
 };
 
-use super::status::summary;
+use super::{mount_table, status::summary};
 use crate::files::Outcome;
 use crate::say;
 
@@ -44,6 +44,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let folder = &args.folder;
+    if is_free(folder) {
+        return Err(nothing_there(folder).into());
+    }
     let left = journal_of(folder).and_then(|journal| wait(&journal).transpose()).transpose();
     let left = left.map_err(|error| format!("cannot read the journal of {}: {error}", folder.display()))?;
     settle(folder);
@@ -56,6 +59,19 @@ pub(crate) fn run(args: &Args) -> Outcome {
         ));
     }
     Ok(status)
+}
+
+/// Whether certainly nothing is mounted on a folder.
+fn is_free(folder: &Path) -> bool {
+    let is_free = |place: PathBuf| mount_table::on(&place).is_ok_and(|mount| mount.is_none());
+    // The folder of a mount that has died cannot be resolved, but its parent can.
+    let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let place = folder.file_name().and_then(|name| Some(parent.canonicalize().ok()?.join(name)));
+    place.is_some_and(is_free) && folder.canonicalize().is_ok_and(is_free)
+}
+
+fn nothing_there(folder: &Path) -> String {
+    format!("{}: nothing is mounted there; `haul mount status` lists the mounts", folder.display())
 }
 
 /// The folder of a mount's journal, if it has one.
@@ -105,7 +121,7 @@ fn unmount(folder: &Path) -> Outcome {
     match umount2(folder, MntFlags::UMOUNT_NOFOLLOW) {
         Ok(()) => return Ok(ExitCode::SUCCESS),
         Err(Errno::EPERM) => {}
-        Err(Errno::EINVAL) => return Err(format!("{}: nothing is mounted there", folder.display()).into()),
+        Err(Errno::EINVAL) => return Err(nothing_there(folder).into()),
         Err(Errno::EBUSY) => {
             return Err(format!("{}: in use; close its files and leave it first", folder.display()).into());
         }
