@@ -80,7 +80,7 @@ impl RemoteSources {
             Ok(left) => {
                 let kept = deleted.into_iter().filter(|path| left.contains_key(path));
                 kept.for_each(|path| {
-                    fail(path, differs(path, "the server says that it is deleted, but lists it still"))
+                    fail(path, differs(path, "the server says that it is deleted, but lists it still"));
                 });
             }
             Err(error) => self.named.iter().for_each(|source| fail(source, error.clone())),
