@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn file_overrides_what_a_name_stands_for() {
         let spec: LinkSpec = toml::from_str("network = \"3g\"\nrtt = \"10ms\"\nloss = \"1%\"").unwrap();
-        assert_eq!(spec.to_string(), "10ms RTT, 768kbit/1600kbit, queue 100p, loss 1%");
+        assert_eq!(spec.to_string(), "10ms RTT, 768kbit/1.6mbit, queue 100p, loss 1%");
         let wrong = toml::from_str::<LinkSpec>("network = \"5g\"").unwrap_err().to_string();
         assert!(
             wrong.contains("there is no network `5g`; there are: 3g, 4g, dsl, satellite, transatlantic"),
@@ -124,8 +124,8 @@ mod tests {
             LinkSpec::from_arg_matches(&matches)
         };
         let said = |arguments: &[&str]| parse(arguments).unwrap().to_string();
-        assert_eq!(said(&["link", "--network", "dsl"]), "50ms RTT, 384kbit/1500kbit, queue 100p");
-        assert_eq!(said(&["link", "--network", "dsl", "--rtt", "0ms"]), "384kbit/1500kbit, queue 100p");
+        assert_eq!(said(&["link", "--network", "dsl"]), "50ms RTT, 384kbit/1.5mbit, queue 100p");
+        assert_eq!(said(&["link", "--network", "dsl", "--rtt", "0ms"]), "384kbit/1.5mbit, queue 100p");
         assert_eq!(said(&["link", "--rate", "1mbit", "--network", "dsl"]), "50ms RTT, 1mbit, queue 100p");
         let wrong = parse(&["link", "--network", "5g"]).unwrap_err().to_string();
         assert!(wrong.contains("transatlantic"), "{wrong}");
