@@ -31,7 +31,6 @@ use crate::{
     known_link::KnownLink,
     packet_store::{LossRank, PacketStore},
     phases::Phases,
-    read::Protocol,
     side::{PerSide, Side},
 };
 
@@ -269,8 +268,8 @@ impl Analysis<'_> {
             too_large: (stats.full_timeouts >= MIN_FULL_TIMEOUTS && stats.largest_acked < properties.mss)
                 .then_some(properties.mss + properties.headers),
             timer: Timer::default(),
-            got_continue: messages.client.held.is_some_and(|held| held.got_continue),
-            is_tls: self.connection.content.protocol == Protocol::Tls,
+            held_body: messages.client.held,
+            protocol: self.connection.content.protocol,
         }
     }
 

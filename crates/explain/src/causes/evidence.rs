@@ -3,7 +3,9 @@
 use std::borrow::Cow;
 
 use crate::{
+    critical_path::message_history::HeldBody,
     infer::sender_properties::SenderProperties,
+    read::Protocol,
     side::{PerSide, Side},
     system::System,
 };
@@ -131,10 +133,10 @@ pub(crate) struct Situation {
     pub(crate) too_large: Option<u64>,
     /// What fired when no acknowledgement came.
     pub(crate) timer: Timer,
-    /// Whether the server sent the `100 Continue` for which the client waited.
-    pub(crate) got_continue: bool,
-    /// Whether the connection is encrypted.
-    pub(crate) is_tls: bool,
+    /// The body that the client held back until a `100 Continue`, if it did.
+    pub(crate) held_body: Option<HeldBody>,
+    /// What the connection carries.
+    pub(crate) protocol: Protocol,
 }
 
 impl Situation {
@@ -162,8 +164,8 @@ impl Default for Situation {
             needless_retransmissions: None,
             too_large: None,
             timer: Timer::default(),
-            got_continue: false,
-            is_tls: false,
+            held_body: None,
+            protocol: Protocol::Unknown,
         }
     }
 }

@@ -12,6 +12,7 @@
 //! HttpClient's `RequestConfig`.
 
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
+use crate::read::Protocol;
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::ExpectContinue, avoidable: true, title: "waiting for 100 Continue", claim, why, fixes };
@@ -20,9 +21,14 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Continue).then_some((wait.from, wait.to))
 }
 
+/// Whether the server sent the `100 Continue` for which the client waited.
+fn got_continue(situation: &Situation) -> bool {
+    situation.held_body.is_some_and(|held| held.got_continue)
+}
+
 fn why(evidence: &Evidence) -> String {
     let waited = ms(evidence.total);
-    let seen = match (evidence.situation.is_tls, evidence.situation.got_continue) {
+    let seen = match (evidence.situation.protocol == Protocol::Tls, got_continue(&evidence.situation)) {
         (true, _) => format!(
             "The client sent the head of its request and held the body back for {waited}, until a TLS record with the size \
              of `100 Continue` arrived."
@@ -46,7 +52,7 @@ const LATE_REFUSAL: &str = "a server that refuses the upload does so after the b
 
 fn fixes(situation: &Situation) -> Vec<Fix> {
     let mut fixes = vec![Fix::new("curl client", "curl -H Expect: …, which sends the body at once", LATE_REFUSAL)];
-    if !situation.got_continue {
+    if !got_continue(situation) {
         fixes.push(Fix::new("curl client", "curl --expect100-timeout 0.1 …, which waits for less than 1 s", ""));
     }
     fixes.extend([

@@ -4,6 +4,7 @@
 //! data. Zhang et al. (T-RAT, SIGCOMM 2002) and Siekkinen call it the application limit.
 
 use super::{Cause, Evidence, Fix, Rule, Side, Situation, Wait, WaitEnd, ms};
+use crate::read::Protocol;
 
 pub(super) const RULE: Rule =
     Rule { cause: Cause::SenderIdle, avoidable: true, title: "sender idle", claim, why, fixes };
@@ -24,7 +25,7 @@ fn claim(wait: &Wait) -> Option<(u64, u64)> {
 const CURL_WAIT: std::ops::Range<u64> = 990_000_000..1_100_000_000;
 
 fn why(evidence: &Evidence) -> String {
-    let is_tls_upload = evidence.situation.is_tls && evidence.situation.sender == Side::Client;
+    let is_tls_upload = evidence.situation.protocol == Protocol::Tls && evidence.situation.sender == Side::Client;
     let hint = if is_tls_upload && CURL_WAIT.contains(&evidence.longest) {
         " If the client is curl: it waits 1 s for `100 Continue` before a large upload; `curl -H Expect:` does not."
     } else {

@@ -48,7 +48,7 @@ pub(crate) struct ObservedMessage {
 }
 
 /// A body that was held back until the server's `100 Continue`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct HeldBody {
     /// Its first byte, from the message's.
     pub(crate) offset: u64,

@@ -316,7 +316,10 @@ fn in_lines(parts: Vec<String>, room: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for part in parts {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + part.chars().count() + 3 <= room => *line += &format!(", {part}"),
+            Some(line) if line.chars().count() + part.chars().count() + 3 <= room => {
+                line.push_str(", ");
+                line.push_str(&part);
+            }
             Some(line) => {
                 line.push(',');
                 lines.push(part);

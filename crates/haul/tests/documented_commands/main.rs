@@ -142,7 +142,15 @@ fn furnish(room: &Room) -> Result<(), Failed> {
     fs::write(room.path("cert.pem"), cert.pem())?;
     fs::write(room.path("key.pem"), signing_key.serialize_pem())?;
     fs::write(room.path("users"), format!("{USER}:{}\n", bcrypt::hash(PASSWORD, 4)?))?;
-    fs::write(room.path("hosts"), format!("127.0.0.1 localhost {}\n", HOSTS.join(" ")))?;
+    let own = fs::read_to_string("/etc/hosts").unwrap_or_default();
+    fs::write(room.path("hosts"), format!("{own}\n127.0.0.1 localhost {}\n", HOSTS.join(" ")))?;
+    // The users of test programs may have no name, without which fusermount3 mounts nothing.
+    let mut users = fs::read_to_string("/etc/passwd")?;
+    let (uid, gid) = (nix::unistd::getuid(), nix::unistd::getgid());
+    if nix::unistd::User::from_uid(uid)?.is_none() {
+        writeln!(users, "reader:x:{uid}:{gid}::{}:/bin/bash", room.path("home").display())?;
+    }
+    fs::write(room.path("passwd"), users)?;
     Ok(())
 }
 
@@ -152,6 +160,7 @@ fn reader(name: &str, room: &Room, steps: &[Step]) -> Result<String, Failed> {
     let mut script = format!(
         "set -euo pipefail
         mount --bind '{hosts}' /etc/hosts
+        mount --bind '{passwd}' /etc/passwd
         mount --bind '{cert}' /etc/ssl/certs/ca-certificates.crt
         PATH=$PATH:/usr/sbin:/sbin ip link set lo up
         haul serve '{served}' --listen 127.0.0.1:443 --tls '{cert},{key}' --auth '{users}' 2>'{log}' &
@@ -162,6 +171,7 @@ fn reader(name: &str, room: &Room, steps: &[Step]) -> Result<String, Failed> {
             -- haul cp -q -r photos http://server:8080/
         cp '{captured}'/client.pcapng slow.pcap\n",
         hosts = at("hosts"),
+        passwd = at("passwd"),
         cert = at("cert.pem"),
         key = at("key.pem"),
         served = at("served"),
