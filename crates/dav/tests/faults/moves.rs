@@ -98,9 +98,9 @@ async fn play(case: &Case) {
         })
     };
     if case.upwards {
-        write(&here, &case.tree)
+        write(&here, &case.tree);
     } else {
-        put(&double, &case.tree)
+        put(&double, &case.tree);
     }
     let faults = case.faults.clone();
     double.script(move |_: &str, _: &str, number: u64| faults.get(&number).cloned());

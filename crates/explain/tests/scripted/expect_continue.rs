@@ -35,12 +35,11 @@ fn upload(answer: Option<&[u8]>, wait: f64, seen_from: End) -> Connection {
     connection.window = u16::MAX;
     let now = connection.open(0.0);
     let arrived = connection.data(Client, now, &head("Expect: 100-continue\r\n"));
-    let ready = match answer {
-        Some(answer) => connection.data(Server, arrived + 0.2, answer),
-        None => {
-            connection.ack(Server, arrived);
-            now
-        }
+    let ready = if let Some(answer) = answer {
+        connection.data(Server, arrived + 0.2, answer)
+    } else {
+        connection.ack(Server, arrived);
+        now
     };
     body(&mut connection, ready + wait, CREATED);
     let explanation = Captured::at(&[connection], seen_from, 0.0).explained();

@@ -106,25 +106,25 @@ fn most_often_fastest(blocks: &[Ranking<'_>]) -> String {
     let fronts =
         tally(blocks.iter().filter(|ranking| ranking.is_comparable()).flat_map(|ranking| ranking.leaders(NEAR)));
     let named = &fronts[..fronts.len().min(NAMED)];
-    let parts: Vec<String> = named
+    let sentences: Vec<String> = named
         .chunk_by(|(_, a), (_, b)| a == b)
         .map(|equals| {
-            let names: Vec<String> = equals.iter().map(|(name, _)| name.clone()).collect();
-            let verb = if names.len() == 1 { "is" } else { "are" };
+            let contenders: Vec<String> = equals.iter().map(|(name, _)| name.clone()).collect();
+            let verb = if contenders.len() == 1 { "is" } else { "are" };
             let races = match (equals[0].1, blocks.len()) {
                 (2, 2) => "both".to_owned(),
                 (count, all) if count == all => "all".to_owned(),
-                (count, _) if names.len() > 1 => format!("{count} each"),
+                (count, _) if contenders.len() > 1 => format!("{count} each"),
                 (count, _) => count.to_string(),
             };
-            format!("{} {verb} fastest in {races}", spoken(&names))
+            format!("{} {verb} fastest in {races}", spoken(&contenders))
         })
         .collect();
     format!(
         "Of the {} combinations of workload and network, {}. A contender counts as fastest if no other is detectably \
          faster, by 5 % or more.",
         blocks.len(),
-        parts.join("; ")
+        sentences.join("; ")
     )
 }
 

@@ -1,5 +1,7 @@
 //! Commands compared on one link, for the terminal and as Markdown.
 
+use std::fmt::Write as _;
+
 use comfy_table::CellAlignment;
 
 use super::{
@@ -41,7 +43,7 @@ pub fn render_commands(comparison: &CommandComparison, look: Look) -> String {
 pub fn render_commands_as_markdown(comparison: &CommandComparison) -> String {
     let rows = Rows::of(comparison);
     let mut text = format!("{}\n\n", heading(comparison));
-    text += &format!("| command | median | {} | quickest–slowest run | relative |\n", rows.spread);
+    let _ = writeln!(text, "| command | median | {} | quickest–slowest run | relative |", rows.spread);
     text += "|:---|---:|---:|---:|---:|\n";
     let ratios = comparison.ratios();
     for (index, summary) in &rows.ranked {
@@ -49,10 +51,11 @@ pub fn render_commands_as_markdown(comparison: &CommandComparison) -> String {
         let relative = ratio.map_or_else(|| "1".to_owned(), |(_, ratio)| estimated(ratio.value, ratio.interval));
         let [median, spread, range] = rows.cells(summary);
         let command = code(&comparison.commands[*index].command);
-        text += &format!("| {command} | {median} | {spread} | {range} | {relative} |\n");
+        let _ = writeln!(text, "| {command} | {median} | {spread} | {range} | {relative} |");
     }
-    let failed = comparison.commands.iter().filter_map(failure);
-    failed.for_each(|(command, failed)| text += &format!("\n{} {failed}\n", code(command)));
+    for (command, failed) in comparison.commands.iter().filter_map(failure) {
+        let _ = writeln!(text, "\n{} {failed}", code(command));
+    }
     text
 }
 
