@@ -32,6 +32,7 @@ const AT_ONCE: usize = 32;
 ///
 /// Prints a line for each missing or different file. The exit status is 0 if there is none, else 1. Changes nothing.
 #[derive(clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Args {
     /// Reference folder
     #[arg(value_name = "FROM")]

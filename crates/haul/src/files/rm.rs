@@ -60,8 +60,8 @@ pub(super) async fn run(args: Args) -> Outcome {
         }
     }
     if args.dry_run.dry_run {
-        let lines: String = targets.iter().map(|path| format!("delete {path}\n")).collect();
-        report.print(&lines)?;
+        let lines: Vec<String> = targets.iter().map(|path| format!("delete {path}\n")).collect();
+        report.print(&lines.concat())?;
         return report.finish(Done { deleted: targets.iter().map(RemotePath::decoded).collect() });
     }
     let is_matched = selected.iter().any(|found| found.entry.is_some());

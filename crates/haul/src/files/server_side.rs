@@ -80,9 +80,9 @@ pub(super) async fn relocate(
     }
     if dry_run {
         let what = if matches!(verb, Verb::Copy { .. }) { "copy" } else { "move" };
-        let text: String = steps.iter().map(|(from, to)| format!("{what} {from} to {to}\n")).collect();
+        let lines: Vec<String> = steps.iter().map(|(from, to)| format!("{what} {from} to {to}\n")).collect();
         // A closed pipe is no error.
-        let _ = report.print(&text);
+        let _ = report.print(&lines.concat());
         return steps.into_iter().map(Relocated::of).collect();
     }
     let done = steps.into_iter().map(|(from, to)| async move {

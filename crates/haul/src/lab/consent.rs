@@ -10,7 +10,7 @@ use units::rounded;
 use crate::say;
 
 /// Shorter runs start at once.
-const LONG: Duration = Duration::from_secs(3600);
+const LONG: Duration = Duration::from_hours(1);
 
 /// Says how long a long run takes and, on a terminal, asks whether to start it. `what` is its size: `1645 samples`.
 pub(super) fn ask(what: &str, time: Duration, has_consent: bool) -> Result<(), String> {
@@ -42,12 +42,12 @@ mod tests {
 
     #[test]
     fn time_is_said_in_hours() {
-        let said = [75, 240].map(|minutes| about(Duration::from_secs(60 * minutes)));
+        let said = [75, 240].map(|minutes| about(Duration::from_mins(minutes)));
         assert_eq!(said, ["about 75 min", "about 4 hours"]);
     }
 
     #[test]
     fn short_run_needs_no_consent() {
-        assert_eq!(ask("48 samples", Duration::from_secs(180), false), Ok(()));
+        assert_eq!(ask("48 samples", Duration::from_mins(3), false), Ok(()));
     }
 }

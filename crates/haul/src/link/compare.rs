@@ -126,7 +126,7 @@ impl Compare<'_> {
                     let said = runner.last_line().map_or_else(String::new, |line| format!(": {line}"));
                     let status = run.exit_status;
                     progress.suspend(|| {
-                        crate::say(format_args!("`{}` failed (exit status {status}){said}", commands[index]))
+                        crate::say(format_args!("`{}` failed (exit status {status}){said}", commands[index]));
                     });
                 }
                 if matches!(run.exit_status, NOT_FOUND | NOT_EXECUTABLE) {
@@ -156,7 +156,7 @@ impl Compare<'_> {
         let json = || -> io::Result<Vec<u8>> { Ok(format!("{:#}\n", comparison.json()).into_bytes()) };
         let markdown = || Ok(render_commands_as_markdown(comparison).into_bytes());
         let rows = || comparison.csv();
-        let files: [(Option<&Path>, &dyn Fn() -> io::Result<Vec<u8>>); 3] =
+        let files: [(_, Content<'_>); 3] =
             [(export_markdown.as_deref(), &markdown), (csv.as_deref(), &rows), (self.json, &json)];
         if files.iter().all(|(path, _)| *path != Some(Path::new("-"))) {
             crate::print(render_commands(comparison, crate::lab::look()).as_bytes())?;
@@ -169,6 +169,9 @@ impl Compare<'_> {
         Ok(())
     }
 }
+
+/// What makes the content of a file.
+type Content<'a> = &'a dyn Fn() -> io::Result<Vec<u8>>;
 
 /// What runs a command once.
 struct Runner<'a, F> {

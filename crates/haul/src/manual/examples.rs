@@ -120,7 +120,7 @@ pub(super) fn add(command: Command, names: &str) -> Command {
         command.mut_subcommand(&name, |subcommand| add(subcommand, names.trim_start()))
     });
     let Some((_, examples)) = EXAMPLES.iter().find(|(command, _)| *command == names) else { return command };
-    let examples: String = examples.iter().map(|example| format!("\n  {example}")).collect();
+    let examples: String = examples.iter().flat_map(|example| ["\n  ", example]).collect();
     let behind = |text: &str| format!("{text}{}Examples:\n{examples}", if text.is_empty() { "" } else { "\n\n" });
     let long = command.get_after_long_help().map(|text| behind(&text.to_string()));
     let short = behind(&command.get_after_help().map(ToString::to_string).unwrap_or_default());

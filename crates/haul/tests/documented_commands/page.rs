@@ -34,7 +34,7 @@ pub(crate) fn steps(page: &str) -> Vec<Step> {
             continue;
         };
         let block = lines.by_ref().map(|(_, line)| line).take_while(|line| line.trim() != "```");
-        let block: String = block.map(|line| format!("{line}\n")).collect();
+        let block: String = block.flat_map(|line| [line, "\n"]).collect();
         let line = number + 2;
         if language != "sh" {
             let name = last_name(&paragraph).filter(|_| !matches!(language, "" | "text" | "json"));

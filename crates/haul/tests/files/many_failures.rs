@@ -52,7 +52,7 @@ fn sums(output: &Output) -> (Vec<u32>, Vec<String>) {
     for line in text(&output.stderr).lines() {
         match line.strip_prefix("haul: ").and_then(|line| line.split_once(" files: the server failed (500); see ")) {
             Some((number, rest)) if rest.ends_with("more; -v lists all)") => {
-                sums.push(number.parse().expect("a number"))
+                sums.push(number.parse().expect("a number"));
             }
             _ => others.push(line.to_owned()),
         }
