@@ -232,14 +232,14 @@ impl Session<'_> {
         serve: impl FnOnce(&Network) -> Result<Served, Box<dyn Error>>,
     ) -> Result<i32, Box<dyn Error>> {
         let topology = network.topology();
-        let addressed = |(index, host): (usize, &HostPlan)| Some((host.name.clone(), network.address(index)?));
+        let address = |(index, host): (usize, &HostPlan)| Some((host.name.clone(), network.address(index)?));
         let served = serve(network)?;
         let is_way_out = |index: usize| {
-            let serves = topology.hosts[index].command.is_some() || served.running.is_some();
-            is_nested && !self.has_cable_names && index == topology.gateway && !serves
+            let is_serving = topology.hosts[index].command.is_some() || served.running.is_some();
+            is_nested && !self.has_cable_names && index == topology.gateway && !is_serving
         };
         let names = topology.hosts.iter().enumerate().filter(|(index, _)| !is_way_out(*index));
-        let names: Vec<_> = names.filter_map(addressed).collect();
+        let names: Vec<_> = names.filter_map(address).collect();
         let all_names = [served.names, names.clone()].concat();
         if let Err(error) = topology::install_names(sandbox, &all_names)
             && !self.options.quiet
