@@ -218,24 +218,30 @@ impl Work {
             Self::List { .. } | Self::LookUp { .. } => 0,
             Self::Load { page } => page.sent().response_bytes(),
             Self::Chore(chore) => chore.payload(),
-            _ => self.sizes().map(Size::as_bytes).fold(0, u64::saturating_add),
+            _ => self.repeated_sizes().total(),
         }
     }
 
     /// The sizes of all files in order, including the saved versions of an edit, the objects of a page and the one
     /// after it.
     pub fn sizes(&self) -> impl Iterator<Item = Size> {
-        let (list, after, count) = match self {
-            Self::Upload { files, size } | Self::Tree { files, size, .. } => (std::slice::from_ref(size), None, *files),
-            Self::Chore(chore) => (std::slice::from_ref(&chore.size), None, chore.files),
-            Self::Download { files, size } => (size.as_slice(), None, *files),
-            Self::Page { objects, size, .. } => (objects.as_slice(), Some(*size), objects.len() as u32),
-            // The replay server has its own bodies.
-            Self::Load { .. } => (&[EMPTY][..], None, 0),
-            Self::List { entries: count } | Self::LookUp { times: count } => (&[EMPTY][..], None, *count),
-            Self::Edit { times, size } => (std::slice::from_ref(size), None, *times),
-        };
+        let after = if let Self::Page { size, .. } = self { Some(*size) } else { None };
+        let RepeatedSizes { list, count } = self.repeated_sizes();
         list.iter().copied().cycle().take(count as usize).chain(after)
+    }
+
+    fn repeated_sizes(&self) -> RepeatedSizes<'_> {
+        let (list, count) = match self {
+            Self::Upload { files, size } | Self::Tree { files, size, .. } => (std::slice::from_ref(size), *files),
+            Self::Chore(chore) => (std::slice::from_ref(&chore.size), chore.files),
+            Self::Download { files, size } => (size.as_slice(), *files),
+            Self::Page { objects, .. } => (objects.as_slice(), objects.len() as u32),
+            // The replay server has its own bodies.
+            Self::Load { .. } => (&[EMPTY][..], 0),
+            Self::List { entries: count } | Self::LookUp { times: count } => (&[EMPTY][..], *count),
+            Self::Edit { times, size } => (std::slice::from_ref(size), *times),
+        };
+        RepeatedSizes { list, count }
     }
 
     /// Whether it is a recorded page's load.
@@ -246,6 +252,22 @@ impl Work {
     /// The deliberate wait before the clock starts.
     pub fn idle_time(&self) -> Duration {
         if let Self::Page { idle, .. } = self { idle.0 } else { Duration::ZERO }
+    }
+}
+
+/// This many sizes: those of the list, over and over.
+struct RepeatedSizes<'a> {
+    list: &'a [Size],
+    count: u32,
+}
+
+impl RepeatedSizes<'_> {
+    /// The sum in bytes, without a step for each of what may be billions of files.
+    fn total(&self) -> u64 {
+        let sum = |sizes: &[Size]| sizes.iter().copied().map(Size::as_bytes).fold(0, u64::saturating_add);
+        let length = (self.list.len() as u32).max(1);
+        let rest = &self.list[..(self.count % length) as usize];
+        sum(self.list).saturating_mul(u64::from(self.count / length)).saturating_add(sum(rest))
     }
 }
 

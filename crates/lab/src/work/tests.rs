@@ -178,6 +178,8 @@ fn sizes_repeat_and_page_has_one_more_object() {
     let sizes = |work: Work| Payload::new(work, 1).contents.iter().map(Vec::len).collect::<Vec<_>>();
     let turn = vec![Size::bytes(1), Size::bytes(2)];
     assert_eq!(sizes(Work::Download { files: 5, size: turn.clone() }), [1, 2, 1, 2, 1]);
+    let payload = |files| Work::Download { files, size: turn.clone() }.payload();
+    assert_eq!([payload(5), payload(4_000_000_001)], [7, 6_000_000_001]);
     let page = Work::Page { objects: turn.clone(), idle: "1s".parse().unwrap(), size: Size::bytes(9) };
     assert_eq!((page.payload(), page.steps()), (9, 1));
     assert_eq!(page.to_string(), "an object of 9B, 1s after a page with objects of 1B, 2B");
