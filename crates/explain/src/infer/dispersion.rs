@@ -27,8 +27,8 @@ const NARROW_PEAK: i32 = 2;
 /// The smallest number of full segments that a rate is measured by.
 const MIN_SEGMENTS: u64 = 6;
 
-/// The number of full segments at the start of a connection that senders do not pace, less the first (Linux: 10).
-const FIRST_SEGMENTS: u64 = 9;
+/// The number of segments at the start of a connection that senders do not pace, small ones included (Linux: 10).
+const FIRST_SEGMENTS: u64 = 10;
 
 /// The number of full segments in a queue that show that the path is full.
 const MIN_QUEUE: u64 = 4;
@@ -83,6 +83,46 @@ struct Bin {
     last: u64,
 }
 
+/// Packets that followed each other without a pause: the latest deliveries, of about [`TRAIN`] segments.
+#[derive(Debug, Default)]
+struct Train(VecDeque<Delivery>);
+
+/// A train: its first delivery, the bytes of data after it, and the nanoseconds that they took.
+struct Spacing {
+    first: Delivery,
+    bytes: u64,
+    took: u64,
+}
+
+impl Spacing {
+    /// In bits per second, counting whole IP packets.
+    fn rate(&self, properties: &SenderProperties) -> f64 {
+        self.bytes as f64 * properties.wire_factor() * 8e9 / self.took as f64
+    }
+}
+
+impl Train {
+    /// Adds a delivery, after a long silence as the first; none if the train is too short to show a rate.
+    fn add(&mut self, delivery: Delivery, mss: u64, rtt: u64) -> Option<Spacing> {
+        let Delivery { time, total, .. } = delivery;
+        if let (Some(first), Some(last)) = (self.0.front(), self.0.back()) {
+            let spacing = (last.time - first.time) / self.0.len() as u64;
+            let silence = time.saturating_sub(last.time);
+            if silence * 3 > rtt && silence > 8 * spacing && self.0.len() > 1 {
+                // The path was empty in between.
+                self.0.clear();
+            }
+        }
+        self.0.push_back(delivery);
+        while self.0.get(1).is_some_and(|second| total - second.total >= TRAIN * mss) {
+            self.0.pop_front();
+        }
+        let first = *self.0.front()?;
+        let (bytes, took) = (total.saturating_sub(first.total), time.saturating_sub(first.time));
+        (bytes >= TRAIN * mss / 2 && took > 0).then_some(Spacing { first, bytes, took })
+    }
+}
+
 /// The rates at which packet trains were delivered.
 #[derive(Debug, Default)]
 pub(super) struct Dispersion {
@@ -91,9 +131,12 @@ pub(super) struct Dispersion {
     /// All trains.
     all: HashMap<i32, Bin>,
     /// The latest deliveries: the current train.
-    train: VecDeque<Delivery>,
-    /// The total with the first delivery.
-    first_total: Option<u64>,
+    train: Train,
+    /// The number of segments delivered.
+    segments: u64,
+    /// The first ones. A small one among them is no interruption: HTTP/2 and TLS begin with such, and records do not fill
+    /// segments. If its sender waited after it, the rate only seems lower.
+    first_train: Train,
     /// The bytes of the first segments by rate.
     first_segments: HashMap<i32, f64>,
     /// The deliveries of the latest round trip.
@@ -105,35 +148,23 @@ pub(super) struct Dispersion {
 impl Dispersion {
     /// The next delivery does not belong to the train before it.
     pub(super) fn interrupt(&mut self) {
-        self.train.clear();
+        self.train.0.clear();
     }
 
     /// Records that `bytes` were delivered.
     pub(super) fn deliver(&mut self, delivery: Delivery, bytes: u64, properties: &SenderProperties, rtt: u64) {
         let Delivery { time, total, sent, queued } = delivery;
-        if let (Some(first), Some(last)) = (self.train.front(), self.train.back()) {
-            let spacing = (last.time - first.time) / self.train.len() as u64;
-            let silence = time.saturating_sub(last.time);
-            if silence * 3 > rtt && silence > 8 * spacing && self.train.len() > 1 {
-                // The path was empty in between.
-                self.train.clear();
-            }
+        self.segments += bytes.div_ceil(properties.mss);
+        if self.segments <= FIRST_SEGMENTS
+            && let Some(spacing) = self.first_train.add(delivery, properties.mss, rtt)
+        {
+            *self.first_segments.entry(bin_of(spacing.rate(properties))).or_default() += bytes as f64;
         }
-        self.train.push_back(delivery);
-        let first_total = *self.first_total.get_or_insert(total);
         self.add_to_round_trip(time, total, properties, rtt);
-        let enough = TRAIN * properties.mss;
-        while self.train.get(1).is_some_and(|second| total - second.total >= enough) {
-            self.train.pop_front();
-        }
-        let Some(first) = self.train.front().copied() else { return };
-        if total.saturating_sub(first.total) < enough / 2 || time <= first.time {
-            return;
-        }
-        let payload = (total - first.total) as f64;
-        let took = time - first.time;
-        let rate = payload * properties.wire_factor() * 8e9 / took as f64;
-        let bin = (rate.ln() / BIN_WIDTH) as i32;
+        let Some(spacing) = self.train.add(delivery, properties.mss, rtt) else { return };
+        let Spacing { first, took, .. } = spacing;
+        let rate = spacing.rate(properties);
+        let bin = bin_of(rate);
         let is_spread = sent.saturating_sub(first.sent) * 10 <= took * 8;
         let is_queued = rate / 8e9 * queued as f64 >= (MIN_QUEUE * properties.mss) as f64;
         let add = |rates: &mut HashMap<i32, Bin>| {
@@ -147,9 +178,6 @@ impl Dispersion {
             add(&mut self.spread);
         }
         add(&mut self.all);
-        if total <= first_total + FIRST_SEGMENTS * properties.mss {
-            *self.first_segments.entry(bin).or_default() += bytes as f64;
-        }
     }
 
     fn add_to_round_trip(&mut self, time: u64, total: u64, properties: &SenderProperties, rtt: u64) {
@@ -222,11 +250,15 @@ impl Dispersion {
 
     /// Whether the path spread packets to this rate: then it is the path's. Jitter spreads them to lower ones.
     pub(super) fn has_spread_to(&self, properties: &SenderProperties, rate: f64) -> bool {
-        let bin = (rate.ln() / BIN_WIDTH) as i32;
+        let bin = bin_of(rate);
         let same = (bin - NARROW_PEAK..=bin + NARROW_PEAK).filter_map(|bin| self.spread.get(&bin));
         let bytes: f64 = same.map(|bin| bin.bytes).sum();
         bytes >= (2 * MIN_SEGMENTS * properties.mss) as f64 && bytes >= SPREAD_SHARE * sum(&self.all)
     }
+}
+
+fn bin_of(rate: f64) -> i32 {
+    (rate.ln() / BIN_WIDTH) as i32
 }
 
 fn rate_of(bin: i32) -> f64 {
