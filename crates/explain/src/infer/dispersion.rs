@@ -134,8 +134,8 @@ pub(super) struct Dispersion {
     train: Train,
     /// The number of segments delivered.
     segments: u64,
-    /// The first ones. A small one among them is no interruption: HTTP/2 and TLS begin with such, and records do not fill
-    /// segments. If its sender waited after it, the rate only seems lower.
+    /// The first ones. One that is not quite full is no interruption: the records of HTTP/2 and TLS do not fill segments. If
+    /// its sender waited after it, the rate only seems lower.
     first_train: Train,
     /// The bytes of the first segments by rate.
     first_segments: HashMap<i32, f64>,
@@ -155,7 +155,9 @@ impl Dispersion {
     pub(super) fn deliver(&mut self, delivery: Delivery, bytes: u64, properties: &SenderProperties, rtt: u64) {
         let Delivery { time, total, sent, queued } = delivery;
         self.segments += bytes.div_ceil(properties.mss);
-        if self.segments <= FIRST_SEGMENTS
+        if bytes * 2 < properties.mss {
+            self.first_train.0.clear();
+        } else if self.segments <= FIRST_SEGMENTS
             && let Some(spacing) = self.first_train.add(delivery, properties.mss, rtt)
         {
             *self.first_segments.entry(bin_of(spacing.rate(properties))).or_default() += bytes as f64;
