@@ -18,6 +18,10 @@ const TRAIN: u64 = 6;
 /// The width of a histogram bin, as a logarithm of the rate: 5 %.
 const BIN_WIDTH: f64 = 0.05;
 
+/// The shortest time over which a rate is measured, in nanoseconds. Within less, machines handle packets in batches, and
+/// what they show is how fast the machine is.
+const MIN_TIME: u64 = 100_000;
+
 /// The number of bins on each side that belong to the same rate, because machines add jitter.
 const HALF_PEAK: i32 = 5;
 
@@ -35,6 +39,10 @@ const MIN_QUEUE: u64 = 4;
 
 /// The share of the delivered bytes that makes a rate common.
 const COMMON_SHARE: f64 = 0.2;
+
+/// The same for rates at which [`TRAIN`] segments take less than [`MIN_TIME`]. A machine comes near to them on a path without
+/// a limit too, but not evenly.
+const COMMON_SHARE_OF_FAST: f64 = 0.5;
 
 /// The share of the bytes that must have been delivered at a rate to show that the path has it, in a sender's capture, even
 /// if most of what it sent did not fill the path.
@@ -103,7 +111,7 @@ impl Spacing {
 
 impl Train {
     /// Adds a delivery, after a long silence as the first; none if the train is too short to show a rate.
-    fn add(&mut self, delivery: Delivery, mss: u64, rtt: u64) -> Option<Spacing> {
+    fn add(&mut self, delivery: Delivery, mss: u64, rtt: u64, min_time: u64) -> Option<Spacing> {
         let Delivery { time, total, .. } = delivery;
         if let (Some(first), Some(last)) = (self.0.front(), self.0.back()) {
             let spacing = (last.time - first.time) / self.0.len() as u64;
@@ -114,12 +122,13 @@ impl Train {
             }
         }
         self.0.push_back(delivery);
-        while self.0.get(1).is_some_and(|second| total - second.total >= TRAIN * mss) {
+        let is_long = |from: &Delivery| total - from.total >= TRAIN * mss && time.saturating_sub(from.time) >= min_time;
+        while self.0.get(1).is_some_and(is_long) {
             self.0.pop_front();
         }
         let first = *self.0.front()?;
         let (bytes, took) = (total.saturating_sub(first.total), time.saturating_sub(first.time));
-        (bytes >= TRAIN * mss / 2 && took > 0).then_some(Spacing { first, bytes, took })
+        (bytes >= TRAIN * mss / 2 && took >= min_time).then_some(Spacing { first, bytes, took })
     }
 }
 
@@ -158,12 +167,12 @@ impl Dispersion {
         if bytes * 2 < properties.mss {
             self.first_train.0.clear();
         } else if self.segments <= FIRST_SEGMENTS
-            && let Some(spacing) = self.first_train.add(delivery, properties.mss, rtt)
+            && let Some(spacing) = self.first_train.add(delivery, properties.mss, rtt, 1)
         {
             *self.first_segments.entry(bin_of(spacing.rate(properties))).or_default() += bytes as f64;
         }
         self.add_to_round_trip(time, total, properties, rtt);
-        let Some(spacing) = self.train.add(delivery, properties.mss, rtt) else { return };
+        let Some(spacing) = self.train.add(delivery, properties.mss, rtt, MIN_TIME) else { return };
         let Spacing { first, took, .. } = spacing;
         let rate = spacing.rate(properties);
         let bin = bin_of(rate);
@@ -285,7 +294,11 @@ fn highest(rates: &HashMap<i32, Bin>, properties: &SenderProperties, is_accepted
     let peak = |bin: i32| peak_bins(rates, bin).map(|bin| bin.bytes).sum::<f64>();
     let mut bins: Vec<i32> = rates.keys().copied().collect();
     bins.sort_unstable();
-    let is_common = |bin: &i32| peak(*bin) >= total * COMMON_SHARE && is_accepted(*bin);
+    let share = |bin: i32| {
+        let takes = (TRAIN * (properties.mss + properties.headers)) as f64 * 8e9 / rate_of(bin);
+        if takes < MIN_TIME as f64 { COMMON_SHARE_OF_FAST } else { COMMON_SHARE }
+    };
+    let is_common = |bin: &i32| peak(*bin) >= total * share(*bin) && is_accepted(*bin);
     let first = bins.iter().rev().copied().find(is_common)?;
     let near = (first - 2 * HALF_PEAK..=first).filter(|bin| is_accepted(*bin));
     let top = near.max_by(|a, b| peak(*a).total_cmp(&peak(*b)))?;
