@@ -1,4 +1,14 @@
-//! The link of a capture, where it was set: explaining an emulated link, nothing of it has to be inferred.
+//! The rate of a capture's link, where it was set.
+//!
+//! A rate is inferred: from the spacing of packets, which programs and machines space too. So who set it says it. All else
+//! that an explanation says of a link is measured, and stays so on a known one:
+//!
+//! - The round-trip time is what the connection saw. A middlebox that holds acknowledgements, jitter, or an end beyond the
+//!   link makes it another one than was set; the waits are waits for this one.
+//! - Losses are counted: what was sent again, and why.
+//! - The length of a queue is inferred nowhere. Its delay is measured, packet by packet.
+//!
+//! The scenarios of `tests/truth` compare all of them with what their cables were told.
 
 use units::Rate;
 

@@ -18,6 +18,10 @@ const TRAIN: u64 = 6;
 /// The width of a histogram bin, as a logarithm of the rate: 5 %.
 const BIN_WIDTH: f64 = 0.05;
 
+/// The shortest time over which a rate is measured, in nanoseconds. Within less, machines handle packets in batches, and
+/// what they show is how fast the machine is.
+const MIN_TIME: u64 = 100_000;
+
 /// The number of bins on each side that belong to the same rate, because machines add jitter.
 const HALF_PEAK: i32 = 5;
 
@@ -27,14 +31,18 @@ const NARROW_PEAK: i32 = 2;
 /// The smallest number of full segments that a rate is measured by.
 const MIN_SEGMENTS: u64 = 6;
 
-/// The number of full segments at the start of a connection that senders do not pace, less the first (Linux: 10).
-const FIRST_SEGMENTS: u64 = 9;
+/// The number of segments at the start of a connection that senders do not pace, small ones included (Linux: 10).
+const FIRST_SEGMENTS: u64 = 10;
 
 /// The number of full segments in a queue that show that the path is full.
 const MIN_QUEUE: u64 = 4;
 
 /// The share of the delivered bytes that makes a rate common.
 const COMMON_SHARE: f64 = 0.2;
+
+/// The same for rates at which [`TRAIN`] segments take less than [`MIN_TIME`]. A machine comes near to them on a path without
+/// a limit too, but not evenly.
+const COMMON_SHARE_OF_FAST: f64 = 0.5;
 
 /// The share of the bytes that must have been delivered at a rate to show that the path has it, in a sender's capture, even
 /// if most of what it sent did not fill the path.
@@ -83,6 +91,47 @@ struct Bin {
     last: u64,
 }
 
+/// Packets that followed each other without a pause: the latest deliveries, of about [`TRAIN`] segments.
+#[derive(Debug, Default)]
+struct Train(VecDeque<Delivery>);
+
+/// A train: its first delivery, the bytes of data after it, and the nanoseconds that they took.
+struct Spacing {
+    first: Delivery,
+    bytes: u64,
+    took: u64,
+}
+
+impl Spacing {
+    /// In bits per second, counting whole IP packets.
+    fn rate(&self, properties: &SenderProperties) -> f64 {
+        self.bytes as f64 * properties.wire_factor() * 8e9 / self.took as f64
+    }
+}
+
+impl Train {
+    /// Adds a delivery, after a long silence as the first; none if the train is too short to show a rate.
+    fn add(&mut self, delivery: Delivery, mss: u64, rtt: u64, min_time: u64) -> Option<Spacing> {
+        let Delivery { time, total, .. } = delivery;
+        if let (Some(first), Some(last)) = (self.0.front(), self.0.back()) {
+            let spacing = (last.time - first.time) / self.0.len() as u64;
+            let silence = time.saturating_sub(last.time);
+            if silence * 3 > rtt && silence > 8 * spacing && self.0.len() > 1 {
+                // The path was empty in between.
+                self.0.clear();
+            }
+        }
+        self.0.push_back(delivery);
+        let is_long = |from: &Delivery| total - from.total >= TRAIN * mss && time.saturating_sub(from.time) >= min_time;
+        while self.0.get(1).is_some_and(is_long) {
+            self.0.pop_front();
+        }
+        let first = *self.0.front()?;
+        let (bytes, took) = (total.saturating_sub(first.total), time.saturating_sub(first.time));
+        (bytes >= TRAIN * mss / 2 && took >= min_time).then_some(Spacing { first, bytes, took })
+    }
+}
+
 /// The rates at which packet trains were delivered.
 #[derive(Debug, Default)]
 pub(super) struct Dispersion {
@@ -91,9 +140,12 @@ pub(super) struct Dispersion {
     /// All trains.
     all: HashMap<i32, Bin>,
     /// The latest deliveries: the current train.
-    train: VecDeque<Delivery>,
-    /// The total with the first delivery.
-    first_total: Option<u64>,
+    train: Train,
+    /// The number of segments delivered.
+    segments: u64,
+    /// The first ones. One that is not quite full is no interruption: the records of HTTP/2 and TLS do not fill segments. If
+    /// its sender waited after it, the rate only seems lower.
+    first_train: Train,
     /// The bytes of the first segments by rate.
     first_segments: HashMap<i32, f64>,
     /// The deliveries of the latest round trip.
@@ -105,35 +157,25 @@ pub(super) struct Dispersion {
 impl Dispersion {
     /// The next delivery does not belong to the train before it.
     pub(super) fn interrupt(&mut self) {
-        self.train.clear();
+        self.train.0.clear();
     }
 
     /// Records that `bytes` were delivered.
     pub(super) fn deliver(&mut self, delivery: Delivery, bytes: u64, properties: &SenderProperties, rtt: u64) {
         let Delivery { time, total, sent, queued } = delivery;
-        if let (Some(first), Some(last)) = (self.train.front(), self.train.back()) {
-            let spacing = (last.time - first.time) / self.train.len() as u64;
-            let silence = time.saturating_sub(last.time);
-            if silence * 3 > rtt && silence > 8 * spacing && self.train.len() > 1 {
-                // The path was empty in between.
-                self.train.clear();
-            }
+        self.segments += bytes.div_ceil(properties.mss);
+        if bytes * 2 < properties.mss {
+            self.first_train.0.clear();
+        } else if self.segments <= FIRST_SEGMENTS
+            && let Some(spacing) = self.first_train.add(delivery, properties.mss, rtt, 1)
+        {
+            *self.first_segments.entry(bin_of(spacing.rate(properties))).or_default() += bytes as f64;
         }
-        self.train.push_back(delivery);
-        let first_total = *self.first_total.get_or_insert(total);
         self.add_to_round_trip(time, total, properties, rtt);
-        let enough = TRAIN * properties.mss;
-        while self.train.get(1).is_some_and(|second| total - second.total >= enough) {
-            self.train.pop_front();
-        }
-        let Some(first) = self.train.front().copied() else { return };
-        if total.saturating_sub(first.total) < enough / 2 || time <= first.time {
-            return;
-        }
-        let payload = (total - first.total) as f64;
-        let took = time - first.time;
-        let rate = payload * properties.wire_factor() * 8e9 / took as f64;
-        let bin = (rate.ln() / BIN_WIDTH) as i32;
+        let Some(spacing) = self.train.add(delivery, properties.mss, rtt, MIN_TIME) else { return };
+        let Spacing { first, took, .. } = spacing;
+        let rate = spacing.rate(properties);
+        let bin = bin_of(rate);
         let is_spread = sent.saturating_sub(first.sent) * 10 <= took * 8;
         let is_queued = rate / 8e9 * queued as f64 >= (MIN_QUEUE * properties.mss) as f64;
         let add = |rates: &mut HashMap<i32, Bin>| {
@@ -147,9 +189,6 @@ impl Dispersion {
             add(&mut self.spread);
         }
         add(&mut self.all);
-        if total <= first_total + FIRST_SEGMENTS * properties.mss {
-            *self.first_segments.entry(bin).or_default() += bytes as f64;
-        }
     }
 
     fn add_to_round_trip(&mut self, time: u64, total: u64, properties: &SenderProperties, rtt: u64) {
@@ -222,11 +261,15 @@ impl Dispersion {
 
     /// Whether the path spread packets to this rate: then it is the path's. Jitter spreads them to lower ones.
     pub(super) fn has_spread_to(&self, properties: &SenderProperties, rate: f64) -> bool {
-        let bin = (rate.ln() / BIN_WIDTH) as i32;
+        let bin = bin_of(rate);
         let same = (bin - NARROW_PEAK..=bin + NARROW_PEAK).filter_map(|bin| self.spread.get(&bin));
         let bytes: f64 = same.map(|bin| bin.bytes).sum();
         bytes >= (2 * MIN_SEGMENTS * properties.mss) as f64 && bytes >= SPREAD_SHARE * sum(&self.all)
     }
+}
+
+fn bin_of(rate: f64) -> i32 {
+    (rate.ln() / BIN_WIDTH) as i32
 }
 
 fn rate_of(bin: i32) -> f64 {
@@ -251,7 +294,11 @@ fn highest(rates: &HashMap<i32, Bin>, properties: &SenderProperties, is_accepted
     let peak = |bin: i32| peak_bins(rates, bin).map(|bin| bin.bytes).sum::<f64>();
     let mut bins: Vec<i32> = rates.keys().copied().collect();
     bins.sort_unstable();
-    let is_common = |bin: &i32| peak(*bin) >= total * COMMON_SHARE && is_accepted(*bin);
+    let share = |bin: i32| {
+        let takes = (TRAIN * (properties.mss + properties.headers)) as f64 * 8e9 / rate_of(bin);
+        if takes < MIN_TIME as f64 { COMMON_SHARE_OF_FAST } else { COMMON_SHARE }
+    };
+    let is_common = |bin: &i32| peak(*bin) >= total * share(*bin) && is_accepted(*bin);
     let first = bins.iter().rev().copied().find(is_common)?;
     let near = (first - 2 * HALF_PEAK..=first).filter(|bin| is_accepted(*bin));
     let top = near.max_by(|a, b| peak(*a).total_cmp(&peak(*b)))?;

@@ -79,12 +79,14 @@ impl VantagePoint {
 
     /// Infers where `connection` was captured.
     pub(crate) fn of(connection: &CapturedConnection) -> Self {
-        let shake = handshake(connection);
+        let handshake = handshake(connection);
         let answers = PerSide::of(|sender| answers(connection, sender));
         // The fastest answer of a side to a SYN, a timestamp or data.
         let fastest = |side: Side| {
-            let others = connection.surroundings.least[side];
-            let answers = [shake[side], connection.echoes[side].min, answers[!side].receiver, others];
+            let (echo, others) = (connection.echoes[side].min, connection.surroundings.least[side]);
+            // Which of several SYNs was answered, only timestamps show.
+            let shake = handshake[side].filter(|shake| !shake.is_ambiguous || echo.is_none()).map(|shake| shake.took);
+            let answers = [shake, echo, answers[!side].receiver, others];
             answers.into_iter().flatten().min()
         };
         let rtt_to = PerSide::of(|side| fastest(side).or(answers[side].sender).unwrap_or(0));
@@ -117,26 +119,38 @@ impl VantagePoint {
     }
 }
 
-/// How long SYN and SYN-ACK took to be answered, by the side that answered.
-fn handshake(connection: &CapturedConnection) -> PerSide<Option<u64>> {
-    let (mut syn, mut syn_ack, mut took) = (None, None, PerSide::default());
+/// The answer to a SYN or SYN-ACK.
+#[derive(Debug, Clone, Copy)]
+struct HandshakeAnswer {
+    /// Since the latest of them.
+    took: u64,
+    /// Whether there were several: it may answer an earlier one (Karn's algorithm, RFC 6298 §3). If a SYN-ACK is lost, the
+    /// server's timer repeats it at about the time at which the client repeats its SYN.
+    is_ambiguous: bool,
+}
+
+/// How SYN and SYN-ACK were answered, by the side that answered.
+fn handshake(connection: &CapturedConnection) -> PerSide<Option<HandshakeAnswer>> {
+    // When the latest passed, and how many did.
+    let mut asked = PerSide::<Option<(u64, u32)>>::default();
+    let mut answers = PerSide::<Option<HandshakeAnswer>>::default();
+    let answer = |(at, count): (u64, u32), now: u64| HandshakeAnswer { took: now - at, is_ambiguous: count > 1 };
+    let ask = |asked: &mut Option<(u64, u32)>, now| *asked = Some((now, asked.map_or(0, |(_, count)| count) + 1));
     for segment in connection.segments.iter().take(64) {
         match (segment.from(), segment.has(Flags::SYN), segment.has(Flags::ACK)) {
-            (Side::Client, true, false) => syn = Some(segment.time),
+            (Side::Client, true, false) => ask(&mut asked.client, segment.time),
             (Side::Server, true, true) => {
-                if let Some(syn) = syn.take() {
-                    took.server = Some(segment.time - syn);
-                }
-                syn_ack = Some(segment.time);
+                answers.server = answers.server.or(asked.client.map(|syn| answer(syn, segment.time)));
+                ask(&mut asked.server, segment.time);
             }
             (Side::Client, false, true) => {
-                took.client = syn_ack.map(|syn_ack| segment.time - syn_ack);
-                return took;
+                answers.client = asked.server.map(|syn_ack| answer(syn_ack, segment.time));
+                return answers;
             }
             _ => {}
         }
     }
-    took
+    answers
 }
 
 /// The fastest reactions of both ends, for the data of one of them.

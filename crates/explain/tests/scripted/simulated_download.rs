@@ -31,13 +31,15 @@ pub(crate) struct Download {
     /// The number of segments that the receiver acknowledges at once.
     pub(crate) ack_every: u64,
     pub(crate) segments: u64,
+    /// The bytes of the first segments; the others are full.
+    pub(crate) first: &'static [u64],
     /// Whether each segment is pushed: a program writes them one by one.
     pub(crate) is_pushed: bool,
 }
 
 impl Default for Download {
     fn default() -> Self {
-        Self { rtt: 30_000, link: 100.0, shaper: None, ack_every: 2, segments: 1500, is_pushed: false }
+        Self { rtt: 30_000, link: 100.0, shaper: None, ack_every: 2, segments: 1500, first: &[], is_pushed: false }
     }
 }
 
@@ -107,6 +109,9 @@ impl Simulation {
 
     /// Hands a segment to the shaper, if any, and the link; returns when it arrives.
     fn send(&mut self, number: u64, now: u64) -> u64 {
+        let [seq, end] = [number, number + 1].map(|number| self.download.sent_by(number));
+        let payload = vec![b'.'; (end - seq) as usize];
+        let takes = |rate| takes(rate) * (PACKET - SEGMENT + end - seq) as f64 / PACKET as f64;
         let left = match self.download.shaper {
             Some(rate) => {
                 self.free[0] = self.free[0].max(now as f64) + takes(rate);
@@ -116,16 +121,21 @@ impl Simulation {
         };
         self.free[1] = self.free[1].max(left) + takes(self.download.link);
         let arrived = self.free[1] as u64 + self.download.rtt / 2;
-        let seq = 1 + (number * SEGMENT) as u32;
         let (options, is_pushed) = ([Timestamp(tick(now, Server), self.echo)], self.download.is_pushed);
         self.packet(Server, left as u64, arrived, || {
-            Self::sent(Server, (seq, 23), &options, if is_pushed { "AP" } else { "A" }, &[b'.'; SEGMENT as usize])
+            Self::sent(Server, (1 + seq as u32, 23), &options, if is_pushed { "AP" } else { "A" }, &payload)
         });
         arrived
     }
 }
 
 impl Download {
+    /// The bytes of this many segments.
+    fn sent_by(self, segments: u64) -> u64 {
+        let first = self.first.iter().take(segments as usize).sum::<u64>();
+        first + segments.saturating_sub(self.first.len() as u64) * SEGMENT
+    }
+
     /// The packets of a sender that sends its next segment when `sends` says so. Each end's capture.
     pub(crate) fn run(self, mut sends: impl FnMut(View) -> bool) -> [Captured; 2] {
         let mut simulation = Simulation { download: self, packets: Vec::new(), free: [0.0; 2], echo: 0 };
@@ -149,7 +159,7 @@ impl Download {
                     to_echo = None;
                     let (arrived, options) = (at + self.rtt / 2, [Timestamp(tick(at, Client), echo)]);
                     simulation.packet(Client, at, arrived, || {
-                        Simulation::sent(Client, (23, 1 + (received * SEGMENT) as u32), &options, "A", &[])
+                        Simulation::sent(Client, (23, 1 + self.sent_by(received) as u32), &options, "A", &[])
                     });
                     acks.push_back((arrived, received, tick(at, Client)));
                 }

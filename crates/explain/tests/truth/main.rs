@@ -13,6 +13,7 @@
 mod cut;
 mod fixes;
 mod path;
+mod path_check;
 mod programs;
 mod runs;
 mod scenario;
@@ -117,6 +118,7 @@ fn run(name: &str, scenario: &Scenario, afters: &[After], captures: &Path) -> Re
     let recorded = testbed::run(scenario, captures)?;
     let (verdicts, clocks) = verdict::judge(name, scenario, &recorded)?;
     let cuts = cut::compare(name, &recorded)?;
+    let paths = path_check::compare(name, scenario, &recorded)?;
     let before = verdict::explain_capture(&recorded.captures[0])?;
     let before = verdict::transfer(&before, scenario)?;
     let mut what_ifs = Vec::new();
@@ -127,7 +129,7 @@ fn run(name: &str, scenario: &Scenario, afters: &[After], captures: &Path) -> Re
         let predicted = predict(before, what_if)?;
         what_ifs.push(WhatIfResult { scenario: name.to_owned(), what_if: what_if.clone(), predicted, measured });
     }
-    Ok(RunResult { verdicts, cuts, clocks, what_ifs })
+    Ok(RunResult { verdicts, cuts, clocks, paths, what_ifs })
 }
 
 /// The predicted time of a transfer in seconds; `None` if explain declines.

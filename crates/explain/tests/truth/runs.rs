@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::{
     cut::CutVerdict,
+    path_check::PathCheck,
     verdict::{ClockCheck, Verdict},
 };
 
@@ -30,6 +31,7 @@ pub(crate) struct RunResult {
     pub(crate) verdicts: Vec<Verdict>,
     pub(crate) cuts: Vec<CutVerdict>,
     pub(crate) clocks: Vec<ClockCheck>,
+    pub(crate) paths: Vec<PathCheck>,
     pub(crate) what_ifs: Vec<WhatIfResult>,
 }
 
@@ -91,6 +93,10 @@ impl Runs {
         medians(self.completed().flat_map(|run| &run.clocks))
     }
 
+    pub(crate) fn paths(&self) -> Vec<&PathCheck> {
+        medians(self.completed().flat_map(|run| &run.paths))
+    }
+
     pub(crate) fn what_ifs(&self) -> Vec<&WhatIfResult> {
         medians(self.completed().flat_map(|run| &run.what_ifs))
     }
@@ -101,7 +107,8 @@ impl Runs {
         let outcomes = self.completed().flat_map(|run| {
             let verdicts = run.verdicts.iter().map(|one| (one.subject(), one.is_right()));
             let clocks = run.clocks.iter().map(|one| (one.subject(), one.is_right()));
-            verdicts.chain(clocks).chain(run.what_ifs.iter().map(|one| (one.subject(), one.is_right())))
+            let paths = run.paths.iter().map(|one| (one.subject(), one.is_right()));
+            verdicts.chain(clocks).chain(paths).chain(run.what_ifs.iter().map(|one| (one.subject(), one.is_right())))
         });
         let mut counts: BTreeMap<_, (usize, usize)> = BTreeMap::new();
         for (subject, is_right) in happened.chain(outcomes) {

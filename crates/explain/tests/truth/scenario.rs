@@ -31,6 +31,9 @@ pub(crate) struct Scenario {
     /// Packets that are lost.
     #[serde(default)]
     pub(crate) lose: Vec<Lose>,
+    /// Maximum number of packets of each side that it sends again although nothing was lost.
+    #[serde(default)]
+    pub(crate) needless: u32,
     /// The DNS lookup of the server's address.
     pub(crate) lookup: Option<Lookup>,
     #[serde(default)]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{
     cut::CutVerdict,
+    path_check::{PathCheck, Property},
     runs::{MAX_ERROR, Outcome, RunResult, Runs, WhatIfResult},
     testbed::VANTAGE_POINTS,
     verdict::{ClockCheck, Verdict},
@@ -52,8 +53,9 @@ impl Scores {
         let verdicts = self.verdicts();
         let cuts = self.cuts();
         let clocks = self.clocks();
+        let paths = self.paths();
         let what_ifs = self.what_ifs();
-        happened && verdicts && cuts && clocks && what_ifs
+        happened && verdicts && cuts && clocks && paths && what_ifs
     }
 
     /// Prints how many parts of captures are explained like the whole, and which are not.
@@ -116,6 +118,27 @@ impl Scores {
             println!("{scenario:<32} {name:<16} {truth:>7.3}s {explain:>7.3}s {:>5.1}%", clock.error() * 100.0);
         }
         clocks.iter().all(|clock| clock.is_right())
+    }
+
+    /// Prints how near what was inferred of the paths is to what was set, and what is wrong.
+    fn paths(&self) -> bool {
+        let all: Vec<&PathCheck> = self.0.values().flat_map(Runs::paths).collect();
+        for property in Property::ALL {
+            let checks: Vec<&PathCheck> = all.iter().copied().filter(|check| check.property == property).collect();
+            let mut ratios: Vec<f64> = checks.iter().filter_map(|check| check.ratio()).collect();
+            ratios.sort_by(f64::total_cmp);
+            let (right, count) = (checks.iter().filter(|check| check.is_right()).count(), checks.len());
+            println!("\n{}: {right} of {count} inferences are right", property.name());
+            if let (Some(least), Some(most)) = (ratios.first(), ratios.last()) {
+                let median = ratios[ratios.len() / 2];
+                println!("  {} inferred / set: {least:.3} to {most:.3}, median {median:.3}", ratios.len());
+            }
+            for PathCheck { scenario, vantage, set, inferred, .. } in checks.iter().filter(|check| !check.is_right()) {
+                let text = |value: &Option<f64>| value.map_or("none".to_owned(), |value| value.to_string());
+                println!("  {scenario}, {vantage}: {} instead of {}", text(inferred), text(set));
+            }
+        }
+        all.iter().all(|check| check.is_right())
     }
 
     fn what_ifs(&self) -> bool {
