@@ -7,20 +7,28 @@ use nix::mount::{MsFlags, mount};
 use crate::{addresses::Addresses, sandbox::Sandbox};
 
 const HOSTS: &str = "/etc/hosts";
+const OWN_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// Makes the names resolve to these addresses, for all programs in the sandbox. The machine's other names stay valid.
+/// Makes the names resolve to these addresses, for all programs in the sandbox. The machine's other names stay valid, and its
+/// own name is added if it is missing: many servers look it up when they start (Python's `http.server`, Apache), and without
+/// a resolver in reach they would wait for its timeouts.
 pub fn install(sandbox: &Sandbox, names: &[(String, Addresses)]) -> io::Result<()> {
     let file = sandbox.scratch().join("hosts");
     let machine = fs::read_to_string(HOSTS).unwrap_or_default();
-    fs::write(&file, hosts_file(&machine, names))?;
+    let own = fs::read_to_string(OWN_NAME).unwrap_or_default();
+    fs::write(&file, hosts_file(&machine, own.trim(), names))?;
     mount(Some(&file), Path::new(HOSTS), None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
     Ok(())
 }
 
-/// A hosts(5) file with these names, in front of those of `machine`. A name keeps none of its other addresses: some
-/// resolvers return all.
-fn hosts_file(machine: &str, names: &[(String, Addresses)]) -> String {
+/// The address of a Debian machine's own name.
+const OWN_ADDRESS: &str = "127.0.1.1";
+
+/// A hosts(5) file with these names, in front of those of `machine`, and with its `own` name. A name keeps none of its other
+/// addresses: some resolvers return all.
+fn hosts_file(machine: &str, own: &str, names: &[(String, Addresses)]) -> String {
     let mut text = String::new();
+    let mut has_own = own.is_empty() || names.iter().any(|(name, _)| name.eq_ignore_ascii_case(own));
     for (name, Addresses { v4, v6 }) in names {
         let _ = writeln!(text, "{v4} {name}\n{v6} {name}");
     }
@@ -30,9 +38,13 @@ fn hosts_file(machine: &str, names: &[(String, Addresses)]) -> String {
         let mut words = entry.split_whitespace();
         let Some(address) = words.next() else { continue };
         let kept: Vec<_> = words.filter(|word| !is_ours(word)).collect();
+        has_own |= kept.iter().any(|word| word.eq_ignore_ascii_case(own));
         if !kept.is_empty() {
             let _ = writeln!(text, "{address} {}", kept.join(" "));
         }
+    }
+    if !has_own {
+        let _ = writeln!(text, "{OWN_ADDRESS} {own}");
     }
     text
 }
@@ -46,8 +58,15 @@ mod tests {
         let machine =
             "127.0.0.1 localhost\n# 1.1.1.1 x\n10.0.0.1 Server\n10.0.0.2 server.example server other # ours\n";
         assert_eq!(
-            hosts_file(machine, &[("server".to_owned(), Addresses::of(3, 2))]),
+            hosts_file(machine, "other", &[("server".to_owned(), Addresses::of(3, 2))]),
             "100.64.3.2 server\nfd00:6861:756c:3::2 server\n127.0.0.1 localhost\n10.0.0.2 server.example other\n"
         );
+    }
+
+    #[test]
+    fn machine_has_its_own_name_once() {
+        let names = [("server".to_owned(), Addresses::of(0, 2))];
+        let added = |own| hosts_file("127.0.0.1 localhost Laptop\n", own, &names).contains(OWN_ADDRESS);
+        assert_eq!(["vm", "laptop", "server", ""].map(added), [true, false, false, false]);
     }
 }
