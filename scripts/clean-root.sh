@@ -86,6 +86,7 @@ enter() {
   mount -t devpts -o newinstance,ptmxmode=0666,mode=0620 pts "$root/dev/pts"
   ln -s pts/ptmx "$root/dev/ptmx"
   ln -s /proc/self/fd "$root/dev/fd"
+  for device in 0/stdin 1/stdout 2/stderr; do ln -s "/proc/self/fd/${device%/*}" "$root/dev/${device#*/}"; done
   mount -t tmpfs -o mode=1777 shm "$root/dev/shm"
 
   # Packages that were downloaded once are kept for the next run.
