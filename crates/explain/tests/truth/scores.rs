@@ -19,6 +19,9 @@ const MIN_RIGHT_PARTS: f64 = 0.85;
 /// Maximum share of what-ifs that explain declines.
 const MAX_DECLINED: f64 = 0.2;
 
+/// Maximum share of wrong inferences about a path: a busy machine sends late, and is then the bottleneck itself.
+const MAX_WRONG_PATHS: f64 = 0.05;
+
 /// Maximum median error of predictions; the maximum at the 95th percentile is [`MAX_ERROR`].
 const MAX_MEDIAN_ERROR: f64 = 0.10;
 
@@ -138,7 +141,8 @@ impl Scores {
                 println!("  {scenario}, {vantage}: {} instead of {}", text(inferred), text(set));
             }
         }
-        all.iter().all(|check| check.is_right())
+        let wrong = all.iter().filter(|check| !check.is_right()).count();
+        share(wrong, all.len()) <= MAX_WRONG_PATHS
     }
 
     fn what_ifs(&self) -> bool {
