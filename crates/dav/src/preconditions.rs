@@ -21,16 +21,17 @@ pub enum Precondition {
     Absent,
     /// The resource exists, in any version (`If-Match: *`).
     Present,
-    /// The resource still has this entity tag (`If-Match`). A weak tag sends no header, because it would never match
-    /// (RFC 9110 §13.1.1).
+    /// The resource still has this entity tag (`If-Match`). A weak tag never matches there (RFC 9110 §13.1.1), so
+    /// [`Dav`](crate::Dav) sends it in `If`, if the server compares it there ([`Dav::compares`](crate::Dav::compares)),
+    /// or not at all.
     Unchanged(ETag),
 }
 
 impl Precondition {
-    /// The precondition for a version in a listing; none without a strong tag. `If-Unmodified-Since` is no substitute:
-    /// Apache compares it with the present time when it writes a file, and refuses.
+    /// The precondition for a version in a listing; none without a tag. `If-Unmodified-Since` is no substitute: Apache
+    /// compares it with the present time when it writes a file, and refuses.
     pub fn of(etag: Option<&ETag>) -> Self {
-        etag.filter(|tag| !tag.is_weak()).map_or(Self::None, |tag| Self::Unchanged(tag.clone()))
+        etag.map_or(Self::None, |tag| Self::Unchanged(tag.clone()))
     }
 
     /// Adds the header, if there is one.

@@ -112,6 +112,11 @@ impl FileState {
         self.length
     }
 
+    /// Whether the content began with a version of this length.
+    pub(crate) fn is_version_of(&self, length: u64) -> bool {
+        matches!(&self.base, Base::Version(facts) if facts.length == length)
+    }
+
     pub(crate) fn base(&self) -> &Base {
         &self.base
     }

@@ -101,7 +101,7 @@ impl LateChanges {
             .requests
             .iter()
             .filter(|request| request.has_failed && now.saturating_duration_since(request.sent) < LONGEST);
-        let is_one_of = |versions: &[ETag], version: &ETag| versions.iter().any(|one| one.is(version));
+        let is_one_of = |versions: &[ETag], version: &ETag| versions.iter().any(|one| one.resembles(version));
         failed.into_iter().find_map(|request| match version {
             None => (request.from == *path).then_some(Late::TakenAway),
             Some(version) if request.to.as_ref() == Some(path) && is_one_of(&request.versions, version) => {
@@ -121,7 +121,7 @@ impl LateChanges {
     /// Whether a version at the old path of a request was stored there after the request.
     pub(crate) fn is_newer(&self, from: &RemotePath, version: &ETag) -> bool {
         let of_path = self.requests.iter().filter(|request| request.from == *from);
-        of_path.flat_map(|request| request.versions.iter().skip(1)).any(|one| one.is(version))
+        of_path.flat_map(|request| request.versions.iter().skip(1)).any(|one| one.resembles(version))
     }
 }
 

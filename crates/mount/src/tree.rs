@@ -87,9 +87,11 @@ struct Node {
 }
 
 impl Node {
-    /// Whether programs have another version of the file open than `facts`.
-    fn is_other_version(&self, facts: &Facts) -> bool {
-        self.folder.is_none() && self.opens > 0 && !self.facts.is_version(facts)
+    /// Whether programs or the kernel know another version of the file than `facts`. The kernel goes on to believe the length
+    /// that it was told, and clips reads and places what is appended by it.
+    fn is_known_as_other(&self, facts: &Facts) -> bool {
+        let is_known = self.opens > 0 || self.lookups > 0;
+        self.folder.is_none() && is_known && !self.facts.is_version(facts)
     }
 }
 
@@ -291,7 +293,7 @@ impl Tree {
         }
         let ino = match self.member(folder, &name).map(|ino| (ino, self.node(ino))) {
             Some((_, node)) if node.is_dirty => return false,
-            Some((ino, node)) if node.folder.is_some() == is_folder && !node.is_other_version(&facts) => ino,
+            Some((ino, node)) if node.folder.is_some() == is_folder && !node.is_known_as_other(&facts) => ino,
             known => {
                 if let Some((ino, _)) = known {
                     self.displace(ino);

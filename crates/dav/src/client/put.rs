@@ -87,7 +87,7 @@ impl Dav {
         mut options: Options,
         properties: Option<PropertySet>,
     ) -> Result<(Stored, Option<Entry>), Error> {
-        let mut request = self.requests().put(path, precondition, locks)?.map(drop);
+        let mut request = self.requests().put(path, precondition, &self.claims(path, precondition, locks))?.map(drop);
         request.headers_mut().extend(headers);
         if let Some(properties) = properties
             && let Some(look) = FollowUp::new(self.requests().propfind(path, Depth::Zero, properties)?)
@@ -142,7 +142,9 @@ impl Dav {
         let length = ours.as_ref().and_then(Body::length);
         match (precondition, self.stat(path, PropertySet::LISTING).await) {
             (Precondition::Absent, Ok(None)) => Fate::Nothing,
-            (Precondition::Unchanged(tag), Ok(Some(entry))) if entry.properties.etag.as_ref() == Some(tag) => {
+            (Precondition::Unchanged(tag), Ok(Some(entry)))
+                if entry.properties.etag.as_ref().is_some_and(|found| found.resembles(tag)) =>
+            {
                 Fate::Nothing
             }
             (_, Ok(Some(entry))) if entry.properties.length == length && self.is_there(path, ours).await => Fate::Done,

@@ -140,7 +140,7 @@ async fn set_down(
     let Precondition::Unchanged(tag) = precondition else {
         return dav.rename(temporary, to, *precondition != Precondition::Absent, &none).await.map(drop);
     };
-    match dav.rename(temporary, to, true, &none.clone().unchanged(to, tag.clone())).await {
+    match dav.rename(temporary, to, true, &dav.claim_unchanged(&none, to, tag)).await {
         // A server without ETags in `If` answers 412 to every tag.
         Err(error) if error.is(412) && dav.is_still(to, tag).await => {
             dav.rename(temporary, to, true, &none).await.map(drop)

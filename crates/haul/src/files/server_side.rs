@@ -172,9 +172,8 @@ async fn once(dav: &Dav, verb: Verb, from: &RemotePath, to: &RemotePath) -> Resu
         Some(there) if there.path.is_folder() => Err(Stop::InTheWay(to.clone(), "a folder")),
         Some(_) if from.is_folder() => Err(Stop::InTheWay(to.clone(), "a file")),
         Some(there) => {
-            let tag = there.properties.etag.filter(|tag| !tag.is_weak());
-            let Some(tag) = tag else { return Ok(send(true, &none).await?) };
-            match send(true, &If::default().unchanged(to, tag.clone())).await {
+            let Some(tag) = there.properties.etag else { return Ok(send(true, &none).await?) };
+            match send(true, &dav.claim_unchanged(&none, to, &tag)).await {
                 // Some servers answer 412 to every `If` with an entity tag.
                 Err(error) if error.is(412) && dav.is_still(to, &tag).await => Ok(send(true, &none).await?),
                 other => Ok(other?),

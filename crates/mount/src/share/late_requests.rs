@@ -34,10 +34,6 @@ enum Victim {
 }
 
 impl Victim {
-    fn of(tag: Option<ETag>) -> Self {
-        tag.filter(|tag| !tag.is_weak()).map_or(Self::Any, Self::Version)
-    }
-
     fn tag(&self) -> Option<&ETag> {
         if let Self::Version(tag) = self { Some(tag) } else { None }
     }
@@ -159,21 +155,25 @@ impl Share {
         let Victim::Version(tag) = source else { return None };
         let is_at = async |path| {
             let found = self.dav.stat(path, PropertySet::LISTING).await.ok().flatten();
-            found.and_then(|found| found.properties.etag).is_some_and(|found| found == *tag)
+            found.and_then(|found| found.properties.etag).is_some_and(|found| found.resembles(tag))
         };
         if is_at(from).await { None } else { Some(is_at(to).await) }
     }
 
     fn known(&self, ino: Option<Ino>) -> Victim {
         let tree = self.tree();
-        Victim::of(ino.filter(|ino| tree.contains(*ino)).and_then(|ino| tree.facts(ino).etag.clone()))
+        self.victim(ino.filter(|ino| tree.contains(*ino)).and_then(|ino| tree.facts(ino).etag.clone()))
+    }
+
+    fn victim(&self, tag: Option<ETag>) -> Victim {
+        tag.filter(|tag| self.dav.compares(tag)).map_or(Victim::Any, Victim::Version)
     }
 
     /// What the server has in place of what it said it has not. Some servers answer 412 to every entity tag. An error if it does
     /// not answer: a request for any version could arrive late.
     async fn instead_of(&self, path: &RemotePath, tried: &Victim, repetitions: u32) -> Result<Victim, Error> {
         let found = match self.dav.stat(path, PropertySet::LISTING).await? {
-            Some(found) if !found.path.is_folder() => Victim::of(found.properties.etag),
+            Some(found) if !found.path.is_folder() => self.victim(found.properties.etag),
             Some(_) => return Ok(Victim::Folder),
             None => Victim::Nothing,
         };

@@ -16,7 +16,7 @@ use crate::{
     calls::{decide, still_wanted},
     errno,
     file_state::Base,
-    tree::Ino,
+    tree::{Facts, Ino},
 };
 
 /// Keeps uploads of files away.
@@ -224,9 +224,10 @@ impl Share {
         let (is_open, file) = (self.tree().opens(ino) > 0, self.contents().files.get(&ino).cloned());
         let Some(file) = file.filter(|file| !file.state(|state| state.is_new())) else { return };
         let seen = if is_open { self.dav.stat(path, PropertySet::LISTING).await.ok().flatten() } else { None };
-        match seen {
-            Some(entry) => {
-                let facts = facts(&entry);
+        // One of another length is somebody else's.
+        let is_ours = |facts: &Facts| file.state(|state| state.is_version_of(facts.length));
+        match seen.map(|entry| facts(&entry)).filter(is_ours) {
+            Some(facts) => {
                 file.state(|state| state.rebase(Base::Version(facts.clone())));
                 let mut tree = self.tree();
                 if tree.contains(ino) && !tree.is_dirty(ino) {

@@ -159,7 +159,7 @@ impl Share {
             return Ok(*base == Base::New || is_taken_away());
         };
         // Somebody else could write between this and the next PUT.
-        let Some(tag) = found.etag.as_ref().filter(|tag| !tag.is_weak()) else { return Ok(false) };
+        let Some(tag) = found.etag.as_ref().filter(|tag| self.dav.compares(tag)) else { return Ok(false) };
         let late = self.late_changes().reason(Instant::now(), path, Some(tag));
         match late {
             Some(Late::MovedFrom(from)) => self.put_back(path, &from).await,

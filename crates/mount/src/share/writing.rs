@@ -7,7 +7,7 @@
 use std::{fs, io, path::PathBuf, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
-use dav::{Entry, If, Precondition, RemotePath};
+use dav::{ETag, Entry, If, Precondition, RemotePath};
 use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nix::errno::Errno;
@@ -181,7 +181,7 @@ impl Share {
                 let why = "the server confirmed the upload, and the file is missing".into();
                 Err(dav::Error::Differs { path: path.clone(), why })
             }
-            Some(entry) => Ok(Facts { length, ..facts(&entry) }),
+            Some(entry) => Ok(own_version(length, stored.etag, facts(&entry))),
             None => Ok(Facts { length, modified: Some(SystemTime::now()), etag: stored.etag }),
         }
     }
@@ -295,6 +295,16 @@ impl Content {
     pub(super) fn of_file(path: PathBuf, length: u64, modified: Option<SystemTime>) -> io::Result<Self> {
         let body = if length > SMALL { Body::file(path, 0, length) } else { Body::from(Bytes::from(fs::read(path)?)) };
         Ok(Self { body, length, modified })
+    }
+}
+
+/// The version that a PUT has stored. `seen` behind it may be a newer one, by somebody else; the PUT's own tag is of ours
+/// (RFC 9110 §9.3.4).
+fn own_version(length: u64, own: Option<ETag>, seen: Facts) -> Facts {
+    let is_ours = |own: &ETag| seen.etag.as_ref().is_some_and(|seen| seen.resembles(own));
+    match own {
+        Some(own) if !is_ours(&own) => Facts { length, modified: Some(SystemTime::now()), etag: Some(own) },
+        _ => Facts { length, ..seen },
     }
 }
 

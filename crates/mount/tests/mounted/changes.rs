@@ -3,6 +3,7 @@
 use std::{
     fs::{self, File},
     io::{Read, Write},
+    path::Path,
 };
 
 use libtest_mimic::Failed;
@@ -14,6 +15,8 @@ use crate::{
 
 pub(crate) const TESTS: &[(&str, Test)] = &[
     ("changes_elsewhere_are_seen_in_time", changes_elsewhere_are_seen_in_time),
+    ("a_new_version_has_its_own_length", a_new_version_has_its_own_length),
+    ("what_others_append_meanwhile_stays", what_others_append_meanwhile_stays),
     ("a_conflict_keeps_both_versions", a_conflict_keeps_both_versions),
     ("a_save_after_a_conflict_has_its_own_name", a_save_after_a_conflict_has_its_own_name),
     ("each_program_learns_of_a_conflict", each_program_learns_of_a_conflict),
@@ -39,9 +42,60 @@ fn changes_elsewhere_are_seen_in_time(world: &World) -> Result<(), Failed> {
     Ok(())
 }
 
+/// The kernel still believes the length of before when the mount has listed the folder again, for another reason.
+fn a_new_version_has_its_own_length(world: &World) -> Result<(), Failed> {
+    let whole = b"the whole of the second version";
+    fs::create_dir(world.there.join("folder"))?;
+    for way in ["read", "append", "truncate"] {
+        world.store("folder/file", b"the first.")?;
+        let here = world.here.join("folder/file");
+        assert_eq!(fs::metadata(&here)?.len(), 10);
+        fs::write(world.there.join("folder/file"), whole)?;
+        assert!(fs::remove_dir(world.here.join("folder")).is_err(), "it is not empty");
+        match way {
+            "read" => assert_eq!(fs::read(&here)?, whole),
+            "append" => {
+                File::options().append(true).open(&here)?.write_all(b", and more")?;
+                assert_eq!(fs::read(world.there.join("folder/file"))?, [&whole[..], b", and more"].concat());
+            }
+            _ => {
+                nix::unistd::truncate(&here, 20)?;
+                assert_eq!(fs::read(world.there.join("folder/file"))?, &whole[..20]);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn what_others_append_meanwhile_stays(world: &World) -> Result<(), Failed> {
+    fs::create_dir(world.there.join("folder"))?;
+    world.store("folder/log", b"")?;
+    for round in 0..40 {
+        let append = |folder: &Path, who: &str| -> Result<(), Failed> {
+            Ok(writeln!(File::options().append(true).open(folder.join("folder/log"))?, "{who} {round}")?)
+        };
+        append(&world.there, "theirs")?;
+        // What makes the mount list the folder again, and not tell the kernel.
+        assert!(fs::remove_dir(world.here.join("folder")).is_err(), "it is not empty");
+        append(&world.here, "ours")?;
+    }
+    let there = world.there.join("folder");
+    let mut found = fs::read_to_string(there.join("log"))?;
+    conflicts_in(&there)?.into_iter().for_each(|beside| found += &String::from_utf8_lossy(&beside));
+    for (round, who) in (0..40).flat_map(|round| [(round, "theirs"), (round, "ours")]) {
+        assert!(found.contains(&format!("{who} {round}\n")), "{who} {round} is lost: {found}");
+    }
+    assert!(!found.contains('\0'), "{found}");
+    Ok(())
+}
+
 fn conflicts(world: &World) -> Result<Vec<Vec<u8>>, Failed> {
+    conflicts_in(&world.there)
+}
+
+fn conflicts_in(folder: &Path) -> Result<Vec<Vec<u8>>, Failed> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(&world.there)? {
+    for entry in fs::read_dir(folder)? {
         let entry = entry?;
         if entry.file_name().to_string_lossy().contains("(conflict ") {
             found.push(fs::read(entry.path())?);

@@ -14,12 +14,13 @@ use servers::Fault;
 use crate::{
     DoubleTest,
     doubled::{Doubled, wait_for},
-    world::noise,
+    world::{let_listings_expire, noise},
 };
 
 pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("an_upload_of_a_replaced_file_does_not_outlive_it", an_upload_of_a_replaced_file_does_not_outlive_it),
     ("a_file_is_cut_during_its_upload", a_file_is_cut_during_its_upload),
+    ("another_version_of_equal_length_is_not_taken_for_ours", another_version_of_equal_length_is_not_taken_for_ours),
 ];
 
 /// Longer than a server takes its time here.
@@ -79,5 +80,24 @@ fn a_file_is_cut_during_its_upload() -> Result<(), Failed> {
     during_the_upload(&world, &file, || Ok(file.set_len(1000)?))??;
     drop(file);
     assert!(world.content("file").as_deref() == Some(&content[..1000]), "{}", world.double.log());
+    Ok(())
+}
+
+/// It comes between our PUT and the lookup behind it.
+fn another_version_of_equal_length_is_not_taken_for_ours() -> Result<(), Failed> {
+    let world = Doubled::with_timeout(&[("/file", b"first")], LockPolicy::Never, TIMEOUT)?;
+    let here = world.here.join("file");
+    world.double.script(|method, path, _| (method == "PROPFIND" && path == "/file").then_some(Fault::Delay(SLOW)));
+    thread::scope(|scope| {
+        let saved = scope.spawn(|| fs::write(&here, "ours!"));
+        wait_for("the upload has arrived", || world.content("file").as_deref() == Some(b"ours!"));
+        world.double.put("/file", b"their", Duration::ZERO);
+        saved.join().expect("it does not panic")
+    })?;
+    world.double.clear_faults();
+    let_listings_expire();
+    assert_eq!(fs::read(&here)?, b"their", "{}", world.double.log());
+    File::options().append(true).open(&here)?.write_all(b"s")?;
+    assert_eq!(world.content("file").as_deref(), Some(&b"theirs"[..]), "{}", world.double.log());
     Ok(())
 }

@@ -13,7 +13,7 @@ use super::{
     strategy::{LARGE, Strategy, is_long},
 };
 use crate::{
-    Capabilities, Confirmed, Error, If, Precondition, RemotePath,
+    Capabilities, Confirmed, Dav, Error, If, Precondition, RemotePath,
     transfer::{
         SHARED,
         plan::{Before, RemoteEntry, Sent},
@@ -173,7 +173,7 @@ impl Upload<'_> {
         locks: &If,
         ours: Option<Body>,
     ) -> Result<Confirmed, Error> {
-        let (overwrite, claims) = renaming(path, precondition, locks);
+        let (overwrite, claims) = renaming(&self.dav, path, precondition, locks);
         match self.dav.rename(temporary, path, overwrite, &claims).await {
             // The rename was done already; its answer was lost.
             Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(Confirmed::ByLookup),
@@ -206,10 +206,9 @@ impl Upload<'_> {
 }
 
 /// The `Overwrite` and `If` of a MOVE to `path`.
-pub(super) fn renaming(path: &RemotePath, precondition: &Precondition, claims: &If) -> (bool, If) {
+pub(super) fn renaming(dav: &Dav, path: &RemotePath, precondition: &Precondition, claims: &If) -> (bool, If) {
     let claims = match precondition {
-        // `If` compares strongly (RFC 4918 §10.4.4), so a weak tag never matches.
-        Precondition::Unchanged(tag) if !tag.is_weak() => claims.clone().unchanged(path, tag.clone()),
+        Precondition::Unchanged(tag) => dav.claim_unchanged(claims, path, tag),
         _ => claims.clone(),
     };
     (*precondition != Precondition::Absent, claims)
