@@ -1,7 +1,7 @@
 //! Answers that the gateway gives itself.
 
 use bytes::{Bytes, BytesMut};
-use dav::{Item, Multistatus, RemotePath};
+use dav::{ETag, Item, Multistatus, RemotePath};
 use futures_util::StreamExt;
 use haul_http::Incoming;
 use http::{
@@ -109,8 +109,7 @@ pub(crate) enum ShownContent {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
     pub(crate) content: ShownContent,
-    /// Its strong entity tag.
-    pub(crate) version: Option<String>,
+    pub(crate) version: Option<ETag>,
 }
 
 impl Shown {
@@ -127,8 +126,7 @@ impl Shown {
                     None if !has_version => ShownContent::Nothing,
                     _ => ShownContent::Some,
                 };
-                let version = properties.etag.filter(|tag| !tag.is_weak()).map(|tag| tag.to_string());
-                Self { content, version }
+                Self { content, version: properties.etag }
             }
             _ => unknown(),
         };

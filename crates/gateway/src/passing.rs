@@ -200,6 +200,10 @@ impl Passing {
     }
 
     pub(crate) fn into_request(self) -> Request<Body> {
+        // A late copy of a change that names no version would undo what was stored since.
+        let names_version = self.headers.contains_key(IF_MATCH)
+            || self.headers.contains_key(IF_NONE_MATCH)
+            || self.text(&IF).is_some_and(|condition| condition.contains('['));
         let body = match self.body {
             Received::Whole(body) => body.into(),
             Received::Streamed(body) => body,
@@ -209,9 +213,10 @@ impl Passing {
             Method::GET => false,
             _ => body.length().is_some_and(|length| length <= SMALL),
         };
+        let no_repeat_after_silence = !names_version;
         let mut request = Request::new(body);
         let class = if is_small { Class::Small } else { Class::Large };
-        request.extensions_mut().insert(Options { class, ..Options::default() });
+        request.extensions_mut().insert(Options { class, no_repeat_after_silence, ..Options::default() });
         (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, self.url, self.headers);
         request
     }

@@ -335,15 +335,18 @@ fn profile(id: JobId, request: &Request<Body>) -> RequestProfile {
     let is_repeatable = is_idempotent(request.method()) && request.body().is_repeatable();
     let comes = options.expected.length.or_else(|| range_length(request.headers())).unwrap_or(0);
     let bytes = request.body().length().unwrap_or(0) + comes;
-    let may_pipeline = is_safe(request.method()) || options.pipeline;
+    let is_safe = is_safe(request.method());
+    let may_pipeline = is_safe || options.pipeline;
+    let class = if bytes > BIG { Class::Large } else { options.class };
     RequestProfile {
         id,
         is_repeatable,
         is_pipelinable: is_repeatable && may_pipeline && !options.no_pipelining && *request.method() != Method::CONNECT,
-        is_safe: is_safe(request.method()),
-        may_be_early_data: is_safe(request.method()) && request.body().is_repeatable() && !options.no_early_data,
+        repeats_after_silence: is_safe || !(class == Class::Large || options.no_repeat_after_silence),
+        is_safe,
+        may_be_early_data: is_safe && request.body().is_repeatable() && !options.no_early_data,
         is_sending: request.body().length().is_none_or(|length| length > 4096),
-        class: if bytes > BIG { Class::Large } else { options.class },
+        class,
         bytes,
         marks: Marks::of(request),
         follow_up: None,

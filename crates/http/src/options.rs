@@ -27,6 +27,10 @@ pub struct Options {
     pub timeouts: Option<Timeouts>,
     /// Send it only after the handshake, although the method is safe: early data can be replayed.
     pub no_early_data: bool,
+    /// Do not send it again when the server was silent until the timeout, although the method is idempotent: the server
+    /// may still carry out the first copy, however late, and undo what was stored since. A large unsafe request is never
+    /// sent again then.
+    pub no_repeat_after_silence: bool,
 }
 
 /// The expected size of an exchange, in either direction.

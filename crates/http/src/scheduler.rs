@@ -73,12 +73,14 @@ pub(crate) struct Limits {
 }
 
 /// A request, as far as scheduling is concerned.
-#[expect(clippy::struct_excessive_bools, reason = "they are five independent facts")]
+#[expect(clippy::struct_excessive_bools, reason = "they are six independent facts")]
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RequestProfile {
     pub(crate) id: JobId,
     /// Whether it may be sent twice: it is idempotent, and its body is repeatable.
     pub(crate) is_repeatable: bool,
+    /// Whether it may be sent again when the server was silent until the timeout, and may still carry it out.
+    pub(crate) repeats_after_silence: bool,
     /// Whether it may share a connection with others.
     pub(crate) is_pipelinable: bool,
     /// Whether its method is safe.
@@ -104,6 +106,7 @@ impl RequestProfile {
         Self {
             id,
             is_repeatable: false,
+            repeats_after_silence: false,
             is_pipelinable: true,
             is_safe: true,
             may_be_early_data: false,

@@ -1,13 +1,14 @@
 //! The upload of a file that was acknowledged before the server had it.
 //!
-//! It goes under the token of the lock with which the file was saved. If that lock is gone, the file is locked again and looked
-//! at: it is replaced if it is missing, empty, the version that was there before, or this one. Otherwise both versions are kept,
-//! this one under a name of its own beside it.
+//! It goes under the token of the lock with which the file was saved, and on condition that the server has the version that was
+//! there before: an attempt without an answer may be carried out late, when the client has saved the file again, and then fails.
+//! If that lock is gone, the file is locked again and looked at: it is replaced if it is missing, empty, the version that was
+//! there before, or this one. Otherwise both versions are kept, this one under a name of its own beside it.
 
 use std::{io, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use dav::RemotePath;
+use dav::{ETag, RemotePath};
 use futures_util::{StreamExt, future::BoxFuture};
 use haul_http::Incoming;
 use http::{
@@ -33,6 +34,8 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const REFUSED_PAUSE: Duration = Duration::from_mins(5);
 /// How many names are tried for a version beside another.
 const BESIDE: u64 = 16;
+/// How many versions of our own are replaced in turn.
+const VERSIONS: usize = 4;
 /// Of the lock under which a file is looked at.
 const LOCK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner>haul gateway</D:owner></D:lockinfo>"#;
 const LOCK_TIME: HeaderValue = HeaderValue::from_static("Second-3600");
@@ -101,7 +104,7 @@ impl Account {
                 let Some(is_aside) = journal.begins(&saved) else { return };
                 let turn = journal.turn().await;
                 if !is_first {
-                    self.refresh(&saved, &client).await;
+                    self.refresh(&client, &saved.record.token).await;
                 }
                 let outcome =
                     if is_aside { self.send_beside(&saved, &client).await } else { self.send(&saved, &client).await };
@@ -144,30 +147,58 @@ impl Account {
         });
     }
 
-    /// Keeps the lock, if it is still there: its client, whose UNLOCK was acknowledged, does not refresh it.
-    async fn refresh(&self, saved: &Saved, client: &Caller) {
+    /// Keeps the lock, if it is still there: its client, whose UNLOCK was acknowledged, does not refresh it. Returns whether it
+    /// is.
+    async fn refresh(&self, client: &Caller, token: &str) -> bool {
         let mut refresh = client.request("LOCK", Bytes::new());
-        if let Ok(condition) = HeaderValue::from_str(&format!("({})", saved.record.token)) {
-            refresh.headers.insert(IF, condition);
-            refresh.headers.insert(TIMEOUT, LOCK_TIME);
-            drop(self.exchange(refresh).await);
-        }
+        let Ok(condition) = HeaderValue::from_str(&format!("({token})")) else { return false };
+        refresh.headers.insert(IF, condition);
+        refresh.headers.insert(TIMEOUT, LOCK_TIME);
+        self.exchange(refresh).await.is_ok_and(|answer| answer.status().is_success())
     }
 
     async fn send(self: &Arc<Self>, saved: &Saved, client: &Caller) -> Outcome {
-        match self.put_under(saved, client, &saved.record.token).await {
+        let base = saved.record.base.as_deref().and_then(ETag::parse);
+        match self.put_under(saved, client, &saved.record.token, base).await {
             Outcome::Unmet(_) => self.send_unlocked(saved, client).await,
             outcome => outcome,
         }
     }
 
-    async fn put_under(&self, saved: &Saved, client: &Caller, token: &str) -> Outcome {
-        let mut put = client.request("PUT", Bytes::new());
-        let Ok(condition) = HeaderValue::from_str(&format!("({token})")) else {
-            return Outcome::Refused("the lock's token cannot be sent".to_owned());
-        };
-        put.headers.insert(IF, condition);
-        self.put(saved, put).await
+    /// Sends a file under its lock, in place of the version `base`. Whatever is there instead is our own, because the lock has
+    /// kept all others out: an earlier save of the client's that the server has carried out late, or this one.
+    async fn put_under(&self, saved: &Saved, client: &Caller, token: &str, mut base: Option<ETag>) -> Outcome {
+        for _ in 0..VERSIONS {
+            let mut put = client.request("PUT", Bytes::new());
+            let version = base.as_ref().map(|tag| format!(" [{tag}]")).unwrap_or_default();
+            let Ok(condition) = HeaderValue::from_str(&format!("({token}{version})")) else {
+                return Outcome::Refused("the lock's token cannot be sent".to_owned());
+            };
+            put.headers.insert(IF, condition);
+            let refused = match (self.put(saved, put).await, &base) {
+                (outcome @ Outcome::Unmet(StatusCode::PRECONDITION_FAILED), Some(_)) => outcome,
+                (outcome, _) => return outcome,
+            };
+            if !self.refresh(client, token).await {
+                return refused;
+            }
+            let found = match self.look(client).await {
+                Ok(Shown { version, .. }) => version,
+                Err(outcome) => return outcome,
+            };
+            if found.is_some() && self.is_at(saved, client.request("GET", Bytes::new())).await.is_ok_and(|is| is) {
+                return Outcome::Stored;
+            }
+            // The same again: the server does not compare tags in `If`, or not weak ones.
+            base = found.filter(|found| base.as_ref().is_none_or(|base| !base.resembles(found)));
+        }
+        Outcome::Away("what the server has of it changes again and again".to_owned())
+    }
+
+    async fn look(&self, client: &Caller) -> Result<Shown, Outcome> {
+        let answer = self.exchange(client.look()).await.map_err(Outcome::away)?;
+        let unknown = |_| Outcome::Away("the server does not show the file".to_owned());
+        shown(answer, &client.path).await.map_err(unknown)
     }
 
     async fn put(&self, saved: &Saved, mut put: Passing) -> Outcome {
@@ -207,16 +238,14 @@ impl Account {
     }
 
     async fn send_relocked(&self, saved: &Saved, client: &Caller, token: &str) -> Outcome {
-        let looked = match self.exchange(client.look()).await {
-            Ok(answer) => shown(answer, &client.path).await,
-            Err(error) => return Outcome::away(error),
+        let Shown { content, version } = match self.look(client).await {
+            Ok(shown) => shown,
+            Err(outcome) => return outcome,
         };
-        let Ok(Shown { content, version }) = looked else {
-            return Outcome::Away("the server does not show the file".to_owned());
-        };
-        let is_base = version.is_some() && version == saved.record.base;
+        let base = saved.record.base.as_deref().and_then(ETag::parse);
+        let is_base = version.as_ref().zip(base.as_ref()).is_some_and(|(version, base)| version.is(base));
         if content != ShownContent::Some || is_base {
-            return match self.put_under(saved, client, token).await {
+            return match self.put_under(saved, client, token, version).await {
                 Outcome::Unmet(_) => Outcome::Away("the server has lost a lock that it has just granted".to_owned()),
                 outcome => outcome,
             };

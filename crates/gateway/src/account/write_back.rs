@@ -15,7 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use dav::RemotePath;
+use dav::{ETag, RemotePath};
 use futures_util::{
     FutureExt,
     future::{BoxFuture, OptionFuture},
@@ -49,7 +49,7 @@ pub(crate) struct WriteBack {
     /// The uploads of all accounts of this name.
     pub(super) later: Arc<Later>,
     /// The file that was locked last: the token, and its version then.
-    base: Mutex<Option<(String, oneshot::Receiver<Option<String>>)>>,
+    base: Mutex<Option<(String, oneshot::Receiver<Option<ETag>>)>>,
 }
 
 impl WriteBack {
@@ -120,7 +120,8 @@ impl Account {
         }
         let Some(room) = back.journal.room(length) else { return Err(put) };
         let Claim { token, is_new } = claim;
-        let base = if is_new { None } else { self.base(&token, put.look()).await };
+        // Of a new file, the version is only known if the look that was asked ahead has shown it.
+        let base = self.base(&token, (!is_new).then(|| put.look())).await.map(|tag| tag.to_string());
         let kind = put.text(&CONTENT_TYPE).map(str::to_owned);
         let (user, path, at) = (back.user.clone(), put.path.target(), Record::now());
         let record = Record { user, path, token, base, kind, length, at };
@@ -226,22 +227,23 @@ impl Account {
     }
 
     /// The version of a locked file before it is written.
-    async fn base(&self, token: &str, look: Passing) -> Option<String> {
+    async fn base(&self, token: &str, look: Option<Passing>) -> Option<ETag> {
         let noted = self.write_back.as_ref().and_then(|back| {
             let mut base = back.base.lock().unwrap_or_else(PoisonError::into_inner);
             base.take_if(|(noted, _)| noted == token)
         });
         let base = async {
-            match noted {
-                Some((_, told)) => told.await.ok().flatten(),
-                None => self.version(look).await,
+            match (noted, look) {
+                (Some((_, told)), _) => told.await.ok().flatten(),
+                (None, Some(look)) => self.version(look).await,
+                (None, None) => None,
             }
         };
         // A server that is away is not waited for: without it, a lost lock costs a second version.
         tokio::time::timeout(GLANCE, base).await.ok().flatten()
     }
 
-    async fn version(&self, look: Passing) -> Option<String> {
+    async fn version(&self, look: Passing) -> Option<ETag> {
         let path = look.path.clone();
         let answer = self.exchange(look).await.ok()?;
         shown(answer, &path).await.ok()?.version

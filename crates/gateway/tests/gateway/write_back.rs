@@ -1,12 +1,21 @@
 //! Files that are acknowledged when they are safe at the gateway, over a link that can be cut.
 
-use std::{net::SocketAddr, path::Path, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use gateway::{WriteBack, pending};
 use http::StatusCode;
 use tokio::{
-    io::copy_bidirectional,
-    net::{TcpListener, TcpStream},
+    io::{AsyncReadExt, AsyncWriteExt, copy},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{ReadHalf, WriteHalf},
+    },
     sync::watch,
     task::JoinHandle,
     time::{sleep, timeout},
@@ -23,7 +32,39 @@ const PATIENCE: Duration = Duration::from_mins(2);
 /// A link to a server.
 struct Link {
     is_cut: watch::Sender<bool>,
+    hold: Arc<Mutex<Hold>>,
     task: JoinHandle<()>,
+}
+
+/// A request that a box on the link keeps from the server, and whose connection it ends.
+#[derive(Default)]
+struct Hold {
+    /// What the next one to be held has in its body.
+    wanted: Option<&'static str>,
+    held: Vec<u8>,
+}
+
+/// Carries bytes to the server until there is a request to be held.
+async fn carry_up(mut near: ReadHalf<'_>, mut far: WriteHalf<'_>, hold: &Mutex<Hold>) -> io::Result<()> {
+    let (mut chunk, mut request) = (vec![0; 64 * 1024], Vec::new());
+    loop {
+        let read = near.read(&mut chunk).await?;
+        if read == 0 {
+            return Ok(());
+        }
+        let wanted = hold.lock().unwrap().wanted;
+        if let Some(wanted) = wanted
+            && (!request.is_empty() || chunk.starts_with(b"PUT "))
+        {
+            request.extend_from_slice(&chunk[..read]);
+            if String::from_utf8_lossy(&request).ends_with(wanted) {
+                *hold.lock().unwrap() = Hold { wanted: None, held: request };
+                return Ok(());
+            }
+        } else {
+            far.write_all(&chunk[..read]).await?;
+        }
+    }
 }
 
 impl Drop for Link {
@@ -37,16 +78,20 @@ impl Link {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
         let at = listener.local_addr().unwrap();
-        let is_cut = watch::Sender::new(false);
-        let state = is_cut.subscribe();
+        let (is_cut, hold) = (watch::Sender::new(false), Arc::<Mutex<Hold>>::default());
+        let (state, holding) = (is_cut.subscribe(), hold.clone());
         let listener = TcpListener::from_std(listener).unwrap();
         let task = tokio::spawn(async move {
             while let Ok((mut near, _)) = listener.accept().await {
-                let mut state = state.clone();
+                let (mut state, holding) = (state.clone(), holding.clone());
                 tokio::spawn(async move {
                     let carry = async {
                         let mut far = TcpStream::connect(server).await?;
-                        copy_bidirectional(&mut near, &mut far).await
+                        let ((near_read, mut near_write), (mut far_read, far_write)) = (near.split(), far.split());
+                        tokio::select! {
+                            carried = carry_up(near_read, far_write, &holding) => carried,
+                            carried = copy(&mut far_read, &mut near_write) => carried.map(drop),
+                        }
                     };
                     tokio::select! {
                         _ = carry => {}
@@ -55,7 +100,7 @@ impl Link {
                 });
             }
         });
-        (at, Self { is_cut, task })
+        (at, Self { is_cut, hold, task })
     }
 
     fn cut(&self, is_cut: bool) {
@@ -226,4 +271,35 @@ async fn others_than_savers_and_files_without_a_lock_are_acknowledged_by_the_ser
         assert!(put.0.is_server_error(), "{put:?}");
     }
     assert!(pending(state.path()).unwrap().is_empty());
+}
+
+/// A box on the way keeps the first copy of an upload, and hands it over when its client has saved the file again.
+#[tokio::test]
+async fn a_late_copy_of_an_upload_does_not_undo_a_newer_save() {
+    for path in ["/files/new", "/files/one"] {
+        let state = tempfile::tempdir().unwrap();
+        let (world, link) = begin(state.path()).await;
+        if world.windows("PROPFIND", path, &[("depth", "0")], b"").await.0 == StatusCode::NOT_FOUND {
+            assert_eq!(world.windows("PUT", path, &[], b"").await.0, StatusCode::CREATED);
+        }
+        let held = format!("({})", world.lock(path).await);
+        link.hold.lock().unwrap().wanted = Some("older");
+        for content in ["older", "newer"] {
+            let put = world.windows("PUT", path, &[("if", &held)], content.as_bytes()).await;
+            assert!(put.0.is_success(), "{put:?}");
+            settled(state.path()).await;
+            assert_eq!(world.on_disk(&path[1..]), Some(content.into()), "{path}");
+        }
+        let late = std::mem::take(&mut link.hold.lock().unwrap().held);
+        assert!(late.ends_with(b"older"), "control: it was held");
+        let mut server = TcpStream::connect(world.server).await.unwrap();
+        server.write_all(&late).await.unwrap();
+        let mut status = [0; 12];
+        server.read_exact(&mut status).await.unwrap();
+        assert_eq!(str::from_utf8(&status), Ok("HTTP/1.1 412"), "{path}: {}", String::from_utf8_lossy(&late));
+        assert_eq!(world.on_disk(&path[1..]), Some("newer".into()), "{path}");
+        let names = std::fs::read_dir(world.folder.path().join("root/files")).unwrap();
+        let names: Vec<_> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(!names.iter().any(|name| name.contains("(conflict")), "{names:?}");
+    }
 }

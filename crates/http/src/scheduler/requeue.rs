@@ -5,8 +5,8 @@
 //! - an idempotent request is sent again, a few times; the one that may have broken the connection goes alone. A
 //!   request is suspected if its connection has completed nothing else, or if it fell silent;
 //! - a request that is not idempotent fails, with an unknown outcome;
-//! - so does a large unsafe request that was sent whole and got no response in time. The server may still process it,
-//!   and would get all of it again; the caller can check.
+//! - so does an unsafe request that was sent whole and got no response in time, if it is large or its caller says so. The
+//!   server may still process it, and would get all of it again; the caller can check.
 //!
 //! A caller may limit its patience. Then a request fails, instead of being sent again, when it has waited for so long in
 //! all; and one in the queue, when nothing has been heard of the server for so long.
@@ -15,7 +15,7 @@ use http::StatusCode;
 
 use super::{Action, Moment, Scheduler, Shared, connection::Waiting};
 use crate::{
-    Cause, Class, Step,
+    Cause, Step,
     connection_messages::{ConnectionId, JobId, Sent},
     pipelining_history::Fault,
 };
@@ -170,10 +170,9 @@ impl Scheduler {
     }
 }
 
-/// Whether the server may still process a request that is too large to be sent twice.
+/// Whether the server may still carry out a request that must not be carried out twice, or is too large to be sent twice.
 fn may_be_at_work(waiting: &Waiting, cause: &Cause) -> bool {
-    let profile = &waiting.profile;
-    profile.class == Class::Large && !profile.is_safe && matches!(cause, Cause::TimedOut(Step::FirstByte, _))
+    !waiting.profile.repeats_after_silence && matches!(cause, Cause::TimedOut(Step::FirstByte, _))
 }
 
 /// The fault of a pipelining server that this cause shows.

@@ -37,6 +37,7 @@ impl Harness {
         let mut profile = RequestProfile {
             id,
             is_repeatable: true,
+            repeats_after_silence: true,
             is_pipelinable: true,
             is_safe: true,
             may_be_early_data: true,
