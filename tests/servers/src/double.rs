@@ -332,6 +332,16 @@ impl Double {
         self.state().locks.insert(path.into(), ("urn:theirs".into(), "Jane Doe".into()));
     }
 
+    /// Who has locked a path.
+    pub fn lock_owner(&self, path: &str) -> Option<String> {
+        self.state().locks.get(path).map(|(_, owner)| owner.clone())
+    }
+
+    /// Locks a path for this owner, as if a late copy of a LOCK were carried out.
+    pub fn lock_late(&self, path: &str, owner: &str) {
+        self.state().locks.insert(path.into(), ("urn:late".into(), owner.into()));
+    }
+
     /// Removes the lock of a path.
     pub fn unlock(&self, path: &str) {
         self.state().locks.remove(path);

@@ -73,7 +73,9 @@ impl State {
         let tag = self.tag(path);
         let absent = request.header("if-none-match").is_some() && self.nodes.contains_key(path);
         let fits = |wanted: &str| tag.as_deref().is_some_and(|tag| wanted == "*" || wanted == tag);
-        let changed = request.header("if-match").is_some_and(|wanted| !fits(wanted));
+        let state = request.header("if").filter(|_| request.method == "PUT");
+        let state = state.and_then(|claims| Some(claims.split_once('[')?.1.split_once(']')?.0));
+        let changed = request.header("if-match").into_iter().chain(state).any(|wanted| !fits(wanted));
         (absent || changed).then_some(412)
     }
 

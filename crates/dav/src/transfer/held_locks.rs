@@ -1,7 +1,7 @@
 //! Locks around writes: carries out what [`Locks`] decides.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
     sync::Mutex,
     time::{Duration, Instant},
@@ -15,8 +15,8 @@ use super::{
     lock_traces::{LockLog, Trace, Traces},
 };
 use crate::{
-    Dav, Error, Family, If, LockAction, LockPermit, LockToken, Locked, Locks, Precondition, PropertySet, RemotePath,
-    client::confirmation::is_undecided, locks::LockPolicy,
+    Dav, ETag, Error, Family, If, LockAction, LockPermit, LockToken, Locked, Locks, Precondition, PropertySet,
+    RemotePath, client::confirmation::is_undecided, locks::LockPolicy,
 };
 
 /// The requested timeout of a lock; the server decides.
@@ -45,8 +45,9 @@ pub struct HeldLocks {
     owner: String,
     locks: Mutex<Locks>,
     traces: Mutex<Traces>,
-    /// Files that a lock of ours has created. An upload that is repeated finds such a file empty.
-    created: Mutex<BTreeSet<RemotePath>>,
+    /// Files that a lock of ours has created, and the version of the empty file, if it is known. An upload that is repeated
+    /// finds such a file empty.
+    created: Mutex<BTreeMap<RemotePath, Option<ETag>>>,
     /// The paths that [`HeldLocks::tidy`] cleans up.
     tidied: Mutex<BTreeSet<RemotePath>>,
     policy: LockPolicy,
@@ -153,9 +154,9 @@ impl HeldLocks {
         if !exists {
             // An upload that is repeated finds what its first lock has created.
             let mut known = lock(&self.created);
-            let hollow = created || known.contains(path);
+            let hollow = created || known.contains_key(path);
             if created {
-                known.insert(path.clone());
+                known.insert(path.clone(), None);
             }
             drop(known);
             lock(&self.traces).change(path, |trace| trace.hollow = hollow);
@@ -163,10 +164,28 @@ impl HeldLocks {
         Ok(token)
     }
 
-    /// The `If` header for a request that changes `paths`, or all below those that are folders: the locks held there.
+    /// The `If` header for a request that changes `paths`, or all below those that are folders: the locks held there, and
+    /// the versions that [`Self::learn_created`] has seen.
     pub fn claims(&self, paths: &[&RemotePath]) -> If {
         let held = paths.iter().flat_map(|path| self.held_at(path));
-        held.fold(If::default(), |claims, (path, token)| claims.locked(&path, token))
+        held.fold(If::default(), |claims, (path, token)| {
+            let claims = claims.locked(&path, token);
+            let created = lock(&self.created).get(&path).cloned().flatten();
+            created.map_or_else(|| claims.clone(), |tag| self.dav.claim_unchanged(&claims, &path, &tag))
+        })
+    }
+
+    /// Looks at the empty file that the lock on a new file has created. The first upload then names its version, so that a
+    /// copy of it that the server carries out late does not undo a later one.
+    pub async fn learn_created(&self, path: &RemotePath) {
+        if !lock(&self.created).contains_key(path) {
+            return;
+        }
+        let found = self.dav.stat(path, PropertySet::LISTING).await.ok().flatten();
+        let tag = found.filter(|found| found.properties.length == Some(0)).and_then(|found| found.properties.etag);
+        if let Some(created) = lock(&self.created).get_mut(path) {
+            *created = tag;
+        }
     }
 
     /// The locks at `path`, or below it if it is a folder.
@@ -231,6 +250,13 @@ impl HeldLocks {
                     again => again,
                 },
             },
+            // An earlier LOCK of ours that the server has carried out late is as good.
+            Err(error)
+                if error.is(423)
+                    && let Ok(Some((token, lasts))) = self.find(path).await =>
+            {
+                Ok(Locked { token, lasts, created: !exists && self.is_empty(path).await? })
+            }
             Err(error) if error.refusal().is_some() => {
                 let mut traces = lock(&self.traces);
                 match earlier {

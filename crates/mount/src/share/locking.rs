@@ -70,7 +70,11 @@ impl Share {
         let is_new = file.state(|state| state.is_new());
         let locked = {
             let _turn = self.locks.turn(!is_new).await;
-            self.locks.acquire(&path, !is_new).await
+            let locked = self.locks.acquire(&path, !is_new).await;
+            if is_new && locked.is_ok() {
+                self.locks.learn_created(&path).await;
+            }
+            locked
         };
         self.lock_taken.notify_one();
         match locked {

@@ -120,6 +120,12 @@ impl Share {
             return Ok(Found::Theirs);
         }
         let found = found.map(|found| facts(&found));
+        // What is under a lock that has created the file is ours: an earlier upload, whose answer was lost.
+        let is_locked = version.file.is_some_and(|file| file.locked_as().is_some());
+        if let Some(ours) = found.clone().filter(|_| is_locked && *base == Base::New) {
+            self.locks.written(path);
+            return Ok(Found::Replaceable(Base::Version(ours)));
+        }
         if self.may_replace(path, base, found.as_ref()).await.map_err(unknown)? {
             return Ok(Found::Replaceable(found.map_or(Base::New, Base::Version)));
         }

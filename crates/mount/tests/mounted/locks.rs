@@ -4,7 +4,7 @@ use std::{
     fs::{self, File},
     io::{Read, Write},
     os::unix::fs::FileExt,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use dav::LockPolicy;
@@ -27,6 +27,8 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_locked_file_is_renamed_and_deleted", a_locked_file_is_renamed_and_deleted),
     ("a_file_stays_locked_when_it_is_renamed", a_file_stays_locked_when_it_is_renamed),
     ("a_lock_whose_answer_is_lost_is_found_and_released", a_lock_whose_answer_is_lost_is_found_and_released),
+    ("a_late_lock_of_our_own_is_used_and_released", a_late_lock_of_our_own_is_used_and_released),
+    ("a_late_upload_of_a_new_file_undoes_nothing", a_late_upload_of_a_new_file_undoes_nothing),
     ("no_lock_outlives_the_mount", no_lock_outlives_the_mount),
     ("locks_that_a_mount_has_left_are_released_by_the_next", locks_that_a_mount_has_left_are_released_by_the_next),
     ("a_program_goes_on_with_the_lock_of_an_earlier_mount", a_program_goes_on_with_the_lock_of_an_earlier_mount),
@@ -284,5 +286,41 @@ fn a_file_deleted_elsewhere_is_not_created_by_its_lock() -> Result<(), Failed> {
     drop(file);
     world.wait_until_unlocked();
     assert!(world.double.files("").is_empty());
+    Ok(())
+}
+
+/// A server may carry out a LOCK long after its file was unlocked.
+fn a_late_lock_of_our_own_is_used_and_released() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/file", b"original")], LockPolicy::OnEdit)?;
+    let file = world.edit("file", b"O")?;
+    let owner = world.double.lock_owner("/file").expect("it is locked");
+    drop(file);
+    world.wait_until_unlocked();
+    world.double.lock_late("/file", &owner);
+    drop(world.edit("file", b"o")?);
+    world.wait_until_unlocked();
+    assert_eq!(world.content("file").as_deref(), Some(&b"original"[..]), "{}", world.double.log());
+    Ok(())
+}
+
+/// The first copy is carried out when its program has saved the file again.
+fn a_late_upload_of_a_new_file_undoes_nothing() -> Result<(), Failed> {
+    const LATE: Duration = Duration::from_secs(6);
+    let world = Doubled::new(&[], LockPolicy::Always)?;
+    world.double.script({
+        let mut is_first = true;
+        move |method, _, _| (method == "PUT" && std::mem::take(&mut is_first)).then_some(Fault::Delay(LATE))
+    });
+    let begin = Instant::now();
+    let mut file = File::create(world.here.join("file"))?;
+    file.write_all(b"older")?;
+    assert_eq!(number(file.sync_all()), Some(libc::ETIMEDOUT), "control: its answer is missing");
+    file.write_all_at(b"newer", 0)?;
+    file.sync_all()?;
+    std::thread::sleep(LATE.saturating_sub(begin.elapsed()) + Duration::from_secs(1));
+    assert_eq!(world.content("file").as_deref(), Some(&b"newer"[..]), "{}", world.double.log());
+    drop(file);
+    world.wait_until_unlocked();
+    assert_eq!(world.double.files("").len(), 1, "nothing beside: {}", world.double.log());
     Ok(())
 }
