@@ -79,16 +79,17 @@ impl Share {
             let Some(back) = &share.write_back else { return };
             let useless = if is_settled { &[id][..] } else { &[] };
             if back.commit(useless).is_ok() && is_settled {
-                let file = ino.and_then(|ino| share.contents().files.get(&ino).cloned());
+                let file = ino.and_then(|ino| share.content_of(ino));
                 if let Some(file) = file {
                     file.entry_deleted(id);
                 }
             }
         });
         let _ = written.await;
-        let file = entry.ino.and_then(|ino| self.contents().files.get(&ino).cloned());
-        if let Some(file) = file.filter(|file| file.locked_as().is_some() && !file.state(|state| state.is_dirty())) {
-            self.unlock(&file).await;
+        match entry.ino {
+            Some(ino) if is_aside => self.unlock_now(ino).await,
+            Some(ino) => self.unlock(ino).await,
+            None => {}
         }
     }
 
@@ -97,9 +98,8 @@ impl Share {
         let data = back.journal.data(entry.id);
         let content =
             || Content::of_file(data.clone(), entry.length, entry.modified).map_err(|error| errno::of_io(&error));
-        let file = entry.ino.and_then(|ino| self.contents().files.get(&ino).cloned());
-        let (base, is_doubtful) = (&entry.base, entry.is_doubtful());
-        match self.store(Version { path, base, file: file.as_deref(), is_doubtful, content }).await {
+        let (base, ino, is_doubtful) = (&entry.base, entry.ino, entry.is_doubtful());
+        match self.store(Version { path, base, ino, is_doubtful, content }).await {
             Ok(facts) => Outcome::Stored(facts),
             Err(Unstored::Unreadable(errno)) => {
                 let why = format!("cannot read {}: {}", data.display(), errno.desc());
@@ -108,6 +108,7 @@ impl Share {
             Err(Unstored::Conflict(refusal)) => match self.store_beside(path, entry.closed, content).await {
                 Ok((beside, facts)) => Outcome::Beside(beside, facts),
                 Err(error) => Outcome::Failed(failure(&error), Errno::ESTALE, format!("{refusal}; beside it: {error}")),
+        let is_aside = matches!(outcome, Outcome::Beside(..));
             },
             // RFC 4918 §9.7.1
             Err(Unstored::Failed(_, error)) if error.is(404) || error.is(409) => match self.place_now(entry) {
