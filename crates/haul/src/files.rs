@@ -56,6 +56,7 @@ pub(crate) enum Command {
     Stat(stat::Args),
     Probe(probe::Args),
     Mount(Box<mount::Args>),
+    #[command(visible_alias = "umount")]
     Unmount(mount::unmount::Args),
     #[command(subcommand)]
     Password(password::Command),

@@ -14,7 +14,6 @@ use std::{
     time::{Instant, SystemTime},
 };
 
-use dav::RemotePath;
 use nix::{
     errno::Errno,
     fcntl::{FallocateFlags, fallocate},
@@ -70,8 +69,6 @@ struct Shared {
     modified: Option<SystemTime>,
     /// Whether a program has opened it, so that what the kernel has cached of the file is this content.
     is_shown: bool,
-    /// The path under which it is locked on the server.
-    locked_as: Option<RemotePath>,
     /// Says which bytes are here of which version, so that they outlive the mount.
     record: Option<Recorded>,
     /// Whether another mount may use it.
@@ -135,7 +132,6 @@ impl CachedFile {
             failures,
             modified,
             is_shown: false,
-            locked_as: None,
             record,
             is_over: false,
             stretches,
@@ -327,15 +323,6 @@ impl CachedFile {
 
     pub(crate) fn modified(&self) -> Option<SystemTime> {
         self.lock().modified
-    }
-
-    pub(crate) fn locked_as(&self) -> Option<RemotePath> {
-        self.lock().locked_as.clone()
-    }
-
-    /// Sets the path under which it is locked, and returns the former one.
-    pub(crate) fn set_locked_as(&self, path: Option<RemotePath>) -> Option<RemotePath> {
-        std::mem::replace(&mut self.lock().locked_as, path)
     }
 
     /// A program opens it for writing.

@@ -12,6 +12,7 @@
 //! late for that leaves the tree as it is.
 
 use std::{
+    panic::AssertUnwindSafe,
     pin::Pin,
     sync::{
         Arc,
@@ -25,11 +26,17 @@ use fuser::{
     ReplyAttr, ReplyData, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs,
     ReplyWrite, ReplyXattr, Request,
 };
+use futures_util::FutureExt;
 use haul_http::Client;
 use nix::errno::Errno;
 use tokio::{runtime::Handle, task, time::interval_at};
 
-use crate::{replies, share::Result, signals};
+use crate::{
+    panics::{caught, guarded},
+    replies,
+    share::Result,
+    signals,
+};
 
 /// A call that waits for longer is watched, so often.
 const WATCH: Duration = Duration::from_millis(200);
@@ -86,7 +93,8 @@ replies!(
 );
 
 /// Does at once what can be done without waiting, and the rest on the runtime.
-pub(crate) fn begin(mut work: Pin<Box<dyn Future<Output = ()> + Send>>) {
+pub(crate) fn begin(work: impl Future<Output = ()> + Send + 'static) {
+    let mut work = Box::pin(AssertUnwindSafe(work).catch_unwind());
     if work.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
         task::spawn(work);
     }
@@ -131,7 +139,7 @@ impl Calls {
     /// Runs what no program waits for.
     pub(crate) fn detached(&self, work: impl Future<Output = ()> + Send + 'static) {
         let _entered = self.runtime.enter();
-        begin(Box::pin(work));
+        begin(work);
     }
 
     /// `early` ends when the call is to be answered although its operation has not ended.
@@ -146,13 +154,13 @@ impl Calls {
         let _entered = self.runtime.enter();
         let call = Arc::new(AtomicU8::new(OPEN));
         let mut operation: Pin<Box<dyn Future<Output = Result<T>> + Send>> =
-            Box::pin(CALL.scope(call.clone(), operation));
+            Box::pin(CALL.scope(call.clone(), caught(operation)));
         let finish = move |result, reply: R| match result {
             Ok(result) => answer(result, reply),
             Err(error) => reply.refuse(replies::errno(error)),
         };
         if let Poll::Ready(result) = operation.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return finish(result, reply);
+            return guarded(|| finish(result, reply));
         }
         self.runtime.spawn(async move {
             let errno = tokio::select! {
@@ -303,6 +311,25 @@ mod tests {
         );
         done.send("renamed").unwrap();
         assert_eq!(seen.iter().collect::<Vec<_>>(), [Event::Answered("renamed")]);
+    }
+
+    async fn fault(is_late: bool) -> Result<&'static str> {
+        if is_late {
+            task::yield_now().await;
+        }
+        panic!("of this test");
+    }
+
+    #[test]
+    fn a_panic_is_an_error_for_the_program() {
+        let runtime = Runtime::new().unwrap();
+        for is_late in [false, true] {
+            let (events, seen) = mpsc::channel();
+            let answered = events.clone();
+            let answer = move |result, _| answered.send(Event::Answered(result)).unwrap();
+            calls(&runtime).run(future::pending(), Answer(events), fault(is_late), answer, None::<fn(&'static str)>);
+            assert_eq!(seen.iter().collect::<Vec<_>>(), [Event::Refused(Errno::EIO as i32)]);
+        }
     }
 
     #[test]

@@ -318,7 +318,7 @@ impl fuser::Filesystem for Filesystem {
         let Some(file) = self.files.get(handle) else { return reply.error(Errno::EBADF) };
         let length = data.len() as u32;
         let has_room = self.share.has_room(&file.content, offset, length.into());
-        if self.share.may_change(&file.content) && has_room {
+        if self.share.may_change(file.ino, &file.content) && has_room {
             return match self.share.write(file.ino, &file.content, offset, data) {
                 Ok(()) => reply.written(length),
                 Err(error) => reply.error(errno(error)),

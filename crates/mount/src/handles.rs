@@ -60,7 +60,7 @@ impl OpenFile {
     pub(crate) fn close(&self, share: &Arc<Share>) {
         share.release(self.ino, &self.content);
         if self.is_writer {
-            share.writer_closes(&self.content);
+            share.writer_closes(self.ino, &self.content);
         }
     }
 }

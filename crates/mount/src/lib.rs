@@ -30,6 +30,7 @@ mod handles;
 mod journal;
 mod late_changes;
 mod pacing;
+mod panics;
 mod ranges;
 mod read_ahead;
 mod replies;
@@ -184,7 +185,11 @@ impl Mount {
         let mounted = mounted.map_err(io::Error::other).and_then(|mounted| mounted);
         let failed = |source| Error::Fuse { folder: folder.clone(), hint: hint(&source), source };
         let session = mounted.map_err(failed)?;
-        let tasks = vec![tokio::spawn(share.clone().keep_locks()), tokio::spawn(share.clone().upload_queue())];
+        let (locks, uploads) = (share.clone(), share.clone());
+        let tasks = vec![
+            tokio::spawn(panics::restarted(move || locks.clone().keep_locks())),
+            tokio::spawn(panics::restarted(move || uploads.clone().upload_queue())),
+        ];
         Ok(Self { session, ended, folder, share: Keeper { share, tasks } })
     }
 

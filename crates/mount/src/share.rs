@@ -20,7 +20,7 @@ mod write_back;
 mod writing;
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -68,6 +68,8 @@ pub(crate) struct Share {
     cache: ContentCache,
     unsaved: Unsaved,
     locks: HeldLocks,
+    /// The paths under which files are locked on the server.
+    locked: Mutex<BTreeMap<Ino, RemotePath>>,
     /// Whether the server supports locks, and they are wanted.
     is_locking: AtomicBool,
     lock_taken: tokio::sync::Notify,
@@ -126,6 +128,7 @@ impl Share {
             listings: Mutex::default(),
             cache,
             locks,
+            locked: Mutex::default(),
             is_locking: AtomicBool::new(false),
             lock_taken: tokio::sync::Notify::new(),
             late_changes: Mutex::default(),
@@ -147,6 +150,11 @@ impl Share {
 
     fn contents(&self) -> MutexGuard<'_, Contents> {
         self.contents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The content of a file, if it is here.
+    fn content_of(&self, ino: Ino) -> Option<Arc<CachedFile>> {
+        self.contents().files.get(&ino).cloned()
     }
 
     /// The path of a file; none if it was deleted, even if the kernel has forgotten it.

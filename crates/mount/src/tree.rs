@@ -426,8 +426,8 @@ impl Tree {
         } else {
             node.facts = facts;
         }
-        if let Some(parent) = node.parent {
-            let name = node.name.clone();
+        let place = node.parent.map(|parent| (parent, node.name.clone()));
+        if let Some((parent, name)) = place.filter(|(parent, _)| self.contains(*parent)) {
             self.note_change(parent, &name);
         }
     }

@@ -84,7 +84,7 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_name = "WHICH", default_value = "edit")]
     lock: Lock,
     /// Refuse all changes
-    #[arg(long)]
+    #[arg(long, visible_alias = "ro")]
     read_only: bool,
     /// List dead properties among the extended attributes of files; each listing costs a round trip per file
     #[arg(long)]
@@ -212,7 +212,12 @@ async fn serve(args: Args, folder: PathBuf, stop: Arc<Stop>) -> Outcome {
     let options = Options { identity: Some(identity), ..options(&args, session.url(&remote.path), account)? };
     let log = options.cache.join("mount.log");
     let base = remote.path.clone().as_folder(true);
-    let mut mount = Mount::new(session.dav.clone(), base, folder.clone(), options).await?;
+    let source = options.source.clone();
+    let mounted = Mount::new(session.dav.clone(), base, folder.clone(), options).await;
+    let mut mount = mounted.map_err(|error| match error {
+        mount::Error::Dav(error) => format!("cannot mount {source}: {error}").into(),
+        error => Box::<dyn Error>::from(error),
+    })?;
     if env::var_os(BACKGROUND).is_some() {
         detach(&log)?;
     } else {

@@ -55,6 +55,9 @@ fn main() {
     trials.push(Trial::test("a_mount_is_told_to_end_and_a_dead_one_is_named", crashes::a_mount_is_told_to_end));
     trials.push(Trial::test("a_missing_folder_is_created_and_the_mount_listed", folders::missing_folder_is_created));
     trials.push(Trial::test("umount_ends_a_mount", folders::umount_ends_a_mount));
+    trials.push(Trial::test("a_mount_whose_program_was_killed_is_named", folders::dead_mount_is_named));
+    trials.push(Trial::test("a_busy_mount_is_explained", folders::busy_mount_is_explained));
+    trials.push(Trial::test("another_mount_namespace_is_named", folders::other_namespace_is_named));
     trials.push(Trial::test("unmounting_ends_while_the_link_is_cut_and_says_what_is_left", cuts::at_the_end));
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(missing.is_some())).collect();
     libtest_mimic::run(&arguments, trials).exit();

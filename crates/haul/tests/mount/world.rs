@@ -102,11 +102,15 @@ impl World {
         fs::read_to_string(self.path("log")).unwrap_or_default()
     }
 
-    /// What `haul mount status` prints.
-    pub(crate) fn status(&self) -> String {
+    pub(crate) fn status_command(&self) -> Command {
         let mut command = Command::new(HAUL);
         command.args(["mount", "status", "--cache-dir"]).arg(self.path("cache"));
-        let Output { stdout, stderr, .. } = output(command);
+        command
+    }
+
+    /// What `haul mount status` prints.
+    pub(crate) fn status(&self) -> String {
+        let Output { stdout, stderr, .. } = output(self.status_command());
         text(&stdout) + &text(&stderr)
     }
 

@@ -333,6 +333,14 @@ impl Entries {
         is_news.then_some(Record::Failed { id, why })
     }
 
+    /// An upload has ended without an outcome, by a panic: if it is still on its way, nobody knows whether the server has it.
+    pub(crate) fn break_off(&mut self, id: Id, now: Instant) {
+        if self.get(id).is_some_and(|entry| entry.is_sending) {
+            let why = "an error in this program has ended its upload; see the log".into();
+            self.failed(id, Failure::Unknown, Errno::EIO, why, now);
+        }
+    }
+
     /// Somebody waits for a file: it is tried at once.
     pub(crate) fn hurry(&mut self, path: &RemotePath) {
         for id in self.versions(path) {

@@ -2,14 +2,16 @@
 //!
 //! A file is locked at the first change and not when it is opened, because many programs open for writing what they only
 //! read. If somebody else has locked it, that change fails, before anything is lost. The lock is released when the last
-//! writer has closed the file; close(2) does not wait for it, but unmounting does. A lock that the server has ended means
+//! writer has closed the file, and the server has its last version; close(2) does not wait for it, but unmounting does. It
+//! belongs to the node, whether its content is still here or not. A lock that the server has ended means
 //! that somebody else may have written since: what is uploaded then goes beside the file, as after a conflict.
 //!
 //! A mount that is killed leaves its locks on the server. The next one of the same share finds them in a log, and releases
 //! them, or goes on with those that its programs need.
 
 use std::{
-    sync::{Arc, atomic::Ordering},
+    collections::BTreeMap,
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
 
@@ -18,7 +20,6 @@ use dav::{
     transfer::{HeldLocks, LockLog},
 };
 use nix::errno::Errno;
-use tokio::sync::MutexGuard;
 
 use super::{Result, Share};
 use crate::{Options, cached_file::CachedFile, content_cache::ContentCache, errno, tree::Ino};
@@ -28,10 +29,13 @@ const REFRESH: Duration = Duration::from_millis(500);
 /// How often to retry what a lost connection has left locked, in refreshes.
 const TIDY: u64 = 20;
 
-/// A file's upload lock, unless the caller holds it already.
-async fn turn_unless<'a>(turned: &[Arc<CachedFile>], file: &'a Arc<CachedFile>) -> Option<MutexGuard<'a, ()>> {
-    let is_turned = turned.iter().any(|turned| Arc::ptr_eq(turned, file));
-    if is_turned { None } else { Some(file.upload.lock().await) }
+/// A file's upload lock, if its content is here, unless the caller holds it already.
+async fn turn_unless<'a>(
+    turned: &[Arc<CachedFile>],
+    file: Option<&'a Arc<CachedFile>>,
+) -> Option<tokio::sync::MutexGuard<'a, ()>> {
+    let file = file.filter(|file| !turned.iter().any(|turned| Arc::ptr_eq(turned, file)))?;
+    Some(file.upload.lock().await)
 }
 
 /// The locks of a mount, and those that an earlier one has left.
@@ -48,15 +52,21 @@ pub(super) fn held_locks(dav: &Dav, options: &Options, cache: &ContentCache) -> 
 }
 
 impl Share {
+    fn locked(&self) -> MutexGuard<'_, BTreeMap<Ino, RemotePath>> {
+        self.locked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Whether a file may be changed without asking the server first.
-    pub(crate) fn may_change(&self, file: &CachedFile) -> bool {
+    pub(crate) fn may_change(&self, ino: Ino, file: &CachedFile) -> bool {
         let is_new = file.state(|state| state.is_new());
-        !self.is_locking.load(Ordering::Relaxed) || !self.options.lock.locks(!is_new) || file.locked_as().is_some()
+        !self.is_locking.load(Ordering::Relaxed)
+            || !self.options.lock.locks(!is_new)
+            || self.locked().contains_key(&ino)
     }
 
     /// Locks a file before its first change, if the policy says so.
     pub(crate) async fn lock_for_change(&self, ino: Ino, file: &CachedFile) -> Result<()> {
-        if self.may_change(file) {
+        if self.may_change(ino, file) {
             return Ok(());
         }
         let _turn = file.upload.lock().await;
@@ -66,7 +76,7 @@ impl Share {
     /// The same while the caller holds the file's upload lock.
     async fn lock_now(&self, ino: Ino, file: &CachedFile) -> Result<()> {
         // A deleted file has no name to lock.
-        let Some(path) = self.path_if_known(ino).filter(|_| !self.may_change(file)) else { return Ok(()) };
+        let Some(path) = self.path_if_known(ino).filter(|_| !self.may_change(ino, file)) else { return Ok(()) };
         let is_new = file.state(|state| state.is_new());
         let locked = {
             let _turn = self.locks.turn(!is_new).await;
@@ -80,7 +90,7 @@ impl Share {
         match locked {
             Ok(claims) if claims == If::default() => Ok(()),
             Ok(_) => {
-                file.set_locked_as(Some(path));
+                self.locked().insert(ino, path);
                 Ok(())
             }
             // RFC 4918 §18.2: a server need not support locks, everywhere.
@@ -97,42 +107,72 @@ impl Share {
         }
     }
 
-    /// The last writer has closed the file: releases its lock, if it has one.
-    pub(crate) async fn unlock(&self, file: &CachedFile) {
-        let _turn = file.upload.lock().await;
-        // Somebody may have opened it again.
-        if !file.is_written() {
-            self.unlock_now(file).await;
+    /// A program has closed a handle for writing, and what it wrote is uploaded, in the journal, or kept.
+    pub(crate) fn writer_closes(self: &Arc<Self>, ino: Ino, file: &CachedFile) {
+        if file.writer_closes() && self.locked().contains_key(&ino) {
+            let share = self.clone();
+            tokio::spawn(async move {
+                let _busy = share.closing().await;
+                share.unlock(ino).await;
+            });
         }
+    }
+
+    /// Releases the lock of a file, if it has one, unless a program has it open for writing, or the journal has a version for
+    /// the server. Whichever ends last calls this.
+    pub(super) async fn unlock(&self, ino: Ino) {
+        let file = self.content_of(ino);
+        let _turn = turn_unless(&[], file.as_ref()).await;
+        let path = {
+            let mut locked = self.locked();
+            let is_queued = |path: &RemotePath| self.in_journal(path).is_some();
+            if self.is_written(ino) || locked.get(&ino).is_some_and(is_queued) {
+                return;
+            }
+            locked.remove(&ino)
+        };
+        self.release_lock(ino, path).await;
+    }
+
+    fn is_written(&self, ino: Ino) -> bool {
+        self.content_of(ino).is_some_and(|file| file.is_written())
     }
 
     /// Files that were locked have other names. What programs still edit stays locked, or somebody else could edit it before
     /// their next change. The caller holds the upload locks of `turned`.
-    pub(super) async fn lock_again(&self, unlocked: Vec<(Ino, Arc<CachedFile>)>, turned: &[Arc<CachedFile>]) {
-        for (ino, file) in unlocked.into_iter().filter(|(_, file)| file.is_written()) {
-            let _turn = turn_unless(turned, &file).await;
+    pub(super) async fn lock_again(&self, unlocked: Vec<Ino>, turned: &[Arc<CachedFile>]) {
+        for ino in unlocked {
+            let Some(file) = self.content_of(ino).filter(|file| file.is_written()) else { continue };
+            let _turn = turn_unless(turned, Some(&file)).await;
             // It is renamed in any case, and the next change fails for the same reason.
             let _ = self.lock_now(ino, &file).await;
         }
     }
 
-    /// The same while the caller holds the file's upload lock, whoever has it open.
-    pub(super) async fn unlock_now(&self, file: &CachedFile) {
-        let Some(path) = file.set_locked_as(None) else { return };
+    /// Releases the lock of a file whatever else is to be done with it: it is not under the path of its lock any more.
+    pub(super) async fn unlock_now(&self, ino: Ino) {
+        let path = self.locked().remove(&ino);
+        self.release_lock(ino, path).await;
+    }
+
+    async fn release_lock(&self, ino: Ino, path: Option<RemotePath>) {
+        let Some(path) = path else { return };
+        let is_stored = self.content_of(ino).is_some_and(|file| !file.state(|state| state.is_new()));
         let _turn = self.locks.turn(true).await;
-        self.locks.release(&path, !file.state(|state| state.is_new())).await;
+        self.locks.release(&path, is_stored).await;
     }
 
     /// Whether the server has ended the lock under which a file was changed. `refusal` is what it said to the upload.
-    pub(super) async fn has_lost_lock(&self, file: Option<&CachedFile>, refusal: Option<&Error>) -> bool {
-        let Some((file, path)) = file.and_then(|file| Some((file, file.locked_as()?))) else { return false };
+    pub(super) async fn has_lost_lock(&self, ino: Option<Ino>, refusal: Option<&Error>) -> bool {
+        let locked = ino.and_then(|ino| self.locked().get(&ino).map(|path| (ino, path.clone())));
+        let Some((ino, path)) = locked else { return false };
         let is_lost = match refusal {
             Some(error) if error.is(412) || error.is(423) => self.locks.check(&path).await.unwrap_or(false),
             _ => self.locks.is_lost(&path),
         };
         if is_lost {
             tracing::error!("{path}: the server has ended the lock under which it was edited");
-            file.set_locked_as(None);
+            self.locked().remove(&ino);
             self.locks.release(&path, true).await;
         }
         is_lost
@@ -140,21 +180,16 @@ impl Share {
 
     /// Files at a path, or below it, have been renamed or deleted: a MOVE leaves the lock behind (RFC 4918 §7.6).
     /// Returns those that were locked. The caller holds the upload locks of `turned`.
-    pub(super) async fn unlock_all_at(
-        &self,
-        path: &RemotePath,
-        turned: &[Arc<CachedFile>],
-    ) -> Vec<(Ino, Arc<CachedFile>)> {
+    pub(super) async fn unlock_all_at(&self, path: &RemotePath, turned: &[Arc<CachedFile>]) -> Vec<Ino> {
         let is_there =
             |held: &RemotePath| if path.is_folder() { held.relative_to(path).is_some() } else { held == path };
-        let is_locked = |file: &CachedFile| file.locked_as().is_some_and(|held| is_there(&held));
-        let files: Vec<_> = self.contents().files.iter().map(|(ino, file)| (*ino, file.clone())).collect();
-        let locked: Vec<_> = files.into_iter().filter(|(_, file)| is_locked(file)).collect();
-        for (_, file) in &locked {
-            let _turn = turn_unless(turned, file).await;
-            self.unlock_now(file).await;
+        let inos: Vec<_> = self.locked().iter().filter(|(_, held)| is_there(held)).map(|(ino, _)| *ino).collect();
+        for ino in &inos {
+            let file = self.content_of(*ino);
+            let _turn = turn_unless(turned, file.as_ref()).await;
+            self.unlock_now(*ino).await;
         }
-        locked
+        inos
     }
 
     /// Keeps locks alive, for as long as it is polled. First releases what an earlier mount has left.

@@ -47,7 +47,7 @@ impl Share {
             let tree = self.tree();
             (tree.path_of(parent, name, false).ok_or(Errno::EINVAL)?, tree.member(parent, name))
         };
-        let file = ino.and_then(|ino| self.contents().files.get(&ino).cloned());
+        let file = ino.and_then(|ino| self.content_of(ino));
         // Not while it is being uploaded.
         let _turns = turns(&file).await;
         let _held = self.hold(vec![path.clone()]).await;

@@ -43,6 +43,19 @@ enum Fetch {
     BrokenOff(RemotePath, dav::Error),
 }
 
+/// A part that was requested. However its fetch ends, it may be requested again, and whoever waits for it learns of the end.
+struct Fetching {
+    file: Arc<CachedFile>,
+    part: Range<u64>,
+    fetched: Result<()>,
+}
+
+impl Drop for Fetching {
+    fn drop(&mut self) {
+        self.file.fetch_ended(self.part.clone(), self.fetched.err());
+    }
+}
+
 impl From<Errno> for Fetch {
     fn from(errno: Errno) -> Self {
         Self::Failed(errno)
@@ -235,11 +248,11 @@ impl Share {
         let is_long = stretch.end - stretch.start > pacing::FIRST + SMALL;
         let pace = run.filter(|_| is_long).map(|run| file.begin_stretch(Pace::new(stretch, run)));
         for part in parts.into_iter().flat_map(|part| self.pieces(file, part)) {
-            let (share, file, pace) = (self.clone(), file.clone(), pace.clone());
+            let (share, pace) = (self.clone(), pace.clone());
+            let mut fetching = Fetching { file: file.clone(), part: part.clone(), fetched: Err(Errno::EIO) };
             tokio::spawn(async move {
-                let fetched = share.fetch_part(ino, &file, part.clone(), pace.as_deref()).await;
-                file.trim(share.options.cache_size, part.start.saturating_sub(KEPT_BEHIND)..part.end);
-                file.fetch_ended(part, fetched.err());
+                fetching.fetched = share.fetch_part(ino, &fetching.file, part.clone(), pace.as_deref()).await;
+                fetching.file.trim(share.options.cache_size, part.start.saturating_sub(KEPT_BEHIND)..part.end);
             });
         }
     }

@@ -57,7 +57,7 @@ impl Share {
                 share.tree().withdraw(git);
             }
         };
-        calls::begin(Box::pin(list));
+        calls::begin(list);
     }
 
     /// A program has looked the folder `git` up.

@@ -15,7 +15,12 @@ use super::{
     Result, Share, facts,
     writing::{Content, precondition},
 };
-use crate::{cached_file::CachedFile, file_state::Base, journal::Failure, late_changes::Late, tree::Facts};
+use crate::{
+    file_state::Base,
+    journal::Failure,
+    late_changes::Late,
+    tree::{Facts, Ino},
+};
 
 /// How often a version is sent for another reason each time.
 const TRIES: u32 = 3;
@@ -25,8 +30,8 @@ pub(super) struct Version<'a, C> {
     pub(super) path: &'a RemotePath,
     /// What it replaces.
     pub(super) base: &'a Base,
-    /// Where programs have it open.
-    pub(super) file: Option<&'a CachedFile>,
+    /// Its node, which may be locked.
+    pub(super) ino: Option<Ino>,
     /// Whether an earlier PUT of it may have arrived.
     pub(super) is_doubtful: bool,
     pub(super) content: C,
@@ -60,10 +65,10 @@ impl Share {
         &self,
         mut version: Version<'_, C>,
     ) -> std::result::Result<Facts, Unstored> {
-        let (path, file) = (version.path, version.file);
+        let (path, ino) = (version.path, version.ino);
         let (mut base, mut refusal) = (version.base.clone(), None);
         for _ in 0..TRIES {
-            if self.has_lost_lock(file, None).await {
+            if self.has_lost_lock(ino, None).await {
                 let why = "the server has ended the lock under which it was edited".into();
                 return Err(Unstored::Conflict(Error::Differs { path: path.clone(), why }));
             }
@@ -72,7 +77,7 @@ impl Share {
                 Ok(facts) => return Ok(self.is_stored(path, facts)),
                 Err(error) => error,
             };
-            if self.has_lost_lock(file, Some(&refused)).await {
+            if self.has_lost_lock(ino, Some(&refused)).await {
                 return Err(Unstored::Conflict(refused));
             }
             if !refused.is(412) {

@@ -14,15 +14,16 @@ use tokio::{
 };
 
 use super::{
-    Share,
+    Contents, Share,
     storing::{Unstored, Version, failure},
-    write_back::WriteBack,
+    write_back::{Held, WriteBack},
     writing::{Content, conflict},
 };
 use crate::{
+    cached_file::CachedFile,
     errno,
-    journal::{Entries, Entry, Failure},
-    tree::{Facts, Ino},
+    journal::{Entries, Entry, Failure, Id},
+    tree::{Facts, Ino, Tree},
 };
 
 /// How many files are uploaded at the same time.
@@ -38,6 +39,42 @@ enum Outcome {
     /// Its folder has gone: it is kept here, which somebody has to know.
     Kept(String),
     Failed(Failure, Errno, String),
+}
+
+/// An upload in flight. However it ends, its path is given back, and whoever waits for it learns of its end.
+struct Sending {
+    held: Held,
+    id: Id,
+}
+
+impl Sending {
+    fn new(share: &Arc<Share>, entry: &Entry) -> Self {
+        Self { held: Held::new(share, vec![entry.path.clone()]), id: entry.id }
+    }
+}
+
+impl Drop for Sending {
+    fn drop(&mut self) {
+        if let Some(back) = &self.held.share.write_back {
+            back.journal.entries().break_off(self.id, Instant::now());
+        }
+    }
+}
+
+/// The last closed version of a file that was set aside is what its new name shows.
+pub(super) fn show_latest(
+    tree: &mut Tree,
+    contents: &mut Contents,
+    entries: &Entries,
+    path: &RemotePath,
+    file: Option<Arc<CachedFile>>,
+) {
+    if let Some(latest) = entries.latest(path)
+        && let Some(ino) = tree.adopt(path, latest.facts())
+        && let Some(file) = file.filter(|_| tree.opens(ino) == 0)
+    {
+        contents.share(ino, file);
+    }
 }
 
 impl Share {
@@ -69,26 +106,27 @@ impl Share {
 
     async fn upload_entry(self: Arc<Self>, entry: Entry) {
         let Some(back) = &self.write_back else { return };
+        let sending = Sending::new(&self, &entry);
         let outcome = self.try_upload(back, &entry).await;
+        let is_aside = matches!(outcome, Outcome::Beside(..));
         let is_settled = self.note_outcome(back, &entry, outcome);
-        back.journal.entries().give_back(std::slice::from_ref(&entry.path));
-        back.progress.notify_waiters();
-        back.wake.notify_one();
+        drop(sending);
         let (share, id, ino) = (self.clone(), entry.id, entry.ino);
         let written = task::spawn_blocking(move || {
             let Some(back) = &share.write_back else { return };
             let useless = if is_settled { &[id][..] } else { &[] };
             if back.commit(useless).is_ok() && is_settled {
-                let file = ino.and_then(|ino| share.contents().files.get(&ino).cloned());
+                let file = ino.and_then(|ino| share.content_of(ino));
                 if let Some(file) = file {
                     file.entry_deleted(id);
                 }
             }
         });
         let _ = written.await;
-        let file = entry.ino.and_then(|ino| self.contents().files.get(&ino).cloned());
-        if let Some(file) = file.filter(|file| file.locked_as().is_some() && !file.state(|state| state.is_dirty())) {
-            self.unlock(&file).await;
+        match entry.ino {
+            Some(ino) if is_aside => self.unlock_now(ino).await,
+            Some(ino) => self.unlock(ino).await,
+            None => {}
         }
     }
 
@@ -97,9 +135,8 @@ impl Share {
         let data = back.journal.data(entry.id);
         let content =
             || Content::of_file(data.clone(), entry.length, entry.modified).map_err(|error| errno::of_io(&error));
-        let file = entry.ino.and_then(|ino| self.contents().files.get(&ino).cloned());
-        let (base, is_doubtful) = (&entry.base, entry.is_doubtful());
-        match self.store(Version { path, base, file: file.as_deref(), is_doubtful, content }).await {
+        let (base, ino, is_doubtful) = (&entry.base, entry.ino, entry.is_doubtful());
+        match self.store(Version { path, base, ino, is_doubtful, content }).await {
             Ok(facts) => Outcome::Stored(facts),
             Err(Unstored::Unreadable(errno)) => {
                 let why = format!("cannot read {}: {}", data.display(), errno.desc());
@@ -159,13 +196,8 @@ impl Share {
                 if let Some(ino) = entry.ino {
                     tree.set_aside(ino, beside.name().unwrap_or_default());
                 }
-                // What was closed since follows it there, and is what the name shows.
-                if let Some(latest) = entries.latest(&beside)
-                    && let Some(ino) = tree.adopt(&beside, latest.facts())
-                    && let Some(file) = file.filter(|_| tree.opens(ino) == 0)
-                {
-                    contents.share(ino, file);
-                }
+                // What was closed since follows it there.
+                show_latest(&mut tree, &mut contents, &entries, &beside, file);
                 true
             }
             Outcome::Elsewhere(path) => {
@@ -205,5 +237,70 @@ impl Share {
                 Outcome::Failed(Failure::Refused, Errno::ENOENT, why)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, time::Duration};
+
+    use dav::{Dav, LockPolicy};
+    use haul_http::{Client, Origin, Settings, auth::Authenticator};
+    use tokio::{runtime::Runtime, time::timeout};
+
+    use super::*;
+    use crate::{Options, Write, file_state::Base};
+
+    const PATIENCE: Duration = Duration::from_mins(1);
+
+    /// A share that writes back, whose server is not asked for anything.
+    fn share(cache: &Path) -> Arc<Share> {
+        let client = Client::new(Settings::default(), Authenticator::default()).unwrap();
+        let dav = Dav::new(client, Origin::of(&"http://localhost/".parse().unwrap()).unwrap());
+        let options = Options {
+            source: "http://localhost/".into(),
+            identity: None,
+            account: String::new(),
+            write: Write::Back { journal_size: 1000 },
+            fresh: PATIENCE,
+            cache: cache.to_owned(),
+            cache_size: 1000,
+            read_only: false,
+            attributes: false,
+            properties: false,
+            allow_other: false,
+            uid: 0,
+            gid: 0,
+            umask: 0,
+            lock: LockPolicy::Never,
+            lock_owner: String::new(),
+        };
+        Arc::new(Share::new(dav, RemotePath::root(), options).unwrap())
+    }
+
+    #[test]
+    fn upload_that_panics_fails_for_whoever_waits_and_gives_its_path_back() {
+        let (cache, path) = (tempfile::tempdir().unwrap(), RemotePath::from_url_path("/file").unwrap());
+        Runtime::new().unwrap().block_on(async {
+            let share = share(cache.path());
+            let entries = || share.write_back.as_ref().unwrap().journal.entries();
+            let id = entries().next_id();
+            entries().close(Entry::new(id, path.clone(), Base::New, 1, None));
+            let entry = entries().begin(Instant::now()).unwrap();
+            let waiting = timeout(PATIENCE, share.until_uploaded(&path));
+            let uploading = async {
+                let sending = Sending::new(&share, &entry);
+                let upload = async move {
+                    let _sending = sending;
+                    panic!("of this test");
+                };
+                tokio::spawn(upload).await.unwrap_err()
+            };
+            let (waited, ended) = tokio::join!(waiting, uploading);
+            assert!(ended.is_panic());
+            assert_eq!(waited.unwrap(), Err(Errno::EIO));
+            assert!(timeout(PATIENCE, share.hold(vec![path.clone()])).await.unwrap().is_some());
+            assert!(entries().is_doubtful(&path), "it may have been sent");
+        });
     }
 }

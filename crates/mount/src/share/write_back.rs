@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    io,
+    fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant, SystemTime},
@@ -15,9 +15,9 @@ use dav::RemotePath;
 use nix::errno::Errno;
 use tokio::{sync::Notify, task, time::timeout};
 
-use super::{Result, Share};
+use super::{Result, Share, upload_queue::show_latest};
 use crate::{
-    cached_file::CachedFile,
+    cached_file::{CachedFile, Linked},
     errno,
     file_state::{Base, FileState},
     journal::{Entries, Entry, Id, Journal, Record},
@@ -50,8 +50,15 @@ pub(crate) struct WriteBack {
 
 /// Paths that nobody else uploads, renames or removes meanwhile.
 pub(super) struct Held {
-    share: Arc<Share>,
+    pub(super) share: Arc<Share>,
     paths: Vec<RemotePath>,
+}
+
+impl Held {
+    /// Of paths that the caller has taken.
+    pub(super) fn new(share: &Arc<Share>, paths: Vec<RemotePath>) -> Self {
+        Self { share: share.clone(), paths }
+    }
 }
 
 impl Drop for Held {
@@ -150,43 +157,59 @@ impl Share {
             return Ok(());
         }
         // Somebody else has deleted its folder.
-        let path = path.ok_or(Errno::ENOENT)?;
+        path.ok_or(Errno::ENOENT)?;
         self.fetch_whole(ino, file).await?;
         self.wait_for_room(0).await?;
         let (share, file) = (self.clone(), file.clone());
-        task::spawn_blocking(move || share.store_in_journal(ino, path, &file)).await.unwrap_or(Err(Errno::EIO))
+        task::spawn_blocking(move || share.store_in_journal(ino, &file)).await.unwrap_or(Err(Errno::EIO))
     }
 
     /// Stores a closed file in the journal, and has it uploaded.
-    fn store_in_journal(&self, ino: Ino, path: RemotePath, file: &CachedFile) -> Result<()> {
+    fn store_in_journal(&self, ino: Ino, file: &Arc<CachedFile>) -> Result<()> {
         let Some(back) = &self.write_back else { return Ok(()) };
         let journal = &back.journal;
         let id = journal.entries().next_id();
-        let name = path.clone();
         let failed = |errno: Errno| {
+            let name =
+                self.path_if_known(ino).map_or_else(|| "a file without a folder".into(), |path| path.to_string());
             tracing::error!("cannot store {name} in the journal {}: {}", journal.folder().display(), errno.desc());
             errno
         };
         let Some(linked) = self.with_space(|| file.link(id, &journal.data(id))).map_err(failed)? else { return Ok(()) };
         self.with_space(|| journal.sync_data(&linked.local)).map_err(failed)?;
-        let replaced = {
-            let mut entries = journal.entries();
-            // Under this lock an upload tells which version the server has.
-            let base = file.state(|state| state.base().clone());
-            let mut entry = Entry::new(id, path, base, linked.snapshot.length, linked.modified);
-            entry.ino = Some(ino);
-            if entry.base == Base::New && entry.length == 0 {
-                entry.due = Some(Instant::now() + EMPTY_PAUSE);
-            }
-            let (record, replaced) = entries.close(entry);
-            journal.note(&mut entries, [record]);
-            replaced
-        };
+        let filed = self.file_in_journal(id, ino, file, &linked);
+        let replaced = filed.inspect_err(|_| {
+            file.entry_deleted(id);
+            let _ = fs::remove_file(journal.data(id));
+        })?;
         // Without the record it is not safe, and its program is told so; it is uploaded all the same.
         let committed = self.with_space(|| journal.commit(&replaced)).map_err(failed);
         file.state(|state| state.journaled(&linked.snapshot));
         back.wake.notify_one();
         committed
+    }
+
+    /// Files what is in the journal as entry `id` under the name that it has now. Returns the entries that it replaces.
+    fn file_in_journal(&self, id: Id, ino: Ino, file: &Arc<CachedFile>, linked: &Linked) -> Result<Vec<Id>> {
+        let Some(back) = &self.write_back else { return Ok(Vec::new()) };
+        // An upload that has ended in a conflict changes the name together with the version that the next one replaces.
+        let (mut tree, mut contents) = (self.tree(), self.contents());
+        let mut entries = back.journal.entries();
+        // Somebody else has deleted its folder.
+        let path = if tree.contains(ino) { tree.path(ino) } else { None };
+        let path = path.ok_or(Errno::ENOENT)?;
+        let base = file.state(|state| state.base().clone());
+        let mut entry = Entry::new(id, path.clone(), base, linked.snapshot.length, linked.modified);
+        entry.ino = Some(ino);
+        if entry.base == Base::New && entry.length == 0 {
+            entry.due = Some(Instant::now() + EMPTY_PAUSE);
+        }
+        let (record, replaced) = entries.close(entry);
+        back.journal.note(&mut entries, [record]);
+        if file.conflicts() > 0 && tree.is_displaced(ino) {
+            show_latest(&mut tree, &mut contents, &entries, &path, Some(file.clone()));
+        }
+        Ok(replaced)
     }
 
     /// Waits until the server has all closed versions of a file.
@@ -284,7 +307,7 @@ impl Share {
             tokio::pin!(progress);
             progress.as_mut().enable();
             if back.journal.entries().take(&paths) {
-                return Some(Held { share: self.clone(), paths });
+                return Some(Held::new(self, paths));
             }
             progress.await;
         }

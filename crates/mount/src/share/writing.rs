@@ -85,7 +85,7 @@ impl Share {
         };
         let set = set.await;
         self.release(ino, &file);
-        self.writer_closes(&file);
+        self.writer_closes(ino, &file);
         set
     }
 
@@ -115,7 +115,7 @@ impl Share {
         let Some(snapshot) = file.state(|state| state.snapshot()) else { return Ok(()) };
         let is_doubtful = file.state(|state| state.begin_upload(&snapshot));
         let content = || content(file, &snapshot);
-        let version = Version { path: &path, base: &snapshot.base, file: Some(file), is_doubtful, content };
+        let version = Version { path: &path, base: &snapshot.base, ino: Some(ino), is_doubtful, content };
         let stored = match self.store(version).await {
             Ok(stored) => stored,
             Err(Unstored::Unreadable(errno)) => return Err(errno),
@@ -266,19 +266,6 @@ impl Share {
         if is_given_up {
             // Last, because it waits for the disk.
             self.keep_unsaved(file, path.as_ref());
-        }
-    }
-
-    /// A program has closed a handle for writing, and what it wrote is uploaded or kept.
-    pub(crate) fn writer_closes(self: &Arc<Self>, file: &Arc<CachedFile>) {
-        // The upload queue needs it until the server has the file.
-        let is_queued = self.write_back.is_some() && file.state(|state| state.is_dirty());
-        if file.writer_closes() && file.locked_as().is_some() && !is_queued {
-            let (share, file) = (self.clone(), file.clone());
-            tokio::spawn(async move {
-                let _busy = share.closing().await;
-                share.unlock(&file).await;
-            });
         }
     }
 }

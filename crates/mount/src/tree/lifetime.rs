@@ -60,7 +60,9 @@ impl Tree {
     /// go on to believe the old name: so no lookup finds this node, and it is not opened again ([`Self::is_displaced`]). Who
     /// looks for the new name finds another node.
     pub(crate) fn set_aside(&mut self, ino: Ino, name: &[u8]) {
-        let Some((parent, old)) = self.place(ino).filter(|(parent, _)| self.contains(*parent)) else { return };
+        // No program has it open any more, and the kernel may have forgotten it.
+        let place = self.contains(ino).then(|| self.place(ino)).flatten();
+        let Some((parent, old)) = place.filter(|(parent, _)| self.contains(*parent)) else { return };
         let members = &mut self.folder_mut(parent).members;
         if members.get(&old) == Some(&ino) {
             members.remove(&old);

@@ -15,7 +15,7 @@ use mount::{Mount, Options, Report, Write};
 use servers::{Double, Fault};
 use tokio::runtime::Runtime;
 
-use crate::world::FRESH;
+use crate::{CACHE_SIZE, world::FRESH};
 
 /// Timeouts that tests can wait for.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(2);
@@ -112,9 +112,19 @@ impl Doubled {
 
     /// Mounts the share again.
     pub(crate) fn mount(&self, lock: LockPolicy, write: Write) -> Result<(), Box<dyn Error>> {
+        self.mount_with_cache(lock, write, CACHE_SIZE)
+    }
+
+    /// The same with a cache of this size.
+    pub(crate) fn mount_with_cache(
+        &self,
+        lock: LockPolicy,
+        write: Write,
+        cache_size: u64,
+    ) -> Result<(), Box<dyn Error>> {
         // Without a server, what is to be closed must be found.
         let fresh = if write == Write::Through { FRESH } else { PATIENCE };
-        let options = Options { write, fresh, ..options(&self.double, &self.cache, lock) };
+        let options = Options { write, fresh, cache_size, ..options(&self.double, &self.cache, lock) };
         let dav = client(&self.double, self.timeout)?;
         let mount = self.runtime().block_on(Mount::new(dav, RemotePath::root(), self.here.clone(), options))?;
         *self.mount.lock().expect("no test panics with it") = Some(mount);
@@ -214,7 +224,7 @@ fn options(double: &Double, cache: &Path, lock: LockPolicy) -> Options {
         write: Write::Through,
         fresh: FRESH,
         cache: cache.to_owned(),
-        cache_size: 64 << 20,
+        cache_size: CACHE_SIZE,
         read_only: false,
         attributes: true,
         properties: true,

@@ -4,6 +4,7 @@
 //! any thread starts.
 
 mod changes;
+mod conflicts;
 mod doubled;
 mod failures;
 mod far;
@@ -87,6 +88,7 @@ fn main() {
         failures::TESTS,
         reads::DOUBLED,
         write_back::TESTS,
+        conflicts::TESTS,
         interrupts::TESTS,
         sync_reports::TESTS,
     ]

@@ -44,6 +44,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_journal_belongs_to_one_mount", a_journal_belongs_to_one_mount),
     ("a_damaged_journal_keeps_what_it_can", a_damaged_journal_keeps_what_it_can),
     ("a_lock_lasts_until_the_journal_is_uploaded", a_lock_lasts_until_the_upload),
+    ("a_lock_ends_though_its_file_has_left_the_cache", a_lock_ends_though_its_file_has_left_the_cache),
 ];
 
 const ROOM: u64 = 64 << 20;
@@ -395,5 +396,29 @@ fn a_lock_lasts_until_the_upload() -> Result<(), Failed> {
     world.wait_until_uploaded();
     assert_eq!(world.content("file").as_deref(), Some(&b"CONtent"[..]));
     world.wait_until_unlocked();
+    Ok(())
+}
+
+fn a_lock_ends_though_its_file_has_left_the_cache() -> Result<(), Failed> {
+    for is_removed in [false, true] {
+        let world = Doubled::writing_back(&[("/file", &noise(100_000))], ROOM)?;
+        world.unmount()?;
+        world.mount_with_cache(LockPolicy::OnEdit, BACK, 1000)?;
+        world.double.script(|method, _, _| (method == "PUT").then_some(Fault::Respond(507, "")));
+        drop(world.edit("file", b"first")?);
+        assert_eq!(world.double.locks(), 1);
+        if is_removed {
+            fs::remove_file(world.here.join("file"))?;
+        } else {
+            drop(world.edit("file", b"again")?);
+        }
+        world.double.clear_faults();
+        world.wait_until_uploaded();
+        world.wait_until_unlocked();
+        fs::write(world.here.join("file"), "last")?;
+        world.wait_until_uploaded();
+        world.wait_until_unlocked();
+        assert_eq!(world.double.files(""), [("file".to_owned(), b"last".to_vec())].into(), "{}", world.double.log());
+    }
     Ok(())
 }

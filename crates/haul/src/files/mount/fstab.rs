@@ -86,10 +86,10 @@ fn option_of(option: &str) -> Result<Option<OsString>, String> {
         return Ok(Some(format!("--{name}={value}").into()));
     }
     // The value may be a password.
-    let names = VALUES.map(|name| format!("{}=", name.replace('-', "_"))).join(", ");
-    Err(format!(
-        "mount.haul: unknown option {name}; there are ro, allow_other, insecure, {names}, and those of mount(8)"
-    ))
+    let names = SWITCHES.iter().map(|(name, _)| (*name).to_owned());
+    let names = names.chain(VALUES.map(|name| format!("{}=", name.replace('-', "_"))));
+    let names = names.collect::<Vec<_>>().join(", ");
+    Err(format!("mount.haul: unknown option {name}; there are {names}, and those of mount(8)"))
 }
 
 #[cfg(test)]
@@ -118,6 +118,7 @@ mod tests {
             let told = translate(&format!("mount.haul https://dav.example/ /mnt -o {option}")).unwrap_err();
             assert!(!told.contains("secret"), "{told}");
             assert!(told.starts_with(&format!("mount.haul: unknown option {name}; there are ro,")), "{told}");
+            assert!(told.contains(" properties, no_xattr, fresh=, cache_dir=,"), "{told}");
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use std::{
     error::Error,
-    fmt::Write as _,
+    fmt::{self, Write as _},
     fs, io,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -31,7 +31,8 @@ const SHOWN: usize = 20;
 /// List your mounts, what is not on the servers yet, and which uploads have failed
 ///
 /// Uploads are those of all shares that are or were mounted with --write back from this cache folder. The exit status is 1 if
-/// an upload has failed, or there is a message that nobody has acknowledged.
+/// the program of a mount has ended without unmounting it, an upload has failed, or there is a message that nobody has
+/// acknowledged.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Cache folder of the mounts [default: ~/.cache/longhaul/mount]
@@ -56,6 +57,8 @@ struct Found {
 struct Mounted {
     url: String,
     folder: String,
+    /// Whether its program has ended, so that nothing in the folder can be used until it is unmounted.
+    has_ended: bool,
 }
 
 #[derive(Serialize)]
@@ -99,11 +102,18 @@ pub(super) fn run(args: &Args) -> Outcome {
     let failed = |error: io::Error| format!("cannot read the journals in {}: {error}", cache.display());
     let reports = Report::read_all(&cache).map_err(failed)?;
     let unsaved = unsaved(&cache)?;
-    let table = mount_table::read().map_err(|error| format!("cannot read /proc/self/mounts: {error}"))?;
-    let mounts: Vec<_> = table.into_iter().filter(|mount| mount.is_share_of(getuid().as_raw())).collect();
+    let table = mount_table::read().map_err(|error| format!("cannot read /proc/self/mountinfo: {error}"))?;
+    let shares = table.into_iter().filter(|mount| mount.is_share_of(getuid().as_raw()));
+    let mounted = |mount: Entry| Mounted {
+        has_ended: mount.has_ended(),
+        url: mount.source,
+        folder: mount.folder.display().to_string(),
+    };
+    let mounts: Vec<_> = shares.map(mounted).collect();
     let results = Results::new("mount status", args.json.as_deref());
     results.print(&text(&mounts, &reports, &unsaved)?)?;
     let needs_attention = !unsaved.is_empty()
+        || mounts.iter().any(|mount| mount.has_ended)
         || reports.iter().any(|report| {
             let unread = !report.messages.is_empty() && !args.acknowledge;
             unread || report.pending.iter().any(|file| file.failure.is_some())
@@ -114,9 +124,6 @@ pub(super) fn run(args: &Args) -> Outcome {
         }
     }
     let unsaved = unsaved.iter().map(|path| path.display().to_string()).collect();
-    let mounts = mounts.into_iter();
-    let mounts =
-        mounts.map(|mount| Mounted { url: mount.source, folder: mount.folder.display().to_string() }).collect();
     results.finish(Found { mounts, shares: reports.iter().map(Share::of).collect(), unsaved })?;
     Ok(if needs_attention { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
@@ -133,38 +140,61 @@ fn unsaved(cache: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     Ok(paths)
 }
 
-fn text(mounts: &[Entry], reports: &[Report], unsaved: &[PathBuf]) -> Result<String, std::fmt::Error> {
+fn text(mounts: &[Mounted], reports: &[Report], unsaved: &[PathBuf]) -> Result<String, fmt::Error> {
     let mut text = String::new();
-    for mount in mounts {
-        writeln!(text, "{} is mounted on {}", mount.source, mount.folder.display())?;
+    let mut reports: Vec<_> = reports.iter().filter(|report| !report.is_quiet()).collect();
+    let is_all_uploaded = reports.is_empty() && unsaved.is_empty();
+    if mounts.is_empty() {
+        text.push_str("nothing is mounted\n");
     }
-    let listed = text.len();
-    for report in reports.iter().filter(|report| !report.is_quiet()) {
-        let state = if report.is_mounted() { "mounted" } else { "not mounted" };
-        writeln!(text, "{} ({state})", report.share)?;
-        writeln!(text, "  {}", summary(report))?;
-        for file in report.pending.iter().take(SHOWN) {
-            let age = format::roughly(SystemTime::now().duration_since(file.closed).unwrap_or_default());
-            writeln!(text, "    {:>10}  {age:>8}  {}", binary_size(file.length), file.path)?;
-            if let Some(failure) = &file.failure {
-                writeln!(text, "      the last upload failed: {failure}")?;
-            }
+    for Mounted { url, folder, has_ended } in mounts {
+        if *has_ended {
+            writeln!(text, "{url} on {folder}: its program has ended; `haul unmount {folder}` frees the folder")?;
+        } else {
+            writeln!(text, "{url} is mounted on {folder}")?;
         }
-        if report.pending.len() > SHOWN {
-            writeln!(text, "    … and {} more; --json lists all", report.pending.len() - SHOWN)?;
+        // While its program runs, it holds the journal.
+        let is_its = |report: &mut &Report| report.share == *url && report.is_mounted() != *has_ended;
+        for report in reports.extract_if(.., is_its) {
+            describe(&mut text, report)?;
         }
-        for (at, what) in &report.messages {
-            writeln!(text, "  {}  {what}", format::minute(*at))?;
-        }
+    }
+    for report in reports {
+        let state = match report.is_mounted() {
+            true => "is mounted elsewhere",
+            false if mounts.iter().any(|mount| mount.url == report.share) => "has a journal that no mount uses",
+            false => "is not mounted",
+        };
+        writeln!(text, "{} {state}", report.share)?;
+        describe(&mut text, report)?;
     }
     if !unsaved.is_empty() {
         writeln!(text, "could not be stored on a server; fetch and delete:")?;
         unsaved.iter().try_for_each(|path| writeln!(text, "  {}", path.display()))?;
     }
-    if text.len() == listed {
+    if is_all_uploaded && !mounts.is_empty() {
         text.push_str("everything is on the servers\n");
     }
     Ok(text)
+}
+
+/// What is not on the server yet, and what somebody has to know.
+fn describe(text: &mut String, report: &Report) -> fmt::Result {
+    writeln!(text, "  {}", summary(report))?;
+    for file in report.pending.iter().take(SHOWN) {
+        let age = format::roughly(SystemTime::now().duration_since(file.closed).unwrap_or_default());
+        writeln!(text, "    {:>10}  {age:>8}  {}", binary_size(file.length), file.path)?;
+        if let Some(failure) = &file.failure {
+            writeln!(text, "      the last upload failed: {failure}")?;
+        }
+    }
+    if report.pending.len() > SHOWN {
+        writeln!(text, "    … and {} more; --json lists all", report.pending.len() - SHOWN)?;
+    }
+    for (at, what) in &report.messages {
+        writeln!(text, "  {}  {what}", format::minute(*at))?;
+    }
+    Ok(())
 }
 
 /// `2 files, 1.2 MiB, are not on the server yet`.

@@ -18,7 +18,10 @@ use nix::{
     mount::{MntFlags, umount2},
 };
 
-use super::{mount_table, status::summary};
+use super::{
+    mount_table::{self, Entry},
+    status::summary,
+};
 use crate::files::Outcome;
 use crate::say;
 
@@ -44,30 +47,49 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let folder = &args.folder;
-    if is_free(folder) {
-        return Err(nothing_there(folder).into());
-    }
+    let mount = find(folder)?;
     let left = journal_of(folder).and_then(|journal| wait(&journal).transpose()).transpose();
     let left = left.map_err(|error| format!("cannot read the journal of {}: {error}", folder.display()))?;
     settle(folder);
-    let status = unmount(folder)?;
-    if let Some(left) = left.filter(|_| status == ExitCode::SUCCESS) {
+    unmount(folder)?;
+    if let Some(left) = left {
         say(format_args!(
             "{}: it stays in the journal, and the next haul mount of {} uploads it; see haul mount status",
             summary(&left),
             left.share
         ));
     }
-    Ok(status)
+    mount.map_or(Ok(()), |mount| must_be_gone(folder, &mount.device))?;
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Whether certainly nothing is mounted on a folder.
-fn is_free(folder: &Path) -> bool {
-    let is_free = |place: PathBuf| mount_table::on(&place).is_ok_and(|mount| mount.is_none());
+/// The mount on a folder, if that can be told. An error if certainly nothing is mounted there.
+fn find(folder: &Path) -> Result<Option<Entry>, String> {
     // The folder of a mount that has died cannot be resolved, but its parent can.
     let parent = folder.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let place = folder.file_name().and_then(|name| Some(parent.canonicalize().ok()?.join(name)));
-    place.is_some_and(is_free) && folder.canonicalize().is_ok_and(is_free)
+    let in_parent = folder.file_name().and_then(|name| Some(parent.canonicalize().ok()?.join(name)));
+    let found = [in_parent, folder.canonicalize().ok()].map(|place| mount_table::on(&place?).ok());
+    let is_free = found.iter().all(|found| matches!(found, Some(None)));
+    if is_free { Err(nothing_there(folder)) } else { Ok(found.into_iter().flatten().flatten().next()) }
+}
+
+/// Fails if other mount namespaces, as containers and services have, keep what was unmounted here. The program of the mount
+/// goes on until all are gone.
+fn must_be_gone(folder: &Path, device: &str) -> Result<(), String> {
+    let begin = Instant::now();
+    loop {
+        let holders = mount_table::holders(device);
+        let Some(holder) = holders.first() else { return Ok(()) };
+        // One that ends at this moment does not count.
+        if begin.elapsed() > SILENT {
+            let others = match holders.len() - 1 {
+                0 => String::new(),
+                count => format!(" ({count} more namespaces have it)"),
+            };
+            return Err(format!("{}: unmounted here, but the mount goes on: {holder}{others}", folder.display()));
+        }
+        thread::sleep(LOOK);
+    }
 }
 
 fn nothing_there(folder: &Path) -> String {
@@ -117,23 +139,32 @@ fn settle(folder: &Path) {
     let _ = is_done.recv_timeout(SETTLING);
 }
 
-fn unmount(folder: &Path) -> Outcome {
+fn unmount(folder: &Path) -> Result<(), String> {
+    let name = folder.display();
+    let busy = || {
+        format!(
+            "{name}: in use; `fuser -vm {name}` (or `lsof {name}`) lists the programs that have files open or work there; \
+             end them, then unmount it again"
+        )
+    };
     match umount2(folder, MntFlags::UMOUNT_NOFOLLOW) {
-        Ok(()) => return Ok(ExitCode::SUCCESS),
+        Ok(()) => return Ok(()),
         Err(Errno::EPERM) => {}
-        Err(Errno::EINVAL) => return Err(nothing_there(folder).into()),
-        Err(Errno::EBUSY) => {
-            return Err(format!("{}: in use; close its files and leave it first", folder.display()).into());
-        }
-        Err(error) => return Err(format!("cannot unmount {}: {}", folder.display(), error.desc()).into()),
+        Err(Errno::EINVAL) => return Err(nothing_there(folder)),
+        Err(Errno::EBUSY) => return Err(busy()),
+        Err(error) => return Err(format!("cannot unmount {name}: {}", error.desc())),
     }
-    // An ordinary user's helper, which has the right to do it. It says what is wrong.
-    let status =
-        process::Command::new("fusermount3").arg("-u").arg(folder).status().map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => {
-                "fusermount3 is not installed: install the package fuse3, or run this as root".into()
-            }
-            _ => format!("cannot start fusermount3: {error}"),
-        })?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    // An ordinary user's helper, which has the right to do it.
+    let mut helper = process::Command::new("fusermount3");
+    let ended = helper.arg("-u").arg(folder).env("LC_ALL", "C").output().map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => {
+            "fusermount3 is not installed: install the package fuse3, or run this as root".into()
+        }
+        _ => format!("cannot start fusermount3: {error}"),
+    })?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    Err(if said.contains("busy") { busy() } else { format!("cannot unmount {name}: {}", said.trim_end()) })
 }
