@@ -43,6 +43,7 @@ use crate::{
     Capabilities, ETag, Entry, Error, Family, If, Precondition, PropertySet, QName, RemotePath, Requests, Setting,
     nextcloud,
     requests::{Depth, Made},
+    retry::Retry,
 };
 
 /// A client for one WebDAV server and one user. Clones share its connections and what it has learned.
@@ -454,7 +455,7 @@ async fn within<T>(bound: Option<Duration>, what: impl Future<Output = T>) -> Op
 
 /// Whether the server may accept the same request later.
 fn passes(status: StatusCode) -> bool {
-    is_busy(status) || matches!(status.as_u16(), 425 | 502 | 504)
+    Retry::after(status) == Retry::Soon
 }
 
 /// Whether the server asks for fewer requests.

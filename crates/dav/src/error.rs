@@ -108,6 +108,11 @@ impl Error {
         if let Self::Refused(failure) = self { Some(failure) } else { None }
     }
 
+    /// The pause that the server asks for.
+    pub fn retry_after(&self) -> Option<std::time::Duration> {
+        self.refusal()?.retry_after
+    }
+
     /// Whether it is an error response with this status.
     pub fn is(&self, status: u16) -> bool {
         self.refusal().is_some_and(|failure| failure.status.as_u16() == status)

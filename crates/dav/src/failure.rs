@@ -12,6 +12,7 @@ use crate::{
     path::RemotePath,
     precondition_codes::{ConditionCode, ErrorBody, UnmetCondition},
     properties::ActiveLock,
+    retry::Retry,
 };
 
 /// An error response. Its `Display` names the request, the cause, the status and a remedy.
@@ -73,9 +74,9 @@ impl Failure {
         self
     }
 
-    /// Whether the same request may succeed later without anybody's help.
+    /// Whether the same request may succeed later.
     pub fn is_passing(&self) -> bool {
-        matches!(self.status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
+        Retry::after(self.status) != Retry::Refused
     }
 
     fn unmet(&self, code: &ConditionCode) -> bool {

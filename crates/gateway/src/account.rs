@@ -16,7 +16,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use dav::RemotePath;
+use dav::{RemotePath, Retry};
 use haul_http::{Client, FollowUp, FollowUpResponse, Incoming};
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode, header::CONTENT_TYPE};
 use serve::AnswerBody;
@@ -453,7 +453,7 @@ impl Account {
         let answer = self.exchange_followed(request, follow_up).await.map_err(|error| (error.to_string(), true))?;
         let (status, seen) = (answer.status(), answer.extensions().get::<FollowUpResponse>().cloned());
         if !status.is_success() {
-            let may_pass = status.is_server_error() || matches!(status.as_u16(), 423 | 429);
+            let may_pass = Retry::after(status) != Retry::Refused;
             return Err((format!("the server answered {}", status.as_u16()), may_pass));
         }
         if sets_properties {

@@ -364,3 +364,20 @@ pub(crate) fn now() -> Moment {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
     Moment { instant: Instant::now(), seconds }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_must_not_be_carried_out_late_is_not_repeated_after_silence() {
+        let repeats = |method: &str, class, no_repeat_after_silence| {
+            let options = Options { class, no_repeat_after_silence, ..Options::default() };
+            let request = Request::builder().method(method).extension(options).body(Body::empty()).unwrap();
+            profile(JobId(1), &request).repeats_after_silence
+        };
+        assert!(repeats("PUT", Class::Small, false) && !repeats("PUT", Class::Small, true));
+        assert!(!repeats("PUT", Class::Large, false));
+        assert!(repeats("GET", Class::Large, true), "a safe one");
+    }
+}

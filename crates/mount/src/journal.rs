@@ -32,7 +32,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 pub use self::report::{Pending, Report};
 pub(crate) use self::{
-    entries::{Entries, Entry, Failure},
+    entries::{Entries, Entry, Failed, Failure},
     record::{Id, Record},
 };
 use crate::{errno, unsaved};

@@ -5,14 +5,18 @@
 //! If that lock is gone, the file is locked again and looked at: it is replaced if it is missing, empty, the version that was
 //! there before, or this one. Otherwise both versions are kept, this one under a name of its own beside it.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{
+    io,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
-use dav::{ETag, RemotePath};
+use dav::{ETag, RemotePath, Retry, retry_after};
 use futures_util::{StreamExt, future::BoxFuture};
 use haul_http::Incoming;
 use http::{
-    HeaderValue, Method, Response, StatusCode,
+    HeaderMap, HeaderValue, Method, Response, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_TYPE, IF_NONE_MATCH},
 };
 use http_body::Body as _;
@@ -26,12 +30,8 @@ use crate::{
     passing::{Caller, IF, Passing, Received, TIMEOUT},
 };
 
-/// The pause after the first failure; it doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// The pause after a refusal that time alone will not change.
-const REFUSED_PAUSE: Duration = Duration::from_mins(5);
+/// How often an upload has failed before the pause after it is the longest.
+const MANY: u32 = u32::MAX;
 /// How many names are tried for a version beside another.
 const BESIDE: u64 = 16;
 /// How many versions of our own are replaced in turn.
@@ -46,29 +46,34 @@ enum Outcome {
     Stored,
     /// The server does not take the credential.
     SignedOut,
-    /// It may succeed soon.
-    Away(String),
-    /// The server has refused it, and would again.
-    Refused(String),
+    /// It may succeed soon, after the pause that the server asks for.
+    Away { why: String, retry_after: Option<Duration> },
+    /// The server has refused it, and would again, for so long.
+    Refused { why: String, until: Duration },
     /// The lock is gone, or the folder.
     Unmet(StatusCode),
 }
 
 impl Outcome {
-    fn of(status: StatusCode) -> Self {
+    fn of(status: StatusCode, headers: &HeaderMap) -> Self {
+        let retry_after = retry_after(headers, SystemTime::now());
         let why = format!("the server answered {}", status.as_u16());
-        match status.as_u16() {
-            200..=299 => Self::Stored,
-            401 => Self::SignedOut,
-            404 | 409 | 412 => Self::Unmet(status),
-            408 | 423 | 425 | 429 | 500..=506 | 508..=599 => Self::Away(why),
-            _ => Self::Refused(why),
+        match (status.as_u16(), Retry::after(status)) {
+            (200..=299, _) => Self::Stored,
+            (401, _) => Self::SignedOut,
+            (404 | 409 | 412, _) => Self::Unmet(status),
+            // Nobody else at this path waits until there is room.
+            (507, retry) | (_, retry @ Retry::Refused) => Self::Refused { why, until: retry.pause(MANY, retry_after) },
+            _ => Self::Away { why, retry_after },
         }
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "so map_err wants it")]
     fn away(error: impl ToString) -> Self {
-        Self::Away(error.to_string())
+        Self::Away { why: error.to_string(), retry_after: None }
+    }
+
+    fn refused(why: &str) -> Self {
+        Self::Refused { why: why.to_owned(), until: Retry::Refused.pause(MANY, None) }
     }
 
     /// In the words of the journal.
@@ -77,7 +82,7 @@ impl Outcome {
             Self::Stored => String::new(),
             Self::SignedOut => "the server does not accept the user's password".to_owned(),
             Self::Unmet(_) => "its folder is gone".to_owned(),
-            Self::Away(why) | Self::Refused(why) => why,
+            Self::Away { why, .. } | Self::Refused { why, .. } => why,
         }
     }
 }
@@ -99,37 +104,40 @@ impl Account {
         Box::pin(async move {
             let Some(WriteBack { journal, .. }) = &self.write_back else { return };
             let _change = Change::new(&self, [client.path.clone()]);
-            let (mut pause, mut is_first) = (FIRST_PAUSE, true);
+            let mut failures = 0;
             loop {
                 let Some(is_aside) = journal.begins(&saved) else { return };
                 let turn = journal.turn().await;
-                if !is_first {
+                if failures > 0 {
                     self.refresh(&client, &saved.record.token).await;
                 }
                 let outcome =
                     if is_aside { self.send_beside(&saved, &client).await } else { self.send(&saved, &client).await };
                 drop(turn);
-                is_first = false;
                 match outcome {
                     Outcome::Stored => return journal.sent(&saved).await,
                     Outcome::SignedOut => {
                         Journal::failed(&saved, &outcome.why());
                         return journal.give_back(&saved);
                     }
-                    Outcome::Away(why) => {
+                    Outcome::Away { why, retry_after } => {
                         Journal::failed(&saved, &why);
                         tracing::warn!("PUT {}: {why}; it is safe here, and will be sent again", client.url.path());
-                        if !journal.pause(pause).await {
+                        failures += 1;
+                        if !journal.pause(Retry::Soon.pause(failures, retry_after)).await {
                             return;
                         }
-                        pause = (pause * 2).min(LONGEST_PAUSE);
                     }
-                    Outcome::Refused(_) | Outcome::Unmet(_) => {
+                    Outcome::Refused { .. } | Outcome::Unmet(_) => {
+                        let until = match &outcome {
+                            Outcome::Refused { until, .. } => *until,
+                            _ => Retry::Refused.pause(MANY, None),
+                        };
                         let why = outcome.why();
                         self.metrics.broken.add();
                         journal.refused(&saved, &why);
                         tracing::error!("PUT {}: acknowledged, but {why}; it is kept here", client.url.path());
-                        return self.clone().try_again(saved.clone(), client);
+                        return self.clone().try_again(saved.clone(), client, until);
                     }
                 }
             }
@@ -137,10 +145,10 @@ impl Account {
     }
 
     /// Tries a refused upload again after a while, and keeps nobody waiting until then.
-    fn try_again(self: Arc<Self>, saved: Arc<Saved>, client: Caller) {
+    fn try_again(self: Arc<Self>, saved: Arc<Saved>, client: Caller, pause: Duration) {
         tokio::spawn(async move {
             if let Some(back) = &self.write_back
-                && back.journal.pause(REFUSED_PAUSE).await
+                && back.journal.pause(pause).await
             {
                 self.begin_upload(saved, client);
             }
@@ -172,7 +180,7 @@ impl Account {
             let mut put = client.request("PUT", Bytes::new());
             let version = base.as_ref().map(|tag| format!(" [{tag}]")).unwrap_or_default();
             let Ok(condition) = HeaderValue::from_str(&format!("({token}{version})")) else {
-                return Outcome::Refused("the lock's token cannot be sent".to_owned());
+                return Outcome::refused("the lock's token cannot be sent");
             };
             put.headers.insert(IF, condition);
             let refused = match (self.put(saved, put).await, &base) {
@@ -192,12 +200,12 @@ impl Account {
             // The same again: the server does not compare tags in `If`, or not weak ones.
             base = found.filter(|found| base.as_ref().is_none_or(|base| !base.resembles(found)));
         }
-        Outcome::Away("what the server has of it changes again and again".to_owned())
+        Outcome::away("what the server has of it changes again and again")
     }
 
     async fn look(&self, client: &Caller) -> Result<Shown, Outcome> {
         let answer = self.exchange(client.look()).await.map_err(Outcome::away)?;
-        let unknown = |_| Outcome::Away("the server does not show the file".to_owned());
+        let unknown = |_| Outcome::away("the server does not show the file");
         shown(answer, &client.path).await.map_err(unknown)
     }
 
@@ -207,7 +215,7 @@ impl Account {
         put.method = Method::PUT;
         put.body = Received::Streamed(saved.content());
         match self.exchange(put).await {
-            Ok(answer) => Outcome::of(answer.status()),
+            Ok(answer) => Outcome::of(answer.status(), answer.headers()),
             Err(error) => Outcome::away(error),
         }
     }
@@ -223,8 +231,8 @@ impl Account {
         };
         let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
         let Some(lock) = locked(&parts.headers, &body).filter(|_| parts.status.is_success()) else {
-            return match Outcome::of(parts.status) {
-                Outcome::Stored | Outcome::Refused(_) => self.send_beside(saved, client).await,
+            return match Outcome::of(parts.status, &parts.headers) {
+                Outcome::Stored | Outcome::Refused { .. } => self.send_beside(saved, client).await,
                 other => other,
             };
         };
@@ -246,7 +254,7 @@ impl Account {
         let is_base = version.as_ref().zip(base.as_ref()).is_some_and(|(version, base)| version.is(base));
         if content != ShownContent::Some || is_base {
             return match self.put_under(saved, client, token, version).await {
-                Outcome::Unmet(_) => Outcome::Away("the server has lost a lock that it has just granted".to_owned()),
+                Outcome::Unmet(_) => Outcome::away("the server has lost a lock that it has just granted"),
                 outcome => outcome,
             };
         }
@@ -261,9 +269,9 @@ impl Account {
     async fn is_at(&self, saved: &Saved, mut get: Passing) -> Result<bool, Outcome> {
         get.headers.remove(ACCEPT_ENCODING);
         let answer = self.exchange(get).await.map_err(Outcome::away)?;
-        match Outcome::of(answer.status()) {
+        match Outcome::of(answer.status(), answer.headers()) {
             Outcome::Stored if answer.status() == StatusCode::OK => {}
-            outcome @ (Outcome::Away(_) | Outcome::SignedOut) => return Err(outcome),
+            outcome @ (Outcome::Away { .. } | Outcome::SignedOut) => return Err(outcome),
             _ => return Ok(false),
         }
         if answer.body().size_hint().exact().is_some_and(|length| length != saved.record.length) {
@@ -295,7 +303,7 @@ impl Account {
         for seconds in saved.record.at..saved.record.at.saturating_add(BESIDE) {
             let beside = client.path.conflicting(seconds);
             let Some((url, path)) = beside.and_then(|path| Some((self.upstream.at(&path)?, path))) else {
-                return Outcome::Refused("its name is too long for a second version".to_owned());
+                return Outcome::refused("its name is too long for a second version");
             };
             let _change = Change::new(self, [path.clone()]);
             let at = |method| {
@@ -319,6 +327,6 @@ impl Account {
                 other => return other,
             }
         }
-        Outcome::Refused("there are too many versions of it".to_owned())
+        Outcome::refused("there are too many versions of it")
     }
 }

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use dav::RemotePath;
+use dav::{RemotePath, Retry};
 use nix::errno::Errno;
 
 use super::record::{Id, Record, Version, path_of, path_text, seconds, time};
@@ -17,13 +17,6 @@ use crate::{
     file_state::Base,
     tree::{Facts, Ino},
 };
-
-/// The pause after the first failure; it doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-/// The pause after a refusal that time alone will not change.
-const REFUSED_PAUSE: Duration = Duration::from_mins(5);
 
 /// A closed version of a file that the server lacks.
 #[derive(Debug, Clone)]
@@ -57,6 +50,16 @@ pub(crate) enum Failure {
     Passing,
     /// The outcome is unknown.
     Unknown,
+}
+
+/// An upload that has failed.
+#[derive(Debug)]
+pub(crate) struct Failed {
+    pub(crate) how: Failure,
+    pub(crate) errno: Errno,
+    pub(crate) why: String,
+    /// The pause that the server asks for.
+    pub(crate) retry_after: Option<Duration>,
 }
 
 /// Something that somebody has to know.
@@ -320,14 +323,14 @@ impl Entries {
     }
 
     /// An upload has failed, and is to be tried again later.
-    pub(crate) fn failed(&mut self, id: Id, how: Failure, errno: Errno, why: String, now: Instant) -> Option<Record> {
+    pub(crate) fn failed(&mut self, id: Id, failed: Failed, now: Instant) -> Option<Record> {
+        let Failed { how, errno, why, retry_after } = failed;
         let entry = self.all.get_mut(&id)?;
         entry.failures += 1;
         entry.is_sending = false;
         entry.is_doubtful |= how == Failure::Unknown;
-        let doubled = FIRST_PAUSE * 2_u32.pow(entry.failures.min(10) - 1);
-        let pause = if how == Failure::Refused { REFUSED_PAUSE } else { doubled.min(LONGEST_PAUSE) };
-        entry.due = Some(now + pause);
+        let retry = if how == Failure::Refused { Retry::Refused } else { Retry::Later };
+        entry.due = Some(now + retry.pause(entry.failures, retry_after));
         let is_news = entry.failure.as_ref().is_none_or(|(_, before)| *before != why);
         entry.failure = Some((errno, why.clone()));
         is_news.then_some(Record::Failed { id, why })
@@ -337,7 +340,8 @@ impl Entries {
     pub(crate) fn break_off(&mut self, id: Id, now: Instant) {
         if self.get(id).is_some_and(|entry| entry.is_sending) {
             let why = "an error in this program has ended its upload; see the log".into();
-            self.failed(id, Failure::Unknown, Errno::EIO, why, now);
+            let failed = Failed { how: Failure::Unknown, errno: Errno::EIO, why, retry_after: None };
+            self.failed(id, failed, now);
         }
     }
 

@@ -126,7 +126,7 @@ impl Share {
         }
         let found = found.map(|found| facts(&found));
         // What is under a lock that has created the file is ours: an earlier upload, whose answer was lost.
-        let is_locked = version.file.is_some_and(|file| file.locked_as().is_some());
+        let is_locked = self.locks.claims(&[path]) != If::default();
         if let Some(ours) = found.clone().filter(|_| is_locked && *base == Base::New) {
             self.locks.written(path);
             return Ok(Found::Replaceable(Base::Version(ours)));
@@ -201,12 +201,10 @@ impl Share {
 /// Whether an upload that failed may have reached the server all the same, and whether to try again soon.
 pub(super) fn failure(error: &Error) -> Failure {
     match error {
-        Error::Refused(refusal) => match refusal.status.as_u16() {
-            // A proxy does not know either.
-            502 | 504 => Failure::Unknown,
-            408 | 423 | 429 | 500.. => Failure::Passing,
-            _ => Failure::Refused,
-        },
+        // A proxy does not know either.
+        Error::Refused(refusal) if matches!(refusal.status.as_u16(), 502 | 504) => Failure::Unknown,
+        Error::Refused(refusal) if refusal.is_passing() => Failure::Passing,
+        Error::Refused(_) => Failure::Refused,
         Error::Path(_) | Error::Http(Credentials { .. }) => Failure::Refused,
         Error::Local { .. } | Error::Http(Connect(_) | Shutdown) => Failure::Passing,
         _ => Failure::Unknown,

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     cached_file::CachedFile,
     errno,
-    journal::{Entries, Entry, Failure, Id},
+    journal::{Entries, Entry, Failed, Failure, Id},
     tree::{Facts, Ino, Tree},
 };
 
@@ -38,7 +38,7 @@ enum Outcome {
     Elsewhere(RemotePath),
     /// Its folder has gone: it is kept here, which somebody has to know.
     Kept(String),
-    Failed(Failure, Errno, String),
+    Failed(Failed),
 }
 
 /// An upload in flight. However it ends, its path is given back, and whoever waits for it learns of its end.
@@ -140,11 +140,14 @@ impl Share {
             Ok(facts) => Outcome::Stored(facts),
             Err(Unstored::Unreadable(errno)) => {
                 let why = format!("cannot read {}: {}", data.display(), errno.desc());
-                Outcome::Failed(Failure::Refused, errno, why)
+                Outcome::Failed(Failed { how: Failure::Refused, errno, why, retry_after: None })
             }
             Err(Unstored::Conflict(refusal)) => match self.store_beside(path, entry.closed, content).await {
                 Ok((beside, facts)) => Outcome::Beside(beside, facts),
-                Err(error) => Outcome::Failed(failure(&error), Errno::ESTALE, format!("{refusal}; beside it: {error}")),
+                Err(error) => {
+                    let (how, why) = (failure(&error), format!("{refusal}; beside it: {error}"));
+                    Outcome::Failed(Failed { how, errno: Errno::ESTALE, why, retry_after: error.retry_after() })
+                }
             },
             // RFC 4918 §9.7.1
             Err(Unstored::Failed(_, error)) if error.is(404) || error.is(409) => match self.place_now(entry) {
@@ -152,7 +155,8 @@ impl Share {
                 _ => self.keep_homeless(data, path, error.to_string()).await,
             },
             Err(Unstored::Failed(how, error)) => {
-                Outcome::Failed(how, errno::of(path, "upload", &error), error.to_string())
+                let (errno, why) = (errno::of(path, "upload", &error), error.to_string());
+                Outcome::Failed(Failed { how, errno, why, retry_after: error.retry_after() })
             }
         }
     }
@@ -214,8 +218,8 @@ impl Share {
                 }
                 true
             }
-            Outcome::Failed(how, errno, why) => {
-                records.extend(entries.failed(entry.id, how, errno, why, Instant::now()));
+            Outcome::Failed(failed) => {
+                records.extend(entries.failed(entry.id, failed, Instant::now()));
                 false
             }
         };
@@ -234,7 +238,7 @@ impl Share {
             Err(error) => {
                 let why = format!("{why}; it cannot be kept in {}: {error}", self.unsaved);
                 tracing::error!("{path} is only in the journal: {why}");
-                Outcome::Failed(Failure::Refused, Errno::ENOENT, why)
+                Outcome::Failed(Failed { how: Failure::Refused, errno: Errno::ENOENT, why, retry_after: None })
             }
         }
     }

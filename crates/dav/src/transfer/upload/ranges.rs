@@ -191,7 +191,7 @@ fn trusted(has: u64) -> u64 {
 pub(super) fn is_passing(why: &Error) -> bool {
     match why {
         Error::Http(_) => true,
-        Error::Refused(failure) => failure.is_passing() || failure.status.as_u16() == 423,
+        Error::Refused(failure) => failure.is_passing(),
         _ => false,
     }
 }

@@ -91,17 +91,22 @@ impl World {
         Some(version(self.versions))
     }
 
+    fn fail(&mut self, id: Id, how: Failure) -> Option<Record> {
+        let failed = Failed { how, errno: Errno::EIO, why: format!("{how:?}"), retry_after: None };
+        self.entries.failed(id, failed, self.now.unwrap())
+    }
+
     fn end(&mut self, how: u8) -> Result<(), TestCaseError> {
         let entry = self.sending.remove(0);
         let record = if how == 1 {
-            self.entries.failed(entry.id, Failure::Passing, Errno::EIO, "refused".into(), self.now.unwrap())
+            self.fail(entry.id, Failure::Passing)
         } else {
             let stored = self.put(&entry);
             prop_assert!(stored.is_some(), "a conflict with itself: {entry:?}, {:?}", self.server.get(&entry.path));
             if let Some(facts) = stored.filter(|_| how == 0) {
                 Some(self.entries.uploaded(entry.id, &facts))
             } else {
-                self.entries.failed(entry.id, Failure::Unknown, Errno::EIO, "no answer".into(), self.now.unwrap())
+                self.fail(entry.id, Failure::Unknown)
             }
         };
         self.records.extend(record);
@@ -150,7 +155,7 @@ impl World {
             }
             _ => {}
         }
-        self.now = self.now.map(|now| now + LONGEST_PAUSE * 10);
+        self.now = self.now.map(|now| now + Duration::from_mins(10));
         Ok(())
     }
 }
