@@ -114,7 +114,10 @@ impl State {
             let path = url.map_or(request.path.clone(), path_of);
             self.tag(&path).is_some_and(|tag| claims[at + 1..].starts_with(&format!("{tag}]")))
         };
-        let changed = !states.is_empty() && !states.into_iter().any(|(at, _)| holds(at));
+        // A list with the source's token is an alternative.
+        let source = self.locks.get(&request.path);
+        let is_held = source.is_some_and(|(token, _)| claims.contains(&format!("(<{token}>)")));
+        let changed = !states.is_empty() && !is_held && !states.into_iter().any(|(at, _)| holds(at));
         let taken = self.nodes.contains_key(to) && request.header("overwrite") == Some("F");
         (changed || taken).then_some(412)
     }

@@ -6,7 +6,7 @@
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use dav::{If, Precondition, PropertySet};
+use dav::{If, Precondition, PropertySet, RemotePath};
 use nix::errno::Errno;
 use tokio::sync::MutexGuard;
 
@@ -131,38 +131,21 @@ impl Share {
         // Another's version must not become the one that our upload replaces.
         let is_known = self.is_current(ino, &from).await;
         still_wanted()?;
+        // A MOVE leaves locks behind (RFC 4918 §7.6). And beside a list with their token, its condition on the target would only
+        // be an alternative (§10.4.3).
+        let unlocked = self.unlock_all_at(&from, &files).await;
         let mut base = None;
         if self.is_only_here(ino) {
             decide()?;
             base = self.rename_only_here(ino, replaced);
-        } else {
-            let claims = self.locks.claims(&[&from, &to]);
-            let mut moved = self.rename_version((ino, &from, &to), replaced, may_replace, &claims).await;
-            let has_changed =
-                |moved: &std::result::Result<_, dav::Error>| moved.as_ref().is_err_and(|error| error.is(412));
-            if let Some(replaced) = replaced.filter(|_| is_folder && has_changed(&moved)) {
-                // Or the server does not know its own entity tag.
-                self.must_be_empty(replaced).await?;
-                moved = self.dav.rename(&from, &to, true, &claims).await;
-            }
-            if has_changed(&moved) {
-                self.tree().expire(new_parent);
-            }
-            moved.map_err(|error| match errno::of(&from, "rename", &error) {
-                // Overwrite: F (RFC 4918 §9.9.4).
-                Errno::ESTALE if !may_replace || is_folder => Errno::EEXIST,
-                number => number,
-            })?;
-            if let Err(errno) = decide() {
-                // For its program and the kernel, both names are what they were: as if it had been renamed elsewhere.
-                let mut tree = self.tree();
-                tree.expire(parent);
-                tree.expire(new_parent);
-                return Err(errno);
-            }
+        } else if let Err(errno) = self.move_on_server((ino, &from, &to), replaced, may_replace).await {
+            self.lock_again(unlocked, &files).await;
+            // Both names are what they were, or the MOVE came too late for its program: as if it had been renamed elsewhere.
+            let mut tree = self.tree();
+            tree.expire(parent);
+            tree.expire(new_parent);
+            return Err(errno);
         }
-        // A MOVE leaves locks behind (RFC 4918 §7.6).
-        let unlocked = self.unlock_all_at(&from, &files).await;
         self.unlock_all_at(&to, &files).await;
         self.tree().rename(parent, name, new_parent, new_name);
         self.lock_again(unlocked, &files).await;
@@ -173,6 +156,27 @@ impl Share {
             self.expire_parent(ino);
         }
         Ok(())
+    }
+
+    async fn move_on_server(
+        &self,
+        (ino, from, to): (Ino, &RemotePath, &RemotePath),
+        replaced: Option<Ino>,
+        may_replace: bool,
+    ) -> Result<()> {
+        let (is_folder, claims) = (from.is_folder(), self.locks.claims(&[to]));
+        let mut moved = self.rename_version((ino, from, to), replaced, may_replace, &claims).await;
+        if let Some(replaced) = replaced.filter(|_| is_folder && moved.as_ref().is_err_and(|error| error.is(412))) {
+            // Or the server does not know its own entity tag.
+            self.must_be_empty(replaced).await?;
+            moved = self.dav.rename(from, to, true, &claims).await;
+        }
+        moved.map_err(|error| match errno::of(from, "rename", &error) {
+            // Overwrite: F (RFC 4918 §9.9.4).
+            Errno::ESTALE if !may_replace || is_folder => Errno::EEXIST,
+            number => number,
+        })?;
+        decide()
     }
 
     /// The contents of these nodes, in the order in which everybody locks them.
@@ -195,7 +199,7 @@ impl Share {
     }
 
     /// Whether the server still has the version of an open file that its programs opened.
-    async fn is_current(&self, ino: Ino, path: &dav::RemotePath) -> bool {
+    async fn is_current(&self, ino: Ino, path: &RemotePath) -> bool {
         let file = self.contents().files.get(&ino).cloned();
         let base = file.filter(|_| self.tree().opens(ino) > 0).map(|file| file.state(|state| state.base().clone()));
         let Some(Base::Version(base)) = base else { return true };
@@ -220,7 +224,7 @@ impl Share {
     }
 
     /// A MOVE may change the entity tag. Of an open file it must be known, or its upload would be taken for a conflict.
-    async fn learn_version(&self, ino: Ino, path: &dav::RemotePath) {
+    async fn learn_version(&self, ino: Ino, path: &RemotePath) {
         let (is_open, file) = (self.tree().opens(ino) > 0, self.contents().files.get(&ino).cloned());
         let Some(file) = file.filter(|file| !file.state(|state| state.is_new())) else { return };
         let seen = if is_open { self.dav.stat(path, PropertySet::LISTING).await.ok().flatten() } else { None };

@@ -24,6 +24,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("what_cannot_be_kept_is_there_for_the_next_mount", what_cannot_be_kept_is_there_for_the_next_mount),
     ("what_is_open_at_the_end_is_uploaded_or_kept", what_is_open_at_the_end_is_uploaded_or_kept),
     ("a_rename_that_arrives_late_replaces_nothing_newer", a_rename_that_arrives_late_replaces_nothing_newer),
+    ("a_rename_of_a_locked_file_replaces_nothing_newer", a_rename_of_a_locked_file_replaces_nothing_newer),
     ("a_repeated_rename_moves_nothing_but_its_file", a_repeated_rename_moves_nothing_but_its_file),
     ("a_deletion_that_arrives_late_deletes_nothing_newer", a_deletion_that_arrives_late_deletes_nothing_newer),
     ("a_late_rename_is_no_conflict_with_a_save", a_late_rename_is_no_conflict),
@@ -170,6 +171,21 @@ fn a_rename_that_arrives_late_replaces_nothing_newer() -> Result<(), Failed> {
         fs::rename(world.here.join("new"), world.here.join("file"))?;
         assert_eq!(world.double.files(""), [("file".to_owned(), b"new".to_vec())].into());
     }
+    Ok(())
+}
+
+fn a_rename_of_a_locked_file_replaces_nothing_newer() -> Result<(), Failed> {
+    let world = Doubled::new(&[("/new", b"new"), ("/file", b"old")], LockPolicy::OnEdit)?;
+    let open = world.edit("new", b"N")?;
+    open.sync_all()?;
+    fs::metadata(world.here.join("file"))?;
+    delay(&world, "MOVE");
+    must_fail("rename", || fs::rename(world.here.join("new"), world.here.join("file")));
+    assert_eq!(world.double.locks(), 1, "it is still edited");
+    fs::write(world.here.join("file"), b"saved since")?;
+    std::thread::sleep(TIMEOUT * 3);
+    let left = [("file".to_owned(), b"saved since".to_vec()), ("new".to_owned(), b"New".to_vec())];
+    assert_eq!(world.double.files(""), left.into(), "{}", world.double.log());
     Ok(())
 }
 
