@@ -76,6 +76,7 @@ pub(crate) fn explain(
     control_frames::recognise_hidden_http2(connection, &vantage);
     expect_continue::recognise_in_tls(connection, &vantage);
     let connection = &*connection;
+    let link = link.or_else(|| KnownLink::captured(connection));
     let properties = survey::properties(connection, &vantage, link);
     let exchanges = exchange::exchanges(connection, &vantage);
     let mut timeline = Timeline::of(connection, &vantage, &properties, &exchanges);

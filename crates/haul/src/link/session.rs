@@ -12,6 +12,8 @@ use std::{
     thread,
 };
 
+use capture::LinkRates;
+use lab::known_link::link_rates_at;
 use link::{
     addresses::{self, Addresses},
     cable::Traffic,
@@ -22,7 +24,7 @@ use link::{
     sandbox::Sandbox,
     spec::LinkSpec,
     tap::Tap,
-    topology::{self, HostPlan, Network, Topology},
+    topology::{self, CablePlan, HostPlan, Network, Topology},
 };
 use units::Span;
 
@@ -175,9 +177,12 @@ impl Session<'_> {
         let first_number = first_number.ok_or_else(|| {
             format!("no addresses are left in 100.64.0.0/10 for {count} cables; end a `haul link` around this one")
         })?;
-        let tap = |host, cable| -> Result<_, Box<dyn Error>> {
+        let has_fixed_path = outside.is_none() && self.has_fixed_link();
+        let tap = |host: usize, cable: usize| -> Result<_, Box<dyn Error>> {
             let Some(folder) = &options.capture else { return Ok(None) };
-            let tap = self::tap(folder, &tap_name(&self.topology, host, cable), options.snaplen)?;
+            let CablePlan { ends, spec, .. } = &self.topology.cables[cable];
+            let rates = if has_fixed_path { link_rates_at(usize::from(host == ends[1]), spec) } else { None };
+            let tap = self::tap(folder, &tap_name(&self.topology, host, cable), options.snaplen, rates)?;
             taps.push(tap.clone());
             Ok(Some(tap))
         };
@@ -210,6 +215,11 @@ impl Session<'_> {
             }
         }
         Ok(status)
+    }
+
+    /// Whether there is one link, and nobody changes it: then its rates are those of the path.
+    fn has_fixed_link(&self) -> bool {
+        self.topology.cables.len() == 1 && self.timetable.is_empty() && self.options.control.is_none()
     }
 
     /// Opens what is beyond the gateway: the link around this one, or the machine's network if wanted. The gateway's first
@@ -358,9 +368,9 @@ fn tap_name(topology: &Topology, host: usize, cable: usize) -> String {
     if has_several { format!("{name}.{}", topology.cables[cable].name) } else { name.clone() }
 }
 
-fn tap(folder: &Path, name: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<dyn Error>> {
+fn tap(folder: &Path, name: &str, snaplen: Option<u32>, rates: Option<LinkRates>) -> Result<Arc<Tap>, Box<dyn Error>> {
     fs::create_dir_all(folder).map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
-    Ok(Arc::new(Tap::create(&folder.join(format!("{name}.pcapng")), name, snaplen)?))
+    Ok(Arc::new(Tap::on_link(&folder.join(format!("{name}.pcapng")), name, snaplen, rates)?))
 }
 
 fn print_summary(prefix: &str, [up, down]: &[Traffic; 2]) {
