@@ -24,7 +24,7 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 25] = [
+    let links: [(&str, fn()); 26] = [
         ("exit_status_is_the_commands", exit_status_is_the_commands),
         ("command_that_cannot_run_gets_a_shells_exit_status", command_that_cannot_run_gets_a_shells_exit_status),
         ("both_commands_get_both_addresses", both_commands_get_both_addresses),
@@ -32,6 +32,7 @@ fn main() {
         ("output_of_the_server_is_not_mixed_into_the_commands", output_of_the_server_is_not_mixed_into_the_commands),
         ("server_that_ends_early_is_reported", server_that_ends_early_is_reported),
         ("wait_for_a_silent_server_is_bounded", wait_for_a_silent_server_is_bounded),
+        ("foreign_names_fail_without_a_way_outside", foreign_names_fail_without_a_way_outside),
         ("captures_say_that_a_link_has_no_rate", captures_say_that_a_link_has_no_rate),
         ("captures_of_both_ends_are_readable", captures_of_both_ends_are_readable),
         ("full_stderr_is_ignored_and_full_stdout_is_an_error", full_stderr_is_ignored_and_full_stdout_is_an_error),
@@ -203,6 +204,17 @@ fn full_stderr_is_ignored_and_full_stdout_is_an_error() {
     assert_eq!(Running::start(calibration).status().code(), Some(1));
     let said = fs::read_to_string(room.path("said")).unwrap();
     assert!(said.starts_with("haul: cannot print the results: ") && said.lines().count() == 1, "{said}");
+    room.assert_clear();
+}
+
+fn foreign_names_fail_without_a_way_outside() {
+    let room = Room::new();
+    let before = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let script = "getent ahosts example.org; echo status $?; cat /etc/resolv.conf || true";
+    let told = printed(&room.link(&["--", "sh", "-c", script]));
+    assert!(told.starts_with("status 2\n"), "{told}"); // getent(1): not found
+    assert!(told.lines().all(|line| !line.starts_with("nameserver")), "{told}");
+    assert_eq!(fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), before, "the machine's file changed");
     room.assert_clear();
 }
 

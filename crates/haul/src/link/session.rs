@@ -197,7 +197,7 @@ impl Session<'_> {
                 crate::say("the outer link follows in series: other hosts are reached over both");
             }
         }
-        let commands = || self.run_commands(sandbox, &network, is_nested, serve);
+        let commands = || self.run_commands(sandbox, &network, outside.as_ref(), serve);
         let mut status = with_changes(&self.timetable, socket.as_ref(), &network, commands)?;
         drop(socket);
         let traffic = network.disconnect()?;
@@ -232,16 +232,17 @@ impl Session<'_> {
         }
     }
 
-    /// Runs the commands of all hosts; returns the exit status of the default host's. A link in a link that `is_nested` without a
-    /// server of its own keeps the outer link's: the name `server` still means that one.
+    /// Runs the commands of all hosts; returns the exit status of the default host's. A link in a link without a server of its
+    /// own keeps the outer link's: the name `server` still means that one.
     fn run_commands(
         &self,
         sandbox: &Sandbox,
         network: &Network,
-        is_nested: bool,
+        outside: Option<&Outside>,
         serve: impl FnOnce(&Network) -> Result<Served, Box<dyn Error>>,
     ) -> Result<i32, Box<dyn Error>> {
         let topology = network.topology();
+        let (has_outside, is_nested) = (outside.is_some(), outside.is_some_and(Outside::is_outer_link));
         let address = |(index, host): (usize, &HostPlan)| Some((host.name.clone(), network.address(index)?));
         let served = serve(network)?;
         let is_way_out = |index: usize| {
@@ -255,6 +256,10 @@ impl Session<'_> {
             && !self.options.quiet
         {
             crate::say(format_args!("the names of the hosts do not resolve: cannot change /etc/hosts: {error}"));
+        }
+        if !has_outside {
+            // Without the file, other names only fail later, after time-outs.
+            let _ = topology::hide_resolvers(sandbox);
         }
         let equip = |command: &mut Command| {
             for (name, addresses) in &names {
