@@ -24,7 +24,7 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 26] = [
+    let links: [(&str, fn()); 27] = [
         ("exit_status_is_the_commands", exit_status_is_the_commands),
         ("command_that_cannot_run_gets_a_shells_exit_status", command_that_cannot_run_gets_a_shells_exit_status),
         ("both_commands_get_both_addresses", both_commands_get_both_addresses),
@@ -33,6 +33,7 @@ fn main() {
         ("server_that_ends_early_is_reported", server_that_ends_early_is_reported),
         ("wait_for_a_silent_server_is_bounded", wait_for_a_silent_server_is_bounded),
         ("foreign_names_fail_without_a_way_outside", foreign_names_fail_without_a_way_outside),
+        ("only_verbose_links_explain_unsplit_segments", only_verbose_links_explain_unsplit_segments),
         ("captures_say_that_a_link_has_no_rate", captures_say_that_a_link_has_no_rate),
         ("captures_of_both_ends_are_readable", captures_of_both_ends_are_readable),
         ("full_stderr_is_ignored_and_full_stdout_is_an_error", full_stderr_is_ignored_and_full_stdout_is_an_error),
@@ -218,12 +219,26 @@ fn foreign_names_fail_without_a_way_outside() {
     room.assert_clear();
 }
 
-/// The rates that `haul explain` shows of captures, none where it infers none.
+fn only_verbose_links_explain_unsplit_segments() {
+    let room = Room::new();
+    let said = |options: &[&str]| {
+        let mut command = room.command(HAUL);
+        command.arg("link").args(options).args(["--rtt", "1ms", "--", "true"]);
+        text(&output(command).stderr)
+    };
+    assert!(!said(&[]).contains("unsplit"));
+    assert!(said(&["--verbose"]).contains("TCP segments of up to 64 KiB pass unsplit"));
+}
+
+/// The rates that `haul explain` shows of the connections in captures, each once.
 fn rates(room: &Room, captures: &[&Path]) -> Vec<Option<f64>> {
     let mut command = room.command(HAUL);
     command.args(["explain", "--json", "-"]).args(captures);
     let document: serde_json::Value = serde_json::from_str(&printed(&output(command))).unwrap();
-    document["connections"].as_array().unwrap().iter().map(|connection| connection["rate_bits"].as_f64()).collect()
+    let connections = document["connections"].as_array().unwrap().iter();
+    let mut rates: Vec<_> = connections.map(|connection| connection["rate_bits"].as_f64()).collect();
+    rates.dedup();
+    rates
 }
 
 /// A download on a link without a rate is as fast as the machine, which looks like a bottleneck.

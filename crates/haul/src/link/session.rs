@@ -66,13 +66,17 @@ pub(crate) struct HostOptions {
     /// Print no messages about the link
     #[arg(long, short)]
     quiet: bool,
+
+    /// Also say how packets cross the link
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
 }
 
 impl HostOptions {
     /// Whether none is given.
     pub(crate) fn is_default(&self) -> bool {
-        let Self { capture, snaplen: _, outside, sysctl, control, quiet } = self;
-        capture.is_none() && !outside && sysctl.is_empty() && control.is_none() && !quiet
+        let Self { capture, snaplen: _, outside, sysctl, control, quiet, verbose } = self;
+        capture.is_none() && !outside && sysctl.is_empty() && control.is_none() && !quiet && !verbose
     }
 
     /// Whether no messages about the link are printed.
@@ -310,7 +314,7 @@ impl Session<'_> {
                 false => "a link of ",
             };
             crate::say(format_args!("{prefix}{kind}{}; {a} {at_a}, {b} {at_b}", plan.spec));
-            if cable.passes_segments_unsplit().contains(&true) {
+            if self.options.verbose && cable.passes_segments_unsplit().contains(&true) {
                 let direction = match cable.passes_segments_unsplit() {
                     [true, true] => String::new(),
                     [true, false] => format!(" from the {a} to the {b}"),
