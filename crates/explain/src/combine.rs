@@ -4,3 +4,4 @@ pub(crate) mod neighbours;
 pub(crate) mod one_way_delay;
 pub(crate) mod page_load;
 pub(crate) mod pair_captures;
+mod spare_connections;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use super::{
     neighbours,
     one_way_delay::{self, OneWayDelays},
+    spare_connections,
 };
 use crate::{
     explanation::{Connection, Direction, Explanation},
@@ -65,6 +66,7 @@ pub fn pair_captures(captures: impl IntoIterator<Item = Explanation>) -> Vec<Pai
     for paired in &mut all {
         paired.connection.segments = Vec::new();
     }
+    spare_connections::forget(&mut all);
     neighbours::name(&mut all);
     all
 }
