@@ -95,6 +95,9 @@ pub enum Cause {
     ClientThink,
 }
 
+/// The causes before a request, in their order.
+pub(crate) const LEAD: [Cause; 4] = [Cause::NameLookup, Cause::ConnectRetry, Cause::Connect, Cause::Tls];
+
 /// How a cause is recognised and described.
 pub(crate) struct Rule {
     pub(crate) cause: Cause,

@@ -207,10 +207,14 @@ impl Writer<'_> {
     fn finding(&mut self, transfer: &Transfer, finding: &Finding, request: &PredictionRequest) {
         let share = 100.0 * finding.cost.as_secs_f64() / transfer.duration.as_secs_f64().max(1e-9);
         let packets: Vec<String> = finding.packets.iter().map(u32::to_string).collect();
-        let plural = if packets.len() == 1 { "" } else { "s" };
+        let packets = match &packets[..] {
+            [] => String::new(),
+            [one] => format!(", packet {one}"),
+            several => format!(", packets {}", several.join(", ")),
+        };
         let (title, name) = (finding.cause.title(), finding.cause.name());
         let head = self.paint("1", &format!("{title} ({name}) {share:.0} %"));
-        let _ = writeln!(self.text, "\n   {head}: {}, packet{plural} {}", time_text(finding.cost), packets.join(", "));
+        let _ = writeln!(self.text, "\n   {head}: {}{packets}", time_text(finding.cost));
         self.paragraph("     ", &finding.why);
         if let Some(what_if) = &finding.what_if
             && let Some(text) = effect(transfer, finding, what_if, request.bytes)
