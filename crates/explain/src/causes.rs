@@ -105,6 +105,8 @@ pub(crate) struct Rule {
     pub(crate) title: &'static str,
     /// Whether a setting, a program or another path could remove it; false for what physics requires.
     pub(crate) avoidable: bool,
+    /// The option that removes it alone, if one does: worth a line even where the cause took little.
+    pub(crate) switch: Option<&'static str>,
     /// The part of a wait that it claims, in nanoseconds since the epoch. The parts outside the wait and those that
     /// belong to another cause already are ignored.
     pub(crate) claim: fn(&Wait) -> Option<(u64, u64)>,

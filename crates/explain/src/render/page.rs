@@ -150,10 +150,12 @@ pub fn document<'a>(
         let name = summary::name(*index, &connections[*index].connection, transfer);
         transfer_view(name, transfer, connection, begin, (rank < PREDICTED).then_some(request))
     });
+    let worst = ranked.first().into_iter().flat_map(|(_, transfer)| summary::also(transfer));
+    let answer = [summary::answer(connections, &ranked, packets)].into_iter().chain(worst.map(summary::sentence));
     Document {
         schema: SCHEMA,
         captures,
-        answer: summary::answer(connections, &ranked, packets),
+        answer: answer.collect::<Vec<_>>().join(" "),
         packets,
         packets_kept: views.iter().filter_map(|view| view.trace.as_ref()).map(|trace| trace.count).sum(),
         transfers_seen: ranked.len(),
