@@ -15,7 +15,9 @@ use crate::{
     Cause, CauseTimes, Connection, Direction, Failure, PageLoad, PairedConnection, Transfer, Vantage,
     analyse::MIN_COST,
     number_format::{ms, percent, plural},
-    page_loads, time_text,
+    page_loads,
+    replica::PredictionError,
+    time_text,
 };
 
 /// What a transfer is called: its request and status; where they cannot be read, by its place in its connection, which is
@@ -53,6 +55,35 @@ pub(super) fn also(transfer: &Transfer) -> impl Iterator<Item = String> {
             Some(format!("also: {}, {share} % ({}): `{}`", cause.title(), ms(time), cause.rule().switch?))
         },
     )
+}
+
+/// Why nothing is predicted for a transfer, and what to capture instead; none if something is, or if it carried nothing.
+pub(super) fn declined(connection: &Connection, transfer: &Transfer) -> Option<String> {
+    let sender = match transfer.direction {
+        Direction::Upload => Vantage::Client,
+        Direction::Download => Vantage::Server,
+    };
+    let reason = match transfer.prediction() {
+        Some(Ok(_)) => return None,
+        Some(Err(error @ PredictionError::Declined { .. })) => error.to_string(),
+        Some(Err(error)) => return Some(error.to_string()),
+        None if transfer.bytes == 0 => return None,
+        None => match connection.only_from {
+            Some(side) => format!("no prediction: only the {}'s packets were captured", side.name()),
+            None if connection.is_rtt_unknown => "no prediction: nothing shows how long a round trip takes".to_owned(),
+            None => return None,
+        },
+    };
+    let instead = if connection.only_from.is_some() {
+        "capture both directions, with `host` and `port` as filters, not `src` or `dst`".to_owned()
+    } else if connection.vantage != sender {
+        format!("capture at the {}, which sends most of it, from the first packet on", sender.name())
+    } else if connection.isn.is_none() {
+        "capture the connection from its first packet on".to_owned()
+    } else {
+        "capture the transfer again while nothing else keeps the machines or the link busy".to_owned()
+    };
+    Some(format!("{reason}; {instead}"))
 }
 
 /// A sentence, with a capital letter and a full stop.

@@ -10,7 +10,7 @@ use units::Size;
 
 use super::{
     PredictionRequest,
-    summary::{also, answer, name, ranked, sentence},
+    summary::{also, answer, declined, name, ranked, sentence},
 };
 use crate::{
     Cause, CauseTimes, Connection, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes,
@@ -206,10 +206,10 @@ impl Writer<'_> {
             self.paragraph("   ", line);
         }
         self.requested_predictions(transfer, request);
-        if let Some(Err(error)) = transfer.prediction() {
+        if let Some(why) = declined(connection, transfer) {
             let has_predicted =
                 request.bytes.is_none() && transfer.findings.iter().any(|finding| transfer.without(finding).is_some());
-            let text = if has_predicted { format!("nothing else is predicted; {error}") } else { error.to_string() };
+            let text = if has_predicted { format!("nothing else is predicted; {why}") } else { why };
             self.text.push('\n');
             self.paragraph("   ", &sentence(text));
         }

@@ -189,3 +189,16 @@ fn connection_that_is_closed_without_a_request_long_after_is_no_spare_one() {
     let said = said(Captured::at(&[winner, late], Client, 0.0));
     assert!(said.contains("in 2 transfers"), "{said}");
 }
+
+#[test]
+fn impossible_prediction_says_why_and_what_to_capture() {
+    let mut captured = at(&request_after_5_ms(), Client);
+    captured.packets.retain(|(_, bytes)| bytes[15] == 2); // the last byte of the sender's address
+    let connections = pair_captures([captured.explained()]);
+    let layout = text::Layout { width: 1000, colour: false, top: 5 };
+    let what_if = Some("rtt=10ms".parse().expect("a change"));
+    let said = text::render(&connections, 9, &PredictionRequest { what_if, bytes: None }, &layout);
+    let why = "No prediction: only the server's packets were captured; capture both directions, with `host` and `port` as \
+               filters, not `src` or `dst`.";
+    assert!(said.contains(why), "{said}");
+}
