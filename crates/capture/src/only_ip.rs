@@ -5,7 +5,7 @@
 
 use std::{net::IpAddr, path::PathBuf};
 
-use crate::{Drops, Error, LinkType, Packet, Source, link_layer};
+use crate::{Drops, Error, LinkRates, LinkType, Packet, Source, link_layer};
 
 /// A capture that ends with an error if none of its packets can contain IP.
 pub(crate) struct OnlyIp<S> {
@@ -67,5 +67,9 @@ impl<S: Source> Source for OnlyIp<S> {
 
     fn drops(&self) -> Drops {
         self.source.drops()
+    }
+
+    fn link_rates(&self) -> Option<LinkRates> {
+        self.source.link_rates()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use crate::Error;
+use crate::{Error, LinkRates};
 
 /// A captured packet, borrowed from its [`Source`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,6 +91,11 @@ pub trait Source {
     fn drops(&self) -> Drops {
         Drops::default()
     }
+
+    /// The rates of the link on which it was captured, if an emulator wrote it and says them.
+    fn link_rates(&self) -> Option<LinkRates> {
+        None
+    }
 }
 
 impl<S: Source + ?Sized> Source for Box<S> {
@@ -104,5 +109,9 @@ impl<S: Source + ?Sized> Source for Box<S> {
 
     fn drops(&self) -> Drops {
         (**self).drops()
+    }
+
+    fn link_rates(&self) -> Option<LinkRates> {
+        (**self).link_rates()
     }
 }

@@ -29,6 +29,7 @@ use crate::{
         vantage::VantagePoint,
     },
     known_link::KnownLink,
+    number_format::percent,
     packet_store::{LossRank, PacketStore},
     phases::Phases,
     side::{PerSide, Side},
@@ -40,11 +41,11 @@ use infer_model::ModelInput;
 /// the client has returned to an idle connection.
 const MAX_PAUSE: u64 = 5_000_000_000;
 
-/// The smallest share of a transfer's time that makes a finding.
-const MIN_SHARE: f64 = 0.1;
+/// The smallest share of a transfer's time that makes a finding, in whole per cent, as it is printed.
+const MIN_SHARE: u64 = 10;
 
 /// The shortest time that makes a finding, in nanoseconds. Users do not notice less.
-const MIN_COST: u64 = 1_000_000;
+pub(crate) const MIN_COST: u64 = 1_000_000;
 
 /// The smallest number of waits for a window, or of round trips, that makes a finding. Fewer are normal at the start of a
 /// connection.
@@ -76,6 +77,7 @@ pub(crate) fn explain(
     control_frames::recognise_hidden_http2(connection, &vantage);
     expect_continue::recognise_in_tls(connection, &vantage);
     let connection = &*connection;
+    let link = link.or_else(|| KnownLink::captured(connection));
     let properties = survey::properties(connection, &vantage, link);
     let exchanges = exchange::exchanges(connection, &vantage);
     let mut timeline = Timeline::of(connection, &vantage, &properties, &exchanges);
@@ -306,7 +308,7 @@ impl Analysis<'_> {
         situation: impl Fn(Side) -> Situation,
     ) -> Option<Finding> {
         let Times { cost, all, has_nagle } = times;
-        if cost < MIN_COST || (cost as f64) < MIN_SHARE * all as f64 {
+        if cost < MIN_COST || percent(cost, all) < MIN_SHARE {
             return None;
         }
         intervals.sort_by_key(|interval| std::cmp::Reverse(interval.to - interval.from));

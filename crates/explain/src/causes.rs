@@ -95,6 +95,9 @@ pub enum Cause {
     ClientThink,
 }
 
+/// The causes before a request, in their order.
+pub(crate) const LEAD: [Cause; 4] = [Cause::NameLookup, Cause::ConnectRetry, Cause::Connect, Cause::Tls];
+
 /// How a cause is recognised and described.
 pub(crate) struct Rule {
     pub(crate) cause: Cause,
@@ -102,6 +105,8 @@ pub(crate) struct Rule {
     pub(crate) title: &'static str,
     /// Whether a setting, a program or another path could remove it; false for what physics requires.
     pub(crate) avoidable: bool,
+    /// The option that removes it alone, if one does: worth a line even where the cause took little.
+    pub(crate) switch: Option<&'static str>,
     /// The part of a wait that it claims, in nanoseconds since the epoch. The parts outside the wait and those that
     /// belong to another cause already are ignored.
     pub(crate) claim: fn(&Wait) -> Option<(u64, u64)>,

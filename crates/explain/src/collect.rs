@@ -11,7 +11,7 @@ use std::{
 };
 
 use capture::{
-    Packet,
+    LinkRates, Packet,
     tcp::{Flags, Segment},
 };
 
@@ -83,6 +83,8 @@ pub(crate) struct CapturedConnection {
     pub(crate) echoes: PerSide<Echo>,
     /// The end at which the capture was taken, if the capture format says so.
     pub(crate) captured_at: Option<Side>,
+    /// The rates of the link on which it was captured, where the capture says them, once it is finished.
+    pub(crate) link_rates: Option<LinkRates>,
     /// What the rest of the capture says about its path, once it is finished.
     pub(crate) surroundings: Surroundings,
     /// Where its packets are counted.
@@ -305,6 +307,7 @@ impl CapturedConnection {
             cut: Cut::default(),
             echoes: PerSide::default(),
             captured_at,
+            link_rates: None,
             surroundings: Surroundings::default(),
             place: None,
             handshake: PerSide::default(),

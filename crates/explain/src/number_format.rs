@@ -18,6 +18,11 @@ pub(crate) fn ms(nanos: u64) -> String {
     time_text(Duration::from_nanos(nanos))
 }
 
+/// A part of a time in whole per cent, as it is printed.
+pub(crate) fn percent(part: u64, all: u64) -> u64 {
+    (100.0 * part as f64 / all.max(1) as f64).round() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::plural;

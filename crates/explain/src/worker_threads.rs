@@ -56,7 +56,8 @@ pub fn explain_keeping(source: &mut dyn Source, keep: KeepPackets) -> (Explanati
     explain_on(None, source, keep)
 }
 
-/// Explains a capture like [`explain_keeping`], of a link that is known.
+/// Explains a capture like [`explain_keeping`], of a link that is known. Without one, the link is that which the capture says
+/// ([`Source::link_rates`]), if it does.
 pub fn explain_on(link: Option<KnownLink>, source: &mut dyn Source, keep: KeepPackets) -> (Explanation, Option<Error>) {
     let kept = AtomicUsize::new(0);
     let duplicates = AtomicU64::new(0);
@@ -124,7 +125,10 @@ fn read(
                 explanation.packets += 1;
                 let Some(packet) = fragments.reassemble(packet) else { continue };
                 collector.add(&packet);
-                collector.take_finished().for_each(|connection| hand_over(connection, explanation.packets));
+                for mut connection in collector.take_finished() {
+                    connection.link_rates = source.link_rates();
+                    hand_over(connection, explanation.packets);
+                }
             }
             Ok(None) => break None,
             Err(error) => {
@@ -137,6 +141,9 @@ fn read(
         }
     };
     collector.finish();
-    collector.take_finished().for_each(|connection| hand_over(connection, explanation.packets));
+    for mut connection in collector.take_finished() {
+        connection.link_rates = source.link_rates();
+        hand_over(connection, explanation.packets);
+    }
     error
 }

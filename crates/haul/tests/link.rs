@@ -24,7 +24,7 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 24] = [
+    let links: [(&str, fn()); 27] = [
         ("exit_status_is_the_commands", exit_status_is_the_commands),
         ("command_that_cannot_run_gets_a_shells_exit_status", command_that_cannot_run_gets_a_shells_exit_status),
         ("both_commands_get_both_addresses", both_commands_get_both_addresses),
@@ -32,6 +32,9 @@ fn main() {
         ("output_of_the_server_is_not_mixed_into_the_commands", output_of_the_server_is_not_mixed_into_the_commands),
         ("server_that_ends_early_is_reported", server_that_ends_early_is_reported),
         ("wait_for_a_silent_server_is_bounded", wait_for_a_silent_server_is_bounded),
+        ("foreign_names_fail_without_a_way_outside", foreign_names_fail_without_a_way_outside),
+        ("only_verbose_links_explain_unsplit_segments", only_verbose_links_explain_unsplit_segments),
+        ("captures_say_that_a_link_has_no_rate", captures_say_that_a_link_has_no_rate),
         ("captures_of_both_ends_are_readable", captures_of_both_ends_are_readable),
         ("full_stderr_is_ignored_and_full_stdout_is_an_error", full_stderr_is_ignored_and_full_stdout_is_an_error),
         ("invalid_sysctl_error_lists_the_valid_ones", invalid_sysctl_error_lists_the_valid_ones),
@@ -202,6 +205,58 @@ fn full_stderr_is_ignored_and_full_stdout_is_an_error() {
     assert_eq!(Running::start(calibration).status().code(), Some(1));
     let said = fs::read_to_string(room.path("said")).unwrap();
     assert!(said.starts_with("haul: cannot print the results: ") && said.lines().count() == 1, "{said}");
+    room.assert_clear();
+}
+
+fn foreign_names_fail_without_a_way_outside() {
+    let room = Room::new();
+    let before = fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
+    let script = "getent ahosts example.org; echo status $?; cat /etc/resolv.conf || true";
+    let told = printed(&room.link(&["--", "sh", "-c", script]));
+    assert!(told.starts_with("status 2\n"), "{told}"); // getent(1): not found
+    assert!(told.lines().all(|line| !line.starts_with("nameserver")), "{told}");
+    assert_eq!(fs::read_to_string("/etc/resolv.conf").unwrap_or_default(), before, "the machine's file changed");
+    room.assert_clear();
+}
+
+fn only_verbose_links_explain_unsplit_segments() {
+    let room = Room::new();
+    let said = |options: &[&str]| {
+        let mut command = room.command(HAUL);
+        command.arg("link").args(options).args(["--rtt", "1ms", "--", "true"]);
+        text(&output(command).stderr)
+    };
+    assert!(!said(&[]).contains("unsplit"));
+    assert!(said(&["--verbose"]).contains("TCP segments of up to 64 KiB pass unsplit"));
+}
+
+/// The rates that `haul explain` shows of the connections in captures, each once.
+fn rates(room: &Room, captures: &[&Path]) -> Vec<Option<f64>> {
+    let mut command = room.command(HAUL);
+    command.args(["explain", "--json", "-"]).args(captures);
+    let document: serde_json::Value = serde_json::from_str(&printed(&output(command))).unwrap();
+    let connections = document["connections"].as_array().unwrap().iter();
+    let mut rates: Vec<_> = connections.map(|connection| connection["rate_bits"].as_f64()).collect();
+    rates.dedup();
+    rates
+}
+
+/// A download on a link without a rate is as fast as the machine, which looks like a bottleneck.
+fn captures_say_that_a_link_has_no_rate() {
+    let room = Room::new();
+    let folder = room.path("captures");
+    fs::write(room.path("file"), vec![7; 20_000_000]).unwrap();
+    let server = serve(&room.path(""));
+    for (options, rate) in [(&["--rtt", "10ms"][..], None), (&["--rtt", "10ms", "--rate", "200mbit"], Some(2e8))] {
+        let link = ["--capture", folder.to_str().unwrap(), "--server", &server];
+        let fetch = format!("'{HAUL}' cp http://$HAUL_SERVER_IP:8080/file '{}'", room.path("copy").display());
+        let command = ["--", "sh", "-c", &fetch];
+        printed(&room.link(&[options, &link, &command].concat()));
+        let [client, server] = ["client.pcapng", "server.pcapng"].map(|name| folder.join(name));
+        for captures in [&[&*client][..], &[&*server], &[&*client, &*server]] {
+            assert_eq!(rates(&room, captures), [rate], "{options:?}");
+        }
+    }
     room.assert_clear();
 }
 

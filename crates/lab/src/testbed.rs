@@ -33,7 +33,7 @@ use units::{Rate, Span};
 
 use nix::mount::{MsFlags, mount};
 
-use crate::{experiment::Network, host_programs, link_round_trips, machine, spawn::Spawn};
+use crate::{experiment::Network, host_programs, known_link::link_rates_at, link_round_trips, machine, spawn::Spawn};
 
 /// The port of the server under test.
 const SERVER_PORT: u16 = 8443;
@@ -90,7 +90,8 @@ impl Testbed {
     /// Creates a testbed whose cable emulates `network`, with a tap at the client's end.
     pub fn create(network: &Network, with_pc: bool, capture: &Path) -> Result<Self, TestbedError> {
         let (client, server) = (Host::new("client")?, Host::new("server")?);
-        let tap = Arc::new(Tap::create(capture, "client", Some(SNAPLEN))?);
+        let rates = link_rates_at(0, &network.link);
+        let tap = Arc::new(Tap::on_link(capture, "client", Some(SNAPLEN), rates)?);
         let mtu = network.link.device_mtu();
         let options = Options { mtu, taps: [Some(tap.clone()), None], ..Options::default() };
         let cable = Cable::connect(&client, &server, network.link.lanes()?, &options)?;

@@ -4,7 +4,9 @@
 //! packet to a buffer, under a lock that is held for a memory copy, and the tap's own thread writes the buffer to disk.
 //! That thread checks the buffer a hundred times a second: waking it would cost the relay more than recording.
 //!
-//! A packet gets its time under that lock, so that the packets of both directions are in the file in order of time. Times
+//! A packet that leaves its host has the time from which its delay on the cable counts, not that at which the relay read it,
+//! which may be later. So the times at both ends of a cable never differ by less than its delay. A packet may thus be
+//! recorded after later ones of the other direction; the tap's thread puts them in order ([`time_order`]). Times
 //! are the wall clock's when the first tap was created, and follow a monotonic clock from then on. So they do not jump
 //! when the machine's clock is set, and times of different taps can be compared.
 //!
@@ -12,6 +14,8 @@
 //! disk fails, or falls 256 MiB behind, the capture stops: the file is truncated to complete packets, the cable
 //! continues, and [`Tap::finish`] returns the error. Rejected for that reason: dropping packets until the disk has caught
 //! up, as the kernel's capture does. Rejected too: waiting for the disk, since the capture would then change the traffic.
+
+mod time_order;
 
 use std::{
     fs::File,
@@ -23,12 +27,18 @@ use std::{
 };
 
 use capture::{
-    Direction, LinkType,
+    Direction, LinkRates, LinkType,
     pcapng::{Writer, whole_blocks},
 };
 
+use time_order::{Block, TimeOrder};
+
 /// Maximum time that a packet waits in memory while the disk is idle: 12 MB at 10 Gbit/s.
 const PERIOD: Duration = Duration::from_millis(10);
+
+/// How long a packet waits for those that were sent before it and recorded later: longer than relays are late on all but the
+/// busiest machines. A packet that comes still later keeps its time, and is in the file after packets with later ones.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// Initial capacity of a buffer: one period at 1.6 Gbit/s. It grows if needed.
 const CAPACITY: usize = 2 << 20;
@@ -112,7 +122,9 @@ struct Shared {
 
 struct State {
     writer: Writer<Vec<u8>>,
-    /// Bytes that are being written to disk, besides those in `writer`.
+    /// The packets in `writer`.
+    blocks: Vec<Block>,
+    /// Bytes that the tap's thread has taken and not yet written to disk, besides those in `writer`.
     in_progress: usize,
     recorded: TapSummary,
     /// False after the disk failed or fell behind.
@@ -131,13 +143,27 @@ impl Tap {
     /// Starts a capture in a new file at `path`, replacing an existing one. `name` is the interface name in the file. Keeps
     /// the first `snaplen` bytes of each packet, or all.
     pub fn create(path: &Path, name: &str, snaplen: Option<u32>) -> Result<Self, TapError> {
-        Self::with_limit(path, name, snaplen, LIMIT)
+        Self::on_link(path, name, snaplen, None)
+    }
+
+    /// The same on a link whose rates are known; the file says them to its readers.
+    pub fn on_link(path: &Path, name: &str, snaplen: Option<u32>, rates: Option<LinkRates>) -> Result<Self, TapError> {
+        Self::with_limit(path, name, snaplen, rates, LIMIT)
             .map_err(|source| TapError::Create { path: path.to_owned(), source })
     }
 
-    fn with_limit(path: &Path, name: &str, snaplen: Option<u32>, limit: usize) -> io::Result<Self> {
+    fn with_limit(
+        path: &Path,
+        name: &str,
+        snaplen: Option<u32>,
+        rates: Option<LinkRates>,
+        limit: usize,
+    ) -> io::Result<Self> {
         let mut writer = Writer::new(buffer())?;
-        let interface = writer.interface(name, LinkType::RAW, snaplen)?;
+        let interface = match rates {
+            Some(rates) => writer.emulated_interface(name, LinkType::RAW, snaplen, rates)?,
+            None => writer.interface(name, LinkType::RAW, snaplen)?,
+        };
         debug_assert_eq!(interface, INTERFACE);
         // With the header written, the file is a valid capture, and a full disk is reported before the experiment.
         let mut file = File::create(path)?;
@@ -147,7 +173,8 @@ impl Tap {
 
         LazyLock::force(&EPOCH);
         let recorded = TapSummary::default();
-        let state = State { writer, in_progress: 0, recorded, is_recording: true, is_closing: false };
+        let blocks = Vec::new();
+        let state = State { writer, blocks, in_progress: 0, recorded, is_recording: true, is_closing: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), closed: Condvar::new(), limit });
         let writer = thread::Builder::new().name("tap".into()).spawn({
             let shared = Arc::clone(&shared);
@@ -158,11 +185,21 @@ impl Tap {
 
     /// Records a packet, with the current time. Never waits for the disk; does nothing after the capture has stopped.
     pub fn record(&self, direction: Direction, bytes: &[u8]) {
+        self.add(None, direction, bytes);
+    }
+
+    /// The same with the time at which the packet passed.
+    pub fn record_at(&self, at: Instant, direction: Direction, bytes: &[u8]) {
+        self.add(Some(at), direction, bytes);
+    }
+
+    fn add(&self, at: Option<Instant>, direction: Direction, bytes: &[u8]) {
         let mut state = self.shared.lock();
         if !state.is_recording {
             return;
         }
-        let time = EPOCH.1 + EPOCH.0.elapsed();
+        // The current time is read under the lock, so that it is later than that of all packets before.
+        let time = wall_clock(at.unwrap_or_else(Instant::now));
         let waiting = state.writer.output().len();
         if state.in_progress + waiting + bytes.len() > self.shared.limit {
             state.is_recording = false;
@@ -170,6 +207,8 @@ impl Tap {
         }
         let written = state.writer.packet(INTERFACE, time, Some(direction), bytes);
         written.expect("the interface exists, and writing to memory cannot fail");
+        let len = state.writer.output().len() - waiting;
+        state.blocks.push(Block { time, len });
         state.recorded.packets += 1;
         state.recorded.bytes += bytes.len() as u64;
     }
@@ -213,34 +252,51 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Swaps the bytes that wait for the disk with the empty `buffer`, and returns the number of packets recorded so far;
-    /// `None` at the end.
-    fn take(&self, buffer: &mut Vec<u8>) -> Option<u64> {
+    /// Swaps the packets that were recorded with the empty `buffer` and `blocks`, and returns whether they are the last;
+    /// `in_progress` is the number of bytes that the caller still has.
+    fn take(&self, buffer: &mut Vec<u8>, blocks: &mut Vec<Block>, in_progress: usize) -> bool {
         let waited = self.closed.wait_timeout_while(self.lock(), PERIOD, |state| !state.is_closing);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         std::mem::swap(state.writer.output(), buffer);
-        state.in_progress = buffer.len();
-        (!buffer.is_empty() || !state.is_closing).then_some(state.recorded.packets)
+        std::mem::swap(&mut state.blocks, blocks);
+        state.in_progress = in_progress + buffer.len();
+        state.is_closing
     }
 
     /// Appends the recorded packets to `file`, which has `len` bytes, until the end or the first failure.
     fn write_out(&self, mut file: File, mut len: u64) -> Result<(), Failure> {
-        let mut buffer = buffer();
+        let (mut buffer, mut blocks) = (buffer(), Vec::new());
+        let (mut order, mut settled) = (TimeOrder::default(), Vec::new());
         let mut packets = 0;
-        while let Some(recorded) = self.take(&mut buffer) {
-            if let Err((written, source)) = write(&mut file, &buffer) {
+        loop {
+            let is_last = self.take(&mut buffer, &mut blocks, order.len());
+            order.add(&buffer, blocks.drain(..));
+            buffer.clear();
+            // Room matters more than order.
+            let has_no_room = order.len() > self.limit / 2;
+            let until =
+                if is_last || has_no_room { Duration::MAX } else { wall_clock(Instant::now()).saturating_sub(SETTLED) };
+            let count = order.take(until, &mut settled);
+            if let Err((written, source)) = write(&mut file, &settled) {
                 self.lock().is_recording = false;
-                let whole = whole_blocks(&buffer[..written]);
+                let whole = whole_blocks(&settled[..written]);
                 // If truncating fails, `file` is no regular file; readers still return all complete packets.
                 let _ = file.set_len(len + whole.bytes as u64);
                 return Err(Failure { packets: packets + whole.packets, source });
             }
-            packets = recorded;
-            len += buffer.len() as u64;
-            buffer.clear();
+            packets += count;
+            len += settled.len() as u64;
+            settled.clear();
+            if is_last {
+                return Ok(());
+            }
         }
-        Ok(())
     }
+}
+
+/// The wall clock's time at an instant; see the module documentation.
+fn wall_clock(at: Instant) -> Duration {
+    EPOCH.1 + at.saturating_duration_since(EPOCH.0)
 }
 
 /// An empty buffer whose memory is already mapped: page faults cost more than filling it, and would delay the relay.
@@ -280,7 +336,7 @@ mod tests {
         mkfifo(&path, Mode::S_IRWXU).expect("a pipe");
         let begin = thread::spawn({
             let path = path.clone();
-            move || Tap::with_limit(&path, "client", None, 4 << 20)
+            move || Tap::with_limit(&path, "client", None, None, 4 << 20)
         });
         let mut pipe = File::open(&path).expect("the pipe");
         let tap = begin.join().expect("no panic").expect("a tap");

@@ -25,7 +25,7 @@ mod names;
 mod network;
 
 pub use file::TopologyError;
-pub use names::install as install_names;
+pub use names::{hide_resolvers, install as install_names};
 pub use network::{Network, NetworkError};
 
 use crate::spec::{Change, ChangeError, LinkSpec};

@@ -3,6 +3,7 @@
 mod common;
 
 use std::{
+    collections::HashMap,
     io::Write,
     net::{IpAddr, TcpListener, TcpStream, UdpSocket},
     path::Path,
@@ -11,6 +12,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -44,6 +46,7 @@ fn main() {
         ("segments_pass_unsplit_only_without_stages_and_taps", segments_pass_unsplit_only_without_stages_and_taps),
         ("large_mtu_carries_large_packets", large_mtu_carries_large_packets),
         ("tap_records_every_packet_as_on_the_wire", tap_records_every_packet_as_on_the_wire),
+        ("captures_never_show_less_than_the_delay", captures_never_show_less_than_the_delay),
         ("connection_starts_with_the_hosts_initial_window", connection_starts_with_the_hosts_initial_window),
         ("changed_cable_loses_no_packet_in_flight", changed_cable_loses_no_packet_in_flight),
         ("many_changes_reorder_no_packet", many_changes_reorder_no_packet),
@@ -201,6 +204,7 @@ fn large_mtu_carries_large_packets() -> Result<(), Failed> {
         let length = receiver.recv(&mut buffer)?;
         assert!(buffer[..length] == datagram, "the datagram differs");
         cable.disconnect()?;
+        drop((tap, options)); // writes the rest of the capture
         let mut reader = capture::pcapng::Reader::open(&path)?;
         // TCP over IPv4, TCP over IPv6, and UDP.
         let mut largest = [0; 3];
@@ -237,6 +241,69 @@ fn tap_records_every_packet_as_on_the_wire() -> Result<(), Failed> {
         }
         assert_eq!(seen, summary.packets);
     }
+    Ok(())
+}
+
+/// The packets of a capture in one direction, with their times. Each is unlike all others.
+fn times(path: &Path, direction: capture::Direction) -> Result<HashMap<Vec<u8>, Duration>> {
+    let mut reader = capture::pcapng::Reader::open(path)?;
+    let mut times = HashMap::new();
+    while let Some(packet) = reader.next()? {
+        if packet.direction == Some(direction) {
+            times.insert(packet.bytes.to_vec(), packet.time);
+        }
+    }
+    Ok(times)
+}
+
+fn captures_never_show_less_than_the_delay() -> Result<(), Failed> {
+    const DELAY: Duration = Duration::from_millis(20);
+    const PACKETS: u32 = 240;
+    const BURST: u32 = 8;
+    let folder = tempfile::tempdir()?;
+    let paths = ["a", "b"].map(|end| folder.path().join(end).with_extension("pcapng"));
+    let taps = [Arc::new(Tap::create(&paths[0], "a", None)?), Arc::new(Tap::create(&paths[1], "b", None)?)];
+    let (a, b, cable) = lay_tapped(|| vec![Box::new(Delay::new(DELAY))], taps.map(Some))?;
+    let address = echo(&b, cable.addresses()[1].v4.into())?;
+    let is_over = AtomicBool::new(false);
+    // Other programs want the processors, too.
+    thread::scope(|scope| -> Result<()> {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    std::hint::spin_loop();
+                }
+            });
+        }
+        let asked = a.run(move || -> std::io::Result<()> {
+            let socket = UdpSocket::bind("0.0.0.0:0")?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            // The relay sleeps between bursts, and reads the first packet of each late.
+            for burst in 0..PACKETS / BURST {
+                for number in 0..BURST {
+                    socket.send_to(&(burst * BURST + number).to_ne_bytes(), address)?;
+                }
+                for _ in 0..BURST {
+                    socket.recv(&mut [0; 100])?;
+                }
+            }
+            Ok(())
+        });
+        is_over.store(true, Ordering::Relaxed);
+        Ok(asked??)
+    })?;
+    drop(cable); // and with it the last references to the taps
+    let mut compared = 0;
+    for [from, to] in [[&paths[0], &paths[1]], [&paths[1], &paths[0]]] {
+        let arrived = times(to, capture::Direction::Inbound)?;
+        for (packet, sent) in times(from, capture::Direction::Outbound)? {
+            let Some(arrived) = arrived.get(&packet) else { continue };
+            let took = arrived.saturating_sub(sent);
+            assert!(took >= DELAY, "the captures show {took:?} on the way from {}", from.display());
+            compared += 1;
+        }
+    }
+    assert!(compared >= 2 * PACKETS, "{compared} packets are in both captures");
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::{
     io::Write,
     path::Path,
     thread,
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use capture::{Direction, LinkType, Source, pcapng::Reader};
@@ -68,6 +68,23 @@ fn concurrent_recording_is_complete_and_ordered() {
     let epoch = |time: SystemTime| time.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     assert!(packets[0].0 + slack > epoch(before));
     assert!(packets[packets.len() - 1].0 < epoch(after) + slack);
+}
+
+#[test]
+fn packet_that_is_recorded_late_is_in_the_order_of_its_time() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("late.pcapng");
+    let tap = Tap::create(&path, "client", None).expect("a tap");
+    let start = Instant::now();
+    let ms = |count| start + Duration::from_millis(count);
+    for (at, number) in [(ms(7), 2), (ms(9), 3), (ms(2), 0), (ms(7), 1), (ms(4), 4)] {
+        tap.record_at(at, Direction::Outbound, &[number]);
+    }
+    tap.finish().expect("room for the capture");
+    let kept = read(&path);
+    assert_eq!(kept.iter().map(|(.., bytes)| bytes[0]).collect::<Vec<_>>(), [0, 4, 2, 1, 3]);
+    let since: Vec<_> = kept.iter().map(|(time, ..)| time.saturating_sub(kept[0].0).as_millis()).collect();
+    assert_eq!(since, [0, 2, 5, 5, 7]);
 }
 
 #[test]

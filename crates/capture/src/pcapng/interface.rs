@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{LinkType, byte_order::ByteOrder};
+use crate::{LinkRates, LinkType, byte_order::ByteOrder};
 
 /// Nanoseconds in a second.
 const NANOS: u128 = 1_000_000_000;
@@ -10,7 +10,8 @@ const NANOS: u128 = 1_000_000_000;
 /// The length of a description before its options.
 const FIXED_LEN: usize = 16;
 
-/// Options of a description: `if_name`, `if_tsresol` and `if_tsoffset` (§4.2).
+/// Options of a description: `opt_comment` (§3.5), `if_name`, `if_tsresol` and `if_tsoffset` (§4.2).
+const COMMENT: u16 = 1;
 const NAME: u16 = 2;
 const RESOLUTION: u16 = 9;
 const OFFSET: u16 = 14;
@@ -24,6 +25,8 @@ pub struct Interface {
     pub link: LinkType,
     /// Maximum number of captured bytes of a packet; `None` is no limit.
     pub snaplen: Option<u32>,
+    /// The rates of its link, if an emulator says them.
+    pub(super) link_rates: Option<LinkRates>,
     unit: TimeUnit,
     /// Seconds to add to each time.
     offset: i64,
@@ -38,9 +41,12 @@ impl Interface {
             ByteOrder::Little => link as u16,
             ByteOrder::Big => (link >> 16) as u16,
         };
-        let (mut name, mut resolution, mut offset) = (None, 6, 0);
+        let (mut name, mut link_rates, mut resolution, mut offset) = (None, None, 6, 0);
         for (code, value) in options(block.get(FIXED_LEN..block.len() - 4).ok_or(SHORT)?, order) {
             match (code, value) {
+                (COMMENT, value) => {
+                    link_rates = link_rates.or_else(|| LinkRates::of_comment(std::str::from_utf8(value).ok()?));
+                }
                 (NAME, value) => name = std::str::from_utf8(value).ok().map(str::to_owned),
                 (RESOLUTION, [value, ..]) => resolution = *value,
                 (OFFSET, value) => offset = value.try_into().map_or(0, |bytes| order.i64(bytes)),
@@ -48,7 +54,8 @@ impl Interface {
             }
         }
         let unit = TimeUnit::new(resolution).ok_or("the time resolution of its interface is too fine")?;
-        Ok(Self { name, link: LinkType(link), snaplen: Some(snaplen).filter(|len| *len > 0), unit, offset })
+        let snaplen = Some(snaplen).filter(|len| *len > 0);
+        Ok(Self { name, link: LinkType(link), snaplen, link_rates, unit, offset })
     }
 
     /// The time since the epoch of a packet with this timestamp.
@@ -113,7 +120,7 @@ mod tests {
 
     fn interface(resolution: u8, offset: i64) -> Interface {
         let unit = TimeUnit::new(resolution).expect("a usable unit");
-        Interface { name: None, link: LinkType::RAW, snaplen: None, unit, offset }
+        Interface { name: None, link: LinkType::RAW, snaplen: None, link_rates: None, unit, offset }
     }
 
     #[test]

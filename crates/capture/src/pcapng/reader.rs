@@ -15,7 +15,9 @@ use super::{
     drop_counters::{self, DropCounters},
     interface::{Interface, options},
 };
-use crate::{Direction, Drops, Error, LinkType, Packet, Source, byte_order::ByteOrder, input::Input, link_layer};
+use crate::{
+    Direction, Drops, Error, LinkRates, LinkType, Packet, Source, byte_order::ByteOrder, input::Input, link_layer,
+};
 
 /// Maximum number of interfaces in a section: it bounds memory for any input.
 const MAX_INTERFACES: usize = 1 << 16;
@@ -187,6 +189,12 @@ impl<R: Read> Source for Reader<R> {
 
     fn drops(&self) -> Drops {
         self.drops.total()
+    }
+
+    fn link_rates(&self) -> Option<LinkRates> {
+        // Of several interfaces, each has its own link.
+        let [interface] = &self.interfaces[..] else { return None };
+        interface.link_rates
     }
 }
 

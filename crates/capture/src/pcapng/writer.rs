@@ -17,7 +17,7 @@ use pcap_file::{
     },
 };
 
-use crate::{Direction, LinkType};
+use crate::{Direction, LinkRates, LinkType};
 
 /// `if_tsresol` for units of 10⁻⁹ s, the only one in which `pcap-file` writes.
 const NANOSECONDS: u8 = 9;
@@ -42,15 +42,39 @@ impl<W: Write> Writer<W> {
     /// Describes an interface and returns its number. The first `snaplen` bytes of each packet are written; `None` and 0
     /// are no limit.
     pub fn interface(&mut self, name: &str, link: LinkType, snaplen: Option<u32>) -> io::Result<u32> {
+        self.describe(name, link, snaplen, None)
+    }
+
+    /// The same for an end of an emulated link with these rates; [`Source::link_rates`](crate::Source::link_rates) returns
+    /// them to readers.
+    pub fn emulated_interface(
+        &mut self,
+        name: &str,
+        link: LinkType,
+        snaplen: Option<u32>,
+        rates: LinkRates,
+    ) -> io::Result<u32> {
+        self.describe(name, link, snaplen, Some(rates))
+    }
+
+    fn describe(
+        &mut self,
+        name: &str,
+        link: LinkType,
+        snaplen: Option<u32>,
+        rates: Option<LinkRates>,
+    ) -> io::Result<u32> {
         let name = &name[..name.floor_char_boundary(MAX_NAME)];
         let number = self.blocks.interfaces().len() as u32;
+        let mut options = vec![
+            InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
+            InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
+        ];
+        options.extend(rates.map(|rates| InterfaceDescriptionOption::Comment(Cow::Owned(rates.to_string()))));
         let block = InterfaceDescriptionBlock {
             linktype: DataLink::from(u32::from(link.0)),
             snaplen: snaplen.unwrap_or(0), // no limit
-            options: vec![
-                InterfaceDescriptionOption::IfName(Cow::Borrowed(name)),
-                InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
-            ],
+            options,
         };
         self.blocks.write_pcapng_block(block).map_err(into_io)?;
         Ok(number)

@@ -6,7 +6,7 @@
 use super::{Cause, Evidence, Fix, Rule, Side, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::ClientThink, avoidable: true, title: "client at work", claim, why, fixes };
+    Rule { cause: Cause::ClientThink, avoidable: true, title: "client at work", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Turn { side: Side::Client, .. } | WaitEnd::Tls { .. }).then_some((wait.from, wait.to))

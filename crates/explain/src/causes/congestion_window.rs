@@ -8,8 +8,15 @@
 
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::CongestionWindow, avoidable: true, title: "congestion window full", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::CongestionWindow,
+    avoidable: true,
+    title: "congestion window full",
+    switch: None,
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Data(context) if context.flight.is_known).then_some((wait.from, wait.to))

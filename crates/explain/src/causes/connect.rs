@@ -8,7 +8,7 @@
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::Connect, avoidable: true, title: "TCP handshakes", claim, why, fixes };
+    Rule { cause: Cause::Connect, avoidable: true, title: "TCP handshakes", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Connect).then_some((wait.from, wait.to))

@@ -10,7 +10,7 @@
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::ConnectRetry, avoidable: true, title: "connection retries", claim, why, fixes };
+    Rule { cause: Cause::ConnectRetry, avoidable: true, title: "connection retries", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::SynRetry).then_some((wait.from, wait.to))

@@ -15,7 +15,7 @@ use std::fmt::Write as _;
 use super::{Cause, Chunk, Evidence, Fix, Role, Rule, SendContext, Situation, System, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::DelayedAck, avoidable: true, title: "delayed ACKs", claim, why, fixes };
+    Rule { cause: Cause::DelayedAck, avoidable: true, title: "delayed ACKs", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(SendContext { released_by: Some(ack), .. }) = wait.end else { return None };

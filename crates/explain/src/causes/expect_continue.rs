@@ -14,8 +14,15 @@
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
 use crate::read::Protocol;
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::ExpectContinue, avoidable: true, title: "waiting for 100 Continue", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::ExpectContinue,
+    avoidable: true,
+    title: "waiting for 100 Continue",
+    switch: Some("curl -H Expect:"),
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Continue).then_some((wait.from, wait.to))

@@ -9,7 +9,7 @@
 use super::{Cause, Evidence, Fix, RetransmitTrigger, Role, Rule, Situation, System, Wait, WaitEnd, ms, plural};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::FastRecovery, avoidable: true, title: "fast recovery", claim, why, fixes };
+    Rule { cause: Cause::FastRecovery, avoidable: true, title: "fast recovery", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let recovers = match wait.end {

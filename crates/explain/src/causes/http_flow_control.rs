@@ -11,8 +11,15 @@
 
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms, plural};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::HttpFlowControl, avoidable: true, title: "HTTP/2 window full", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::HttpFlowControl,
+    avoidable: true,
+    title: "HTTP/2 window full",
+    switch: None,
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };

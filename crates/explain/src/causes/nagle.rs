@@ -10,8 +10,15 @@
 
 use super::{Cause, Evidence, Fix, Role, Rule, SendContext, Situation, System, Wait, WaitEnd, ms, plural};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::Nagle, avoidable: true, title: "Nagle's algorithm", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::Nagle,
+    avoidable: true,
+    title: "Nagle's algorithm",
+    switch: Some("TCP_NODELAY"),
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {

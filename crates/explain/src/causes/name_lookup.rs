@@ -8,7 +8,7 @@
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::NameLookup, avoidable: true, title: "name lookups", claim, why, fixes };
+    Rule { cause: Cause::NameLookup, avoidable: true, title: "name lookups", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Lookup).then_some((wait.from, wait.to))

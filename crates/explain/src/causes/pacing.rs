@@ -9,7 +9,8 @@
 
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms, rate_text};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::Pacing, avoidable: true, title: "sender pacing", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Pacing, avoidable: true, title: "sender pacing", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };

@@ -11,7 +11,7 @@
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms, rate_text};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::PathRate, avoidable: false, title: "link saturated", claim, why, fixes };
+    Rule { cause: Cause::PathRate, avoidable: false, title: "link saturated", switch: None, claim, why, fixes };
 
 #[allow(clippy::unnecessary_wraps, reason = "the signature of a claim")]
 fn claim(wait: &Wait) -> Option<(u64, u64)> {

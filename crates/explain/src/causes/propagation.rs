@@ -7,7 +7,7 @@
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::Propagation, avoidable: false, title: "round trips", claim, why, fixes };
+    Rule { cause: Cause::Propagation, avoidable: false, title: "round trips", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {

@@ -10,7 +10,7 @@
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::Queueing, avoidable: true, title: "queues on the path", claim, why, fixes };
+    Rule { cause: Cause::Queueing, avoidable: true, title: "queues on the path", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     if wait.queued == 0 {

@@ -9,8 +9,15 @@
 
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms, rate_text};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::ReceiveWindow, avoidable: true, title: "receive window full", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::ReceiveWindow,
+    avoidable: true,
+    title: "receive window full",
+    switch: None,
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Data(context) if context.receive_window.is_limiting).then_some((wait.from, wait.to))

@@ -6,8 +6,15 @@
 
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, ms};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::ReceiverStalled, avoidable: true, title: "receiver not reading", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::ReceiverStalled,
+    avoidable: true,
+    title: "receiver not reading",
+    switch: None,
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };

@@ -11,8 +11,15 @@
 
 use super::{Cause, Evidence, Fix, RetransmitTrigger, Role, Rule, Situation, System, Timer, Wait, WaitEnd, ms};
 
-pub(super) const RULE: Rule =
-    Rule { cause: Cause::RetransmissionTimeout, avoidable: true, title: "retransmission timeouts", claim, why, fixes };
+pub(super) const RULE: Rule = Rule {
+    cause: Cause::RetransmissionTimeout,
+    avoidable: true,
+    title: "retransmission timeouts",
+    switch: None,
+    claim,
+    why,
+    fixes,
+};
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let timed_out = match wait.end {

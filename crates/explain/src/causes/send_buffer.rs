@@ -12,7 +12,7 @@
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, bytes, ms, plural};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::SendBuffer, avoidable: true, title: "send buffer full", claim, why, fixes };
+    Rule { cause: Cause::SendBuffer, avoidable: true, title: "send buffer full", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };

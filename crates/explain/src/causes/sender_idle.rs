@@ -7,7 +7,7 @@ use super::{Cause, Evidence, Fix, Rule, Side, Situation, Wait, WaitEnd, ms};
 use crate::read::Protocol;
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::SenderIdle, avoidable: true, title: "sender idle", claim, why, fixes };
+    Rule { cause: Cause::SenderIdle, avoidable: true, title: "sender idle", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let WaitEnd::Data(context) = wait.end else { return None };

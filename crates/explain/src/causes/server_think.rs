@@ -9,7 +9,7 @@
 use super::{Cause, Evidence, Fix, Rule, Side, Situation, Wait, WaitEnd, ms};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::ServerThink, avoidable: true, title: "server at work", claim, why, fixes };
+    Rule { cause: Cause::ServerThink, avoidable: true, title: "server at work", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Turn { side: Side::Server, .. }).then_some((wait.from, wait.to))

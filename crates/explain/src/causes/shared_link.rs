@@ -8,7 +8,7 @@
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, rate_text};
 
 pub(super) const RULE: Rule =
-    Rule { cause: Cause::SharedLink, avoidable: true, title: "link shared", claim, why, fixes };
+    Rule { cause: Cause::SharedLink, avoidable: true, title: "link shared", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     let is_waiting = matches!(wait.end, WaitEnd::Data(context) if context.receive_window.closed.is_none())

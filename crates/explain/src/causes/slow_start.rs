@@ -11,7 +11,8 @@ use std::cmp::Ordering;
 
 use super::{Cause, Evidence, Fix, Role, Rule, Situation, System, Wait, WaitEnd, evidence::RFC_6928, ms, plural};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::SlowStart, avoidable: true, title: "slow start", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::SlowStart, avoidable: true, title: "slow start", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     matches!(wait.end, WaitEnd::Data(context) if context.flight.is_growing).then_some((wait.from, wait.to))

@@ -7,7 +7,8 @@
 
 use super::{Cause, Evidence, Fix, Rule, Situation, Wait, WaitEnd, ms};
 
-pub(super) const RULE: Rule = Rule { cause: Cause::Tls, avoidable: true, title: "TLS handshakes", claim, why, fixes };
+pub(super) const RULE: Rule =
+    Rule { cause: Cause::Tls, avoidable: true, title: "TLS handshakes", switch: None, claim, why, fixes };
 
 fn claim(wait: &Wait) -> Option<(u64, u64)> {
     match wait.end {

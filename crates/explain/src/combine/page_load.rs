@@ -14,7 +14,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use super::pair_captures::PairedConnection;
-use crate::causes::{Cause, CauseTimes};
+use crate::causes::{Cause, CauseTimes, LEAD};
 
 /// The longest silence within a page load, in nanoseconds: scripts may run that long.
 const MAX_SILENCE: u64 = 1_000_000_000;
@@ -25,9 +25,6 @@ const MIN_THINK_TIME: u64 = 1_000_000;
 /// The maximum number of transfers among which the one is looked for that a silent connection waits for: those that end
 /// first. There may be very many, and very many silences.
 const MAX_OTHERS: usize = 64;
-
-/// The causes before a request, in their order.
-const LEAD: [Cause; 4] = [Cause::NameLookup, Cause::ConnectRetry, Cause::Connect, Cause::Tls];
 
 /// The work of one client over several connections.
 #[derive(Debug, Clone)]

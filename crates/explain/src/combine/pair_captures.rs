@@ -2,13 +2,15 @@
 //!
 //! A connection that was captured twice has the same addresses and the same initial sequence number in both. One capture
 //! is enough to explain it, preferably the one at the sender's end, where waits are visible and need not be inferred.
+//! How long it took is what the client saw, where a person waited ([`super::client_time`]).
 //! With the packets of both, one-way delays are computed ([`super::one_way_delay`]).
 
 use std::collections::HashMap;
 
 use super::{
-    neighbours,
+    client_time, neighbours,
     one_way_delay::{self, OneWayDelays},
+    spare_connections,
 };
 use crate::{
     explanation::{Connection, Direction, Explanation},
@@ -54,6 +56,7 @@ pub fn pair_captures(captures: impl IntoIterator<Item = Explanation>) -> Vec<Pai
             } else {
                 paired
             };
+            client_time::take(&mut twin.connection, &other.connection);
             twin.also_in.push(other.capture);
             if let (None, Some(one_way)) = (&twin.one_way, one_way) {
                 one_way.attribute_delayed_acks(&mut twin.connection, &other.connection);
@@ -65,6 +68,7 @@ pub fn pair_captures(captures: impl IntoIterator<Item = Explanation>) -> Vec<Pai
     for paired in &mut all {
         paired.connection.segments = Vec::new();
     }
+    spare_connections::forget(&mut all);
     neighbours::name(&mut all);
     all
 }

@@ -147,13 +147,17 @@ pub fn document<'a>(
     let views: Vec<Connection> = shown.iter().map(|index| connection(&connections[*index], begin)).collect();
     let transfers = ranked.iter().take(TRANSFERS).enumerate().map(|(rank, (index, transfer))| {
         let connection = shown.binary_search(index).unwrap_or_default();
-        let name = summary::name(*index, &connections[*index].connection, transfer);
-        transfer_view(name, transfer, connection, begin, (rank < PREDICTED).then_some(request))
+        let explained = &connections[*index].connection;
+        let name = summary::name(*index, explained, transfer);
+        let predictions = if rank < PREDICTED { Predictions::of(explained, transfer, request) } else { None };
+        transfer_view(name, transfer, connection, begin, predictions)
     });
+    let worst = ranked.first().into_iter().flat_map(|(_, transfer)| summary::also(transfer));
+    let answer = [summary::answer(connections, &ranked, packets)].into_iter().chain(worst.map(summary::sentence));
     Document {
         schema: SCHEMA,
         captures,
-        answer: summary::answer(connections, &ranked, packets),
+        answer: answer.collect::<Vec<_>>().join(" "),
         packets,
         packets_kept: views.iter().filter_map(|view| view.trace.as_ref()).map(|trace| trace.count).sum(),
         transfers_seen: ranked.len(),
@@ -234,7 +238,7 @@ fn transfer_view(
     transfer: &Transfer,
     connection: usize,
     begin: Duration,
-    request: Option<&PredictionRequest>,
+    predictions: Option<Predictions>,
 ) -> TransferView {
     TransferView {
         connection,
@@ -249,7 +253,7 @@ fn transfer_view(
         phases_s: transfer.phases.seconds(),
         cause: transfer.cause.map(Cause::name),
         findings: transfer.findings.iter().map(finding).collect(),
-        predictions: request.and_then(|request| Predictions::of(transfer, request)),
+        predictions,
     }
 }
 

@@ -13,7 +13,11 @@ use super::{
 };
 use crate::{
     Cause, CauseTimes, Connection, Direction, Failure, PageLoad, PairedConnection, Transfer, Vantage,
-    number_format::plural, page_loads, time_text,
+    analyse::MIN_COST,
+    number_format::{ms, percent, plural},
+    page_loads,
+    replica::PredictionError,
+    time_text,
 };
 
 /// What a transfer is called: its request and status; where they cannot be read, by its place in its connection, which is
@@ -39,6 +43,55 @@ pub(super) fn ranked(connections: &[PairedConnection]) -> Vec<(usize, &Transfer)
     // A stable sort: transfers that lost the same stay in their order.
     ranked.sort_by_key(|(_, transfer)| std::cmp::Reverse((transfer.avoidable(), transfer.duration)));
     ranked
+}
+
+/// The avoidable causes of a transfer that took too little for a finding and that a single option removes, each in a line.
+pub(super) fn also(transfer: &Transfer) -> impl Iterator<Item = String> {
+    let is_found = |cause: Cause| transfer.findings.iter().any(|finding| finding.cause == cause);
+    let ranked = transfer.times.ranked().into_iter();
+    ranked.filter(move |(cause, time)| cause.is_avoidable() && *time >= MIN_COST && !is_found(*cause)).filter_map(
+        |(cause, time)| {
+            let share = percent(time, transfer.times.sum());
+            Some(format!("also: {}, {share} % ({}): `{}`", cause.title(), ms(time), cause.rule().switch?))
+        },
+    )
+}
+
+/// Why nothing is predicted for a transfer, and what to capture instead; none if something is, or if it carried nothing.
+pub(super) fn declined(connection: &Connection, transfer: &Transfer) -> Option<String> {
+    let sender = match transfer.direction {
+        Direction::Upload => Vantage::Client,
+        Direction::Download => Vantage::Server,
+    };
+    let reason = match transfer.prediction() {
+        Some(Ok(_)) => return None,
+        Some(Err(error @ PredictionError::Declined { .. })) => error.to_string(),
+        Some(Err(error)) => return Some(error.to_string()),
+        None if transfer.bytes == 0 => return None,
+        None => match connection.only_from {
+            Some(side) => format!("no prediction: only the {}'s packets were captured", side.name()),
+            None if connection.is_rtt_unknown => "no prediction: nothing shows how long a round trip takes".to_owned(),
+            None => return None,
+        },
+    };
+    let instead = if connection.only_from.is_some() {
+        "capture both directions, with `host` and `port` as filters, not `src` or `dst`".to_owned()
+    } else if connection.vantage != sender {
+        format!("capture at the {}, which sends most of it, from the first packet on", sender.name())
+    } else if connection.isn.is_none() {
+        "capture the connection from its first packet on".to_owned()
+    } else {
+        "capture the transfer again while nothing else keeps the machines or the link busy".to_owned()
+    };
+    Some(format!("{reason}; {instead}"))
+}
+
+/// A sentence, with a capital letter and a full stop.
+pub(super) fn sentence(mut text: String) -> String {
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text + "."
 }
 
 /// The answer for ranked transfers, in a sentence or two.
@@ -112,9 +165,9 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         };
         let verdict = if has_failed { "Apart from that," } else { "Healthy:" };
         let healthy = format!(
-            "{verdict} nothing is worth a change. {what} {}, {:.0} % of it: {}. The RTT is {}.",
+            "{verdict} nothing is worth a change. {what} {}, {} % of it: {}. The RTT is {}.",
             time_text(Duration::from_nanos(total)),
-            100.0 * time as f64 / total.max(1) as f64,
+            percent(time, total),
             cause.title(),
             time_text(connections[*index].connection.rtt)
         );
@@ -133,10 +186,10 @@ fn cost(connections: &[PairedConnection], transfers: &[(usize, &Transfer)], pack
         all => format!(" in {all} transfers ({healthy} healthy)"),
     };
     let mut text = format!(
-        "{} of {} ({:.0} %) were lost{scope}: {}.",
+        "{} of {} ({} %) were lost{scope}: {}.",
         time_text(Duration::from_nanos(time)),
         time_text(Duration::from_nanos(total)),
-        100.0 * time as f64 / total.max(1) as f64,
+        percent(time, total),
         cause.title()
     );
     let of_cause = |(_, transfer): &&(usize, &Transfer)| transfer.findings.iter().any(|finding| finding.cause == cause);
@@ -186,15 +239,15 @@ fn is_away(paired: &PairedConnection, transfer: &Transfer) -> bool {
     paired.connection.vantage != sender
 }
 
-/// The smallest share of the whole time that makes a headline.
-const MIN_SHARE: f64 = 0.1;
+/// The smallest share of the whole time that makes a headline, in whole per cent, as it is printed.
+const MIN_SHARE: u64 = 10;
 
 /// The avoidable cause that took most of these times, if that is worth a change in a transfer.
 fn worst_cause(times: &CauseTimes, transfers: &[(usize, &Transfer)]) -> Option<(Cause, u64)> {
     let is_worth = |(cause, time): &(Cause, u64)| {
         let found =
             |(_, transfer): &(usize, &Transfer)| transfer.findings.iter().any(|finding| finding.cause == *cause);
-        cause.is_avoidable() && *time as f64 >= MIN_SHARE * times.sum() as f64 && transfers.iter().any(found)
+        cause.is_avoidable() && percent(*time, times.sum()) >= MIN_SHARE && transfers.iter().any(found)
     };
     times.ranked().into_iter().find(is_worth)
 }

@@ -4,17 +4,17 @@
 //! cause; then the findings, with the packets that show them and what to do. Predictions that the user requested follow
 //! the transfer that they are about. Transfers without findings appear in the table only.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, time::Duration};
 
 use units::Size;
 
 use super::{
     PredictionRequest,
-    summary::{answer, name, ranked},
+    summary::{also, answer, declined, name, ranked, sentence},
 };
 use crate::{
-    Cause, CauseTimes, Connection, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes, page_loads,
-    rate_text, replica::WhatIf, system::Inferred, time_text,
+    Cause, CauseTimes, Connection, Finding, PageLoad, PairedConnection, Transfer, Vantage, bytes,
+    number_format::percent, page_loads, rate_text, replica::WhatIf, system::Inferred, time_text,
 };
 
 /// The terminal, and how much to show.
@@ -33,6 +33,9 @@ const MAX_STEPS: usize = 6;
 
 /// The columns of a transfer's number, time, bytes and rate, with the spaces between.
 const NUMBERS: usize = 5 + 10 + 12 + 12;
+
+/// The smallest share of a transfer's time that is named beside its bar, in whole per cent.
+const MIN_NAMED: u64 = 5;
 
 /// The cells of a bar.
 const BAR: usize = 24;
@@ -180,7 +183,9 @@ impl Writer<'_> {
 
     fn transfer(&mut self, name: &str, paired: &PairedConnection, transfer: &Transfer, request: &PredictionRequest) {
         let connection = &paired.connection;
-        if transfer.findings.is_empty() && request.what_if.is_none() && request.bytes.is_none() {
+        let also: Vec<String> = also(transfer).collect();
+        let is_silent = transfer.findings.is_empty() && also.is_empty();
+        if is_silent && request.what_if.is_none() && request.bytes.is_none() {
             return;
         }
         self.text.push('\n');
@@ -194,23 +199,33 @@ impl Writer<'_> {
         for finding in &transfer.findings {
             self.finding(transfer, finding, request);
         }
+        if !also.is_empty() {
+            self.text.push('\n');
+        }
+        for line in &also {
+            self.paragraph("   ", line);
+        }
         self.requested_predictions(transfer, request);
-        if let Some(Err(error)) = transfer.prediction() {
+        if let Some(why) = declined(connection, transfer) {
             let has_predicted =
                 request.bytes.is_none() && transfer.findings.iter().any(|finding| transfer.without(finding).is_some());
-            let text = if has_predicted { format!("nothing else is predicted; {error}") } else { error.to_string() };
+            let text = if has_predicted { format!("nothing else is predicted; {why}") } else { why };
             self.text.push('\n');
             self.paragraph("   ", &sentence(text));
         }
     }
 
     fn finding(&mut self, transfer: &Transfer, finding: &Finding, request: &PredictionRequest) {
-        let share = 100.0 * finding.cost.as_secs_f64() / transfer.duration.as_secs_f64().max(1e-9);
+        let share = percent(nanos(finding.cost), nanos(transfer.duration));
         let packets: Vec<String> = finding.packets.iter().map(u32::to_string).collect();
-        let plural = if packets.len() == 1 { "" } else { "s" };
+        let packets = match &packets[..] {
+            [] => String::new(),
+            [one] => format!(", packet {one}"),
+            several => format!(", packets {}", several.join(", ")),
+        };
         let (title, name) = (finding.cause.title(), finding.cause.name());
-        let head = self.paint("1", &format!("{title} ({name}) {share:.0} %"));
-        let _ = writeln!(self.text, "\n   {head}: {}, packet{plural} {}", time_text(finding.cost), packets.join(", "));
+        let head = self.paint("1", &format!("{title} ({name}) {share} %"));
+        let _ = writeln!(self.text, "\n   {head}: {}{packets}", time_text(finding.cost));
         self.paragraph("     ", &finding.why);
         if let Some(what_if) = &finding.what_if
             && let Some(text) = effect(transfer, finding, what_if, request.bytes)
@@ -288,11 +303,8 @@ fn accuracy(model_error: Option<f64>) -> String {
     }
 }
 
-fn sentence(mut text: String) -> String {
-    if let Some(first) = text.get_mut(..1) {
-        first.make_ascii_uppercase();
-    }
-    text + "."
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A name in at most `width` characters.
@@ -305,10 +317,9 @@ fn shortened(name: &str, width: usize) -> String {
 
 /// The three most expensive causes with their shares.
 fn shares(times: &CauseTimes) -> Vec<String> {
-    let total = times.sum().max(1) as f64;
-    let ranked = times.ranked().into_iter().filter(|(_, time)| *time as f64 >= 0.05 * total);
-    let each = ranked.take(3).map(|(cause, time)| format!("{} {:.0} %", cause.title(), 100.0 * time as f64 / total));
-    each.collect()
+    let ranked = times.ranked().into_iter().map(|(cause, time)| (cause, percent(time, times.sum())));
+    let each = ranked.filter(|(_, share)| *share >= MIN_NAMED).take(3);
+    each.map(|(cause, share)| format!("{} {share} %", cause.title())).collect()
 }
 
 /// Joins these with commas, in lines of at most this many characters; none is broken.

@@ -28,8 +28,7 @@ pub enum PredictionError {
     Replay(#[from] ReplayError),
     /// The replay takes a different time than the captured transfer.
     #[error(
-        "no prediction: the transfer took {}, but its replica takes {}, which differs by more than 10 %; \
-         capture the whole connection at the sender's end",
+        "no prediction: the transfer took {}, but replayed from this capture it takes {}, a difference of more than 10 %",
         time_text(*observed),
         time_text(*replayed)
     )]

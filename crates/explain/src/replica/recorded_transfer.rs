@@ -5,7 +5,7 @@ use std::{sync::OnceLock, time::Duration};
 use units::Size;
 
 use super::{Model, Pause, Prediction, PredictionError, Since, WhatIf, replay};
-use crate::causes::CauseTimes;
+use crate::causes::{CauseTimes, LEAD};
 
 /// The largest number of chunks for which pauses are added.
 const MAX_CHUNKS: u32 = 10_000;
@@ -42,6 +42,16 @@ pub struct Predicted {
 impl RecordedTransfer {
     pub(crate) fn new(model: Model, observed: Duration, lead: CauseTimes) -> Self {
         Self { model, observed, lead, prediction: OnceLock::new() }
+    }
+
+    /// Adds time before the first byte, which another capture shows with its causes.
+    pub(crate) fn add_lead(&mut self, times: &CauseTimes, more: Duration) {
+        self.model.before.time += more;
+        self.observed += more;
+        for cause in LEAD {
+            self.lead[cause] = times[cause];
+        }
+        self.prediction = OnceLock::new();
     }
 
     /// The basis of predictions, if the replica reproduces the transfer.

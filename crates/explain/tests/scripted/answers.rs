@@ -147,3 +147,58 @@ fn client_that_closes_after_a_wait_has_given_up() {
     // One that sends all it has and closes its side waits for the response.
     assert_eq!(at(&closed(1.0), Client).explained().connections[0].ending, None);
 }
+
+/// A connection that carries a request, opened after 5 ms.
+fn request_after_5_ms() -> ScriptedConnection {
+    let mut connection = ScriptedConnection::new(40_000, 20.0);
+    let now = connection.open(5.0);
+    let arrived = connection.data(Client, now, REQUEST);
+    let now = connection.data(Server, arrived + 300.0, RESPONSE);
+    connection.ack(Client, now);
+    connection
+}
+
+#[test]
+fn spare_connection_of_happy_eyeballs_is_not_counted() {
+    let winner = request_after_5_ms();
+    let alone = said(at(&winner, Client));
+    let spare = || ScriptedConnection::new(40_001, 20.0);
+    let [mut closed, mut reset, mut refused, mut unanswered] = [spare(), spare(), spare(), spare()];
+    let now = closed.open(0.0);
+    closed.fin(Client, now + 10.0);
+    let now = reset.open(0.0);
+    reset.reset(Client, now + 10.0);
+    // The SYN-ACK comes when its socket is closed.
+    let arrived = refused.syn(0.0);
+    let now = refused.syn_ack(arrived);
+    refused.reset(Client, now);
+    unanswered.syn(6.0);
+    for (name, spare) in [("closed", closed), ("reset", reset), ("refused", refused), ("unanswered", unanswered)] {
+        let said = said(Captured::at(&[winner.clone(), spare], Client, 0.0));
+        let [said, alone] = [&said, &alone].map(|text| text.lines().next().unwrap_or_default().to_owned());
+        assert_eq!(said, alone, "{name}");
+    }
+}
+
+#[test]
+fn connection_that_is_closed_without_a_request_long_after_is_no_spare_one() {
+    let winner = request_after_5_ms();
+    let mut late = ScriptedConnection::new(40_001, 20.0);
+    late.open(9000.0);
+    late.fin(Client, 9100.0);
+    let said = said(Captured::at(&[winner, late], Client, 0.0));
+    assert!(said.contains("in 2 transfers"), "{said}");
+}
+
+#[test]
+fn impossible_prediction_says_why_and_what_to_capture() {
+    let mut captured = at(&request_after_5_ms(), Client);
+    captured.packets.retain(|(_, bytes)| bytes[15] == 2); // the last byte of the sender's address
+    let connections = pair_captures([captured.explained()]);
+    let layout = text::Layout { width: 1000, colour: false, top: 5 };
+    let what_if = Some("rtt=10ms".parse().expect("a change"));
+    let said = text::render(&connections, 9, &PredictionRequest { what_if, bytes: None }, &layout);
+    let why = "No prediction: only the server's packets were captured; capture both directions, with `host` and `port` as \
+               filters, not `src` or `dst`.";
+    assert!(said.contains(why), "{said}");
+}

@@ -1,6 +1,10 @@
 //! Clients that wait for `100 Continue` before they send a body (RFC 9110 §10.1.1).
 
-use explain::{Cause, Connection, Transfer, replica::WhatIf};
+use explain::{
+    Cause, Connection, Transfer, pair_captures,
+    render::{PredictionRequest, text},
+    replica::WhatIf,
+};
 
 use crate::connection_script::{
     Captured,
@@ -74,6 +78,35 @@ fn round_trip_for_100_continue_is_no_slow_start() {
         let saved = transfer.duration.as_millis() as u64 - without_wait(transfer);
         assert!((70..=90).contains(&saved), "{end:?}: {saved} ms saved");
     }
+}
+
+/// What is said of an upload whose response takes this long.
+fn said(think_time: f64) -> String {
+    let mut connection = ScriptedConnection::new(40_000, RTT);
+    connection.window = u16::MAX;
+    let now = connection.open(0.0);
+    let arrived = connection.data(Client, now, &head("Expect: 100-continue\r\n"));
+    let ready = connection.data(Server, arrived + 0.2, CONTINUE);
+    let arrived = connection.bulk(Client, ready + 0.3, BODY);
+    connection.ack(Server, arrived);
+    let now = connection.data(Server, arrived + think_time, CREATED);
+    connection.ack(Client, now);
+    let connections = pair_captures([Captured::at(&[connection], Client, 0.0).explained()]);
+    let layout = text::Layout { width: 1000, colour: false, top: 5 };
+    text::render(&connections, 9, &PredictionRequest::default(), &layout)
+}
+
+#[test]
+fn short_wait_for_100_continue_is_named_in_a_line_with_its_switch() {
+    let found = said(100.0);
+    assert!(found.contains("waiting for 100 Continue (expect_continue) "), "{found}");
+    assert!(!found.contains("also:"), "{found}");
+    // As printed, in whole per cent, it is 10 %.
+    let rounded = said(585.0);
+    assert!(rounded.contains("waiting for 100 Continue (expect_continue) 10 %"), "{rounded}");
+    let short = said(900.0);
+    assert!(short.contains("also: waiting for 100 Continue, 7 % (80 ms): `curl -H Expect:`"), "{short}");
+    assert!(!short.contains("(expect_continue)"), "{short}");
 }
 
 #[test]

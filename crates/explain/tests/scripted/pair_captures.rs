@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use explain::{KeepPackets, PairedConnection, explain_keeping, pair_captures};
+use explain::{Cause, KeepPackets, PairedConnection, explain_keeping, pair_captures};
 
 use crate::connection_script::{
     Captured,
@@ -72,6 +72,30 @@ fn lost_packet_is_named() {
     // The fifth packet of the client's capture, after the handshake and the first packet of data.
     assert_eq!((delays.up.lost, &delays.up.lost_packets[..], delays.down.lost), (1, &[5][..], 0), "{delays:?}");
     assert!(near(delays.up.max, 20.0), "{delays:?}");
+}
+
+#[test]
+fn time_is_that_at_the_client() {
+    let mut script = ScriptedConnection::new(40_000, 40.0);
+    script.window = u16::MAX;
+    // The server sees nothing of the first SYN.
+    script.lost_syn(0.0);
+    let now = script.open(1000.0);
+    let mut arrived = script.data(Client, now, b"GET /file HTTP/1.1\r\nHost: here\r\n\r\n") + 0.5;
+    for segments in [10, 20, 40, 80] {
+        let received = script.bulk(Server, arrived, segments * MSS);
+        arrived = script.ack(Client, received);
+    }
+    let at_client = Captured::at(std::slice::from_ref(&script), Client, 0.0).explained();
+    let paired = explain_both(&script);
+    let [alone, both] = [&at_client.connections[0], &paired.connection].map(|connection| &connection.transfers[0]);
+    assert_eq!((paired.capture, both.duration), (1, alone.duration));
+    assert_eq!(both.times[Cause::ConnectRetry], alone.times[Cause::ConnectRetry]);
+    assert_eq!(u128::from(both.times.sum()), both.duration.as_nanos());
+    assert!(both.findings.iter().any(|finding| finding.cause == Cause::ConnectRetry), "{:?}", both.findings);
+    // What a change saves is no part of what came before.
+    let predicted = both.what_if(&"rtt=20ms".parse().expect("a change"), None).expect("data").expect("a prediction");
+    assert!(predicted.duration > Duration::from_secs(1), "{predicted:?}");
 }
 
 #[test]

@@ -12,6 +12,8 @@ use std::{
     thread,
 };
 
+use capture::LinkRates;
+use lab::known_link::link_rates_at;
 use link::{
     addresses::{self, Addresses},
     cable::Traffic,
@@ -22,7 +24,7 @@ use link::{
     sandbox::Sandbox,
     spec::LinkSpec,
     tap::Tap,
-    topology::{self, HostPlan, Network, Topology},
+    topology::{self, CablePlan, HostPlan, Network, Topology},
 };
 use units::Span;
 
@@ -64,13 +66,17 @@ pub(crate) struct HostOptions {
     /// Print no messages about the link
     #[arg(long, short)]
     quiet: bool,
+
+    /// Also say how packets cross the link
+    #[arg(long, short, conflicts_with = "quiet")]
+    verbose: bool,
 }
 
 impl HostOptions {
     /// Whether none is given.
     pub(crate) fn is_default(&self) -> bool {
-        let Self { capture, snaplen: _, outside, sysctl, control, quiet } = self;
-        capture.is_none() && !outside && sysctl.is_empty() && control.is_none() && !quiet
+        let Self { capture, snaplen: _, outside, sysctl, control, quiet, verbose } = self;
+        capture.is_none() && !outside && sysctl.is_empty() && control.is_none() && !quiet && !verbose
     }
 
     /// Whether no messages about the link are printed.
@@ -175,9 +181,12 @@ impl Session<'_> {
         let first_number = first_number.ok_or_else(|| {
             format!("no addresses are left in 100.64.0.0/10 for {count} cables; end a `haul link` around this one")
         })?;
-        let tap = |host, cable| -> Result<_, Box<dyn Error>> {
+        let has_fixed_path = outside.is_none() && self.has_fixed_link();
+        let tap = |host: usize, cable: usize| -> Result<_, Box<dyn Error>> {
             let Some(folder) = &options.capture else { return Ok(None) };
-            let tap = self::tap(folder, &tap_name(&self.topology, host, cable), options.snaplen)?;
+            let CablePlan { ends, spec, .. } = &self.topology.cables[cable];
+            let rates = if has_fixed_path { link_rates_at(usize::from(host == ends[1]), spec) } else { None };
+            let tap = self::tap(folder, &tap_name(&self.topology, host, cable), options.snaplen, rates)?;
             taps.push(tap.clone());
             Ok(Some(tap))
         };
@@ -192,7 +201,7 @@ impl Session<'_> {
                 crate::say("the outer link follows in series: other hosts are reached over both");
             }
         }
-        let commands = || self.run_commands(sandbox, &network, is_nested, serve);
+        let commands = || self.run_commands(sandbox, &network, outside.as_ref(), serve);
         let mut status = with_changes(&self.timetable, socket.as_ref(), &network, commands)?;
         drop(socket);
         let traffic = network.disconnect()?;
@@ -212,6 +221,11 @@ impl Session<'_> {
         Ok(status)
     }
 
+    /// Whether there is one link, and nobody changes it: then its rates are those of the path.
+    fn has_fixed_link(&self) -> bool {
+        self.topology.cables.len() == 1 && self.timetable.is_empty() && self.options.control.is_none()
+    }
+
     /// Opens what is beyond the gateway: the link around this one, or the machine's network if wanted. The gateway's first
     /// device gets its default route, so this comes before the cables.
     fn outside(&self, hosts: &[Host]) -> Result<Option<Outside>, Box<dyn Error>> {
@@ -222,16 +236,17 @@ impl Session<'_> {
         }
     }
 
-    /// Runs the commands of all hosts; returns the exit status of the default host's. A link in a link that `is_nested` without a
-    /// server of its own keeps the outer link's: the name `server` still means that one.
+    /// Runs the commands of all hosts; returns the exit status of the default host's. A link in a link without a server of its
+    /// own keeps the outer link's: the name `server` still means that one.
     fn run_commands(
         &self,
         sandbox: &Sandbox,
         network: &Network,
-        is_nested: bool,
+        outside: Option<&Outside>,
         serve: impl FnOnce(&Network) -> Result<Served, Box<dyn Error>>,
     ) -> Result<i32, Box<dyn Error>> {
         let topology = network.topology();
+        let (has_outside, is_nested) = (outside.is_some(), outside.is_some_and(Outside::is_outer_link));
         let address = |(index, host): (usize, &HostPlan)| Some((host.name.clone(), network.address(index)?));
         let served = serve(network)?;
         let is_way_out = |index: usize| {
@@ -245,6 +260,10 @@ impl Session<'_> {
             && !self.options.quiet
         {
             crate::say(format_args!("the names of the hosts do not resolve: cannot change /etc/hosts: {error}"));
+        }
+        if !has_outside {
+            // Without the file, other names only fail later, after time-outs.
+            let _ = topology::hide_resolvers(sandbox);
         }
         let equip = |command: &mut Command| {
             for (name, addresses) in &names {
@@ -295,7 +314,7 @@ impl Session<'_> {
                 false => "a link of ",
             };
             crate::say(format_args!("{prefix}{kind}{}; {a} {at_a}, {b} {at_b}", plan.spec));
-            if cable.passes_segments_unsplit().contains(&true) {
+            if self.options.verbose && cable.passes_segments_unsplit().contains(&true) {
                 let direction = match cable.passes_segments_unsplit() {
                     [true, true] => String::new(),
                     [true, false] => format!(" from the {a} to the {b}"),
@@ -358,9 +377,9 @@ fn tap_name(topology: &Topology, host: usize, cable: usize) -> String {
     if has_several { format!("{name}.{}", topology.cables[cable].name) } else { name.clone() }
 }
 
-fn tap(folder: &Path, name: &str, snaplen: Option<u32>) -> Result<Arc<Tap>, Box<dyn Error>> {
+fn tap(folder: &Path, name: &str, snaplen: Option<u32>, rates: Option<LinkRates>) -> Result<Arc<Tap>, Box<dyn Error>> {
     fs::create_dir_all(folder).map_err(|error| format!("cannot create the folder {}: {error}", folder.display()))?;
-    Ok(Arc::new(Tap::create(&folder.join(format!("{name}.pcapng")), name, snaplen)?))
+    Ok(Arc::new(Tap::on_link(&folder.join(format!("{name}.pcapng")), name, snaplen, rates)?))
 }
 
 fn print_summary(prefix: &str, [up, down]: &[Traffic; 2]) {

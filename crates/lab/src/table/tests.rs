@@ -203,7 +203,10 @@ fn commands_of_the_user_are_shown_and_claims_of_others_are_not() {
     }
     let text = render(&run, plain(100));
     assert!(text.contains("\nCommands\n  mine: ./mine put {dir} {url}\n"), "{text}");
-    assert!(text.ends_with("\n17 claims of the source not judged: their cells are not part of this run.\n"), "{text}");
+    let last = text.split("\n\n").last().unwrap_or_default().replace('\n', " ");
+    let why = "17 claims of the source are not judged, because this run did not measure what they compare.";
+    let how = format!("To judge them, run the whole experiment to its end: `haul lab run {}`. ", run.experiment);
+    assert_eq!(last, format!("{why} {how}"), "{text}");
 }
 
 #[test]

@@ -13,11 +13,13 @@ pub(super) fn render(run: &RunResult, look: Look) -> String {
     if run.claims.iter().all(|claim| !claim.in_run) {
         // A reader who races other programs need not read what others have claimed.
         let count = counted(run.claims.len() as u64, "claim");
-        return look.paragraph(
-            "",
-            0,
-            &format!("{count} of the source not judged: their cells are not part of this run."),
+        let verb = if run.claims.len() == 1 { "is" } else { "are" };
+        let text = format!(
+            "{count} of the source {verb} not judged, because this run did not measure what they compare. To judge them, run \
+             the whole experiment to its end: `haul lab run {}`.",
+            run.experiment
         );
+        return look.paragraph("", 0, &text);
     }
     let mut text = look.title("Claims of the source, and what this run measured");
     text += &look.paragraph("", 0, &first.source);

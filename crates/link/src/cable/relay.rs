@@ -239,7 +239,7 @@ impl Driver {
             } else {
                 offload::split(header, &buffer[..length], &mut self.pool, |packet| {
                     if let Some(tap) = &self.near_tap {
-                        tap.record(Direction::Outbound, &packet.bytes);
+                        tap.record_at(now, Direction::Outbound, &packet.bytes);
                     }
                     self.traffic.packets_in += 1;
                     self.chain.push(0, packet, now, &mut self.output);

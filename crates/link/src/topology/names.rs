@@ -1,4 +1,4 @@
-//! Names of hosts: an /etc/hosts that only the programs in the sandbox see.
+//! Names of hosts: an /etc/hosts, and an /etc/resolv.conf, that only the programs in the sandbox see.
 
 use std::{fmt::Write, fs, io, path::Path};
 
@@ -7,6 +7,7 @@ use nix::mount::{MsFlags, mount};
 use crate::{addresses::Addresses, sandbox::Sandbox};
 
 const HOSTS: &str = "/etc/hosts";
+const RESOLV_CONF: &str = "/etc/resolv.conf";
 const OWN_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// Makes the names resolve to these addresses, for all programs in the sandbox. The machine's other names stay valid, and its
@@ -18,6 +19,18 @@ pub fn install(sandbox: &Sandbox, names: &[(String, Addresses)]) -> io::Result<(
     let own = fs::read_to_string(OWN_NAME).unwrap_or_default();
     fs::write(&file, hosts_file(&machine, own.trim(), names))?;
     mount(Some(&file), Path::new(HOSTS), None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
+    Ok(())
+}
+
+/// A resolv.conf(5) without resolvers.
+const NO_RESOLVER: &str = "# The hosts of this link reach no resolver; `haul link --outside` lets them.\n";
+
+/// Makes other names fail at once, for all programs in the sandbox: a resolver that no host reaches would let each look-up
+/// wait for its time-outs, 20 s. Without resolvers, programs ask their own host (resolv.conf(5)), where none listens.
+pub fn hide_resolvers(sandbox: &Sandbox) -> io::Result<()> {
+    let file = sandbox.scratch().join("resolv.conf");
+    fs::write(&file, NO_RESOLVER)?;
+    mount(Some(&file), Path::new(RESOLV_CONF), None::<&str>, MsFlags::MS_BIND, None::<&str>)?;
     Ok(())
 }
 

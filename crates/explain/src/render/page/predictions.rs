@@ -3,7 +3,11 @@
 use serde::Serialize;
 use units::Size;
 
-use crate::{Transfer, render::PredictionRequest, replica::WhatIf};
+use crate::{
+    Connection, Transfer,
+    render::{PredictionRequest, summary::declined},
+    replica::WhatIf,
+};
 
 /// The predictions for a transfer.
 #[derive(Debug, Serialize)]
@@ -29,20 +33,17 @@ struct After {
 
 impl Predictions {
     /// The predictions for a transfer; none if it carried no data or there is nothing to predict.
-    pub(super) fn of(transfer: &Transfer, request: &PredictionRequest) -> Option<Self> {
+    pub(super) fn of(connection: &Connection, transfer: &Transfer, request: &PredictionRequest) -> Option<Self> {
         if transfer.findings.is_empty() && request.what_if.is_none() && request.bytes.is_none() {
             return None;
         }
-        let unchanged = match transfer.what_if(&WhatIf::default(), None)? {
-            Ok(unchanged) => unchanged,
-            Err(error) => {
-                let after = transfer.findings.iter().filter_map(|finding| {
-                    let (change, after) = (finding.what_if.as_ref()?, transfer.without(finding)?);
-                    Some(After { change: change.to_string(), bytes: None, duration_s: after.duration.as_secs_f64() })
-                });
-                let declined = Some(error.to_string());
-                return Some(Self { before_s: None, model_error: None, declined, after: after.collect() });
-            }
+        let Ok(unchanged) = transfer.what_if(&WhatIf::default(), None)? else {
+            let after = transfer.findings.iter().filter_map(|finding| {
+                let (change, after) = (finding.what_if.as_ref()?, transfer.without(finding)?);
+                Some(After { change: change.to_string(), bytes: None, duration_s: after.duration.as_secs_f64() })
+            });
+            let declined = declined(connection, transfer);
+            return Some(Self { before_s: None, model_error: None, declined, after: after.collect() });
         };
         let mut changes: Vec<WhatIf> = Vec::new();
         for change in transfer.findings.iter().filter_map(|finding| finding.what_if.clone()) {
