@@ -74,6 +74,20 @@ fn folder_and_missing_file_are_distinguished() {
 }
 
 #[test]
+fn cat_of_a_folder_prints_no_page_for_browsers() {
+    let fixture = Fixture::new();
+    write(&fixture.path("served"), &[("folder/a", ""), ("page.html", "<html></html>\n")]);
+    for path in ["folder", "folder/", ""] {
+        let ended = fixture.haul(&["cat", &fixture.at(path)]);
+        assert!(
+            one_sentence(&ended, 1).contains("is a folder; list it with haul ls") && ended.stdout.is_empty(),
+            "{path}"
+        );
+    }
+    assert_eq!(printed(&fixture.haul(&["cat", &fixture.at("page.html")])), "<html></html>\n");
+}
+
+#[test]
 fn cat_prints_files_byte_for_byte() {
     let fixture = Fixture::new();
     let content: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
