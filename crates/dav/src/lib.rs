@@ -63,7 +63,7 @@ pub mod transfer;
 mod xml;
 
 pub use capabilities::{Capabilities, Chunking, ETags, Family};
-pub use client::{Confirmed, Dav, Locked, Stored};
+pub use client::{Confirmed, Dav, Locked, RetryLimit, Stored};
 pub use error::Error;
 pub use etag::ETag;
 pub use failure::{Failure, retry_after};
