@@ -57,7 +57,7 @@ fn unreachable_server_is_status_1() {
     for (arguments, said) in [
         (&["ls", &closed][..], "Connection refused"),
         (&["ls", &silent, "--timeout", "300ms"], "within 0.3 s"),
-        (&["ls", &fixture.url], "certificate"),
+        (&["ls", &fixture.url], "with --ca FILE, or for commands on files as `ca` in config.toml ("),
         (&["probe", &fixture.url], "certificate"),
         (&["ls", &fixture.url, "--ca", "none.pem"], "none.pem"),
         (&["cp", "-r", "served", &closed], "Connection refused"),
