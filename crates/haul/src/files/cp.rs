@@ -116,7 +116,8 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
                 let route = Route::Across(&there, second, &to.path);
                 return transfer(&session, route, &options, &stop, report, &args.output_options).await;
             }
-            let copied = relocate(&session, Verb::Copy { recursive, dry_run }, selected, &to.path, &mut report).await;
+            let (verb, output) = (Verb::Copy { recursive, dry_run }, &args.output_options);
+            let copied = relocate(&session, verb, selected, &to.path, &mut report, output).await;
             report.finish(Done { copied })
         }
     }
