@@ -88,6 +88,20 @@ fn cat_of_a_folder_prints_no_page_for_browsers() {
 }
 
 #[test]
+fn newest_entries_come_first_with_t() {
+    let fixture = Fixture::new();
+    write(&fixture.path("served"), &[("a", ""), ("b", ""), ("c", "")]);
+    let hour = std::time::Duration::from_hours(1);
+    for (name, age) in [("a", 1), ("b", 3), ("c", 2)] {
+        let file = fs::File::options().write(true).open(fixture.served(name)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - hour * age).unwrap();
+    }
+    assert_eq!(printed(&fixture.haul(&["ls", "-t1", &fixture.url])), "a\nc\nb\n");
+    assert_eq!(printed(&fixture.haul(&["ls", "-t", &fixture.at("*")])), "a\nc\nb\n");
+    assert_eq!(printed(&fixture.haul(&["ls", "-1", &fixture.url])), "a\nb\nc\n");
+}
+
+#[test]
 fn cat_prints_files_byte_for_byte() {
     let fixture = Fixture::new();
     let content: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();

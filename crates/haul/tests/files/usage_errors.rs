@@ -20,6 +20,8 @@ fn wrong_usage_is_status_2() {
         (&["mv", "-", &here], "standard input cannot be moved"),
         (&["mv", &here, "-"], "standard output"),
         (&["cp", "-n", &here, "-"], "--dry-run"),
+        (&["cp", "-a", "served", &here], "use -r"),
+        (&["ls", "-tU", &here], "--unsorted"),
         (&["mkdir", "https://h/a*"], "%2A"),
         (&["sync", "https://h/a[1]", "b"], "%5B"),
         (&["cp", "a", "https://h/*"], "%2A"),
