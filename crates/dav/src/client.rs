@@ -3,7 +3,7 @@
 //! Idempotent requests that fail for a reason that passes by itself (425, 429, 502, 503, 504) are repeated a few times,
 //! after the time that the server names (`Retry-After`) or with exponential backoff. The pause has a random part, so that
 //! requests that were refused together do not come back together. If the server is busy (429, 503), all requests to it
-//! wait (`throttle`).
+//! wait (`throttle`). A [`RetryLimit`] bounds the retries of a whole command.
 //!
 //! A request that was sent more than once may be refused because its first sending took effect: a MOVE of something that
 //! has already moved, a PUT of a file that already exists. So before such an error is reported, a PROPFIND checks whether
@@ -16,6 +16,7 @@ pub(crate) mod listing;
 mod locking;
 mod put;
 mod response;
+mod retry_limit;
 mod throttle;
 
 use std::{
@@ -38,7 +39,7 @@ use self::{
     listing::entry_of,
     throttle::Throttle,
 };
-pub use self::{confirmation::Confirmed, locking::Locked, put::Stored};
+pub use self::{confirmation::Confirmed, locking::Locked, put::Stored, retry_limit::RetryLimit};
 use crate::{
     Capabilities, ETag, Entry, Error, Family, If, Precondition, PropertySet, QName, RemotePath, Requests, Setting,
     nextcloud,
@@ -52,6 +53,7 @@ pub struct Dav {
     client: Client,
     requests: Requests,
     throttle: Arc<Throttle>,
+    retry_limit: Option<Arc<RetryLimit>>,
     capabilities: Arc<OnceCell<Capabilities>>,
     clock: Arc<Mutex<ClockOffset>>,
 }
@@ -71,9 +73,16 @@ impl Dav {
             client,
             requests: Requests::to(origin),
             throttle: Arc::default(),
+            retry_limit: None,
             capabilities: Arc::default(),
             clock: Arc::default(),
         }
+    }
+
+    /// With a limit on all retries together.
+    #[must_use]
+    pub fn with_retry_limit(self, limit: Arc<RetryLimit>) -> Self {
+        Self { retry_limit: Some(limit), ..self }
     }
 
     /// The HTTP client.
@@ -117,6 +126,7 @@ impl Dav {
                 answer.status() == StatusCode::NOT_MODIFIED && (method == Method::GET || method == Method::HEAD);
             if answer.status().is_success() || unchanged {
                 self.throttle.clear();
+                self.end_outage();
                 return Ok(answer);
             }
             let mut failure = refusal(&method, path, answer).await;
@@ -131,18 +141,31 @@ impl Dav {
                 self.throttle.clear();
             }
             drop(turn);
+            if !passes(failure.status) {
+                self.end_outage();
+                return Err(Box::new(failure).into());
+            }
             pauses += wait;
             let may_wait = wait <= LONGEST_WAIT && patience.is_none_or(|patience| pauses <= patience);
-            match again.filter(|_| passes(failure.status) && is_idempotent(&method) && attempt < TRIES && may_wait) {
+            let pause = if busy { wait } else { spread(wait) };
+            let is_allowed = || self.retry_limit.as_ref().is_none_or(|limit| limit.allows(&failure, pause));
+            match again.filter(|_| is_idempotent(&method) && attempt < TRIES && may_wait && is_allowed()) {
                 Some(again) => (parts, body) = again,
                 None => return Err(Box::new(failure).into()),
             }
             // For a busy server, `throttle` waits.
             if !busy {
-                tokio::time::sleep(spread(wait)).await;
+                tokio::time::sleep(pause).await;
             }
         }
         unreachable!("the last attempt returns")
+    }
+
+    /// The server works.
+    fn end_outage(&self) {
+        if let Some(limit) = &self.retry_limit {
+            limit.clear();
+        }
     }
 
     pub(crate) async fn ask(&self, made: Made, path: &RemotePath, options: Options) -> Result<Answer, Error> {

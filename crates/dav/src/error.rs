@@ -4,7 +4,8 @@ use std::{io, os::unix::ffi::OsStrExt, path::PathBuf, sync::Arc};
 
 use crate::{
     failure::Failure,
-    path::{PathError, RemotePath, terminal_safe},
+    path::{PathError, RemotePath},
+    terminal::terminal_safe,
     xml::XmlError,
 };
 

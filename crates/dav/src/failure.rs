@@ -47,6 +47,7 @@ impl Failure {
         now: SystemTime,
     ) -> Self {
         let ErrorBody { conditions, message } = ErrorBody::read(body);
+        let message = message.or_else(|| plain_message(headers, body, status));
         let retry_after = retry_after(headers, now);
         Self {
             method: method.clone(),
@@ -118,6 +119,7 @@ impl Failure {
                  the server can",
             ),
             415 => ("the server does not support this request body", "check the server's settings and version"),
+            421 => ("the server does not accept this host name", ""),
             423 => return (self.explain_lock(), "retry later, or ask the owner to close the file".to_owned()),
             424 => ("another part of the request failed", "see the other errors"),
             429 | 503 => return self.explain_busy(),
@@ -146,6 +148,11 @@ impl Failure {
         format!("{cause} ({}{message}){gap}{remedy}", self.status.as_u16())
     }
 
+    /// The cause and the status, for a retry that follows.
+    pub fn summary(&self) -> String {
+        format!("{} ({})", self.explain().0, self.status.as_u16())
+    }
+
     fn explain_lock(&self) -> String {
         let Some((owner, left)) = &self.lock else {
             let root = self.conditions.iter().flat_map(|condition| &condition.hrefs).next();
@@ -171,6 +178,17 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// The first paragraph of a response in plain text, without its status; none if it says no more than the status does.
+fn plain_message(headers: &HeaderMap, body: &[u8], status: StatusCode) -> Option<String> {
+    let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?.split(';').next()?.trim();
+    let text = String::from_utf8_lossy(body).replace("\r\n", "\n");
+    let paragraph = text.trim_start().split("\n\n").next()?.replace(char::is_control, " ");
+    let words = paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = words.strip_prefix(status.as_str()).unwrap_or(&words).trim_start_matches([':', ' ']);
+    let says_more = !words.is_empty() && !words.eq_ignore_ascii_case(status.canonical_reason().unwrap_or_default());
+    (kind.eq_ignore_ascii_case("text/plain") && says_more).then(|| words.to_owned())
+}
 
 /// Parses `Retry-After`: seconds or a date (RFC 9110 §10.2.3). A date in the past is a pause of zero.
 pub fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
@@ -233,6 +251,33 @@ mod tests {
     fn server_message_is_quoted() {
         let body = b"<d:error xmlns:d='DAV:' xmlns:s='http://sabredav.org/ns'><s:message>Quota</s:message></d:error>";
         assert!(failure("PUT", 507, body).to_string().contains("(507, server message \"Quota\"); free some space"));
+    }
+
+    #[test]
+    fn plain_text_of_a_refusal_is_one_quoted_line() {
+        let told = |status: u16, kind: &str, body: &str| {
+            let headers = HeaderMap::from_iter([(header::CONTENT_TYPE, HeaderValue::from_str(kind).unwrap())]);
+            let (path, status) = (RemotePath::root(), StatusCode::from_u16(status).unwrap());
+            Failure::new(&Method::GET, &path, status, &headers, body.as_bytes(), SystemTime::UNIX_EPOCH).to_string()
+        };
+        assert_eq!(
+            told(
+                421,
+                "text/plain; charset=utf-8",
+                "421: not \x1b the name\nserver; use\u{7} --host\n\nDNS rebinding: x\n"
+            ),
+            "GET /: the server does not accept this host name (421, server message \"not the name server; use --host\")"
+        );
+        let long = told(400, "Text/Plain", &"word ".repeat(10_000));
+        assert!(long.contains("server message \"word word") && long.len() < 500, "{long}");
+        for (status, kind, body) in [
+            (404, "text/plain", "Not Found\n"),
+            (404, "text/plain", "404 not found"),
+            (404, "text/plain", " \n"),
+            (404, "text/html", "gone"),
+        ] {
+            assert_eq!(told(status, kind, body), told(status, "image/png", ""), "{kind} {body:?}");
+        }
     }
 
     #[test]

@@ -298,6 +298,9 @@ impl Summary {
     }
 }
 
+/// The note of a transfer that was stopped.
+pub const INTERRUPTED: &str = "interrupted: transfers in flight were cancelled, completed files stay";
+
 /// The remedy if something of another kind has the name.
 const REMEDY: &str =
     "delete or rename one of them, or let `sync --delete` replace it (without filters and `--max-delete`)";

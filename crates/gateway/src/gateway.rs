@@ -139,6 +139,10 @@ impl Gateway {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    pub(crate) fn server(&self) -> &Server {
+        &self.server
+    }
+
     pub(crate) fn metrics(&self) -> &Metrics {
         &self.server.metrics
     }

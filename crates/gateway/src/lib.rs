@@ -50,6 +50,7 @@ mod passing;
 mod prefetch;
 mod redirector;
 pub mod smb;
+mod start_check;
 pub mod vault;
 mod win32;
 

@@ -5,7 +5,7 @@ mod place;
 mod smb;
 mod status;
 
-use std::{error::Error, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{cell::Cell, error::Error, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
 use ::gateway::{DiskCache, Gateway, Settings, Status, WriteBack};
 use ::serve::{Config, Server};
@@ -19,6 +19,9 @@ use crate::{
     listening::ListeningOptions,
     say,
 };
+
+/// How long a gateway that starts waits for the server.
+const START_CHECK: Duration = Duration::from_secs(5);
 
 /// Pass requests on to a WebDAV server, each with its client's own credentials, until Ctrl-C
 ///
@@ -154,6 +157,7 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         gateway => gateway?,
     };
     let gateway = Arc::new(gateway);
+    let checked = gateway.clone();
     let config = Config { drain: Some(args.drain.0), ..args.listening.config()? };
     let server = match ListeningOptions::inherited()? {
         inherited if inherited.is_empty() => Server::with_service(gateway.clone(), &config)?,
@@ -163,5 +167,11 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         let config = Config { listen: vec![address], ..Config::default() };
         Server::with_service(Arc::new(Status::new(gateway)), &config)
     });
-    args.listening.run(server, &upstream.to_string(), |_| None, status.transpose()?)
+    let status = status.transpose()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let problem = runtime.block_on(checked.find_problem(START_CHECK.min(args.server.timeout.0)));
+    drop(runtime);
+    // Once, however many addresses there are.
+    let warning = Cell::new(problem.map(|why| format!("requests may fail: {why}")));
+    args.listening.run(server, &upstream.to_string(), |_| warning.take(), status)
 }

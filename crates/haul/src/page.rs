@@ -39,10 +39,8 @@ fn write(spec: &::page::Spec, notes: &[impl Display], to: &Path) -> Result<(), B
         crate::say(format_args!("and {} more notes", notes.len() - MAX_NOTES));
     }
     spec.write(to)?;
-    crate::print(
-        format!("{}: {} requests; `haul page show {0}` shows the waterfall\n", to.display(), spec.requests.len())
-            .as_bytes(),
-    )
+    let requests = units::rounded::count(spec.requests.len() as u64, "request");
+    crate::print(format!("{}: {requests}; `haul page show {0}` shows the waterfall\n", to.display()).as_bytes())
 }
 
 /// Refuses to overwrite a spec, which may have been edited by hand.

@@ -70,6 +70,28 @@ fn pages_in_the_summary_stay_within_the_limit_of_words() -> Result<(), Box<dyn E
 }
 
 #[test]
+fn help_names_pages_as_the_summary_does() -> Result<(), Box<dyn Error>> {
+    let summary = fs::read_to_string(root().join("docs/src/SUMMARY.md"))?;
+    let titles: Vec<&str> =
+        summary.lines().filter_map(|line| Some(line.split_once("- [")?.1.split_once("](")?.0)).collect();
+    let made = tempfile::tempdir()?;
+    Command::new(assert_cmd::cargo_bin!("haul")).args(["man", "--markdown"]).arg(made.path()).assert().success();
+    let mut named = 0;
+    for (command, page) in pages_in(made.path())? {
+        let text = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        for name in text.split("book's page \"").skip(1).filter_map(|rest| rest.split('"').next()) {
+            assert!(
+                titles.contains(&name),
+                "{command} names the page {name:?}, which docs/src/SUMMARY.md does not have"
+            );
+            named += 1;
+        }
+    }
+    assert!(named >= 2, "the help names {named} pages");
+    Ok(())
+}
+
+#[test]
 fn relative_links_lead_to_files_and_headings() -> Result<(), Box<dyn Error>> {
     let root = root().canonicalize()?;
     let mut files = markdown_files(&root.join("docs/src"))?;

@@ -24,11 +24,12 @@ fn main() {
     if !ready {
         eprintln!("SKIPPED: links: {}", text(&probe.stderr));
     }
-    let links: [(&str, fn()); 27] = [
+    let links: [(&str, fn()); 28] = [
         ("exit_status_is_the_commands", exit_status_is_the_commands),
         ("command_that_cannot_run_gets_a_shells_exit_status", command_that_cannot_run_gets_a_shells_exit_status),
         ("both_commands_get_both_addresses", both_commands_get_both_addresses),
         ("server_listens_before_the_command_starts", server_listens_before_the_command_starts),
+        ("served_folder_is_listed_under_the_hosts_name", served_folder_is_listed_under_the_hosts_name),
         ("output_of_the_server_is_not_mixed_into_the_commands", output_of_the_server_is_not_mixed_into_the_commands),
         ("server_that_ends_early_is_reported", server_that_ends_early_is_reported),
         ("wait_for_a_silent_server_is_bounded", wait_for_a_silent_server_is_bounded),
@@ -119,6 +120,21 @@ fn server_listens_before_the_command_starts() {
     let answer = printed(&room.link(&["--rtt", "5ms", "--server", &server, "--", "bash", "-c", FETCH]));
     assert!(answer.starts_with("HTTP/1.") && answer.contains(" 200"), "{answer}");
     room.assert_clear();
+}
+
+/// `haul serve` accepts names against which DNS rebinding is not possible: the link's are among them.
+fn served_folder_is_listed_under_the_hosts_name() {
+    let room = Room::new();
+    fs::create_dir(room.path("served")).unwrap();
+    fs::write(room.path("served/file"), "").unwrap();
+    let server = serve(&room.path("served"));
+    let listed = room.link(&["--server", &server, "--", HAUL, "ls", "http://server:8080/"]);
+    assert_eq!(printed(&listed), "file\n");
+    // The address is the client's, not the server's.
+    let foreign =
+        "exec 3<>/dev/tcp/server/8080; printf 'GET / HTTP/1.1\\r\\nHost: client\\r\\n\\r\\n' >&3; head -n 1 <&3";
+    let refused = room.link(&["--server", &server, "--", "bash", "-c", foreign]);
+    assert!(printed(&refused).starts_with("HTTP/1.1 421 "), "{refused:?}");
 }
 
 fn output_of_the_server_is_not_mixed_into_the_commands() {

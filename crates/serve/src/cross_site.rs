@@ -5,14 +5,18 @@
 //!
 //! - **DNS rebinding.** A page of `evil.example` points its own name at 127.0.0.1. Its requests to this server are then
 //!   same-origin to the browser, and it can read the responses. `Host` still holds that name, so only names are
-//!   accepted that nobody else can point here: IP addresses, `localhost`, this machine's names and those that the
-//!   operator gives. Other names get 421 (RFC 9110 §15.5.20). With passwords the page cannot authenticate, and with TLS
+//!   accepted that nobody else can point here: IP addresses, `localhost`, this machine's names (its own, and those that
+//!   hosts(5) gives to its addresses, as in `haul link`) and those that the operator gives. Other names get 421
+//!   (RFC 9110 §15.5.20). With passwords the page cannot authenticate, and with TLS
 //!   it has no certificate for its name: then every name is accepted.
 //! - **Cross-site requests.** A page can do harm with a `POST` or a form without reading the response, and the browser
 //!   adds cached credentials. Browsers send the origin in `Sec-Fetch-Site` (Fetch Metadata) and `Origin` (RFC 6454 §7):
 //!   foreign origins get 403. WebDAV clients send neither.
 
-use std::net::IpAddr;
+use std::{
+    fs,
+    net::{IpAddr, UdpSocket},
+};
 
 use http::header::{HOST, ORIGIN};
 use http::uri::Authority;
@@ -27,6 +31,8 @@ pub(crate) struct HostNames {
     any: bool,
     /// The machine's name, also with mDNS's `.local` (RFC 6762).
     machine: String,
+    /// The machine's names in hosts(5).
+    listed: Vec<String>,
     /// Names that the operator gives.
     given: Vec<String>,
 }
@@ -44,7 +50,8 @@ impl HostNames {
     /// All names if something else protects the server; otherwise the safe ones and those in `given`.
     pub(crate) fn new(any: bool, given: &[String]) -> Self {
         let machine = rustix::system::uname().nodename().to_string_lossy().to_ascii_lowercase();
-        HostNames { any, machine, given: given.iter().map(|name| plain(name)).collect() }
+        let listed = names_of(&fs::read_to_string("/etc/hosts").unwrap_or_default(), is_own);
+        HostNames { any, machine, listed, given: given.iter().map(|name| plain(name)).collect() }
     }
 
     /// Whether the operator has given this name.
@@ -83,8 +90,30 @@ impl HostNames {
         name == "localhost"
             || name == *machine
             || name.strip_suffix(".local").is_some_and(|name| name == machine)
+            || self.listed.contains(&name)
             || self.given.contains(&name)
     }
+}
+
+/// The names that a hosts(5) file gives to addresses of this machine.
+fn names_of(hosts: &str, is_own: impl Fn(IpAddr) -> bool) -> Vec<String> {
+    let mut names = Vec::new();
+    for line in hosts.lines() {
+        let mut words = line.split('#').next().unwrap_or_default().split_whitespace();
+        if words.next().and_then(|address| address.parse().ok()).is_some_and(&is_own) {
+            names.extend(words.map(plain));
+        }
+    }
+    names
+}
+
+/// Whether this machine has the address in a network. Not on loopback: lists that block advertising give foreign names
+/// 127.0.0.1, which other machines resolve otherwise.
+fn is_own(address: IpAddr) -> bool {
+    let is_broadcast = matches!(address, IpAddr::V4(address) if address.is_broadcast());
+    let is_any = address.is_loopback() || address.is_unspecified() || address.is_multicast() || is_broadcast;
+    // Only an own address can be bound.
+    !is_any && UdpSocket::bind((address, 0)).is_ok()
 }
 
 /// Normalizes a name for comparison.
@@ -99,11 +128,10 @@ pub(crate) fn explain(host: Option<&str>) -> String {
     let name = name.filter(|name| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)));
     let name = name.filter(|name| !name.is_empty()).unwrap_or_else(|| "NAME".to_owned());
     format!(
-        "421: this server refuses requests for the host name {name}.\n\n\
+        "421: this server does not accept the host name {name}; start it with --host {name}, or use its IP address\n\n\
          DNS rebinding: any web page could point its own name at this server and read the files through a visitor's \
-         browser. Without TLS and passwords, the server therefore accepts only IP addresses, localhost and the machine's \
-         own name.\n\n\
-         To accept this name, start the server with --host {name}. With --tls or --auth it accepts every name.\n"
+         browser. Without TLS and passwords, the server therefore accepts only IP addresses, localhost, the machine's \
+         own name and the names of its addresses in /etc/hosts. With --tls or --auth it accepts every name.\n"
     )
 }
 
@@ -156,10 +184,25 @@ mod tests {
     }
 
     #[test]
+    fn names_of_the_machines_addresses_are_accepted_and_other_entries_of_the_hosts_file_are_not() {
+        let hosts = "127.0.0.1 localhost blocked.example\n0.0.0.0 ads.example\n255.255.255.255 x.example\n# 10.0.0.2 old\n\
+                     10.0.0.2 Server server.example. # ours\n10.0.0.3 other\nfd00::2 six\nbad line\n";
+        let is_ours = |address: IpAddr| ["10.0.0.2", "fd00::2"].contains(&&*address.to_string());
+        let mut names = HostNames::new(false, &[]);
+        names.listed = names_of(hosts, is_ours);
+        assert_eq!(names.listed, ["server", "server.example", "six"]);
+        assert_eq!(admitted(&names, &[("Host", "SERVER:8080")]), 200);
+        assert_eq!(admitted(&names, &[("Host", "other")]), 421);
+        for address in ["127.0.0.1", "::1", "0.0.0.0", "::", "224.0.0.1", "255.255.255.255", "192.0.2.1"] {
+            assert!(!is_own(address.parse().unwrap()), "{address}");
+        }
+    }
+
+    #[test]
     fn explanation_repeats_nothing_but_a_name() {
-        assert!(explain(Some("dav.example:80")).contains("--host dav.example."));
+        assert!(explain(Some("dav.example:80")).contains("--host dav.example,"));
         for host in [None, Some(""), Some("<script>"), Some("a b")] {
-            assert!(explain(host).contains("--host NAME."), "{host:?}");
+            assert!(explain(host).contains("--host NAME,"), "{host:?}");
         }
     }
 

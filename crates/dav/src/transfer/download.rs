@@ -53,7 +53,8 @@ use self::{
     sync_snapshot::SyncSnapshot,
 };
 use super::{
-    Event, FileFacts, Options, SkipReason, Summary, Watch, filter::Scope, lock, synced_versions::SyncedVersions,
+    Event, FileFacts, INTERRUPTED, Options, SkipReason, Summary, Watch, filter::Scope, lock,
+    synced_versions::SyncedVersions,
 };
 use crate::{Dav, Error, PropertySet, RemotePath};
 
@@ -243,7 +244,7 @@ impl Download<'_> {
             let _ = fs::remove_file(file);
         }
         if stopped {
-            (self.watch)(Event::Note("interrupted: transfers in flight were cancelled, completed files stay"));
+            (self.watch)(Event::Note(INTERRUPTED));
         } else {
             self.report_missing();
             self.apply_case_renames();

@@ -62,7 +62,6 @@ const BULK: usize = 4;
 
 /// Number of attempts for a listing that breaks off.
 pub(super) const LISTING_ATTEMPTS: u32 = 3;
-const INTERRUPTED: &str = "interrupted: transfers in flight were cancelled, completed files stay";
 
 /// Uploads files and folders, as cp(1) does: into `to` if that is a folder, or, with a single source, as `to`. When
 /// `stop` is notified, transfers in flight are cancelled, temporary files and locks are removed, and the summary covers

@@ -4,10 +4,10 @@ use std::io;
 
 use dav::{PropertySet, RemotePath, transfer::Verify};
 use haul_http::{
-    Class, Options,
+    Answer, Class, Options,
     digest::{Algorithm, Field, claims, want},
 };
-use http::HeaderMap;
+use http::{HeaderMap, header::CONTENT_TYPE};
 use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::io::{AsyncWriteExt, Stdout};
@@ -34,6 +34,7 @@ struct Found {
 /// Why a file was not printed.
 enum Stop {
     Failed(dav::Error),
+    Folder,
     /// The reader has closed the pipe.
     Closed,
     Output(io::Error),
@@ -56,10 +57,7 @@ pub(super) async fn print_all(session: &Session, paths: &[RemotePath], digest: b
     for path in paths {
         match print(session, path, digest, &mut output, &mut found.bytes).await {
             Ok(()) => found.files += 1,
-            // Some servers answer GET of a folder with 404.
-            Err(Stop::Failed(error)) if error.refusal().is_some() && is_folder(session, path).await => {
-                report.fail(path, format_args!("{path}: is a folder; list it with haul ls"));
-            }
+            Err(Stop::Folder) => report.fail(path, format_args!("{path}: is a folder; list it with haul ls")),
             Err(Stop::Failed(error)) => report.fail(path, error),
             Err(Stop::Closed) => break,
             Err(Stop::Output(error)) => return Err(format!("cannot write {path} to standard output: {error}").into()),
@@ -72,6 +70,31 @@ async fn is_folder(session: &Session, path: &RemotePath) -> bool {
     matches!(session.dav.stat(path, PropertySet::LISTING).await, Ok(Some(entry)) if entry.path.is_folder())
 }
 
+/// Requests a file. For a folder, most servers send a page for browsers, and some an error.
+async fn fetch(session: &Session, path: &RemotePath, headers: &HeaderMap, options: &Options) -> Result<Answer, Stop> {
+    if path.is_folder() && is_folder(session, path).await {
+        return Err(Stop::Folder);
+    }
+    let get = async || session.dav.get(path, headers.clone(), options.clone()).await;
+    let failure = match get().await {
+        Ok(answer) if path.is_folder() || !is_html(answer.headers()) => return Ok(answer),
+        Err(error) if path.is_folder() || error.refusal().is_none() => return Err(Stop::Failed(error)),
+        // Given up: the lookup might wait behind it.
+        Ok(_) => None,
+        Err(error) => Some(error),
+    };
+    match failure {
+        _ if is_folder(session, path).await => Err(Stop::Folder),
+        Some(error) => Err(Stop::Failed(error)),
+        None => get().await.map_err(Stop::Failed),
+    }
+}
+
+fn is_html(headers: &HeaderMap) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    ["text/html", "application/xhtml"].iter().any(|html| kind.to_ascii_lowercase().starts_with(html))
+}
+
 /// Prints a file as it arrives.
 async fn print(
     session: &Session,
@@ -82,7 +105,7 @@ async fn print(
 ) -> Result<(), Stop> {
     let wanted = digest.then(|| want(Field::ReprDigest, &[Algorithm::Sha256, Algorithm::Sha512])).flatten();
     let options = Options { class: Class::Large, ..Options::default() };
-    let answer = session.dav.get(path, HeaderMap::from_iter(wanted), options).await.map_err(Stop::Failed)?;
+    let answer = fetch(session, path, &HeaderMap::from_iter(wanted), &options).await?;
     if digest && claims(answer.headers()).is_empty() {
         say(format_args!("{path}: not verified: the server sends no digest"));
     }

@@ -213,7 +213,7 @@ fn compare<'a>(
         if let (Some(a), Some(b)) = (a.length, b.length)
             && a != b
         {
-            return Ok(Verdict::Differs(format!("{a} bytes in FROM, {b} in TO")));
+            return Ok(Verdict::Differs(format!("{} in FROM, {b} in TO", format::count(a, "byte"))));
         }
         if args.size_only {
             return Ok(Verdict::SameSize);

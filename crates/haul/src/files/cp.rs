@@ -35,6 +35,9 @@ pub(crate) struct Args {
     /// Copy folders recursively
     #[arg(short, long)]
     recursive: bool,
+    /// As in cp(1); refused, with what to use instead
+    #[arg(short, long, hide = true)]
+    archive: bool,
     #[command(flatten)]
     dry_run: DryRun,
     /// Resume an interrupted copy: skip files of the same length that are not older, and continue large files where they
@@ -61,6 +64,13 @@ struct Done {
 }
 
 pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
+    if args.archive {
+        return Err(usage(
+            "cp has no -a: WebDAV keeps no owners, permissions and links; use -r to copy folders, with `--links follow` to \
+             copy what symbolic links point to. Downloads get the server's times; servers that can (Nextcloud, ownCloud, \
+             haul serve) keep those of uploads",
+        ));
+    }
     let places = locations(&args.places)?;
     let (sources, to) = split(&places)?;
     let filter = args.filters.read()?;
@@ -116,7 +126,8 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
                 let route = Route::Across(&there, second, &to.path);
                 return transfer(&session, route, &options, &stop, report, &args.output_options).await;
             }
-            let copied = relocate(&session, Verb::Copy { recursive, dry_run }, selected, &to.path, &mut report).await;
+            let (verb, output) = (Verb::Copy { recursive, dry_run }, &args.output_options);
+            let copied = relocate(&session, verb, selected, &to.path, &mut report, output).await;
             report.finish(Done { copied })
         }
     }

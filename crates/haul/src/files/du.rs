@@ -10,7 +10,7 @@ use crate::files::{
     ls::Row,
     options::{sizes::SizeFormat, urls::UrlArgs},
     results::format,
-    walk::walk,
+    walk::{Tree, walk_each},
 };
 use crate::say;
 
@@ -56,11 +56,8 @@ pub(super) async fn run(args: Args) -> Outcome {
     let (session, selected, mut report) = args.named.select("du").await?;
     let max_depth = if args.summarize { 0 } else { args.max_depth.unwrap_or(usize::MAX) };
     let (mut found, mut unsized_files) = (Vec::new(), 0);
-    for root in selected.into_iter().map(|selected| selected.path) {
-        let Some(rows) = walk(&session.dav, &root, usize::MAX, true, &mut report).await else { continue };
+    walk_each(&session.dav, selected, (usize::MAX, true), &mut report, |Tree { root, rows }, report| {
         unsized_files += rows.iter().filter(|row| row.length.is_none() && !row.path.is_folder()).count();
-        let is_file = rows.iter().any(|row| row.path.same_place(&root));
-        let root = root.as_folder(!is_file);
         let mut totals: Vec<_> = totals(&root, &rows).into_iter().collect();
         totals.retain(|(path, _)| path.relative_to(&root).is_some_and(|names| names.count() <= max_depth));
         totals.sort_by(|(a, _), (b, _)| contents_first(a, b));
@@ -68,7 +65,9 @@ pub(super) async fn run(args: Args) -> Outcome {
             report.print(&format!("{}\t{path}\n", args.sizes.print(bytes)))?;
             found.push(Usage { url: session.url(&path), path: path.decoded(), bytes, files });
         }
-    }
+        Ok(())
+    })
+    .await?;
     if unsized_files > 0 {
         let files = format::count(unsized_files as u64, "file");
         say(format_args!("the server lists {files} without a size, counted as 0 bytes"));

@@ -6,7 +6,7 @@
 //! Sorting needs all names of a folder in memory. `--unsorted` prints each entry as it arrives and keeps none, for folders
 //! of millions of files.
 
-use std::{collections::BTreeMap, error::Error, time::SystemTime};
+use std::{cmp::Ordering, collections::BTreeMap, error::Error, time::SystemTime};
 
 use console::Term;
 use dav::{Dav, ETag, Entry, Properties, PropertySet, RemotePath, transfer::is_temporary};
@@ -44,6 +44,12 @@ pub(crate) struct Args {
     /// Include temporary files of unfinished transfers
     #[arg(short, long)]
     all: bool,
+    /// One entry per line, as without a terminal
+    #[arg(short = '1')]
+    one_per_line: bool,
+    /// Sort by time, newest first
+    #[arg(short = 't', conflicts_with = "unsorted")]
+    by_time: bool,
     /// Do not sort; print each entry as it arrives, one per line
     #[arg(short = 'U', long)]
     unsorted: bool,
@@ -123,10 +129,14 @@ pub(super) async fn run(args: Args) -> Outcome {
         is_headed: args.recursive || asked.len() + matched.len() > 1,
         is_first: true,
         is_long: args.long,
+        width: if args.one_per_line { 0 } else { terminal_width() },
         sizes: args.sizes,
         kept: args.named.connection.json.is_some().then(Vec::new),
     };
-    for (asked, entries) in matched {
+    for (asked, mut entries) in matched {
+        if args.by_time {
+            sort(&mut entries, true);
+        }
         output.print(Listing { asked, entries, misplaced: Vec::new() }, &mut report)?;
     }
     let dav = &session.dav;
@@ -143,7 +153,7 @@ pub(super) async fn run(args: Args) -> Outcome {
         (false, _) => {
             let mut found = Vec::new();
             list(dav, asked, (levels, all), &mut report, |mut listing, _| {
-                listing.entries.sort_by(|a, b| a.path.name().cmp(&b.path.name()));
+                sort(&mut listing.entries, args.by_time);
                 found.push(listing);
                 Ok(())
             })
@@ -175,6 +185,8 @@ struct Output {
     is_headed: bool,
     is_first: bool,
     is_long: bool,
+    /// The columns of the terminal; 0 prints one name per line.
+    width: usize,
     sizes: SizeFormat,
     kept: Option<Vec<Row>>,
 }
@@ -186,13 +198,18 @@ impl Output {
         for why in misplaced {
             report.fail(&asked, why);
         }
-        let text = if self.is_long { self.long(&entries) } else { short(&entries) };
+        let text = if self.is_long { self.long(&entries) } else { self.short(&entries) };
         let head = self.head(&asked);
         report.print(&(head + &text))?;
         if let Some(kept) = &mut self.kept {
             kept.extend(entries);
         }
         Ok(())
+    }
+
+    fn short(&self, entries: &[Row]) -> String {
+        let names: Vec<String> = entries.iter().map(name).collect();
+        format::columns(&names, self.width)
     }
 
     fn long(&self, entries: &[Row]) -> String {
@@ -219,6 +236,20 @@ impl Output {
         let gap = if self.is_headed && !std::mem::take(&mut self.is_first) { "\n" } else { "" };
         if self.is_headed && asked.is_folder() { format!("{gap}{asked}:\n") } else { gap.to_owned() }
     }
+}
+
+/// The width of the terminal on standard output, 0 without one.
+fn terminal_width() -> usize {
+    let terminal = Term::stdout();
+    if terminal.is_term() { usize::from(terminal.size().1) } else { 0 }
+}
+
+/// Sorts by name, or the newest first; entries without a time come last.
+fn sort(entries: &mut [Row], by_time: bool) {
+    entries.sort_by(|a, b| {
+        let times = if by_time { b.modified.cmp(&a.modified) } else { Ordering::Equal };
+        times.then_with(|| a.path.name().cmp(&b.path.name()))
+    });
 }
 
 /// Lists folders down to so many levels, and passes on each complete listing.
@@ -321,14 +352,6 @@ fn is_shown(all: bool, asked: &RemotePath, path: &RemotePath) -> bool {
 pub(super) fn name(entry: &Row) -> String {
     let name = format::name(entry.path.name().unwrap_or(b"/"));
     if entry.path.is_folder() { name + "/" } else { name }
-}
-
-/// Columns on a terminal, else one entry per line.
-fn short(entries: &[Row]) -> String {
-    let names: Vec<String> = entries.iter().map(name).collect();
-    let terminal = Term::stdout();
-    let width = if terminal.is_term() { usize::from(terminal.size().1) } else { 0 };
-    format::columns(&names, width)
 }
 
 /// The entry at a path, or an error.

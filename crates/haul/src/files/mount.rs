@@ -49,7 +49,8 @@ const MOUNTED: &str = "mounted";
 /// Mount a folder of a server as a local folder
 ///
 /// Programs then work with its files as with local ones. A file is uploaded when a program closes it: when close() succeeds,
-/// the server has the whole file. Needs /dev/fuse, and for ordinary users the package fuse3. See the book's page "Mount".
+/// the server has the whole file. Needs /dev/fuse, and for ordinary users the package fuse3. See the book's page "Mount a share, also
+/// at boot (fstab)".
 #[derive(clap::Args)]
 #[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]

@@ -69,7 +69,7 @@ pub(super) async fn run(args: Args, stop: Arc<Stop>) -> Outcome {
                 return report.finish(Done { moved: Vec::new() });
             }
             let verb = Verb::Move { dry_run: args.dry_run.dry_run };
-            let moved = relocate(&session, verb, selected, &to.path, &mut report).await;
+            let moved = relocate(&session, verb, selected, &to.path, &mut report, &args.output_options).await;
             report.finish(Done { moved })
         }
         to => args.away(&sources, to, &stop, report).await,

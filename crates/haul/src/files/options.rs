@@ -121,7 +121,7 @@ pub(super) struct TransferOptions {
 #[derive(clap::Args, Debug, Clone, Default)]
 #[command(next_help_heading = "Files to copy")]
 pub(super) struct FileOptions {
-    /// Maximum difference between equal modification times, as in 2s for FAT; whole seconds
+    /// Treat modification times as equal that differ by at most this, in whole seconds, as in 2s for FAT
     #[arg(long, value_name = "DURATION", default_value_t)]
     pub(super) modify_window: Span,
     /// Symbolic links in a local folder. A link named as the source itself is always followed

@@ -5,16 +5,20 @@
 //! replaces a file, as with cp(1) and mv(1), and nothing else is replaced. An `If` header with the target's strong entity
 //! tag (RFC 4918 §10.4) protects files that others create meanwhile. The extra round trip occurs only on conflict.
 
-use std::{collections::HashSet, fmt};
+use std::{collections::HashSet, fmt, time::Instant};
 
 use dav::{Confirmed, Dav, Entry, If, PropertySet, RemotePath};
 use futures_util::{StreamExt, future::join, future::join_all, stream};
 use serde::Serialize;
 
-use crate::files::{
-    results::Results,
-    say_checked,
-    session::{Session, selection::Selected},
+use crate::{
+    files::{
+        options::output::{Level, OutputOptions},
+        results::{Results, format},
+        say_checked,
+        session::{Session, selection::Selected},
+    },
+    say,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,11 +47,12 @@ pub(super) async fn relocate(
     sources: Vec<Selected>,
     to: &RemotePath,
     report: &mut Results,
+    output: &OutputOptions,
 ) -> Vec<Relocated> {
-    let dav = &session.dav;
-    let (recursive, dry_run) = match verb {
-        Verb::Copy { recursive, dry_run } => (recursive, dry_run),
-        Verb::Move { dry_run } => (true, dry_run),
+    let (dav, begin) = (&session.dav, Instant::now());
+    let (recursive, dry_run, done) = match verb {
+        Verb::Copy { recursive, dry_run } => (recursive, dry_run, "copied"),
+        Verb::Move { dry_run } => (true, dry_run, "moved"),
     };
     let looks = join_all(sources.iter().map(async |source| match &source.entry {
         Some(entry) => Ok(Some(entry.clone())),
@@ -83,25 +88,42 @@ pub(super) async fn relocate(
         let lines: Vec<String> = steps.iter().map(|(from, to)| format!("{what} {from} to {to}\n")).collect();
         // A closed pipe is no error.
         let _ = report.print(&lines.concat());
+        if output.level() > Level::Always {
+            say(format_args!("{} would be {done}", counted(&steps)));
+        }
         return steps.into_iter().map(Relocated::of).collect();
     }
-    let done = steps.into_iter().map(|(from, to)| async move {
+    let results = steps.into_iter().map(|(from, to)| async move {
         let result = once(dav, verb, &from, &to).await;
         (from, to, result)
     });
-    let mut done = stream::iter(done).buffered(session.settings.client.connections);
+    let mut results = stream::iter(results).buffered(session.settings.client.connections);
     let mut carried = Vec::new();
-    while let Some((from, to, result)) = done.next().await {
+    while let Some((from, to, result)) = results.next().await {
         match result {
             Ok(known) => {
-                let what = if matches!(verb, Verb::Copy { .. }) { "copied" } else { "moved" };
-                say_checked(known, format_args!("{from}: {what} to {to}"));
-                carried.push(Relocated::of((from, to)));
+                say_checked(known, format_args!("{from}: {done} to {to}"));
+                carried.push((from, to));
             }
             Err(why) => report.fail(from, why),
         }
     }
-    carried
+    drop(results);
+    report.print_failures();
+    if output.level() > Level::Always && !carried.is_empty() {
+        let failed = sources.len() - carried.len();
+        let failed = if failed > 0 { format!("; {failed} failed") } else { String::new() };
+        say(format_args!("{} {done} on the server in {}{failed}", counted(&carried), format::took(begin.elapsed())));
+    }
+    carried.into_iter().map(Relocated::of).collect()
+}
+
+/// How many files and folders these are.
+fn counted(steps: &[(RemotePath, RemotePath)]) -> String {
+    let folders = steps.iter().filter(|(from, _)| from.is_folder()).count();
+    let counts = [(steps.len() - folders, "file"), (folders, "folder")];
+    let counts = counts.into_iter().filter(|(number, _)| *number > 0 || steps.is_empty());
+    counts.map(|(number, noun)| format::count(number as u64, noun)).collect::<Vec<_>>().join(" and ")
 }
 
 /// Source and target of one copy or move.

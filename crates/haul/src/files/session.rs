@@ -15,11 +15,13 @@ pub(super) mod settings;
 use std::{
     error::Error,
     hash::{DefaultHasher, Hash, Hasher},
-    io::ErrorKind,
+    io::{self, ErrorKind, IsTerminal},
     path::PathBuf,
+    sync::Arc,
+    time::Duration,
 };
 
-use dav::{Dav, RemotePath};
+use dav::{Dav, RemotePath, RetryLimit};
 use haul_http::{
     Client, Origin, Versions,
     auth::{
@@ -38,6 +40,9 @@ use crate::files::{
 use crate::{say, usage};
 
 pub(crate) use settings::base as user_folder;
+
+/// How long after a server's first failure a command with few requests still begins to wait for the next attempt.
+const BRIEF: Duration = Duration::from_secs(5);
 
 /// A session with one server.
 pub(super) struct Session {
@@ -59,16 +64,27 @@ impl Session {
         connection: &ConnectionOptions,
         transfer_options: &TransferOptions,
     ) -> Result<Self, Box<dyn Error>> {
-        Self::with(Settings::of(&remote.origin, connection, transfer_options)?, remote, connection).await
+        Self::with(Settings::of(&remote.origin, connection, transfer_options)?, remote, connection, None).await
     }
 
-    /// Opens a session for a command with few requests.
-    pub(super) async fn brief(remote: &Remote, connection: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
+    /// Opens a session for a command with few requests, which share a limit on retries. Each is told on a terminal, or if
+    /// the command `is_verbose`.
+    pub(super) async fn brief(
+        remote: &Remote,
+        connection: &ConnectionOptions,
+        is_verbose: bool,
+    ) -> Result<Self, Box<dyn Error>> {
         let mut settings = Settings::of(&remote.origin, connection, &TransferOptions::default())?;
         if settings.client.versions == Versions::Auto {
             settings.client.versions = Versions::Brief;
         }
-        Self::with(settings, remote, connection).await
+        let is_told = is_verbose || io::stderr().is_terminal();
+        let limit = RetryLimit::new(BRIEF, move |failure, pause| {
+            if is_told {
+                say(format_args!("{}; trying again in {} s", failure.summary(), pause.as_secs_f64().ceil()));
+            }
+        });
+        Self::with(settings, remote, connection, Some(Arc::new(limit))).await
     }
 
     /// Opens a session for a mount: a call of a program ends after `--timeout`, instead of being retried.
@@ -78,10 +94,15 @@ impl Session {
         if settings.client.versions == Versions::Auto {
             settings.client.versions = Versions::Brief;
         }
-        Self::with(settings, remote, connection).await
+        Self::with(settings, remote, connection, None).await
     }
 
-    async fn with(settings: Settings, remote: &Remote, connection: &ConnectionOptions) -> Result<Self, Box<dyn Error>> {
+    async fn with(
+        settings: Settings,
+        remote: &Remote,
+        connection: &ConnectionOptions,
+        limit: Option<Arc<RetryLimit>>,
+    ) -> Result<Self, Box<dyn Error>> {
         if connection.insecure {
             say("--insecure: anyone on the network path to the server can read and change everything");
         }
@@ -97,8 +118,12 @@ impl Session {
         let client = |credentials: &Credentials| {
             Client::new(settings.client.clone(), Authenticator::new(credentials.clone(), settings.clear))
         };
+        let dav = |client: Client| {
+            let dav = Dav::new(client, remote.origin.clone());
+            limit.iter().cloned().fold(dav, Dav::with_retry_limit)
+        };
         if !found && prompt::possible() && settings.client.connect.tls.identity.is_none() {
-            if user.is_none() && wants_a_password(&client(&credentials)?, remote).await {
+            if user.is_none() && wants_a_password(&dav(client(&credentials)?), &remote.path).await {
                 user =
                     Some(prompt::ask(&format!("User at {}: ", remote.origin)).await?).filter(|user| !user.is_empty());
             }
@@ -115,7 +140,7 @@ impl Session {
             client.paths().remember(known.ways);
         }
         let known = known(&client, &remote.origin);
-        Ok(Self { dav: Dav::new(client, remote.origin.clone()), settings, user, who, memory, known })
+        Ok(Self { dav: dav(client), settings, user, who, memory, known })
     }
 
     /// The URL of a path.
@@ -199,8 +224,7 @@ fn warned<T>((found, exposed): (T, Option<Exposed>)) -> T {
 }
 
 /// Whether the server requires authentication.
-async fn wants_a_password(client: &Client, remote: &Remote) -> bool {
-    let dav = Dav::new(client.clone(), remote.origin.clone());
-    let answer = dav.options(&remote.path).await;
+async fn wants_a_password(dav: &Dav, path: &RemotePath) -> bool {
+    let answer = dav.options(path).await;
     matches!(answer, Err(dav::Error::Http(haul_http::Error::Credentials { why, .. })) if matches!(*why, GiveUp::Unknown { .. }))
 }

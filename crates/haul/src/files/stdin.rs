@@ -24,7 +24,9 @@ pub(super) async fn from_stdin(session: &Session, to: &RemotePath, stop: &Arc<St
     let done = match upload_stream(&session.dav, input(), to, stop.notified()).await {
         Ok(bytes) => Done { files: 1, bytes },
         Err(why) => {
-            report.fail(to, why);
+            if !stop.is_requested() {
+                report.fail(to, why);
+            }
             Done { files: 0, bytes: 0 }
         }
     };

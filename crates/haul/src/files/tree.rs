@@ -10,7 +10,7 @@ use crate::files::{
     ls::{Lines, Row, name},
     options::{sizes::SizeFormat, urls::UrlArgs},
     results::format,
-    walk::walk,
+    walk::{Tree, walk_each},
 };
 
 /// Show folders with everything in them, as tree(1) does
@@ -44,16 +44,15 @@ pub(super) async fn run(args: Args) -> Outcome {
     let levels = args.levels.map_or(usize::MAX, |levels| usize::try_from(levels).unwrap_or(usize::MAX));
     let (mut all, mut gap) = (Vec::new(), "");
     let sizes = (args.size || args.sizes.is_human_readable()).then_some(args.sizes);
-    for root in selected.into_iter().map(|selected| selected.path) {
-        let Some(mut rows) = walk(&session.dav, &root, levels, args.all, &mut report).await else { continue };
-        let is_file = rows.iter().any(|row| row.path.same_place(&root));
+    walk_each(&session.dav, selected, (levels, args.all), &mut report, |Tree { root, mut rows }, report| {
         rows.sort_by(|a, b| a.path.segments().cmp(b.path.segments()));
-        let root = root.as_folder(!is_file);
-        let below: &[Row] = if is_file { &[] } else { &rows };
+        let below: &[Row] = if root.is_folder() { &rows } else { &[] };
         report.print(&format!("{gap}{root}\n{}", draw(&root, below, sizes)))?;
         gap = "\n";
         all.extend(rows);
-    }
+        Ok(())
+    })
+    .await?;
     if gap.is_empty() {
         return report.finish(Found { entries: Lines(&session, all) });
     }

@@ -4,23 +4,43 @@
 //! as if that were all. So the first level is requested beside it, for use after a refusal; and an answer that has folders
 //! and nothing in them is not believed. Then the folders of each level are listed together.
 
+use std::error::Error;
+
 use dav::{Dav, Depth, PropertySet, RemotePath};
 use futures_util::future::join;
 
 use crate::files::{
     ls::{Listing, Row, list, one},
     results::Results,
+    session::selection::Selected,
 };
 
-/// All entries below a folder down to so many levels, or the file itself; none if the root cannot be listed. `all`: with
-/// temporary files. What cannot be listed is reported.
-pub(super) async fn walk(
+/// A folder with what is below, or a file.
+pub(super) struct Tree {
+    /// As a folder's path or a file's.
+    pub(super) root: RemotePath,
+    /// The entries below, or that of the file itself.
+    pub(super) rows: Vec<Row>,
+}
+
+/// The trees at these paths down to so many levels, without those whose root cannot be listed. `all`: with temporary files.
+/// What cannot be listed is reported. Each is passed on before the next one is requested.
+pub(super) async fn walk_each(
     dav: &Dav,
-    root: &RemotePath,
-    levels: usize,
-    all: bool,
+    selected: Vec<Selected>,
+    (levels, all): (usize, bool),
     report: &mut Results,
-) -> Option<Vec<Row>> {
+    mut each: impl FnMut(Tree, &mut Results) -> Result<(), Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
+    for Selected { path, .. } in selected {
+        let Some(rows) = walk(dav, &path, levels, all, report).await else { continue };
+        let is_file = rows.iter().any(|row| row.path.same_place(&path));
+        each(Tree { root: path.as_folder(!is_file), rows }, report)?;
+    }
+    Ok(())
+}
+
+async fn walk(dav: &Dav, root: &RemotePath, levels: usize, all: bool, report: &mut Results) -> Option<Vec<Row>> {
     let tree = async { if levels == usize::MAX { at_once(dav, root, all).await } else { None } };
     let first = match join(tree, one(dav, root.clone(), all)).await {
         (Some(tree), _) => return Some(tree),

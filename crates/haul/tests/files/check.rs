@@ -146,10 +146,7 @@ fn check_after_sync_with_the_same_filters_finds_no_difference() {
     printed(&fixture.haul(&[&["sync", "here", &there, "--delete"], &filter[..]].concat()));
     for (from, to) in [("here", there.as_str()), (&there, "here")] {
         let checked = fixture.haul(&[&["check", from, to], &filter[..]].concat());
-        assert_eq!(
-            text(&checked.stdout),
-            if from == "here" { "" } else { "differs: long: 1 bytes in FROM, 8 in TO\n" }
-        );
+        assert_eq!(text(&checked.stdout), if from == "here" { "" } else { "differs: long: 1 byte in FROM, 8 in TO\n" });
     }
     // An unreadable folder is a failure, and its contents are not reported.
     let broken = fixture.haul(&["check", "here/a", &there]);

@@ -15,7 +15,7 @@ fn interrupted_upload_leaves_no_temporary_file_and_no_lock() {
     let source = fs::File::create(fixture.path("big")).unwrap();
     source.set_len(4 << 30).unwrap();
     let mut command = fixture.command(&["cp", "big", &fixture.at("big"), "--temporary", "--lock", "always"]);
-    command.stderr(Stdio::null());
+    command.stderr(fs::File::create(fixture.path("said")).unwrap());
     let mut running = Running::start(command);
     assert!(eventually(|| fs::read_dir(fixture.path("served"))
         .unwrap()
@@ -23,6 +23,8 @@ fn interrupted_upload_leaves_no_temporary_file_and_no_lock() {
         .any(|entry| { entry.metadata().is_ok_and(|about| about.len() > 1_000_000) })));
     running.send(Signal::SIGINT);
     assert_eq!(running.status().code(), Some(1));
+    let said = fs::read_to_string(fixture.path("said")).unwrap();
+    assert_eq!(said.matches("interrupted").count(), 1, "{said}");
     // The server may notice the broken upload later.
     assert!(eventually(|| tree(&fixture.path("served")).is_empty()), "{:?}", tree(&fixture.path("served")).keys());
     // Deleting the file releases its lock; otherwise this would be refused.

@@ -74,6 +74,34 @@ fn folder_and_missing_file_are_distinguished() {
 }
 
 #[test]
+fn cat_of_a_folder_prints_no_page_for_browsers() {
+    let fixture = Fixture::new();
+    write(&fixture.path("served"), &[("folder/a", ""), ("page.html", "<html></html>\n")]);
+    for path in ["folder", "folder/", ""] {
+        let ended = fixture.haul(&["cat", &fixture.at(path)]);
+        assert!(
+            one_sentence(&ended, 1).contains("is a folder; list it with haul ls") && ended.stdout.is_empty(),
+            "{path}"
+        );
+    }
+    assert_eq!(printed(&fixture.haul(&["cat", &fixture.at("page.html")])), "<html></html>\n");
+}
+
+#[test]
+fn newest_entries_come_first_with_t() {
+    let fixture = Fixture::new();
+    write(&fixture.path("served"), &[("a", ""), ("b", ""), ("c", "")]);
+    let hour = std::time::Duration::from_hours(1);
+    for (name, age) in [("a", 1), ("b", 3), ("c", 2)] {
+        let file = fs::File::options().write(true).open(fixture.served(name)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - hour * age).unwrap();
+    }
+    assert_eq!(printed(&fixture.haul(&["ls", "-t1", &fixture.url])), "a\nc\nb\n");
+    assert_eq!(printed(&fixture.haul(&["ls", "-t", &fixture.at("*")])), "a\nc\nb\n");
+    assert_eq!(printed(&fixture.haul(&["ls", "-1", &fixture.url])), "a\nb\nc\n");
+}
+
+#[test]
 fn cat_prints_files_byte_for_byte() {
     let fixture = Fixture::new();
     let content: Vec<u8> = (0..3_000_000_u32).map(|number| (number % 251) as u8).collect();
@@ -122,8 +150,12 @@ fn mkdir_creates_parents_on_request() {
 fn mv_replaces_a_file_and_never_a_folder() {
     let fixture = Fixture::new();
     write(&fixture.path("served"), &[("one", "1"), ("two", "2"), ("dir/one", "old"), ("dir/sub/x", ""), ("sub/y", "")]);
-    printed(&fixture.haul(&["mv", &fixture.at("two"), &fixture.at("second")]));
-    printed(&fixture.haul(&["mv", &fixture.at("one"), &fixture.at("second"), &fixture.at("dir")]));
+    let renamed = fixture.haul(&["mv", &fixture.at("two"), &fixture.at("second")]);
+    printed(&renamed);
+    assert!(text(&renamed.stderr).starts_with("haul: 1 file moved on the server in "), "{renamed:?}");
+    let quiet = fixture.haul(&["mv", "-q", &fixture.at("one"), &fixture.at("second"), &fixture.at("dir")]);
+    printed(&quiet);
+    assert!(quiet.stderr.is_empty(), "{quiet:?}");
     assert_eq!(fs::read(fixture.served("dir/one")).unwrap(), b"1");
     for (from, to, said) in [
         ("sub", "dir", "/dir/sub/: a folder exists already"),
@@ -158,9 +190,11 @@ fn two_sources_with_one_name_are_refused() {
     for verb in ["mv", "cp"] {
         let fixture = Fixture::new();
         write(&fixture.path("served"), &[("a/same", "1"), ("b/same", "2"), ("dir/x", "")]);
-        let said =
-            one_sentence(&fixture.haul(&[verb, &fixture.at("a/same"), &fixture.at("b/same"), &fixture.at("dir")]), 1);
-        assert!(said.contains("/b/same: another source is copied to /dir/same already"), "{said}");
+        let ended = fixture.haul(&[verb, &fixture.at("a/same"), &fixture.at("b/same"), &fixture.at("dir")]);
+        let said = text(&ended.stderr);
+        assert!(said.starts_with("haul: /b/same: another source is copied to /dir/same already"), "{said}");
+        assert!(said.contains("haul: 1 file ") && said.ends_with("; 1 failed\n"), "{said}");
+        assert_eq!(ended.status.code(), Some(1));
         assert_eq!(fs::read(fixture.served("dir/same")).unwrap(), b"1");
         assert_eq!(fs::read(fixture.served("b/same")).unwrap(), b"2");
     }

@@ -21,6 +21,7 @@ mod other_servers;
 mod pipes;
 mod probing;
 mod probing_far;
+mod retries;
 mod safety;
 mod settings;
 mod trees;

@@ -20,6 +20,8 @@ fn wrong_usage_is_status_2() {
         (&["mv", "-", &here], "standard input cannot be moved"),
         (&["mv", &here, "-"], "standard output"),
         (&["cp", "-n", &here, "-"], "--dry-run"),
+        (&["cp", "-a", "served", &here], "use -r"),
+        (&["ls", "-tU", &here], "--unsorted"),
         (&["mkdir", "https://h/a*"], "%2A"),
         (&["sync", "https://h/a[1]", "b"], "%5B"),
         (&["cp", "a", "https://h/*"], "%2A"),
@@ -57,7 +59,7 @@ fn unreachable_server_is_status_1() {
     for (arguments, said) in [
         (&["ls", &closed][..], "Connection refused"),
         (&["ls", &silent, "--timeout", "300ms"], "within 0.3 s"),
-        (&["ls", &fixture.url], "certificate"),
+        (&["ls", &fixture.url], "with --ca FILE, or for commands on files as `ca` in config.toml ("),
         (&["probe", &fixture.url], "certificate"),
         (&["ls", &fixture.url, "--ca", "none.pem"], "none.pem"),
         (&["cp", "-r", "served", &closed], "Connection refused"),

@@ -3,6 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod killed_with_journal;
+mod start_check;
 
 use std::{
     fs,

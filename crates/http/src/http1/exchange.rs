@@ -187,8 +187,10 @@ impl Exchanges {
                 self.received = 0;
                 continue;
             }
-            // These statuses are about the connection, not the request (RFC 9110 §15.5.9, §15.5.20).
-            if matches!(head.response.status(), StatusCode::REQUEST_TIMEOUT | StatusCode::MISDIRECTED_REQUEST) {
+            // These statuses are about the connection, not the request (RFC 9110 §15.5.9, §15.5.20): unless nothing came
+            // before a misdirected request, which another connection would not change.
+            let is_misdirected = head.response.status() == StatusCode::MISDIRECTED_REQUEST && first.position.number > 0;
+            if head.response.status() == StatusCode::REQUEST_TIMEOUT || is_misdirected {
                 return Err(Cause::Refused(head.response.status()));
             }
             let length = if let Framing::Length(length) = head.framing { Some(length) } else { None };

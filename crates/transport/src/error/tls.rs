@@ -43,7 +43,8 @@ fn certificate(problem: &CertificateError) -> String {
     };
     match problem {
         UnknownIssuer => {
-            "the server's certificate is not from a trusted authority; if you trust it, name its authority's file (--ca)"
+            "the server's certificate is not from a trusted authority; if you trust it, name its authority's file with --ca \
+             FILE, or for commands on files as `ca` in config.toml"
                 .into()
         }
         BadSignature => {

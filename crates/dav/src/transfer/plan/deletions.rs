@@ -163,8 +163,9 @@ impl Plan {
 
 /// The reason why nothing is deleted.
 pub(crate) fn too_many(doomed: u64, most: u64) -> String {
+    let doomed = if doomed == 1 { "1 file or folder".to_owned() } else { format!("{doomed} files and folders") };
     format!(
-        "{doomed} files and folders would be deleted, but `--max-delete` allows {most}, so nothing was deleted; check the \
-         source, or raise the limit"
+        "{doomed} would be deleted, but `--max-delete` allows {most}, so nothing was deleted; check the source, or raise \
+         the limit"
     )
 }

@@ -3,11 +3,11 @@
 use futures_util::{FutureExt, StreamExt, future::BoxFuture};
 use tokio::sync::Notify;
 
-use super::{INTERRUPTED, Upload, bulk::Small, file::SendMode, optimistic::Optimistic, target::Placed};
+use super::{Upload, bulk::Small, file::SendMode, optimistic::Optimistic, target::Placed};
 use crate::{
     If, terminal_safe,
     transfer::{
-        Event, SkipReason, Summary,
+        Event, INTERRUPTED, SkipReason, Summary,
         plan::{Known, Outcome, Plan, PlanEvent, Sent, Step},
         source_file::SourceFile,
         synced_versions::SyncedVersions,

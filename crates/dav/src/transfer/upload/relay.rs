@@ -11,15 +11,15 @@ use futures_util::{FutureExt, future::try_join_all};
 use tokio::sync::Notify;
 
 use super::{
-    INTERRUPTED, SourceServer, Upload, missing,
+    SourceServer, Upload, missing,
     optimistic::Optimistic,
     target::{Found, Kind, Placed, Target, placed, target},
 };
 use crate::{
     Dav, Error, Family, PropertySet, RemotePath,
     transfer::{
-        Event, FileFacts, Options, Skip, Summary, Watch, filter::Scope, name_folding::key, source_file::SourceFile,
-        synced_versions::SyncedVersions, walk::Outline,
+        Event, FileFacts, INTERRUPTED, Options, Skip, Summary, Watch, filter::Scope, name_folding::key,
+        source_file::SourceFile, synced_versions::SyncedVersions, walk::Outline,
     },
 };
 

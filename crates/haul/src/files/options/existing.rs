@@ -9,7 +9,7 @@ pub(crate) struct ExistingFiles {
     /// Skip files that exist at the target
     #[arg(long)]
     ignore_existing: bool,
-    /// Skip files that are newer at the target
+    /// Skip files that are newer at the target, in whole seconds, and those of the same size that are not older
     #[arg(short, long)]
     update: bool,
     /// Skip files with the same size at the target, whatever their times

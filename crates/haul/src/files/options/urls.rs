@@ -49,7 +49,7 @@ impl UrlArgs {
         command: &'static str,
         urls: Vec<Remote>,
     ) -> Result<(Session, Vec<Remote>, Results), Box<dyn Error>> {
-        let session = Session::brief(single_server(&urls)?, &self.connection).await?;
+        let session = Session::brief(single_server(&urls)?, &self.connection, self.verbose).await?;
         let report = Results::new(command, self.connection.json.as_deref());
         Ok((session, urls, report.listing_each_failure(self.verbose)))
     }

@@ -5,7 +5,7 @@ use std::{
     time::Instant,
 };
 
-use dav::transfer::{Event, Summary};
+use dav::transfer::{Event, INTERRUPTED, Summary};
 use serde::Serialize;
 
 use crate::files::{
@@ -104,6 +104,8 @@ impl Progress {
                 self.bar.count(|counts| counts.settled = counts.files.min(counts.settled + 1));
                 self.fail(&mut state, path, why);
             }
+            // The program says so when it ends.
+            Event::Note(INTERRUPTED) => {}
             Event::Note(text) => self.bar.suspend(|| say(text)),
         }
         let due = state.failures.due(Instant::now());

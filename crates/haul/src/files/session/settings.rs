@@ -154,7 +154,13 @@ impl File {
             let what = what.replace(char::is_control, " ");
             format!("{}, line {line}: {}", path.display(), what.trim())
         };
-        let mut file: Self = toml::from_str(text).map_err(|error| at(error.span(), error.message()))?;
+        let mut file: Self = toml::from_str(text).map_err(|error| {
+            let is_of_server =
+                error.message().starts_with("unknown field") && error.message().ends_with("`url` or `user`");
+            let remedy =
+                if is_of_server { "; other settings of a server go into its table [host.\"example.org\"]" } else { "" };
+            at(error.span(), &format!("{}{remedy}", error.message()))
+        })?;
         if let Some(name) = file.servers.keys().find(|name| !is_server_name(name)) {
             let what = "a server name consists of letters, digits, `-` and `_`, and is not a protocol";
             return Err(format!("{}: [servers.{}]: {what}", path.display(), name.escape_debug()));
@@ -386,6 +392,7 @@ mod tests {
             ("[host.a]\ntimeout = \"soon\"\n", 2, "18ms"),
             ("[defaults]\nlock = \"edit\"\nuser = \"ann\"\n", 3, "is for one server"),
             ("[defaults]\nlock = \n", 2, ""),
+            ("[servers.a]\nurl = \"https://a/\"\nca = \"a.pem\"\n", 3, "[host.\"example.org\"]"),
         ] {
             let why = parse(text).unwrap_err();
             assert!(why.starts_with(&format!("/c/config.toml, line {line}: ")), "{why}");

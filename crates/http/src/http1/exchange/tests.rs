@@ -76,6 +76,27 @@ fn response_longer_than_its_content_length_is_refused() {
     assert!(ends.take(3).any(|event| matches!(event, Event::End { .. })));
 }
 
+/// Another connection could reach another server only if this one is known to have served something else.
+#[test]
+fn misdirected_first_request_is_answered_and_a_later_one_is_sent_over_another_connection() {
+    let (mut exchanges, misdirected) = (Exchanges::default(), "HTTP/1.1 421 No\r\nContent-Length: 0\r\n\r\n");
+    for number in 1..=2 {
+        ask(&mut exchanges, number, |request| request);
+        exchanges.buffer().extend_from_slice(misdirected.as_bytes());
+        let events: Result<Vec<_>, _> = std::iter::from_fn(|| exchanges.next().transpose()).take(2).collect();
+        match events {
+            Ok(events) => {
+                let head = events.iter().find_map(|event| match event {
+                    Event::Head { response, .. } => Some(response.status()),
+                    _ => None,
+                });
+                assert_eq!((number, head), (1, Some(StatusCode::MISDIRECTED_REQUEST)));
+            }
+            Err(cause) => assert!(number == 2 && matches!(cause, Cause::Refused(_)), "{number}: {cause:?}"),
+        }
+    }
+}
+
 #[test]
 fn follow_up_response_is_not_taken_for_the_uploads() {
     for (answer, fits) in [("201 Created", true), ("404 Not Found", false), ("207 Multi-Status", false)] {
