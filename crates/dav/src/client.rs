@@ -1,6 +1,6 @@
 //! The verbs: each method sends one request, reads the answer and explains an error.
 //!
-//! Idempotent requests that fail for a reason that passes by itself (425, 429, 502, 503, 504) are repeated a few times,
+//! Idempotent requests that fail for a reason that passes by itself (408, 425, 429, 502, 503, 504) are repeated a few times,
 //! after the time that the server names (`Retry-After`) or with exponential backoff. The pause has a random part, so that
 //! requests that were refused together do not come back together. If the server is busy (429, 503), all requests to it
 //! wait (`throttle`). A [`RetryLimit`] bounds the retries of a whole command.
