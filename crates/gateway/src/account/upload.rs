@@ -68,6 +68,7 @@ impl Outcome {
         }
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "so map_err wants it")]
     fn away(error: impl ToString) -> Self {
         Self::Away { why: error.to_string(), retry_after: None }
     }

@@ -204,8 +204,7 @@ pub(super) fn failure(error: &Error) -> Failure {
         // A proxy does not know either.
         Error::Refused(refusal) if matches!(refusal.status.as_u16(), 502 | 504) => Failure::Unknown,
         Error::Refused(refusal) if refusal.is_passing() => Failure::Passing,
-        Error::Refused(_) => Failure::Refused,
-        Error::Path(_) | Error::Http(Credentials { .. }) => Failure::Refused,
+        Error::Refused(_) | Error::Path(_) | Error::Http(Credentials { .. }) => Failure::Refused,
         Error::Local { .. } | Error::Http(Connect(_) | Shutdown) => Failure::Passing,
         _ => Failure::Unknown,
     }
