@@ -54,7 +54,7 @@ impl Upload<'_> {
             self.put_chunks(&folder, local, length, (size, lanes), alone.is_some(), &headers).await?;
             seen.still(local)?;
             headers.extend(mtime(modified));
-            let (overwrite, claims) = renaming(&self.dav, path, precondition, claims);
+            let (overwrite, claims) = renaming(self.dav, path, precondition, claims);
             headers.remove("destination");
             self.dav.assemble(&folder, path, overwrite, &claims, headers).await
         };

@@ -173,7 +173,7 @@ impl Upload<'_> {
         locks: &If,
         ours: Option<Body>,
     ) -> Result<Confirmed, Error> {
-        let (overwrite, claims) = renaming(&self.dav, path, precondition, locks);
+        let (overwrite, claims) = renaming(self.dav, path, precondition, locks);
         match self.dav.rename(temporary, path, overwrite, &claims).await {
             // The rename was done already; its answer was lost.
             Err(error) if error.is(404) && self.dav.is_ours(&error, path, ours).await => Ok(Confirmed::ByLookup),

@@ -136,7 +136,7 @@ impl Upload<'_> {
             self.move_to_backup(old).await?;
             return self.dav.rename(ours, &new, false, &If::default()).await.map(drop);
         }
-        let (_, claims) = renaming(&self.dav, &old, precondition, &If::default());
+        let (_, claims) = renaming(self.dav, &old, precondition, &If::default());
         // Without a trailing slash: a folder's URL may not exist where there is a file.
         let error = match self.dav.rename(ours, &path.clone().as_folder(false), true, &claims).await {
             Err(error) if error.refusal().is_some() => error,
