@@ -3,10 +3,10 @@
 use std::{ffi::OsStr, io, ops::Range, os::unix::ffi::OsStrExt, path::Path, sync::Arc, time::SystemTime};
 
 use fuser::{
-    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FileType, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
-    ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
+    AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData, ReplyDirectory,
+    ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
+    WriteFlags,
 };
 use tokio::{runtime::Handle, sync::oneshot};
 
@@ -14,7 +14,8 @@ use crate::{
     cached_file::CachedFile,
     calls::{Calls, still_wanted},
     handles::{OpenFile, OpenFolder, Table},
-    replies::{STATFS_BLOCK, attr, errno, reply_xattr},
+    panics::guarded,
+    replies::{STATFS_BLOCK, attr, errno, reply_entry, reply_members, reply_names, reply_xattr},
     share::{Attributes, Result, Share, attributes::Change},
     tree::Ino,
 };
@@ -88,26 +89,11 @@ impl fuser::Filesystem for Filesystem {
         let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
         let found = async move { share.lookup(Ino(parent.0), &name).await };
         let share = self.share.clone();
-        self.calls.look(request, reply, found, move |found, reply| match found {
-            Ok(found) => reply.entry(&found.valid, &attr(&share, &found), Generation(0)),
-            Err(absent) if !absent.is_zero() => {
-                // Inode 0: the kernel may believe for so long that it does not exist.
-                let nothing = Attributes {
-                    ino: Ino(0),
-                    is_folder: false,
-                    is_removed: false,
-                    length: 0,
-                    modified: SystemTime::UNIX_EPOCH,
-                    valid: absent,
-                };
-                reply.entry(&absent, &attr(&share, &nothing), Generation(0));
-            }
-            Err(_) => reply.error(Errno::ENOENT),
-        });
+        self.calls.look(request, reply, found, move |found, reply| reply_entry(&share, found, reply));
     }
 
     fn forget(&self, _: &Request, ino: INodeNo, lookups: u64) {
-        self.share.forget(Ino(ino.0), lookups);
+        guarded(|| self.share.forget(Ino(ino.0), lookups));
     }
 
     fn getattr(&self, request: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
@@ -261,22 +247,24 @@ impl fuser::Filesystem for Filesystem {
         _flags: i32,
         reply: ReplyCreate,
     ) {
-        let share = &self.share;
-        let created = share.create(Ino(parent.0), name.as_bytes());
-        let created = created.map(|(ino, content)| (content, share.attributes_of(ino)));
-        match created {
-            Ok((content, found)) => {
-                content.show();
-                if share.is_lock_file(name.as_bytes()) {
-                    let (share, ino, content) = (share.clone(), found.ino, content.clone());
-                    self.calls.detached(async move { share.create_if_empty(ino, &content).await });
+        guarded(|| {
+            let share = &self.share;
+            let created = share.create(Ino(parent.0), name.as_bytes());
+            let created = created.map(|(ino, content)| (content, share.attributes_of(ino)));
+            match created {
+                Ok((content, found)) => {
+                    content.show();
+                    if share.is_lock_file(name.as_bytes()) {
+                        let (share, ino, content) = (share.clone(), found.ino, content.clone());
+                        self.calls.detached(async move { share.create_if_empty(ino, &content).await });
+                    }
+                    let handle = self.files.add(OpenFile::new(found.ino, content, true, share.options.cache_size));
+                    let attr = attr(&self.share, &found);
+                    reply.created(&found.valid, &attr, Generation(0), handle, FopenFlags::FOPEN_KEEP_CACHE);
                 }
-                let handle = self.files.add(OpenFile::new(found.ino, content, true, share.options.cache_size));
-                let attr = attr(&self.share, &found);
-                reply.created(&found.valid, &attr, Generation(0), handle, FopenFlags::FOPEN_KEEP_CACHE);
+                Err(error) => reply.error(errno(error)),
             }
-            Err(error) => reply.error(errno(error)),
-        }
+        });
     }
 
     fn read(
@@ -319,10 +307,10 @@ impl fuser::Filesystem for Filesystem {
         let length = data.len() as u32;
         let has_room = self.share.has_room(&file.content, offset, length.into());
         if self.share.may_change(file.ino, &file.content) && has_room {
-            return match self.share.write(file.ino, &file.content, offset, data) {
+            return guarded(|| match self.share.write(file.ino, &file.content, offset, data) {
                 Ok(()) => reply.written(length),
                 Err(error) => reply.error(errno(error)),
-            };
+            });
         }
         let (share, data) = (self.share.clone(), data.to_vec());
         let written = async move {
@@ -382,15 +370,7 @@ impl fuser::Filesystem for Filesystem {
         let Some(folder) = self.folders.get(handle) else { return reply.error(Errno::EBADF) };
         let share = self.share.clone();
         let entries = async move { folder.entries(&share, offset).await };
-        self.calls.look(request, reply, entries, move |entries, mut reply| {
-            for (at, entry) in entries.iter().enumerate().skip(offset as usize) {
-                let kind = if entry.is_folder { FileType::Directory } else { FileType::RegularFile };
-                if reply.add(INodeNo(entry.ino.0), at as u64 + 1, kind, OsStr::from_bytes(&entry.name)) {
-                    break;
-                }
-            }
-            reply.ok();
-        });
+        self.calls.look(request, reply, entries, move |entries, reply| reply_names(&entries, offset, reply));
     }
 
     fn readdirplus(&self, request: &Request, ino: INodeNo, handle: FileHandle, offset: u64, reply: ReplyDirectoryPlus) {
@@ -398,26 +378,8 @@ impl fuser::Filesystem for Filesystem {
         let share = self.share.clone();
         let entries = async move { folder.entries(&share, offset).await };
         let (share, folder) = (self.share.clone(), Ino(ino.0));
-        self.calls.look(request, reply, entries, move |entries, mut reply| {
-            for (at, entry) in entries.iter().enumerate().skip(offset as usize) {
-                // The kernel takes nothing but the names of `.` and `..`.
-                let is_dots = at < 2;
-                let found = if is_dots {
-                    Attributes { ino: entry.ino, ..share.attributes_of(folder) }
-                } else {
-                    // Not as it was when the program began to read: the kernel keeps what it is told.
-                    let Some(found) = share.member(folder, &entry.name) else { continue };
-                    found
-                };
-                let (attr, name) = (attr(&share, &found), OsStr::from_bytes(&entry.name));
-                if reply.add(attr.ino, at as u64 + 1, name, &found.valid, &attr, Generation(0)) {
-                    if !is_dots {
-                        share.forget(found.ino, 1);
-                    }
-                    break;
-                }
-            }
-            reply.ok();
+        self.calls.look(request, reply, entries, move |entries, reply| {
+            reply_members(&share, folder, &entries, offset, reply);
         });
     }
 

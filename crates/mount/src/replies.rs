@@ -1,8 +1,19 @@
 //! Replies to the kernel.
 
-use fuser::{Errno, FileAttr, FileType, INodeNo, ReplyXattr};
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    time::{Duration, SystemTime},
+};
 
-use crate::share::{Attributes, Share};
+use fuser::{
+    Errno, FileAttr, FileType, Generation, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEntry, ReplyXattr,
+};
+
+use crate::{
+    share::{Attributes, FolderEntry, Share},
+    tree::Ino,
+};
 
 /// Block size of `st_blocks` (stat(2)).
 const BLOCK: u64 = 512;
@@ -38,6 +49,66 @@ pub(crate) fn attr(share: &Share, attributes: &Attributes) -> FileAttr {
         blksize: 128 * 1024,
         flags: 0,
     }
+}
+
+/// What has a name; or, with a time, that nothing has it, which the kernel may believe for so long.
+pub(crate) fn reply_entry(share: &Share, found: Result<Attributes, Duration>, reply: ReplyEntry) {
+    match found {
+        Ok(found) => reply.entry(&found.valid, &attr(share, &found), Generation(0)),
+        Err(absent) if !absent.is_zero() => {
+            // Inode 0 says it.
+            let nothing = Attributes {
+                ino: Ino(0),
+                is_folder: false,
+                is_removed: false,
+                length: 0,
+                modified: SystemTime::UNIX_EPOCH,
+                valid: absent,
+            };
+            reply.entry(&absent, &attr(share, &nothing), Generation(0));
+        }
+        Err(_) => reply.error(Errno::ENOENT),
+    }
+}
+
+/// As many entries of a folder from `offset` on as fit.
+pub(crate) fn reply_names(entries: &[FolderEntry], offset: u64, mut reply: ReplyDirectory) {
+    for (at, entry) in entries.iter().enumerate().skip(offset as usize) {
+        let kind = if entry.is_folder { FileType::Directory } else { FileType::RegularFile };
+        if reply.add(INodeNo(entry.ino.0), at as u64 + 1, kind, OsStr::from_bytes(&entry.name)) {
+            break;
+        }
+    }
+    reply.ok();
+}
+
+/// The same with their attributes. The kernel has to forget each again.
+pub(crate) fn reply_members(
+    share: &Share,
+    folder: Ino,
+    entries: &[FolderEntry],
+    offset: u64,
+    mut reply: ReplyDirectoryPlus,
+) {
+    for (at, entry) in entries.iter().enumerate().skip(offset as usize) {
+        // The kernel takes nothing but the names of `.` and `..`.
+        let is_dots = at < 2;
+        let found = if is_dots {
+            Attributes { ino: entry.ino, ..share.attributes_of(folder) }
+        } else {
+            // Not as it was when the program began to read: the kernel keeps what it is told.
+            let Some(found) = share.member(folder, &entry.name) else { continue };
+            found
+        };
+        let (attr, name) = (attr(share, &found), OsStr::from_bytes(&entry.name));
+        if reply.add(attr.ino, at as u64 + 1, name, &found.valid, &attr, Generation(0)) {
+            if !is_dots {
+                share.forget(found.ino, 1);
+            }
+            break;
+        }
+    }
+    reply.ok();
 }
 
 /// A size of 0 asks for the size alone (getxattr(2)).

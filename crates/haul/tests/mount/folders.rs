@@ -3,7 +3,7 @@
 use std::{
     fs::{self, File},
     io,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
 };
 
 use libtest_mimic::Failed;
@@ -108,12 +108,12 @@ pub(crate) fn other_namespace_is_named() -> Result<(), Failed> {
     let mut container = Command::new("unshare");
     container.args(["--mount", "--propagation", "private", "sleep", "3600"]).current_dir("/");
     let mut container = Some(container.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
-    let pid = container.as_ref().map_or(0, std::process::Child::id);
+    let pid = container.as_ref().map_or(0, Child::id);
     let is_apart = || fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
     assert!(eventually(is_apart), "it has a namespace of its own");
     let unmounted = world.unmount();
     let (said, status) = (text(&unmounted.stderr), unmounted.status.code());
-    let is_alive = matches!(world.mount.as_mut().map(|mount| mount.try_wait()), Some(Ok(None)));
+    let is_alive = matches!(world.mount.as_mut().map(Child::try_wait), Some(Ok(None)));
     world::kill(&mut container);
     assert!(said.contains(&format!("process {pid} (sleep)")) && status == Some(1), "{status:?} {said}");
     assert!(is_alive, "the other namespace has it");

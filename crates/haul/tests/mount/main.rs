@@ -16,7 +16,13 @@ mod relay;
 mod world;
 mod writers;
 
-use std::{env, fs, fs::File, thread, time::Duration, time::Instant};
+use std::{
+    env, fs,
+    fs::File,
+    sync::{PoisonError, RwLock},
+    thread,
+    time::{Duration, Instant},
+};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use link::sandbox;
@@ -45,22 +51,40 @@ fn main() {
         ("the_disk_of_the_cache_is_full", full_disk::under_load),
         ("the_server_refuses", refusals::under_load),
     ];
+    let others: [(&str, fn() -> Result<(), Failed>); 6] = [
+        ("a_mount_is_told_to_end_and_a_dead_one_is_named", crashes::a_mount_is_told_to_end),
+        ("a_missing_folder_is_created_and_the_mount_listed", folders::missing_folder_is_created),
+        ("umount_ends_a_mount", folders::umount_ends_a_mount),
+        ("a_mount_whose_program_was_killed_is_named", folders::dead_mount_is_named),
+        ("a_busy_mount_is_explained", folders::busy_mount_is_explained),
+        ("unmounting_ends_while_the_link_is_cut_and_says_what_is_left", cuts::at_the_end),
+    ];
     let mut trials = Vec::new();
     for (trouble, test) in troubles {
         for mode in ["through", "back"] {
-            trials
-                .push(Trial::test(format!("nothing_closed_is_lost_when_{trouble}_writing_{mode}"), move || test(mode)));
+            let name = format!("nothing_closed_is_lost_when_{trouble}_writing_{mode}");
+            trials.push(Trial::test(name, move || among_others(|| test(mode))));
         }
     }
-    trials.push(Trial::test("a_mount_is_told_to_end_and_a_dead_one_is_named", crashes::a_mount_is_told_to_end));
-    trials.push(Trial::test("a_missing_folder_is_created_and_the_mount_listed", folders::missing_folder_is_created));
-    trials.push(Trial::test("umount_ends_a_mount", folders::umount_ends_a_mount));
-    trials.push(Trial::test("a_mount_whose_program_was_killed_is_named", folders::dead_mount_is_named));
-    trials.push(Trial::test("a_busy_mount_is_explained", folders::busy_mount_is_explained));
-    trials.push(Trial::test("another_mount_namespace_is_named", folders::other_namespace_is_named));
-    trials.push(Trial::test("unmounting_ends_while_the_link_is_cut_and_says_what_is_left", cuts::at_the_end));
+    for (name, test) in others {
+        trials.push(Trial::test(name, move || among_others(test)));
+    }
+    trials.push(Trial::test("another_mount_namespace_is_named", || alone(folders::other_namespace_is_named)));
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(missing.is_some())).collect();
     libtest_mimic::run(&arguments, trials).exit();
+}
+
+/// Locked for writing by a test that makes a mount namespace, which would keep the mounts of others.
+static MOUNTS: RwLock<()> = RwLock::new(());
+
+fn among_others(test: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    let _mounts = MOUNTS.read().unwrap_or_else(PoisonError::into_inner);
+    test()
+}
+
+fn alone(test: impl FnOnce() -> Result<(), Failed>) -> Result<(), Failed> {
+    let _mounts = MOUNTS.write().unwrap_or_else(PoisonError::into_inner);
+    test()
 }
 
 fn variable(name: &str) -> Option<u64> {

@@ -121,6 +121,10 @@ impl Share {
     /// Releases the lock of a file, if it has one, unless a program has it open for writing, or the journal has a version for
     /// the server. Whichever ends last calls this.
     pub(super) async fn unlock(&self, ino: Ino) {
+        // The turn may take long: a version that waits for room in the journal has it.
+        if !self.locked().contains_key(&ino) {
+            return;
+        }
         let file = self.content_of(ino);
         let _turn = turn_unless(&[], file.as_ref()).await;
         let path = {

@@ -177,8 +177,8 @@ impl Share {
         };
         let Some(linked) = self.with_space(|| file.link(id, &journal.data(id))).map_err(failed)? else { return Ok(()) };
         self.with_space(|| journal.sync_data(&linked.local)).map_err(failed)?;
-        let filed = self.file_in_journal(id, ino, file, &linked);
-        let replaced = filed.inspect_err(|_| {
+        let outcome = self.file_in_journal(id, ino, file, &linked);
+        let replaced = outcome.inspect_err(|_| {
             file.entry_deleted(id);
             let _ = fs::remove_file(journal.data(id));
         })?;

@@ -76,6 +76,11 @@ impl fmt::Display for Holder {
     }
 }
 
+/// Whether a FUSE file system is still mounted somewhere, if `/sys` says so (the kernel's documentation, fuse.rst).
+pub(super) fn is_alive(device: &str) -> bool {
+    device.strip_prefix("0:").is_some_and(|minor| Path::new("/sys/fs/fuse/connections").join(minor).exists())
+}
+
 /// Who still has a mount of a device, one process of each mount namespace. Other users' processes tell only root.
 pub(super) fn holders(device: &str) -> Vec<Holder> {
     let (here, mut seen) = (fs::read_link("/proc/self/ns/mnt").ok(), HashSet::new());

@@ -79,14 +79,19 @@ fn must_be_gone(folder: &Path, device: &str) -> Result<(), String> {
     let begin = Instant::now();
     loop {
         let holders = mount_table::holders(device);
-        let Some(holder) = holders.first() else { return Ok(()) };
+        if holders.is_empty() && !mount_table::is_alive(device) {
+            return Ok(());
+        }
         // One that ends at this moment does not count.
         if begin.elapsed() > SILENT {
-            let others = match holders.len() - 1 {
-                0 => String::new(),
-                count => format!(" ({count} more namespaces have it)"),
+            let holder = match &holders[..] {
+                [] => {
+                    format!("`sudo grep -l ' {device} ' /proc/*/mountinfo` finds who has it in another mount namespace")
+                }
+                [holder] => holder.to_string(),
+                [holder, others @ ..] => format!("{holder} ({} more namespaces have it)", others.len()),
             };
-            return Err(format!("{}: unmounted here, but the mount goes on: {holder}{others}", folder.display()));
+            return Err(format!("{}: unmounted here, but the mount goes on: {holder}", folder.display()));
         }
         thread::sleep(LOOK);
     }
