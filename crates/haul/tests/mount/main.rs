@@ -34,6 +34,8 @@ const LARGEST: u64 = 2_000_000;
 
 /// In a write mode.
 type Test = fn(&'static str) -> Result<(), Failed>;
+/// In the usual mode.
+type OtherTest = fn() -> Result<(), Failed>;
 
 fn main() {
     let arguments = Arguments::from_args();
@@ -51,7 +53,7 @@ fn main() {
         ("the_disk_of_the_cache_is_full", full_disk::under_load),
         ("the_server_refuses", refusals::under_load),
     ];
-    let others: [(&str, fn() -> Result<(), Failed>); 6] = [
+    let others: [(&str, OtherTest); 6] = [
         ("a_mount_is_told_to_end_and_a_dead_one_is_named", crashes::a_mount_is_told_to_end),
         ("a_missing_folder_is_created_and_the_mount_listed", folders::missing_folder_is_created),
         ("umount_ends_a_mount", folders::umount_ends_a_mount),
