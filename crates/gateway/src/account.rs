@@ -28,7 +28,7 @@ use crate::{
     head::Upstream,
     large_contents::LargeContents,
     later::Later,
-    listings::{self, Known, Listings},
+    listings::{self, Known, Listings, Room},
     metrics::Metrics,
     passing::{DEPTH, IF, Passing, TIMEOUT},
     prefetch::Prefetch,
@@ -80,6 +80,8 @@ pub(crate) struct Shared {
     pub(crate) lingering: Arc<Held>,
     pub(crate) contents: Arc<SharedContents>,
     pub(crate) large_contents: Option<Arc<LargeContents>>,
+    /// The memory of listings.
+    pub(crate) listings: Arc<Room>,
 }
 
 pub(crate) use editing::Held;
@@ -120,12 +122,12 @@ impl Account {
         client: Client,
         upstream: Arc<Upstream>,
         metrics: Arc<Metrics>,
-        Shared { lingering, contents, large_contents }: Shared,
+        Shared { lingering, contents, large_contents, listings: room }: Shared,
         fresh: Duration,
         (identity, write_back): (Option<Identity>, Option<WriteBack>),
     ) -> Self {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let listings = Listings::new(fresh).into();
+        let listings = Listings::new(fresh, room).into();
         Self {
             client,
             upstream,
@@ -344,6 +346,14 @@ impl Account {
             && let Some(document) = Document::parse(body.clone(), &path.clone().as_folder(true))
         {
             self.listings().listed(&path, query, mark, Arc::new(document));
+            // It would otherwise stay until the credential is used again.
+            let (account, fresh) = (Arc::downgrade(self), self.fresh);
+            tokio::spawn(async move {
+                tokio::time::sleep(fresh).await;
+                if let Some(account) = account.upgrade() {
+                    account.listings().forget_old(Instant::now());
+                }
+            });
         }
         if sets_times {
             self.saves().times_kept(parts.status == StatusCode::MULTI_STATUS && win32::are_all_set(&body));

@@ -41,6 +41,15 @@ pub(crate) fn not_yet() -> Response<AnswerBody> {
     response
 }
 
+/// A client has too many credentials in use at once.
+pub(crate) fn too_many() -> Response<AnswerBody> {
+    let why =
+        "503: too many credentials from this address, or cookies with this one, are in use at once; retry later\n";
+    let mut response = text(StatusCode::SERVICE_UNAVAILABLE, why);
+    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+    response
+}
+
 pub(crate) fn without_body(status: StatusCode) -> Response<AnswerBody> {
     let mut response = Response::new(AnswerBody::default());
     *response.status_mut() = status;

@@ -1,17 +1,28 @@
 //! Whose a request is.
 //!
-//! A credential is the whole value of `Authorization`: a user name with another password is another credential. So
+//! A credential is what `Authorization` says, however it is written: a user name with another password is another one. So
 //! whatever is kept for a credential is out of reach for who does not know it. Cookies and the like belong to it, too: a
 //! server may go by them. Who has no credential is known by the address, as the server may go by that.
 
 use std::net::IpAddr;
 
-use base64::{Engine, prelude::BASE64_STANDARD};
+use base64::{
+    Engine, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
 use http::{
     HeaderMap, HeaderName,
     header::{AUTHORIZATION, USER_AGENT},
 };
 use ring::{hmac, rand::SystemRandom};
+
+/// Base64 as servers read it: some take it without padding, or with useless bits at its end.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true),
+);
 
 const LOCK_TOKEN: HeaderName = HeaderName::from_static("lock-token");
 
@@ -23,6 +34,8 @@ pub(crate) struct Identity([u8; 32]);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Credential {
     pub(crate) identity: Identity,
+    /// Of `Authorization` alone: cookies are easily made up. Without one, the same as `identity`.
+    pub(crate) authorization: Identity,
     /// The user's name, of Basic and Digest credentials.
     pub(crate) user: Option<String>,
     pub(crate) scope: Scope,
@@ -69,7 +82,8 @@ impl Identities {
         let mut values = headers.get_all(AUTHORIZATION).iter();
         let Some(value) = values.next() else {
             let address = client.to_canonical().to_string();
-            return Ok(self.credential(&[b"from ", address.as_bytes()], &others, None));
+            let nobody = self.credential(&[b"from ", address.as_bytes()], &others, None);
+            return Ok(Credential { authorization: nobody.identity, ..nobody });
         };
         if values.next().is_some() {
             return Err(Refused::Ambiguous);
@@ -86,13 +100,22 @@ impl Identities {
             b"negotiate" | b"ntlm" => {
                 Ok(Credential { scope: Scope::Connection, ..self.credential(&[text], &others, None) })
             }
-            b"basic" => Ok(self.credential(&[text], &others, user(rest))),
-            b"bearer" => Ok(self.credential(&[text], &others, None)),
+            b"basic" => Ok(match LENIENT.decode(rest.trim_ascii()) {
+                Ok(decoded) => self.credential(&[b"basic ", &decoded], &others, user(&decoded)),
+                Err(_) => self.credential(&[b"no basic ", rest.trim_ascii()], &others, None),
+            }),
+            b"bearer" => Ok(self.credential(&[b"bearer ", rest.trim_ascii()], &others, None)),
             _ => Err(Refused::Scheme(String::from_utf8_lossy(scheme).chars().take(32).collect())),
         }
     }
 
     fn credential(&self, value: &[&[u8]], others: &[u8], user: Option<String>) -> Credential {
+        let authorization = self.identity(value, &[]);
+        let identity = if others.is_empty() { authorization } else { self.identity(value, others) };
+        Credential { identity, authorization, user, scope: Scope::Any }
+    }
+
+    fn identity(&self, value: &[&[u8]], others: &[u8]) -> Identity {
         let mut context = hmac::Context::with_key(&self.0);
         context.update(&value.iter().map(|part| part.len()).sum::<usize>().to_be_bytes());
         for part in value {
@@ -102,7 +125,7 @@ impl Identities {
         let tag = context.sign();
         let mut identity = [0; 32];
         identity.copy_from_slice(tag.as_ref());
-        Credential { identity: Identity(identity), user, scope: Scope::Any }
+        Identity(identity)
     }
 }
 
@@ -118,9 +141,8 @@ pub(crate) fn is_only_authorization(headers: &HeaderMap) -> bool {
     !headers.keys().any(is_other_credential)
 }
 
-/// The user's name in Basic credentials (RFC 7617 §2).
-fn user(encoded: &[u8]) -> Option<String> {
-    let decoded = BASE64_STANDARD.decode(encoded.trim_ascii()).ok()?;
+/// The user's name in decoded Basic credentials (RFC 7617 §2).
+fn user(decoded: &[u8]) -> Option<String> {
     let colon = decoded.iter().position(|byte| *byte == b':')?;
     String::from_utf8(decoded[..colon].to_vec()).ok()
 }
@@ -135,6 +157,8 @@ fn digest_user(parameters: &[u8]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use base64::prelude::BASE64_STANDARD;
+
     use super::*;
 
     const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
@@ -160,6 +184,25 @@ mod tests {
         let token = of(&identities, &["Bearer abc"]).unwrap();
         assert!(nobody.identity != ann.identity && token.identity != nobody.identity);
         assert_ne!(Identities::new().unwrap().of(&HeaderMap::new(), HERE).unwrap().identity, nobody.identity);
+    }
+
+    #[test]
+    fn a_credential_is_the_same_however_it_is_written() {
+        let identities = Identities::new().unwrap();
+        let of = |value: &str| of(&identities, &[value]).unwrap();
+        // "ann:secret?".
+        let ann = of("Basic YW5uOnNlY3JldD8=");
+        for same in
+            ["basic YW5uOnNlY3JldD8=", "BASIC   YW5uOnNlY3JldD8=  ", "Basic YW5uOnNlY3JldD8", "Basic YW5uOnNlY3JldD9="]
+        {
+            assert_eq!(of(same), ann, "{same}");
+        }
+        assert_eq!(of("Bearer  abc"), of("bearer abc"));
+        assert_ne!(of("Bearer abc").identity, of("Bearer Abc").identity);
+        for other in ["Basic YW5uOnNlY3JldD8=x", "Basic YW5u OnNlY3JldD8=", "Bearer YW5uOnNlY3JldD8=", "Basic"] {
+            assert_ne!(of(other).identity, ann.identity, "{other}");
+        }
+        assert_eq!(of("Basic YW5u OnNlY3JldD8=").user, None);
     }
 
     #[test]

@@ -20,6 +20,9 @@ use quick_xml::{
 
 use crate::files::Files;
 
+/// What a member takes in memory beside its text: its path, its key and its facts.
+const MEMBER: usize = 600;
+
 /// Members of a folder, and the folder itself.
 #[derive(Debug)]
 pub(crate) struct Document {
@@ -89,6 +92,11 @@ impl Document {
         }
         members.contains_key(&folder.clone().as_folder(false)).then_some(())?;
         Some(Self { inner: inner?, members, keys, bytes, folder: folder.clone(), files: OnceLock::new() })
+    }
+
+    /// The memory that it takes, about.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.len() + self.members.len() * MEMBER
     }
 
     pub(crate) fn bytes(&self) -> Bytes {

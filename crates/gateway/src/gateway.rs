@@ -3,7 +3,7 @@
 use std::{
     future::ready,
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
@@ -29,8 +29,8 @@ use transport::Connector;
 
 use crate::{
     account::{Account, Shared},
-    accounts::Accounts,
-    answers::{text, without_body},
+    accounts::{Accounts, Need},
+    answers::{self, text, without_body},
     credential::{Credential, Identities, Refused, Scope},
     head::{self, Upstream},
     journal::{Journal, JournalError},
@@ -42,6 +42,9 @@ use crate::{
 
 /// How long a gateway that ends sends what it has acknowledged: less than the server that it runs in waits for it.
 const ENDING: Duration = Duration::from_secs(8);
+
+/// How many downloads of a credential may wait for their clients beside its other requests.
+const UNREAD: usize = 6;
 
 /// Settings of a gateway.
 #[derive(Debug, Clone)]
@@ -110,7 +113,8 @@ pub struct Gateway {
 impl Gateway {
     /// An error if the URL is no folder's on a server, or if a file in the settings cannot be used.
     pub fn new(settings: Settings) -> Result<Self, Error> {
-        let Settings { upstream, client, fresh, write_back, cache } = settings;
+        let Settings { upstream, mut client, fresh, write_back, cache } = settings;
+        client.unread_connections = UNREAD;
         let is_folder = upstream.path().ends_with('/') && upstream.query().is_none();
         let origin = Origin::of(&upstream).ok().filter(|_| is_folder && !has_userinfo(&upstream));
         let origin = origin.ok_or(Error::Upstream)?;
@@ -159,6 +163,8 @@ impl Gateway {
                 pending as u64,
             ),
         ];
+        let listings = self.server.shared.listings.bytes() as u64;
+        gauges.push(("listing_bytes", "Size of the listings in memory.", listings));
         if let Some(large) = &self.server.shared.large_contents {
             gauges.push(("disk_cache_bytes", "Size of the large files in the disk cache.", large.bytes()));
         }
@@ -175,10 +181,16 @@ impl Gateway {
         gauges
     }
 
-    /// What is kept for a credential.
-    fn account(&self, credential: &Credential) -> Arc<Account> {
+    /// What is kept for a client's credential; none if it has too many in use.
+    fn account(&self, client: IpAddr, credential: &Credential) -> Option<Arc<Account>> {
         let new = || self.server.account(self.fresh, Some(credential));
-        self.accounts().get(credential.identity, Instant::now(), Account::is_busy, new)
+        // Whoever answers with it has it, too.
+        let need = |account: &Arc<Account>| match account {
+            account if Arc::strong_count(account) > 1 => Need::Answers,
+            account if account.is_busy() => Need::Keeps,
+            _ => Need::None,
+        };
+        self.accounts().get((client, credential), Instant::now(), need, new)
     }
 
     async fn pass(&self, client: SocketAddr, request: Request<RequestStream>) -> Answered {
@@ -213,7 +225,7 @@ impl Gateway {
         };
         let response = match received(body).await {
             Ok(body) => {
-                let (answer, is_last) = self.sent(request.with_body(body), &credential, &own).await;
+                let (answer, is_last) = self.sent(request.with_body(body), client.ip(), &credential, &own).await;
                 let mut response = self.answered(answer, can_bind);
                 if is_last {
                     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
@@ -230,6 +242,7 @@ impl Gateway {
     async fn sent(
         &self,
         request: Passing,
+        client: IpAddr,
         credential: &Credential,
         own: &OwnConnection,
     ) -> (Result<Response<AnswerBody>, haul_http::Error>, bool) {
@@ -242,7 +255,7 @@ impl Gateway {
         if credential.scope == Scope::Request {
             return (Box::pin(own.pass_single(&self.server, request)).await, false);
         }
-        let account = self.account(credential);
+        let Some(account) = self.account(client, credential) else { return (Ok(answers::too_many()), false) };
         account.adopt(&request).await;
         let answer = account.answer(request).await;
         match answer.as_ref().map(Response::status) {
@@ -250,7 +263,15 @@ impl Gateway {
             Ok(_) => self.accounts().accepted(credential.identity),
             Err(_) => {}
         }
-        (answer, false)
+        // It is in use until the client has the answer.
+        let with_account = |body: AnswerBody| {
+            let kept = move |error| {
+                let _in_use = &account;
+                error
+            };
+            body.map_err(kept).boxed_unsync()
+        };
+        (answer.map(|answer| answer.map(with_account)), false)
     }
 
     fn answered(&self, answer: Result<Response<AnswerBody>, haul_http::Error>, can_bind: bool) -> Response<AnswerBody> {

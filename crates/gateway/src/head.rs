@@ -16,6 +16,7 @@ use http::{
     request::Parts,
     uri::Authority,
 };
+use percent_encoding::percent_decode_str;
 use serve::AnswerBody;
 
 use crate::answers;
@@ -252,8 +253,23 @@ fn is_plain(path: &str) -> bool {
         matches!(segment.split(';').next(), Some("." | ".."))
     };
     path.starts_with('/')
-        && !["%2f", "%5c", "%00", "%c0", "%c1", "\\"].iter().any(|text| lower.contains(text))
+        && !["%2f", "%5c", "%00", "\\"].iter().any(|text| lower.contains(text))
+        && !is_overlong(&percent_decode_str(&lower).collect::<Vec<_>>())
         && !lower.split('/').any(is_dots)
+}
+
+/// Whether UTF-8 has characters in more bytes than they need, which stand for others in careless decoders (RFC 3629 §10). Names
+/// in Latin-1 are none of them.
+fn is_overlong(bytes: &[u8]) -> bool {
+    let continues = |at: usize, most: u8| bytes.get(at).is_some_and(|byte| (0x80..=most).contains(byte));
+    bytes.iter().enumerate().any(|(at, first)| match first {
+        0xc0 | 0xc1 => true,
+        0xe0 => continues(at + 1, 0x9f),
+        0xf0 => continues(at + 1, 0x8f),
+        0xf8 => continues(at + 1, 0x87),
+        0xfc => continues(at + 1, 0x83),
+        _ => false,
+    })
 }
 
 fn strip(headers: &mut HeaderMap) {
@@ -382,6 +398,11 @@ mod tests {
             "/files/..;/other",
             "/files/%2e.%3Ba=b/other",
             "/files/%c0%ae%C0%AE/other",
+            "/files/%e0%80%ae%E0%80%AE/other",
+            "/files/a%E0%80%AFb",
+            "/files/%f0%80%80%ae",
+            "/files/%f8%80%80%80%ae",
+            "/files/%fc%80%80%80%80%ae",
         ] {
             assert_eq!(request(path, &[]).unwrap_err().0, StatusCode::FORBIDDEN, "{path}");
             let refused = request("/files/a", &[("destination", &format!("https://gw:8443{path}"))]).unwrap_err();
@@ -396,6 +417,10 @@ mod tests {
         let twice = [("destination", "/files/b"), ("destination", "/files/c")];
         assert_eq!(request("/files/a", &twice).unwrap_err().0, StatusCode::BAD_REQUEST);
         assert_eq!(request("/files", &[]).unwrap().0, "https://dav.example/files");
+        // Hindi, an emoji, and Latin-1.
+        for path in ["/files/%e0%a4%85", "/files/%f0%9f%98%80", "/files/%fcber%e0"] {
+            assert_eq!(request(path, &[]).unwrap().0.path(), path);
+        }
     }
 
     #[test]

@@ -5,10 +5,15 @@
 //! `fresh` from when it was requested, and only questions for the same properties. What this credential's own requests
 //! change is not answered from listings that were requested before the change was done. Every change has a number; a
 //! listing knows nothing of names with a later one.
+//!
+//! Listings are large. They have a limit for each credential and one for all, and go when they are not believed any more.
 
 use std::{
     collections::HashMap,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -19,6 +24,9 @@ use crate::document::Document;
 
 /// The largest answer that is kept.
 pub(crate) const LARGEST: usize = 4 * 1024 * 1024;
+/// The memory of a credential's listings, and of all, in bytes.
+const OF_CREDENTIAL: usize = 12 * 1024 * 1024;
+const OF_ALL: usize = 48 * 1024 * 1024;
 /// The largest number of folders of a credential, and of changed names in each.
 const FOLDERS: usize = 64;
 const NAMES: usize = 10_000;
@@ -27,10 +35,35 @@ const PATIENCE: u32 = 1;
 /// How long a folder is not listed that is too large, or cannot be listed.
 const REST: Duration = Duration::from_mins(1);
 
+/// The memory of the listings of all credentials.
+#[derive(Debug, Default)]
+pub(crate) struct Room(AtomicUsize);
+
+impl Room {
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A document, and its part of the memory.
+#[derive(Debug)]
+struct Kept {
+    document: Arc<Document>,
+    size: usize,
+    room: Arc<Room>,
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.room.0.fetch_sub(self.size, Ordering::Relaxed);
+    }
+}
+
 /// Folders of one credential.
 #[derive(Debug)]
 pub(crate) struct Listings {
     fresh: Duration,
+    room: Arc<Room>,
     /// By path, without a final slash.
     folders: HashMap<RemotePath, Folder>,
     change: u64,
@@ -52,7 +85,8 @@ struct Folder {
 #[derive(Debug)]
 struct Listing {
     query: Bytes,
-    document: Arc<Document>,
+    /// None once it is old.
+    kept: Option<Kept>,
     change: u64,
     asked: Instant,
 }
@@ -74,19 +108,21 @@ pub(crate) struct Mark {
 }
 
 impl Listings {
-    pub(crate) fn new(fresh: Duration) -> Self {
-        Self { fresh, folders: HashMap::new(), change: 0 }
+    pub(crate) fn new(fresh: Duration, room: Arc<Room>) -> Self {
+        Self { fresh, room, folders: HashMap::new(), change: 0 }
     }
 
     /// Answers a question about one resource; without a `query`, whether it exists.
     pub(crate) fn member(&self, path: &RemotePath, query: Option<&Bytes>, now: Instant) -> Known {
-        let Some((name, (folder, listing))) = path.name().zip(self.listing(path, now)) else { return Known::Unknown };
+        let Some((name, (folder, listing, document))) = path.name().zip(self.listing(path, now)) else {
+            return Known::Unknown;
+        };
         if folder.last_change(name) > listing.change {
             Known::Unknown
-        } else if listing.document.lacks(name) {
+        } else if document.lacks(name) {
             Known::Absent
         } else if query == Some(&listing.query) {
-            listing.document.member(path).map_or(Known::Unknown, Known::Here)
+            document.member(path).map_or(Known::Unknown, Known::Here)
         } else {
             Known::Unknown
         }
@@ -94,26 +130,27 @@ impl Listings {
 
     /// The listing that shows a path, if nothing is known to have changed what is there since.
     pub(crate) fn document(&self, path: &RemotePath, now: Instant) -> Option<Arc<Document>> {
-        let (name, (folder, listing)) = path.name().zip(self.listing(path, now))?;
-        (folder.last_change(name) <= listing.change).then(|| listing.document.clone())
+        let (name, (folder, listing, document)) = path.name().zip(self.listing(path, now))?;
+        (folder.last_change(name) <= listing.change).then(|| document.clone())
     }
 
     /// The listing of the folder that a path is in.
-    fn listing(&self, path: &RemotePath, now: Instant) -> Option<(&Folder, &Listing)> {
+    fn listing(&self, path: &RemotePath, now: Instant) -> Option<(&Folder, &Listing, &Arc<Document>)> {
         self.fresh_listing(&path.parent()?, now)
     }
 
-    fn fresh_listing(&self, folder: &RemotePath, now: Instant) -> Option<(&Folder, &Listing)> {
+    fn fresh_listing(&self, folder: &RemotePath, now: Instant) -> Option<(&Folder, &Listing, &Arc<Document>)> {
         let folder = self.folders.get(&folder.clone().as_folder(false))?;
         let listing = folder.listing.as_ref()?;
-        (now.saturating_duration_since(listing.asked) < self.fresh).then_some((folder, listing))
+        let document = &listing.kept.as_ref()?.document;
+        (now.saturating_duration_since(listing.asked) < self.fresh).then_some((folder, listing, document))
     }
 
     /// The listing of a folder, if nothing in it has changed.
     pub(crate) fn folder(&self, path: &RemotePath, query: &Bytes, now: Instant) -> Option<Bytes> {
-        let (folder, listing) = self.fresh_listing(path, now)?;
+        let (folder, listing, document) = self.fresh_listing(path, now)?;
         let is_unchanged = folder.forgotten.max(folder.changed.values().copied().max().unwrap_or(0)) <= listing.change;
-        (is_unchanged && listing.query == *query).then(|| listing.document.bytes())
+        (is_unchanged && listing.query == *query).then(|| document.bytes())
     }
 
     /// A question about a member was asked. Returns whether its folder should be listed: after a few questions that no listing
@@ -145,13 +182,40 @@ impl Listings {
 
     /// A folder was listed.
     pub(crate) fn listed(&mut self, path: &RemotePath, query: Bytes, mark: Mark, document: Arc<Document>) {
+        self.forget_old(Instant::now());
+        // Without room, its folder is not listed again for a while.
+        let Some(kept) = self.keep(document) else { return };
         let folder = self.folder_mut(path, mark.asked);
         if folder.listing.as_ref().is_some_and(|known| known.asked > mark.asked) {
             return;
         }
         folder.changed.retain(|_, change| *change > mark.change);
         (folder.questions, folder.rests_until) = (0, None);
-        folder.listing = Some(Listing { query, document, change: mark.change, asked: mark.asked });
+        folder.listing = Some(Listing { query, kept: Some(kept), change: mark.change, asked: mark.asked });
+    }
+
+    /// Forgets what is not believed any more.
+    pub(crate) fn forget_old(&mut self, now: Instant) {
+        for listing in self.folders.values_mut().filter_map(|folder| folder.listing.as_mut()) {
+            listing.kept.take_if(|_| now.saturating_duration_since(listing.asked) >= self.fresh);
+        }
+    }
+
+    /// Makes room for a listing, and keeps it there.
+    fn keep(&mut self, document: Arc<Document>) -> Option<Kept> {
+        let (size, room) = (document.size(), self.room.clone());
+        loop {
+            let listings = self.folders.values_mut().filter_map(|folder| folder.listing.as_mut());
+            let mut own: Vec<_> = listings.filter(|listing| listing.kept.is_some()).collect();
+            let bytes: usize = own.iter().filter_map(|listing| listing.kept.as_ref()).map(|kept| kept.size).sum();
+            let before = room.0.fetch_add(size, Ordering::Relaxed);
+            if bytes + size <= OF_CREDENTIAL && before + size <= OF_ALL {
+                return Some(Kept { document, size, room });
+            }
+            room.0.fetch_sub(size, Ordering::Relaxed);
+            own.sort_by_key(|listing| listing.asked);
+            own.first_mut()?.kept = None;
+        }
     }
 
     /// A request may change what is at this path, or has done so: to be called before and after it.
@@ -212,7 +276,7 @@ mod tests {
 
     #[test]
     fn a_listing_answers_for_its_members_while_it_is_fresh() {
-        let (mut listings, start) = (Listings::new(FRESH), Instant::now());
+        let (mut listings, start) = (Listings::new(FRESH, Arc::default()), Instant::now());
         let all = query("");
         let mark = listings.mark(start);
         listings.listed(&path("/f/"), all.clone(), mark, document(&["a"]));
@@ -227,7 +291,7 @@ mod tests {
 
     #[test]
     fn own_changes_are_not_answered_from_older_listings() {
-        let (mut listings, start) = (Listings::new(FRESH), Instant::now());
+        let (mut listings, start) = (Listings::new(FRESH, Arc::default()), Instant::now());
         let all = query("");
         let first = listings.mark(start);
         listings.listed(&path("/f/"), all.clone(), first, document(&["a"]));
@@ -252,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_folder_is_listed_after_some_questions_and_before_its_listing_is_old() {
-        let (mut listings, start) = (Listings::new(FRESH), Instant::now());
+        let (mut listings, start) = (Listings::new(FRESH, Arc::default()), Instant::now());
         let all = query("");
         assert!(!listings.wants_listing(&path("/f/a"), &all, start));
         assert!(listings.wants_listing(&path("/f/b"), &all, start));
@@ -265,8 +329,37 @@ mod tests {
     }
 
     #[test]
+    fn listings_take_bounded_memory_and_only_while_they_are_fresh() {
+        let (room, start) = (Arc::<Room>::default(), Instant::now());
+        let names: Vec<String> = (0..3000).map(|number| format!("a-file-{number}")).collect();
+        let large = document(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut accounts: Vec<_> = (0..40).map(|_| Listings::new(FRESH, room.clone())).collect();
+        for listings in &mut accounts {
+            for folder in 0..10 {
+                let mark = listings.mark(start);
+                listings.listed(&path(&format!("/{folder}/")), query(""), mark, large.clone());
+                assert!(room.bytes() <= OF_ALL);
+            }
+        }
+        assert!(room.bytes() > OF_ALL - OF_CREDENTIAL, "control: {}", room.bytes());
+        let first = &mut accounts[0];
+        assert!(first.folder(&path("/9/"), &query(""), start).is_some(), "the newest stays");
+        assert!(first.folder(&path("/0/"), &query(""), start).is_none(), "the oldest went");
+        for listings in &mut accounts {
+            listings.forget_old(start + FRESH);
+        }
+        assert_eq!(room.bytes(), 0);
+        // When it was listed is still known.
+        assert!(accounts[0].wants_listing(&path("/9/a"), &query(""), start + FRESH));
+        let mark = accounts[0].mark(start);
+        accounts[0].listed(&path("/9/"), query(""), mark, large);
+        accounts.clear();
+        assert_eq!(room.bytes(), 0);
+    }
+
+    #[test]
     fn memory_is_bounded() {
-        let (mut listings, start) = (Listings::new(FRESH), Instant::now());
+        let (mut listings, start) = (Listings::new(FRESH, Arc::default()), Instant::now());
         for number in 0..1000 {
             listings.wants_listing(&path(&format!("/{number}/a")), &query(""), start);
         }

@@ -46,6 +46,8 @@ pub struct Settings {
     pub pipelining: Pipelining,
     /// Maximum number of connections to an origin.
     pub connections: usize,
+    /// How many connections more there may be while as many wait because nobody reads their response.
+    pub unread_connections: usize,
     /// Which idle connection to use.
     pub choice: IdleChoice,
     /// Timeouts.
@@ -74,6 +76,7 @@ impl Default for Settings {
             versions: Versions::default(),
             pipelining: Pipelining::default(),
             connections: 6,
+            unread_connections: 0,
             choice: IdleChoice::default(),
             timeouts: Timeouts::default(),
             patience: None,

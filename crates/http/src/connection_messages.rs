@@ -93,6 +93,8 @@ pub(crate) enum ConnectionEvent {
     /// The current response delays those behind it: it is large, or nothing of it has come for a while. Sent once per
     /// response.
     Stalled { connection: ConnectionId, job: JobId },
+    /// The reader of the current response has taken nothing for a while, or takes it again.
+    ReaderLags { connection: ConnectionId, is_lagging: bool },
     /// The connection has ended. The readers of incomplete responses have got an error; `unanswered` has only jobs
     /// without a response.
     Closed { connection: ConnectionId, cause: Cause, unanswered: Vec<(Job, Sent)> },

@@ -119,6 +119,7 @@ pub(crate) async fn run(
 ) {
     let limits = Limits {
         connections: shared.settings.connections.max(1),
+        unread_connections: shared.settings.unread_connections,
         pipelining: shared.settings.pipelining,
         choice: shared.settings.choice,
         shares: shared.settings.versions.share(),
@@ -228,6 +229,9 @@ impl Dispatch {
             ConnectionEvent::Draining { connection, cause } => self.scheduler.draining(connection, &cause, now),
             ConnectionEvent::Unmarked(believed) => self.scheduler.unmarked(believed),
             ConnectionEvent::Stalled { connection, job } => self.scheduler.stalled(connection, job, now),
+            ConnectionEvent::ReaderLags { connection, is_lagging } => {
+                self.scheduler.reader_lags(connection, is_lagging, now);
+            }
             ConnectionEvent::Returned { connection, job, sent, cause } => {
                 let id = job.id;
                 self.jobs.insert(id, *job);

@@ -64,6 +64,8 @@ pub(crate) const LARGE: u64 = 300_000;
 pub(crate) struct Limits {
     /// Maximum number of connections.
     pub(crate) connections: usize,
+    /// How many connections do not count while they wait for the reader of a response.
+    pub(crate) unread_connections: usize,
     pub(crate) pipelining: Pipelining,
     pub(crate) choice: IdleChoice,
     /// Whether one connection is expected to carry all requests.
@@ -351,6 +353,14 @@ impl Scheduler {
     pub(crate) fn stalled(&mut self, connection: ConnectionId, job: JobId, now: Moment) {
         if let Some(conn) = self.connections.get_mut(connection).filter(|conn| conn.holds(job)) {
             conn.slow = Some(Slow { job, stalled: true, recalled: false });
+        }
+        self.plan(now);
+    }
+
+    /// The reader of a connection's response has not read for a while, or reads again.
+    pub(crate) fn reader_lags(&mut self, connection: ConnectionId, is_lagging: bool, now: Moment) {
+        if let Some(conn) = self.connections.get_mut(connection) {
+            conn.is_unread = is_lagging;
         }
         self.plan(now);
     }

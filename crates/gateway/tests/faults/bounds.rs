@@ -15,7 +15,7 @@ use tokio::{
     time::timeout,
 };
 
-use crate::world::{PATIENCE, begin_put, embedded, gateway, scripted, status};
+use crate::world::{PATIENCE, begin_put, embedded, gateway, rest, scripted, status};
 
 /// What the kernel's socket buffers on the way may take, generously.
 const BUFFERS: usize = 96 << 20;
@@ -105,4 +105,34 @@ async fn guessed_credentials_cost_little() {
         assert_eq!(status(&String::from_utf8_lossy(&answer)), 200, "{number}");
     }
     assert!(peak() - before < 256 << 20, "{} bytes of memory", peak() - before);
+}
+
+#[tokio::test]
+async fn a_user_who_does_not_read_his_downloads_is_served_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = embedded(folder.path());
+    std::fs::File::create(folder.path().join("files/large")).unwrap().set_len(64 << 20).unwrap();
+    std::fs::write(folder.path().join("files/small"), "small").unwrap();
+    let gateway = gateway(server.at, PATIENCE);
+    let mut unread = Vec::new();
+    for _ in 0..8 {
+        let mut stream = TcpStream::connect(gateway.at).await.unwrap();
+        stream.write_all(b"GET /files/large HTTP/1.1\r\nHost: gw\r\nAuthorization: Basic YTpi\r\n\r\n").await.unwrap();
+        unread.push(stream);
+    }
+    // Below the two minutes after which they are ended.
+    let answers = async {
+        for method in ["GET", "HEAD", "GET"] {
+            let mut stream = TcpStream::connect(gateway.at).await.unwrap();
+            let fields = "Host: gw\r\nConnection: close\r\nAuthorization: Basic YTpi\r\n";
+            stream.write_all(format!("{method} /files/small HTTP/1.1\r\n{fields}\r\n").as_bytes()).await.unwrap();
+            assert_eq!(status(&rest(&mut stream).await), 200);
+        }
+    };
+    timeout(PATIENCE / 2, answers).await.expect("other requests are answered meanwhile");
+    // The downloads go on as soon as they are read.
+    for mut stream in unread {
+        let mut read = vec![0; 16 << 20];
+        timeout(PATIENCE, stream.read_exact(&mut read)).await.expect("more").unwrap();
+    }
 }

@@ -110,11 +110,20 @@ struct Timers {
     acknowledged: u64,
     response_began_at: Instant,
     reader_checked_at: Instant,
+    /// Since when a piece waits for its reader, and whether that was reported.
+    unread: Option<Unread>,
     /// The last job reported as slow.
     reported_slow: Option<JobId>,
     /// How long a response may delay those behind it.
     slow_after: Duration,
     alarm: Pin<Box<Sleep>>,
+}
+
+/// A piece that its reader has no room for.
+#[derive(Clone, Copy)]
+struct Unread {
+    since: Instant,
+    is_reported: bool,
 }
 
 /// Targets of bytes in flight, and the kernel's limit.
@@ -174,6 +183,7 @@ impl Driver {
                 acknowledged: 0,
                 response_began_at: now,
                 reader_checked_at: now,
+                unread: None,
                 reported_slow: None,
                 slow_after: Self::SLOW_RESPONSE,
                 alarm: Box::pin(tokio::time::sleep_until(now)),
@@ -237,7 +247,10 @@ impl Driver {
                 }
             }
             // The server is not to blame for a slow reader.
-            Step::ReaderReady => self.timers.progress_at = Instant::now(),
+            Step::ReaderReady => {
+                self.timers.progress_at = Instant::now();
+                self.reader_goes_on();
+            }
             Step::Chunk(chunk) => self.take_chunk(chunk)?,
             Step::Job(None) => self.channels.jobs = None,
             Step::Job(Some(job)) => {

@@ -81,7 +81,7 @@ impl Scheduler {
         }
         let counts = |conn: &Connection| {
             let goes_on = !conn.retiring && conn.more != Some(0) && !conn.slow.is_some_and(|slow| slow.stalled);
-            goes_on && !conn.jobs.is_empty()
+            goes_on && !conn.is_unread && !conn.jobs.is_empty()
         };
         let is_large = |conn: &Connection| conn.jobs.iter().any(|waiting| waiting.profile.class != Class::Small);
         let mut busy: Vec<_> = self.connections.iter().filter(|(_, conn)| counts(conn)).collect();

@@ -65,6 +65,8 @@ pub(super) struct Connection {
     pub(super) slow: Option<Slow>,
     /// Whether others were behind the last response; none before the first.
     pub(super) company: Option<bool>,
+    /// Whether it waits for the reader of a response.
+    pub(super) is_unread: bool,
     pub(super) retiring: bool,
     /// Whether its handshake is still in progress (early data).
     pub(super) early: bool,

@@ -135,13 +135,16 @@ impl Scheduler {
     }
 
     fn may_open(&mut self, now: Moment) -> bool {
-        let lasting = self.connections.values().filter(|conn| conn.lasts()).count();
+        let lasting = self.connections.values().filter(|conn| conn.lasts() && !conn.is_unread).count();
         // Connections that end soon get successors, but not without limit.
-        let all = self.connections.values().filter(|conn| !conn.retiring).count();
+        let all = self.connections.values().filter(|conn| !conn.retiring && !conn.is_unread).count();
+        let unread = self.connections.values().filter(|conn| conn.is_unread).count();
+        // Beyond their limit they count like the others.
+        let unread = unread.saturating_sub(self.limits.unread_connections);
         // One multiplexed connection is enough; a second would compete with it.
         let multiplexed = self.connections.values().any(|conn| conn.lasts() && conn.is_multiplexed());
         let most = self.most(now);
-        lasting < most && all < 2 * most && !multiplexed
+        lasting + unread < most && all + unread < 2 * most && !multiplexed
     }
 
     /// The maximum number of connections.
@@ -163,6 +166,7 @@ impl Scheduler {
             reserved: None,
             slow: None,
             company: None,
+            is_unread: false,
             retiring: false,
             early: false,
         };

@@ -23,7 +23,14 @@ struct Harness {
 
 impl Harness {
     fn new(connections: usize, pipelining: Pipelining) -> Self {
-        let limits = Limits { connections, pipelining, choice: IdleChoice::default(), shares: false, patience: None };
+        let limits = Limits {
+            connections,
+            unread_connections: 2,
+            pipelining,
+            choice: IdleChoice::default(),
+            shares: false,
+            patience: None,
+        };
         let now = Moment { instant: Instant::now(), seconds: 0.0 };
         Self { scheduler: Scheduler::new(limits, PipeliningHistory::default()), now, jobs: 0 }
     }

@@ -11,7 +11,7 @@ use http::Response;
 use tokio::time::Instant;
 use tokio_util::{io::poll_read_buf, sync::PollSender};
 
-use super::{Driver, head};
+use super::{Driver, Unread, head};
 use crate::{
     Cause, Incoming, ResponseInfo,
     body::Piece,
@@ -126,6 +126,8 @@ impl Driver {
             let waker = Waker::noop();
             if let Poll::Ready(found) = deliver(sender, waiting, &mut Context::from_waker(waker)) {
                 self.update_reader(found)?;
+            } else {
+                self.timers.unread = Some(Unread { since: Instant::now(), is_reported: false });
             }
         }
         Ok(())

@@ -194,8 +194,13 @@ async fn large_response_and_unread_response_are_reported_as_stalled() {
             owner.stalls().await;
             assert_eq!(reading.await.unwrap().unwrap().to_bytes().len(), length);
         } else {
-            owner.stalls().await;
-            drop(answer);
+            let reports = [owner.report().await, owner.report().await];
+            let has_stalled = |report: &_| matches!(report, ConnectionEvent::Stalled { job: JobId(1), .. });
+            let is_unread = |report: &_| matches!(report, ConnectionEvent::ReaderLags { is_lagging: true, .. });
+            assert!(reports.iter().any(has_stalled) && reports.iter().any(is_unread), "{reports:?}");
+            let reading = tokio::spawn(answer.into_body().collect());
+            assert!(matches!(owner.report().await, ConnectionEvent::ReaderLags { is_lagging: false, .. }));
+            reading.abort();
         }
         serving.abort();
     }

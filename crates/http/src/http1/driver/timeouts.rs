@@ -15,12 +15,15 @@ use crate::{Cause, Step as Wait, connection_messages::ConnectionEvent, scheduler
 /// this many round trips.
 const SLOW_RESPONSE: Duration = Duration::from_millis(1500);
 const SLOW_RESPONSE_RTTS: u32 = 4;
+/// After this time a connection counts as waiting for its reader.
+const UNREAD: Duration = Duration::from_secs(1);
 
 impl Driver {
     /// The next deadline.
     pub(super) fn alarm_at(&self) -> Option<Instant> {
         let deadline = self.deadline().map(|(at, _)| at);
-        deadline.into_iter().chain(self.slow_response_at()).chain(self.reader_check_at()).min()
+        let others = [self.slow_response_at(), self.reader_check_at(), self.reader_lags_at()];
+        deadline.into_iter().chain(others.into_iter().flatten()).min()
     }
 
     /// When to give up, and with which cause.
@@ -64,6 +67,18 @@ impl Driver {
         waits.then(|| self.timers.progress_at.max(self.timers.reader_checked_at) + SLOW_RESPONSE)
     }
 
+    /// When a reader that takes nothing is reported.
+    fn reader_lags_at(&self) -> Option<Instant> {
+        self.timers.unread.filter(|unread| !unread.is_reported).map(|unread| unread.since + UNREAD)
+    }
+
+    /// The reader takes pieces again, or there is none any more.
+    pub(super) fn reader_goes_on(&mut self) {
+        if self.timers.unread.take().is_some_and(|unread| unread.is_reported) {
+            let _ = self.channels.events.send(ConnectionEvent::ReaderLags { connection: self.id, is_lagging: false });
+        }
+    }
+
     /// Handles a deadline that may have passed.
     pub(super) fn on_deadline(&mut self) -> Result<(), Cause> {
         let now = Instant::now();
@@ -72,6 +87,12 @@ impl Driver {
             if matches!(&self.reader, Reader::Active(to, None) if to.get_ref().is_none_or(Sender::is_closed)) {
                 self.update_reader(false)?;
             }
+        }
+        if self.reader_lags_at().is_some_and(|at| at <= now)
+            && let Some(unread) = &mut self.timers.unread
+        {
+            unread.is_reported = true;
+            let _ = self.channels.events.send(ConnectionEvent::ReaderLags { connection: self.id, is_lagging: true });
         }
         if self.slow_response_at().is_some_and(|at| at <= now) {
             self.timers.slow_after =

@@ -331,6 +331,7 @@ fn fates_of(events: Vec<ConnectionEvent>) -> (HashMap<u64, Vec<&'static str>>, V
             ConnectionEvent::Streams { .. }
             | ConnectionEvent::Draining { .. }
             | ConnectionEvent::Stalled { .. }
+            | ConnectionEvent::ReaderLags { .. }
             | ConnectionEvent::Unmarked(_)
             | ConnectionEvent::Confirmed { .. } => continue,
         };

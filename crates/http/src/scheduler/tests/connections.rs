@@ -5,6 +5,32 @@ use std::collections::BTreeMap;
 use super::*;
 
 #[test]
+fn connection_that_waits_for_its_reader_leaves_room_for_another() {
+    let mut harness = Harness::new(2, Pipelining::Off);
+    let large = |harness: &mut Harness| harness.ask(|profile| profile.class = Class::Large);
+    let downloads = [large(&mut harness), large(&mut harness)];
+    assert_eq!(harness.run(), [(1, downloads[0]), (2, downloads[1])]);
+    let next = large(&mut harness);
+    assert_eq!(harness.run(), [], "both are read");
+    let lags = |harness: &mut Harness, connection, is_lagging| {
+        harness.scheduler.reader_lags(ConnectionId(connection), is_lagging, harness.now);
+    };
+    lags(&mut harness, 1, true);
+    assert_eq!(harness.run(), [(3, next)]);
+    // Beyond their limit they count.
+    let more = [(); 3].map(|()| large(&mut harness));
+    lags(&mut harness, 2, true);
+    assert_eq!(harness.run(), [(4, more[0])]);
+    lags(&mut harness, 3, true);
+    lags(&mut harness, 4, true);
+    assert_eq!(harness.run(), [], "two may be unread beside two others");
+    lags(&mut harness, 1, false);
+    assert_eq!(harness.run(), []);
+    harness.scheduler.done(ConnectionId(1), downloads[0], (100, 1 << 20), None, harness.now);
+    assert_eq!(harness.run(), [(1, more[1])]);
+}
+
+#[test]
 fn idle_connections_are_closed_after_the_timeout() {
     let mut harness = Harness::new(2, Pipelining::Off);
     let jobs = harness.asks(2);
