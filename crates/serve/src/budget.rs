@@ -195,8 +195,8 @@ impl Outstanding {
             return bytes;
         }
         self.pieces.fetch_add(1, Ordering::AcqRel);
-        let _hold = Hold::new(activity, bytes.len());
-        Bytes::from_owner(Piece { bytes, _hold, of: Arc::clone(self) })
+        let hold = Hold::new(activity, bytes.len());
+        Bytes::from_owner(Piece { bytes, _hold: hold, of: Arc::clone(self) })
     }
 }
 
