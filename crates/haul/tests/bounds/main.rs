@@ -48,14 +48,14 @@ impl Program {
     }
 
     fn serve(room: &Room) -> Self {
-        let root = room.path("root");
-        fs::create_dir_all(root.join("files/many")).expect("a folder");
-        fs::File::create(root.join("files/large")).expect("a file").set_len(64 << 20).expect("a size");
-        fs::write(root.join("files/small"), "small").expect("a file");
+        let folder = room.path("root");
+        fs::create_dir_all(folder.join("files/many")).expect("a folder");
+        fs::File::create(folder.join("files/large")).expect("a file").set_len(64 << 20).expect("a size");
+        fs::write(folder.join("files/small"), "small").expect("a file");
         for number in 0..FILES {
-            fs::write(root.join(format!("files/many/some file with a name {number}.txt")), "x").expect("a file");
+            fs::write(folder.join(format!("files/many/some file with a name {number}.txt")), "x").expect("a file");
         }
-        Self::start(room, &["serve", &root.display().to_string()])
+        Self::start(room, &["serve", &folder.display().to_string()])
     }
 
     /// The memory that it has, in bytes.
