@@ -145,7 +145,7 @@ mod tests {
     fn accounts_are_bounded_in_number_and_time() {
         let (identities, mut accounts, start) = (Identities::new().unwrap(), Accounts::default(), Instant::now());
         let credential = |token| credential(&identities, token, None);
-        let mut get = |accounts: &mut Accounts<usize>, token, after: Duration, new| {
+        let get = |accounts: &mut Accounts<usize>, token, after: Duration, new| {
             accounts.get((address(token), &credential(token)), start + after, |_| Need::None, || new).unwrap()
         };
         for token in 0..=MOST {
