@@ -25,7 +25,8 @@ pub(crate) struct ListeningOptions {
     /// Write the server's certificate to FILE as PEM, for clients to trust
     #[arg(long, value_name = "FILE", requires = "tls")]
     cert_out: Option<PathBuf>,
-    /// Maximum number of connections; at the limit, idle and slow ones are closed for new ones
+    /// Maximum number of connections; at the limit, idle and slow ones are closed for new ones. Twice as many requests may be in
+    /// flight, 512 of them from one address
     #[arg(long, value_name = "N", default_value = "1024")]
     connections: NonZeroUsize,
     /// Write an access log to FILE, or to standard output with `-`

@@ -7,7 +7,10 @@ use std::cmp::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use http::HeaderMap;
 use tokio::time::Instant;
+
+use crate::budget::Budget;
 
 /// A rate is averaged over one to two windows.
 const WINDOW: Duration = Duration::from_secs(10);
@@ -15,9 +18,15 @@ const WINDOW: Duration = Duration::from_secs(10);
 /// Age below which a request has no meaningful rate.
 const GRACE_PERIOD: Duration = Duration::from_secs(2);
 
+/// A request with a head of more than this counts for several.
+const HEAD: usize = 16 * 1024;
+
 /// The state of one connection.
 #[derive(Debug)]
-pub(crate) struct Activity(Mutex<State>);
+pub(crate) struct Activity {
+    state: Mutex<State>,
+    pub(crate) budget: Budget,
+}
 
 #[derive(Debug)]
 struct State {
@@ -67,14 +76,15 @@ impl Ord for EvictionRank {
 
 impl Activity {
     /// Of a new connection.
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(budget: Budget) -> Arc<Self> {
         let since = Instant::now();
         let recent = RateMeter { began: since, now: 0, before: 0 };
-        Arc::new(Activity(Mutex::new(State { requests: 0, receiving: 0, sending: 0, since, asked: false, recent })))
+        let state = State { requests: 0, receiving: 0, sending: 0, since, asked: false, recent };
+        Arc::new(Activity { state: Mutex::new(state), budget })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The start of the idle period, and whether there has been a request; `None` while a request is in flight.
@@ -136,11 +146,23 @@ impl RateMeter {
     }
 }
 
-/// A request in flight on a connection, until dropped.
-pub(crate) struct RequestGuard(pub(crate) Arc<Activity>);
+/// A request in flight on a connection, until dropped, and how many it counts for.
+pub(crate) struct RequestGuard(pub(crate) Arc<Activity>, usize);
 
 impl RequestGuard {
+    /// A request with this head.
+    pub(crate) fn of(activity: &Arc<Activity>, headers: &HeaderMap) -> Self {
+        let head: usize = headers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum();
+        Self::weighing(activity, 1 + head / HEAD)
+    }
+
+    /// A request with a short head.
     pub(crate) fn new(activity: &Arc<Activity>) -> Self {
+        Self::weighing(activity, 1)
+    }
+
+    fn weighing(activity: &Arc<Activity>, weight: usize) -> Self {
+        activity.budget.begin(weight);
         let mut state = activity.state();
         if state.requests == 0 {
             state.since = Instant::now();
@@ -148,12 +170,13 @@ impl RequestGuard {
         state.requests += 1;
         state.asked = true;
         drop(state);
-        RequestGuard(Arc::clone(activity))
+        RequestGuard(Arc::clone(activity), weight)
     }
 }
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
+        self.0.budget.end(self.1);
         let mut state = self.0.state();
         state.requests -= 1;
         if state.requests == 0 {
@@ -195,12 +218,16 @@ impl Drop for WaitingForClient {
 mod tests {
     use super::*;
 
+    fn connect() -> Arc<Activity> {
+        Activity::new(Budget::of_tests())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn idle_connections_rank_lowest_and_working_ones_highest() {
         let pass = |seconds| tokio::time::advance(Duration::from_secs(seconds));
-        let (old, slow, fast, working) = (Activity::new(), Activity::new(), Activity::new(), Activity::new());
+        let (old, slow, fast, working) = (connect(), connect(), connect(), connect());
         pass(1).await;
-        let idle = Activity::new();
+        let idle = connect();
         let (slow_busy, _fast_busy, _working_busy) =
             (RequestGuard::new(&slow), RequestGuard::new(&fast), RequestGuard::new(&working));
         let _waits = (WaitingForClient::for_body(&slow), WaitingForClient::for_reader(&fast));
@@ -209,7 +236,7 @@ mod tests {
             slow.moved(1);
             fast.moved(10_000);
         }
-        let young = Activity::new();
+        let young = connect();
         let (_busy, _waits) = (RequestGuard::new(&young), WaitingForClient::for_body(&young));
         let order = [&old, &idle, &slow, &fast, &young, &working].map(|activity| activity.eviction_rank());
         assert!(order.is_sorted(), "{order:?}");
@@ -221,7 +248,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn rate_forgets_old_windows() {
-        let activity = Activity::new();
+        let activity = connect();
         let (_busy, _waits) = (RequestGuard::new(&activity), WaitingForClient::for_reader(&activity));
         activity.moved(1 << 30);
         tokio::time::advance(2 * WINDOW).await;

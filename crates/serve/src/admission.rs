@@ -9,7 +9,11 @@
 //! - Among those, it has the lowest [`EvictionRank`]: idle the longest, or else the slowest.
 //! - A connection with a request that the server is working on is not evicted. If all are, new connections wait in the
 //!   kernel's accept queue.
+//!
+//! The same holds for requests in flight, of which HTTP/2 and HTTP/3 have many on a connection: beyond the limit, the
+//! connection with most of them goes. If the server is working on all, the new request is refused.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,9 +24,14 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Activity, EvictionRank};
+use crate::budget::{Budget, Held};
+use crate::fd_limit::Capacity;
 
 /// Minimum interval between warnings about the connection limit.
 const WARN_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Maximum number of requests in flight from one address: they hold less than 64 MiB.
+const REQUESTS_OF_ADDRESS: usize = 512;
 
 /// How often a waiting connection checks again for one to evict.
 const ADMIT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
@@ -32,6 +41,9 @@ const ADMIT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) struct Admission {
     /// Maximum number of connections.
     limit: usize,
+    /// Maximum number of requests in flight.
+    requests: usize,
+    pub(crate) all: Arc<Held>,
     table: Mutex<Table>,
     /// A connection has ended.
     freed: Notify,
@@ -41,9 +53,15 @@ pub(crate) struct Admission {
 struct Table {
     next: u64,
     connections: HashMap<u64, Connection>,
-    /// Number of connections per address.
-    addresses: HashMap<IpAddr, usize>,
+    addresses: HashMap<IpAddr, Address>,
     warned_at: Option<Instant>,
+}
+
+/// The connections of one address.
+#[derive(Debug)]
+struct Address {
+    connections: usize,
+    held: Arc<Held>,
 }
 
 #[derive(Debug)]
@@ -64,8 +82,23 @@ pub(crate) struct ConnectionGuard {
 }
 
 impl Admission {
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Admission { limit: limit.max(1), table: Mutex::default(), freed: Notify::new() })
+    pub(crate) fn new(Capacity { connections, requests }: Capacity) -> Arc<Self> {
+        let (table, freed) = (Mutex::default(), Notify::new());
+        Arc::new(Admission { limit: connections.max(1), requests, all: Held::of_all(), table, freed })
+    }
+
+    /// Maximum number of requests in flight from one address.
+    pub(crate) fn requests_of_address(&self) -> usize {
+        self.requests.div_ceil(2).min(REQUESTS_OF_ADDRESS)
+    }
+
+    /// Whether a request that has begun on this connection may go on. Beyond the limit, another connection is closed for
+    /// it, if there is one.
+    pub(crate) fn admits_request(&self, activity: &Arc<Activity>) -> bool {
+        let (most, of_address) = (self.requests, self.requests_of_address());
+        let budget = &activity.budget;
+        let fits = budget.address.requests() <= of_address && budget.all.requests() <= most;
+        fits || self.table().shed(activity, of_address, most)
     }
 
     /// Admits a client's connection, and evicts another one if the limit is reached.
@@ -83,7 +116,7 @@ impl Admission {
 
     fn try_admit(self: &Arc<Self>, address: IpAddr) -> Option<ConnectionGuard> {
         let mut table = self.table();
-        let own = table.addresses.get(&address).copied().unwrap_or(0);
+        let own = table.count(address);
         if own >= (self.limit * 3).div_ceil(4) {
             // If all of them are working, the limit may still have room.
             let evicted = table.evict(Some(address));
@@ -93,9 +126,12 @@ impl Admission {
         } else if table.connections.len() >= self.limit && !table.evict(None) {
             return None;
         }
-        let (number, activity, evicted) = (table.next, Activity::new(), CancellationToken::new());
+        let (number, evicted) = (table.next, CancellationToken::new());
         table.next += 1;
-        *table.addresses.entry(address).or_default() += 1;
+        let entry = table.addresses.entry(address);
+        let entry = entry.or_insert_with(|| Address { connections: 0, held: Held::of_address() });
+        entry.connections += 1;
+        let activity = Activity::new(Budget::new(Arc::clone(&entry.held), Arc::clone(&self.all)));
         let connection = Connection { address, activity: Arc::clone(&activity), evicted: evicted.clone() };
         table.connections.insert(number, connection);
         Some(ConnectionGuard { number, admission: Arc::clone(self), activity, evicted })
@@ -117,11 +153,63 @@ impl Admission {
 }
 
 impl Table {
+    fn count(&self, address: IpAddr) -> usize {
+        self.addresses.get(&address).map_or(0, |address| address.connections)
+    }
+
+    /// Requests in flight of an address, or of all. Those of an evicted connection are about to end.
+    fn requests(&self, of: Option<IpAddr>) -> usize {
+        let connections = self.connections.values().filter(|connection| of.is_none_or(|of| connection.address == of));
+        connections.map(|connection| connection.activity.budget.requests()).sum()
+    }
+
+    /// Evicts connections with many requests until these limits are kept. Returns whether that could be done without this
+    /// connection.
+    fn shed(&mut self, activity: &Arc<Activity>, of_address: usize, most: usize) -> bool {
+        let own = self.connections.iter().find(|(_, connection)| Arc::ptr_eq(&connection.activity, activity));
+        let Some((own, address)) = own.map(|(number, connection)| (*number, connection.address)) else { return false };
+        loop {
+            let of = if self.requests(Some(address)) > of_address {
+                Some(address)
+            } else if self.requests(None) > most {
+                // Of the address with most requests.
+                let busiest = self.connections.values().max_by_key(|c| c.activity.budget.address.requests());
+                busiest.map(|connection| connection.address)
+            } else {
+                return true;
+            };
+            let candidates = self.connections.iter().filter(|(_, connection)| Some(connection.address) == of);
+            let ranked = candidates.map(|(number, connection)| {
+                let activity = &connection.activity;
+                (Reverse(activity.budget.requests()), activity.eviction_rank(), *number)
+            });
+            let chosen = ranked.filter(|(_, rank, _)| *rank != EvictionRank::Working).min();
+            let Some((Reverse(requests), _, number)) = chosen else { return false };
+            let Some(connection) = self.remove(number) else { return false };
+            self.warn(|| {
+                let address = connection.address;
+                format!("too many requests at once: closing a connection from {address} that has {requests}")
+            });
+            connection.evicted.cancel();
+            if number == own {
+                return false;
+            }
+        }
+    }
+
+    /// Warns, but not all the time.
+    fn warn(&mut self, what: impl FnOnce() -> String) {
+        if self.warned_at.is_none_or(|warned_at| warned_at.elapsed() > WARN_INTERVAL) {
+            self.warned_at = Some(Instant::now());
+            tracing::warn!("{}", what());
+        }
+    }
+
     /// Evicts the connection with the lowest rank, of an address or of those with the most connections. Returns whether
     /// there was one to evict.
     fn evict(&mut self, of: Option<IpAddr>) -> bool {
         // If the address with the most connections has none to evict, the next address is tried.
-        let count = |connection: &Connection| self.addresses.get(&connection.address).copied().unwrap_or(0);
+        let count = |connection: &Connection| self.count(connection.address);
         let candidates =
             self.connections.iter().filter(|(_, connection)| of.is_none_or(|address| connection.address == address));
         let ranked =
@@ -131,22 +219,19 @@ impl Table {
         let Some((rank, count, number)) = chosen else { return false };
         let Some(connection) = self.remove(number) else { return false };
         tracing::debug!("closing a connection from {} to admit another: {rank:?}", connection.address);
-        if self.warned_at.is_none_or(|warned_at| warned_at.elapsed() > WARN_INTERVAL) {
-            self.warned_at = Some(Instant::now());
+        self.warn(|| {
             let address = connection.address;
-            tracing::warn!(
-                "connection limit reached, with {count} connections from {address}: closing idle and slow connections for new ones"
-            );
-        }
+            format!("connection limit reached, with {count} connections from {address}: closing idle and slow connections for new ones")
+        });
         connection.evicted.cancel();
         true
     }
 
     fn remove(&mut self, number: u64) -> Option<Connection> {
         let connection = self.connections.remove(&number)?;
-        if let Some(count) = self.addresses.get_mut(&connection.address) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(address) = self.addresses.get_mut(&connection.address) {
+            address.connections -= 1;
+            if address.connections == 0 {
                 self.addresses.remove(&connection.address);
             }
         }
@@ -181,6 +266,10 @@ mod tests {
     const A: [u8; 4] = [10, 0, 0, 1];
     const B: [u8; 4] = [10, 0, 0, 2];
 
+    fn admission(connections: usize) -> Arc<Admission> {
+        Admission::new(Capacity { connections, requests: 100 })
+    }
+
     /// Admits a connection if that needs no waiting.
     fn admit(admission: &Arc<Admission>, address: [u8; 4]) -> Option<ConnectionGuard> {
         admission.admit(address.into()).now_or_never()
@@ -192,7 +281,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn longest_idle_connection_of_the_address_with_most_is_evicted() {
-        let admission = Admission::new(8);
+        let admission = admission(8);
         let other = admit(&admission, B).unwrap();
         let mut guards = Vec::new();
         for _ in 0..5 {
@@ -208,7 +297,7 @@ mod tests {
 
     #[tokio::test]
     async fn one_address_gets_at_most_three_quarters() {
-        let admission = Admission::new(8);
+        let admission = admission(8);
         let guards: Vec<_> = (0..20).map(|_| admit(&admission, A).unwrap()).collect();
         assert_eq!(evicted(&guards).len(), 14, "six of eight are its own");
         let other = [admit(&admission, B).unwrap(), admit(&admission, B).unwrap()];
@@ -217,7 +306,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn slowest_connection_is_evicted_before_faster_and_working_ones() {
-        let admission = Admission::new(4);
+        let admission = admission(4);
         let guards: Vec<_> = (0..3).map(|_| admit(&admission, A).unwrap()).collect();
         let _busy: Vec<_> = guards.iter().map(|guard| RequestGuard::new(&guard.activity)).collect();
         let _waiting =
@@ -236,7 +325,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn new_connection_waits_while_all_are_working() {
-        let admission = Admission::new(1);
+        let admission = admission(1);
         let guard = admit(&admission, A).unwrap();
         let busy = RequestGuard::new(&guard.activity);
         assert!(admit(&admission, A).is_none() && admit(&admission, B).is_none());
@@ -248,6 +337,35 @@ mod tests {
         drop((busy, guard));
         assert!(!waiting.await.unwrap().evicted.is_cancelled());
         assert!(admission.table().connections.is_empty() && admission.table().addresses.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_with_most_unread_responses_is_closed_for_more_requests() {
+        let admission = admission(8);
+        let connect = |address| admit(&admission, address).unwrap();
+        let (greedy, other, elsewhere) = (connect(A), connect(A), connect(B));
+        let request = |guard: &ConnectionGuard| {
+            let request = RequestGuard::new(&guard.activity);
+            let waiting = WaitingForClient::for_reader(&guard.activity);
+            admission.admits_request(&guard.activity).then_some((request, waiting))
+        };
+        let held: Vec<_> = (0..40).map(|_| request(&greedy).unwrap()).collect();
+        let some: Vec<_> = (0..10).map(|_| request(&other).unwrap()).collect();
+        let theirs: Vec<_> = (0..30).map(|_| request(&elsewhere).unwrap()).collect();
+        assert!(evicted(&[greedy, other, elsewhere]).is_empty(), "50 of an address are allowed");
+        drop((held, some, theirs));
+
+        let (greedy, other, elsewhere) = (connect(A), connect(A), connect(B));
+        let held: Vec<_> = (0..40).map(|_| request(&greedy).unwrap()).collect();
+        let some: Vec<_> = (0..11).map(|_| request(&other).unwrap()).collect();
+        assert!(greedy.evicted.is_cancelled() && !other.evicted.is_cancelled() && !elsewhere.evicted.is_cancelled());
+        assert!(request(&greedy).is_none(), "it is about to end");
+        drop((held, some));
+        // The server is working on these: a further one is refused.
+        let working: Vec<_> = (0..50).map(|_| RequestGuard::new(&elsewhere.activity)).collect();
+        assert!(admission.admits_request(&elsewhere.activity) && request(&elsewhere).is_none());
+        drop(working);
+        assert!(request(&elsewhere).is_some() && !elsewhere.evicted.is_cancelled());
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::time::{Instant, Sleep};
 
 use crate::access_log::Entry;
 use crate::activity::{Activity, RequestGuard, WaitingForClient};
+use crate::budget::Outstanding;
 use crate::min_rate::MinRateTimer;
 use crate::multistatus;
 use crate::service::AnswerBody;
@@ -56,6 +57,13 @@ impl ReceivedBody {
             timeout: Box::pin(tokio::time::sleep(INITIAL_PATIENCE)),
         };
         (upstream, Remainder(incoming))
+    }
+}
+
+impl ReceivedBody {
+    /// The connection that it arrives on.
+    pub(crate) fn activity(&self) -> &Arc<Activity> {
+        &self.activity
     }
 }
 
@@ -162,13 +170,14 @@ pub(crate) struct ResponseBody {
     named: Option<Arc<RequestContext>>,
     entry: Entry,
     guard: RequestGuard,
+    outstanding: Arc<Outstanding>,
     /// Set while the client reads a frame: from producing it until the next one is polled.
     waiting: Option<WaitingForClient>,
 }
 
 impl ResponseBody {
     pub(crate) fn new(body: Outgoing, named: Option<Arc<RequestContext>>, entry: Entry, guard: RequestGuard) -> Self {
-        ResponseBody { body, named, entry, guard, waiting: None }
+        ResponseBody { body, named, entry, guard, outstanding: Arc::default(), waiting: None }
     }
 }
 
@@ -177,6 +186,9 @@ impl Body for ResponseBody {
     type Error = io::Error;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.guard.0.budget.is_spent() && !self.outstanding.is_none(cx) {
+            return Poll::Pending;
+        }
         self.waiting = None;
         let mut frame = ready!(match &mut self.body {
             Outgoing::Dav(body) => Pin::new(body).poll_frame(cx),
@@ -191,7 +203,8 @@ impl Body for ResponseBody {
             self.guard.0.moved(length);
             self.waiting = Some(WaitingForClient::for_reader(&self.guard.0));
         }
-        Poll::Ready(frame)
+        let counted = |bytes| self.outstanding.counted(bytes, &self.guard.0);
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(counted))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::header::ALT_SVC;
-use http::{HeaderValue, Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
 use hyper::rt::{Executor, Read, Write};
 use hyper::service::service_fn;
@@ -26,10 +26,11 @@ use tokio_util::task::TaskTracker;
 use transport::TcpInfo;
 
 use crate::activity::{Activity, RequestGuard};
-use crate::admission::ConnectionGuard;
+use crate::admission::{Admission, ConnectionGuard};
 use crate::body::{Incoming, ResponseBody};
 use crate::early_data::{self, HandshakeState};
 use crate::fast_path::{self, Replayed};
+use crate::framing;
 use crate::handler::Handler;
 use crate::http3;
 use crate::min_rate::MinRateTimer;
@@ -96,6 +97,7 @@ pub(crate) struct ListenerConfig {
     pub(crate) tls: Option<Arc<ServerConfig>>,
     /// The `Alt-Svc` value that announces HTTP/3, if it is offered.
     pub(crate) alt_svc: Option<HeaderValue>,
+    pub(crate) admission: Arc<Admission>,
 }
 
 impl ListenerConfig {
@@ -108,7 +110,15 @@ impl ListenerConfig {
         handshake: HandshakeState,
         guard: RequestGuard,
     ) -> Response<ResponseBody> {
-        let mut response = self.handler.respond(client, request, handshake, guard).await;
+        let refused = if self.admission.admits_request(&guard.0) {
+            framing::refusal(&request)
+        } else {
+            Some(StatusCode::SERVICE_UNAVAILABLE)
+        };
+        let mut response = match refused {
+            Some(status) => self.handler.refuse(client, &request, status, guard),
+            None => self.handler.respond(client, request, handshake, guard).await,
+        };
         response.headers_mut().extend(self.alt_svc.map(|alt_svc| (ALT_SVC, alt_svc)));
         response
     }
@@ -126,7 +136,7 @@ pub(crate) async fn serve_quic(
     let data = ConnectionData::default();
     let respond = move |mut request: Request<http3::Incoming>, handshake_state| {
         request.extensions_mut().insert(data.clone());
-        let guard = RequestGuard::new(&activity);
+        let guard = RequestGuard::of(&activity, request.headers());
         config.clone().respond(client, request.map(BodyExt::boxed_unsync), handshake_state, guard)
     };
     let serving = http3::serve(incoming, respond, group.closing, group.tasks);
@@ -239,13 +249,17 @@ async fn http(
 ) -> Ended {
     let Client { address, activity, socket } = client;
     let requests = Arc::clone(activity);
+    let streams = MAX_STREAMS.min(u32::try_from(config.admission.requests_of_address()).unwrap_or(MAX_STREAMS));
     let data = ConnectionData::default();
     let service = service_fn(move |mut request: Request<hyper::body::Incoming>| {
         request.extensions_mut().insert(data.clone());
-        let (config, handshake_state, guard) = (config.clone(), handshake_state.clone(), RequestGuard::new(&requests));
+        let guard = RequestGuard::of(&requests, request.headers());
+        let (config, handshake_state) = (config.clone(), handshake_state.clone());
         async move {
             let request = request.map(|body| Incoming::new(body.map_err(std::io::Error::other)));
-            Ok::<_, std::convert::Infallible>(config.respond(address, request, handshake_state, guard).await)
+            // Boxed: hyper keeps the room of this future as long as the response is sent.
+            let response = Box::pin(config.respond(address, request, handshake_state, guard)).await;
+            Ok::<_, std::convert::Infallible>(response)
         }
     });
     let mut builder = auto::Builder::new(group.clone());
@@ -253,7 +267,7 @@ async fn http(
     builder
         .http2()
         .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_STREAMS)
+        .max_concurrent_streams(streams)
         .max_header_list_size(HEAD_SIZE as u32)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

@@ -9,7 +9,7 @@
 //! request gets 425 until the handshake is complete ([`too_early`]).
 
 use std::{
-    io::{self, Read, Write},
+    io::{self, IoSlice, Read, Write},
     pin::Pin,
     sync::{
         Arc, Mutex, PoisonError,
@@ -180,6 +180,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
         Ok(all - bytes.len() + self.tls.writer().write(bytes)?)
     }
 
+    /// The same for bytes in several places.
+    fn encrypt_all(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let mut short = SHORT_UNTIL.saturating_sub(self.sent);
+        if short == 0 {
+            return self.tls.writer().write_vectored(slices);
+        }
+        let mut first = Vec::new();
+        for slice in slices {
+            let part = slice.len().min(short);
+            first.extend_from_slice(&slice[..part]);
+            short -= part;
+        }
+        self.encrypt(&first)
+    }
+
     /// Writes pending output.
     fn poll_out(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
@@ -226,6 +241,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Stream<S> {
         }
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            let wrote = self.encrypt_all(slices)?;
+            let out = self.poll_out(context)?;
+            if wrote > 0 || slices.iter().all(|slice| slice.is_empty()) {
+                return Poll::Ready(Ok(wrote));
+            }
+            ready!(out);
+        }
+    }
+
+    /// Otherwise hyper copies a response before it is sent, and nobody knows how much of it there is (`budget`).
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(self.poll_out(context))?;
         Pin::new(&mut self.io).poll_flush(context)
@@ -257,7 +292,7 @@ impl<S: AsyncWrite + Unpin> Write for Adapter<'_, '_, S> {
         blocked(Pin::new(&mut *self.io).poll_write(self.context, bytes))
     }
 
-    fn write_vectored(&mut self, slices: &[io::IoSlice<'_>]) -> io::Result<usize> {
+    fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         blocked(Pin::new(&mut *self.io).poll_write_vectored(self.context, slices))
     }
 

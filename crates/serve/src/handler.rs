@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use dav_server::body::Body as DavBody;
 use dav_server::davpath::DavPath;
 use dav_server::{DavHandler, DavMethod, DavMethodSet};
@@ -16,12 +16,13 @@ use http::header::{
     LAST_MODIFIED, RANGE, RETRY_AFTER, WWW_AUTHENTICATE, X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderName, Method, Request, Response, StatusCode, Version};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full};
 
 use crate::access_log::{AccessLog, Entry};
 use crate::activity::RequestGuard;
 use crate::auth::{Overloaded, Users};
 use crate::body::{Incoming, ReceivedBody, RequestBody, ResponseBody};
+use crate::budget::Hold;
 use crate::cross_site::{self, HostNames};
 use crate::destination;
 use crate::digest;
@@ -43,6 +44,8 @@ const DAV: HeaderName = HeaderName::from_static("dav");
 /// Maximum size of an XML body, and of a `PROPPATCH`'s.
 const MAX_XML: usize = 64 * 1024;
 const MAX_PROPPATCH: usize = 256 * 1024;
+/// A longer one is refused while clients from the same address hold much.
+const SHORT_XML: usize = 4 * 1024;
 
 /// Bytes per read from a file.
 const READ_BUFFER: usize = 128 * 1024;
@@ -78,6 +81,30 @@ impl Handler {
 }
 
 impl Handler {
+    /// Refuses a request without looking at it further. Over HTTP/1.1 the connection ends.
+    pub(crate) fn refuse(
+        &self,
+        client: SocketAddr,
+        request: &Request<Incoming>,
+        status: StatusCode,
+        guard: RequestGuard,
+    ) -> Response<ResponseBody> {
+        let log = match self {
+            Handler::Folder(folder) => folder.log.clone(),
+            Handler::Responder(handler) => handler.parts().1.cloned(),
+            Handler::Service(handler) => handler.log().cloned(),
+        };
+        let mut entry = Entry::new(log, client, request);
+        entry.status = Some(status);
+        let mut response = Response::new(ResponseBody::new(DavBody::empty().into(), None, entry, guard));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        if status == StatusCode::SERVICE_UNAVAILABLE {
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+        }
+        response
+    }
+
     /// Ends what goes on behind the answers.
     pub(crate) async fn finish(&self) {
         if let Handler::Service(handler) = self {
@@ -280,6 +307,7 @@ impl Folder {
         let mut response = self.dav.handle_guarded(request, principal.to_owned(), Arc::clone(&context)).await;
         *response.status_mut() = match response.status() {
             _ if context.was_overtaken() => StatusCode::PRECONDITION_FAILED,
+            _ if context.is_crowded() => StatusCode::SERVICE_UNAVAILABLE,
             // `dav-server` reports a stalled or truncated body as a gateway error.
             StatusCode::GATEWAY_TIMEOUT if context.is("PUT") => StatusCode::REQUEST_TIMEOUT,
             StatusCode::BAD_GATEWAY if context.is("PUT") => StatusCode::BAD_REQUEST,
@@ -346,8 +374,8 @@ fn admit(request: &mut Request<ReceivedBody>, destination: Option<&str>) -> Resu
         "DELETE" | "MOVE" if is_root(&path) => return Err(StatusCode::FORBIDDEN),
         _ => {}
     }
-    let context = RequestContext::new(method, path, destination, request.headers());
-    Ok(context)
+    let activity = Arc::clone(request.body().activity());
+    Ok(RequestContext::new(method, path, destination, request.headers(), activity))
 }
 
 fn davpath(path: &str, method: &Method) -> Option<DavPath> {
@@ -358,11 +386,22 @@ fn davpath(path: &str, method: &Method) -> Option<DavPath> {
 }
 
 async fn read_xml(body: ReceivedBody, most: usize) -> Result<(Bytes, Option<Vec<xml::Name>>), StatusCode> {
-    let text = match Limited::new(body, most).collect().await {
-        Ok(text) => text.to_bytes(),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => return Err(StatusCode::PAYLOAD_TOO_LARGE),
-        Err(_) => return Err(StatusCode::BAD_REQUEST),
-    };
+    let activity = Arc::clone(body.activity());
+    let mut hold = Hold::new(&activity, 0);
+    let (mut body, mut text) = (body, BytesMut::new());
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|_| StatusCode::BAD_REQUEST)?;
+        let Some(data) = frame.data_ref() else { continue };
+        if text.len() + data.len() > most {
+            return Err(StatusCode::PAYLOAD_TOO_LARGE);
+        }
+        hold.grow(data.len());
+        if text.len() > SHORT_XML && activity.budget.is_spent() {
+            return Err(StatusCode::SERVICE_UNAVAILABLE);
+        }
+        text.extend_from_slice(data);
+    }
+    let text = text.freeze();
     if text.is_empty() {
         return Ok((text, None));
     }

@@ -58,13 +58,18 @@ mod tests {
     use dav_server::davpath::DavPath;
     use http::{HeaderMap, Method};
 
+    use crate::activity::Activity;
+    use crate::budget::Budget;
+
     fn name(namespace: &str, local: &str) -> Name {
         Name { namespace: Some(namespace.into()), local: local.into() }
     }
 
     #[test]
     fn missing_properties_are_added_and_present_ones_are_not() {
-        let mut context = RequestContext::new(Method::GET, DavPath::new("/").unwrap(), None, &HeaderMap::new());
+        let activity = Activity::new(Budget::of_tests());
+        let path = DavPath::new("/").unwrap();
+        let mut context = RequestContext::new(Method::GET, path, None, &HeaderMap::new(), activity);
         context.named =
             Some(vec![name("DAV:", "getetag"), name("DAV:", "get"), name("u\"", "x"), name("DAV:", "displayname")]);
         context.lacks(name("u\"", "x"));

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::HeaderValue;
 use rustix::io::Errno;
 use tokio_util::sync::CancellationToken;
@@ -15,9 +16,10 @@ use crate::admission::Admission;
 use crate::auth::Users;
 use crate::connection::{self, ListenerConfig, TaskGroup};
 use crate::cross_site::HostNames;
-use crate::fd_limit;
+use crate::fd_limit::Capacity;
 use crate::handler::{Folder, Handler};
 use crate::http3;
+use crate::memory;
 use crate::responder::{Responder, ResponderHandler};
 use crate::service::{Service, ServiceHandler};
 use crate::store::Store;
@@ -197,18 +199,22 @@ impl Server {
                 removed => tracing::info!("removed {removed} unfinished uploads of an earlier server"),
             });
         }
-        let admission = Admission::new(fd_limit::max_connections(self.connections));
+        let admission = Admission::new(Capacity::new(self.connections));
+        group.spawn(
+            group.closing.clone().run_until_cancelled_owned(memory::give_back(Arc::clone(&admission.all))).map(drop),
+        );
         for (listener, udp_sockets) in listeners.map_err(Error::Listener)?.into_iter().zip(self.udp_sockets) {
             let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.tcp));
-            let mut config = ListenerConfig { handler: Arc::clone(&self.handler), tls, alt_svc: None };
+            let (handler, admission) = (Arc::clone(&self.handler), Arc::clone(&admission));
+            let mut config = ListenerConfig { handler, tls, alt_svc: None, admission };
             if let (Some(socket), Some(tls)) = (udp_sockets, &self.tls) {
                 let port = socket.local_addr().map_err(Error::Listener)?.port();
                 let endpoint = http3::listen(socket, tls.quic.clone()).map_err(Error::Listener)?;
                 config.alt_svc = HeaderValue::from_str(&format!("h3=\":{port}\"; ma={ALT_SVC_MAX_AGE}")).ok();
-                let accept = accept_quic(endpoint, config.clone(), group.clone(), Arc::clone(&admission));
+                let accept = accept_quic(endpoint, config.clone(), group.clone());
                 group.spawn(accept);
             }
-            let accept = accept(listener, config, group.clone(), Arc::clone(&admission));
+            let accept = accept(listener, config, group.clone());
             let closing = group.closing.clone();
             group.spawn(async move {
                 closing.run_until_cancelled_owned(accept).await;
@@ -265,7 +271,8 @@ fn udp_sockets(addresses: &[SocketAddr], offered: bool) -> Vec<Option<UdpSocket>
     addresses.iter().map(|address| if offered { beside(address) } else { None }).collect()
 }
 
-async fn accept_quic(endpoint: quinn::Endpoint, config: ListenerConfig, group: TaskGroup, admission: Arc<Admission>) {
+async fn accept_quic(endpoint: quinn::Endpoint, config: ListenerConfig, group: TaskGroup) {
+    let admission = Arc::clone(&config.admission);
     while let Some(Some(incoming)) = group.closing.run_until_cancelled(endpoint.accept()).await {
         // Source addresses can be spoofed; when connections run short, clients have to validate theirs first (RFC 9000
         // §8.1).
@@ -283,12 +290,8 @@ async fn accept_quic(endpoint: quinn::Endpoint, config: ListenerConfig, group: T
     endpoint.wait_idle().await;
 }
 
-async fn accept(
-    listener: tokio::net::TcpListener,
-    config: ListenerConfig,
-    group: TaskGroup,
-    admission: Arc<Admission>,
-) {
+async fn accept(listener: tokio::net::TcpListener, config: ListenerConfig, group: TaskGroup) {
+    let admission = Arc::clone(&config.admission);
     loop {
         match listener.accept().await {
             Ok((stream, client)) => {

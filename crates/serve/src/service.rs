@@ -101,6 +101,10 @@ impl ServiceHandler {
         Self { service, log }
     }
 
+    pub(crate) fn log(&self) -> Option<&AccessLog> {
+        self.log.as_ref()
+    }
+
     pub(crate) async fn finish(&self) {
         self.service.finish().await;
     }

@@ -99,7 +99,7 @@ impl GuardedFileSystem<Context> for Store {
         let (path, context, shared) = (path.clone(), Arc::clone(context), Arc::clone(&self.root));
         self.run(move |root| {
             if !options.write {
-                let file = Download::new(root.resolve(&path, OFlags::RDONLY)?)?;
+                let file = Download::new(root.resolve(&path, OFlags::RDONLY)?, &context)?;
                 return Ok(Box::new(file) as Box<dyn DavFile>);
             }
             let (dir, name) = root.parent(&path)?;
@@ -107,7 +107,7 @@ impl GuardedFileSystem<Context> for Store {
                 // A lock on an unmapped URL creates an empty file (RFC 4918 §7.3).
                 let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let file = rustix::fs::openat(&dir, name, flags, Mode::from_raw_mode(0o666)).map_err(refusal)?;
-                return Ok(Box::new(Download::new(file)?) as Box<dyn DavFile>);
+                return Ok(Box::new(Download::new(file, &context)?) as Box<dyn DavFile>);
             }
             let staged = StagedUpload::new(dir, name)?;
             match staged.replaces() {
@@ -131,8 +131,12 @@ impl GuardedFileSystem<Context> for Store {
         context: &'a Context,
     ) -> FsFuture<'a, FsStream<Box<dyn DavDirEntry>>> {
         let (path, context, shared) = (path.clone(), Arc::clone(context), Arc::clone(&self.root));
-        self.run(move |root| {
-            listing::list(shared, root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?, &path, &context)
+        Box::pin(async move {
+            let page = context.page().await?;
+            let open = move |root: &Root| {
+                listing::list(shared, root.resolve(&path, OFlags::RDONLY | OFlags::DIRECTORY)?, &path, &context, page)
+            };
+            self.run(open).await
         })
     }
 

@@ -296,6 +296,35 @@ async fn read_only_server_changes_nothing() {
 }
 
 #[tokio::test]
+async fn bodies_with_other_codings_than_chunked_are_refused() {
+    let server = start(|_| ());
+    let body = b"5\r\nhello\r\n0\r\n\r\n";
+    for (codings, status) in [
+        ("Transfer-Encoding: chunked, chunked", 400),
+        ("Transfer-Encoding: chunked\nTransfer-Encoding: Chunked", 400),
+        ("Transfer-Encoding: gzip, chunked", 501),
+        ("Transfer-Encoding: unknown\nTransfer-Encoding: chunked", 501),
+    ] {
+        let mut stream = server.connect().await;
+        let fields = codings.replace('\n', "\r\n");
+        stream
+            .write_all(format!("PUT /file HTTP/1.1\r\nHost: localhost\r\n{fields}\r\n\r\n").as_bytes())
+            .await
+            .unwrap();
+        stream.write_all(body).await.unwrap();
+        // To its end: the connection is closed.
+        let answer = finish(stream).await;
+        assert_eq!((answer.status(), server.read("file")), (status, None), "{codings}");
+        assert_eq!(answer.header("connection").as_deref(), Some("close"), "{codings}");
+    }
+    let mut stream = server.connect().await;
+    let head = "PUT /file HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nTransfer-Encoding: Chunked\r\n\r\n";
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream.write_all(body).await.unwrap();
+    assert_eq!((finish(stream).await.status(), server.read("file").as_deref()), (201, Some(&b"hello"[..])));
+}
+
+#[tokio::test]
 async fn no_request_stops_the_server() {
     let server = start(|_| ());
     server.write("file", "fine");

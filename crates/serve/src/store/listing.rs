@@ -10,15 +10,20 @@ use dav_server::davpath::DavPath;
 use dav_server::fs::{DavDirEntry, DavMetaData, FsFuture, FsResult, FsStream};
 use futures_util::{StreamExt, TryStreamExt, future, stream};
 use rustix::fs::{Dir, Mode, OFlags};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::blocking;
 use super::metadata::Meta;
 use super::properties;
 use super::request_context::{RequestContext, is_within, without_slash};
 use super::root::{Root, is_own, refusal};
+use crate::budget::Hold;
 
 /// Entries per task on the blocking pool: many enough to make tasks rare, few enough for an early first response.
 const BATCH: usize = 256;
+
+/// What an entry takes in memory, about.
+const ENTRY: usize = 512;
 
 /// A directory entry and its metadata.
 struct Entry {
@@ -36,7 +41,7 @@ impl DavDirEntry for Entry {
     }
 }
 
-/// Lists an open directory.
+/// Lists an open directory. A web page, which has all of it in memory, lasts as long as the listing.
 ///
 /// Clients see files and directories. Links, pipes and devices are listed only to requests that remove collections;
 /// otherwise their collection could never be removed.
@@ -45,6 +50,7 @@ pub(crate) fn list(
     dir: OwnedFd,
     path: &DavPath,
     context: &Arc<RequestContext>,
+    page: Option<OwnedSemaphorePermit>,
 ) -> FsResult<FsStream<Box<dyn DavDirEntry>>> {
     let removing = match context.destination {
         None => context.is("DELETE"),
@@ -57,6 +63,7 @@ pub(crate) fn list(
         path: without_slash(path).to_vec(),
         removing,
         context: Arc::clone(context),
+        hold: Hold::new(&context.activity, 0),
     };
     let batches = stream::try_unfold(Some(reader), |reader| async {
         let Some(mut reader) = reader else { return Ok(None) };
@@ -67,7 +74,11 @@ pub(crate) fn list(
         .await
     });
     let entries = batches.map_ok(|batch| stream::iter(batch.into_iter().map(Ok))).try_flatten();
-    Ok(entries.map_ok(|entry| Box::new(entry) as Box<dyn DavDirEntry>).boxed())
+    let boxed = move |entry| {
+        let _lasts = &page;
+        Box::new(entry) as Box<dyn DavDirEntry>
+    };
+    Ok(entries.map_ok(boxed).boxed())
 }
 
 struct Reader {
@@ -77,13 +88,18 @@ struct Reader {
     path: Vec<u8>,
     removing: bool,
     context: Arc<RequestContext>,
+    /// The current entries.
+    hold: Hold,
 }
 
 impl Reader {
     /// The next entries, and whether there may be more.
     fn batch(&mut self) -> FsResult<(VecDeque<Entry>, bool)> {
-        let mut batch = VecDeque::with_capacity(BATCH);
-        while batch.len() < BATCH {
+        let activity = &self.context.activity;
+        let most = (activity.budget.piece() / ENTRY).clamp(1, BATCH);
+        self.hold = Hold::new(activity, most * ENTRY);
+        let mut batch = VecDeque::with_capacity(most);
+        while batch.len() < most {
             let Some(entry) = self.entries.next() else { return Ok((batch, false)) };
             let entry = entry.map_err(refusal)?;
             let name = entry.file_name().to_bytes();

@@ -7,17 +7,23 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use dav_server::davpath::DavPath;
-use dav_server::fs::DavProp;
+use dav_server::fs::{DavProp, FsError, FsResult};
 use http::Method;
 use http::header::{HeaderMap, IF_MATCH, IF_NONE_MATCH, IF_UNMODIFIED_SINCE};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::metadata::Identity;
+use crate::activity::Activity;
 use crate::modified;
 use crate::preconditions::IF;
 use crate::xml::Name;
+
+/// How long a web page waits for others that nobody reads.
+const PAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The target's state when the preconditions were evaluated.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -47,6 +53,9 @@ pub(crate) struct RequestContext {
     /// Whether a `PROPFIND` lists the members of its target.
     lists: bool,
     conditional: bool,
+    /// The connection that it came on.
+    pub(crate) activity: Arc<Activity>,
+    is_crowded: AtomicBool,
     target_state: Mutex<TargetState>,
     overtaken: AtomicBool,
     /// The modification time that the request sets, in seconds since 1970.
@@ -56,7 +65,13 @@ pub(crate) struct RequestContext {
 }
 
 impl RequestContext {
-    pub(crate) fn new(method: Method, path: DavPath, destination: Option<DavPath>, headers: &HeaderMap) -> Self {
+    pub(crate) fn new(
+        method: Method,
+        path: DavPath,
+        destination: Option<DavPath>,
+        headers: &HeaderMap,
+        activity: Arc<Activity>,
+    ) -> Self {
         // An `If` list has entity tags in brackets; lock tokens alone do not depend on the content.
         let tagged = headers.get(IF).is_some_and(|v| v.as_bytes().contains(&b'['));
         let conditional =
@@ -73,6 +88,8 @@ impl RequestContext {
             named: None,
             missing: Mutex::default(),
             conditional,
+            activity,
+            is_crowded: AtomicBool::new(false),
             target_state: Mutex::default(),
             overtaken: AtomicBool::new(false),
             properties: Mutex::default(),
@@ -111,6 +128,22 @@ impl RequestContext {
     /// Whether this conditional upload was dropped because another came first: 412.
     pub(crate) fn was_overtaken(&self) -> bool {
         self.overtaken.load(Ordering::Relaxed)
+    }
+
+    /// Waits for the permission to hold a web page that lists a folder, if this is one; otherwise there are too many from
+    /// the same address.
+    pub(crate) async fn page(&self) -> FsResult<Option<OwnedSemaphorePermit>> {
+        if self.method != Method::GET {
+            return Ok(None);
+        }
+        let page = tokio::time::timeout(PAGE_TIMEOUT, self.activity.budget.page()).await;
+        self.is_crowded.store(page.is_err(), Ordering::Relaxed);
+        page.map_err(|_| FsError::GeneralFailure)
+    }
+
+    /// Whether the response is 503.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.is_crowded.load(Ordering::Relaxed)
     }
 
     /// Records whether an upload has the modification time that the request names.

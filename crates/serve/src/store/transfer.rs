@@ -22,6 +22,8 @@ use super::metadata::Meta;
 use super::request_context::RequestContext;
 use super::root::{Root, refusal};
 use super::staged_upload::StagedUpload;
+use crate::activity::Activity;
+use crate::budget::Hold;
 
 /// Bytes of a body that accumulate in memory before they are written.
 const GATHER: usize = 256 * 1024;
@@ -36,7 +38,8 @@ pub(crate) struct Upload {
     /// `None` after a failure and after the upload has taken effect.
     staged: Option<StagedUpload>,
     gathered: Vec<Bytes>,
-    size: usize,
+    /// What is gathered.
+    hold: Hold,
     placed: Option<Meta>,
 }
 
@@ -47,17 +50,19 @@ impl Upload {
         announced: Option<u64>,
         context: Arc<RequestContext>,
     ) -> Self {
-        Upload { root, context, announced, staged: Some(staged), gathered: Vec::new(), size: 0, placed: None }
+        let hold = Hold::new(&context.activity, 0);
+        Upload { root, context, announced, staged: Some(staged), gathered: Vec::new(), hold, placed: None }
     }
 
     async fn gather(&mut self, piece: Bytes) -> FsResult<()> {
-        self.size += piece.len();
+        let activity = Arc::clone(&self.context.activity);
+        self.hold.grow(piece.len());
         self.gathered.push(piece);
-        if self.size < GATHER {
+        if self.hold.bytes() < GATHER.min(2 * activity.budget.piece()) {
             return Ok(());
         }
-        self.size = 0;
-        let pieces = std::mem::take(&mut self.gathered);
+        let (pieces, _hold) =
+            (std::mem::take(&mut self.gathered), std::mem::replace(&mut self.hold, Hold::new(&activity, 0)));
         let mut staged = self.staged.take().ok_or(FsError::GeneralFailure)?;
         self.staged = Some(blocking(move || staged.write(&pieces).map(|()| staged)).await?);
         Ok(())
@@ -66,7 +71,7 @@ impl Upload {
     async fn finish(&mut self) -> FsResult<()> {
         let pieces = std::mem::take(&mut self.gathered);
         let mut staged = self.staged.take().ok_or(FsError::GeneralFailure)?;
-        let total = staged.written() + self.size as u64;
+        let total = staged.written() + self.hold.bytes() as u64;
         if self.announced.is_some_and(|announced| announced != total) {
             // Not the announced length: abort. `dav-server` counts too and responds with 400.
             return Ok(());
@@ -118,15 +123,17 @@ pub(crate) struct Download {
     file: Arc<File>,
     meta: Meta,
     position: u64,
+    /// The connection that it is read for.
+    activity: Arc<Activity>,
 }
 
 impl Download {
-    pub(crate) fn new(file: OwnedFd) -> FsResult<Self> {
+    pub(crate) fn new(file: OwnedFd, context: &RequestContext) -> FsResult<Self> {
         let meta = Meta::of(&file).map_err(refusal)?;
         if !meta.kind().is_file() {
             return Err(FsError::Forbidden);
         }
-        Ok(Download { file: Arc::new(file.into()), meta, position: 0 })
+        Ok(Download { file: Arc::new(file.into()), meta, position: 0, activity: Arc::clone(&context.activity) })
     }
 }
 
@@ -146,6 +153,9 @@ impl DavFile for Download {
     fn read_bytes(&mut self, count: usize) -> FsFuture<'_, Bytes> {
         Box::pin(async move {
             let (file, position) = (Arc::clone(&self.file), self.position);
+            let count = count.min(self.activity.budget.piece());
+            // Until the body counts the piece: many may be read at the same time.
+            let _reading = Hold::new(&self.activity, count);
             let read = blocking(move || {
                 let mut buffer = vec![0; count];
                 let read = file
