@@ -11,6 +11,7 @@
 
 pub(crate) mod clock_offset;
 pub(crate) mod compare;
+mod conditions;
 pub(crate) mod confirmation;
 pub(crate) mod listing;
 mod locking;
@@ -41,8 +42,7 @@ use self::{
 };
 pub use self::{confirmation::Confirmed, locking::Locked, put::Stored, retry_limit::RetryLimit};
 use crate::{
-    Capabilities, ETag, Entry, Error, Family, If, Precondition, PropertySet, QName, RemotePath, Requests, Setting,
-    nextcloud,
+    Capabilities, ETag, Entry, Error, If, Precondition, PropertySet, QName, RemotePath, Requests, Setting, nextcloud,
     requests::{Depth, Made},
     retry::Retry,
 };
@@ -242,28 +242,6 @@ impl Dav {
         let found = self.stat(path, PropertySet::LISTING).await.ok().flatten();
         let is = |etag: ETag| etag.resembles(tag);
         found.is_some_and(|found| !found.path.is_folder() && found.properties.etag.is_some_and(is))
-    }
-
-    /// Whether a request that changes something can be made to fail unless a path still has this tag. `If-Match` and `If`
-    /// compare strongly (RFC 9110 §13.1.1, RFC 4918 §10.4.4), but Apache's `If` compares weakly (seen with 2.4), and its tags
-    /// are weak for about two seconds after a change.
-    pub fn compares(&self, tag: &ETag) -> bool {
-        !tag.is_weak() || self.capabilities().is_some_and(|server| server.family == Family::Apache)
-    }
-
-    /// These claims, and that `place` still has this tag, if the server compares it.
-    #[must_use]
-    pub fn claim_unchanged(&self, claims: &If, place: &RemotePath, tag: &ETag) -> If {
-        let claims = claims.clone();
-        if self.compares(tag) { claims.unchanged(place, tag.clone()) } else { claims }
-    }
-
-    /// The `If` of a request for `path` with this precondition: a weak tag has no place in `If-Match`.
-    pub(crate) fn claims(&self, path: &RemotePath, precondition: &Precondition, locks: &If) -> If {
-        match precondition {
-            Precondition::Unchanged(tag) if tag.is_weak() => self.claim_unchanged(locks, path, tag),
-            _ => locks.clone(),
-        }
     }
 
     /// Starts a GET; `headers` may hold a range or a precondition.
