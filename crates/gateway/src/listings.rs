@@ -330,13 +330,15 @@ mod tests {
 
     #[test]
     fn listings_take_bounded_memory_and_only_while_they_are_fresh() {
+        // Longer than the test takes.
+        const FRESH: Duration = Duration::from_mins(10);
         let (room, start) = (Arc::<Room>::default(), Instant::now());
         let names: Vec<String> = (0..3000).map(|number| format!("a-file-{number}")).collect();
         let large = document(&names.iter().map(String::as_str).collect::<Vec<_>>());
         let mut accounts: Vec<_> = (0..40).map(|_| Listings::new(FRESH, room.clone())).collect();
         for listings in &mut accounts {
             for folder in 0..10 {
-                let mark = listings.mark(start);
+                let mark = listings.mark(start + Duration::from_millis(folder));
                 listings.listed(&path(&format!("/{folder}/")), query(""), mark, large.clone());
                 assert!(room.bytes() <= OF_ALL);
             }
@@ -346,7 +348,7 @@ mod tests {
         assert!(first.folder(&path("/9/"), &query(""), start).is_some(), "the newest stays");
         assert!(first.folder(&path("/0/"), &query(""), start).is_none(), "the oldest went");
         for listings in &mut accounts {
-            listings.forget_old(start + FRESH);
+            listings.forget_old(start + FRESH * 2);
         }
         assert_eq!(room.bytes(), 0);
         // When it was listed is still known.
