@@ -70,7 +70,7 @@ enter() {
   fi
   # As installers and container engines do.
   ln -sf ../proc/self/mounts "$root/etc/mtab"
-  printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n' >"$root/etc/hosts"
+  printf '127.0.0.1 localhost\n::1 localhost ip6-localhost ip6-loopback\n127.0.1.1 %s\n' "$(uname -n)" >"$root/etc/hosts"
   # As in a container: no service starts.
   printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
   chmod 0755 "$root/usr/sbin/policy-rc.d"

@@ -28,6 +28,7 @@ use link::{
     sandbox::{self, Sandbox},
     spec::{LinkSpec, RateSpec, SpecError},
     tap::{Tap, TapError},
+    topology,
 };
 use units::{Rate, Span};
 
@@ -196,9 +197,14 @@ pub const RUN: &str = "/run";
 
 /// Prepares the sandbox's mount namespace for daemons, and returns the folder for the files of samples.
 ///
+/// No host reaches the machine's resolver, and a daemon that looks up a name, as smbd does for each client, would wait for its
+/// timeouts: other names fail at once, and the machine's own resolves.
+///
 /// Root gets a [`RUN`] for this sandbox alone. davfs2 keeps its PID files there. The samples' folder is there too:
 /// servers started by root drop their privileges, and then may not reach a folder below root's `TMPDIR`.
 pub fn furnish(sandbox: &Sandbox) -> io::Result<PathBuf> {
+    // A machine without these files has no resolver to wait for.
+    let _ = topology::install_names(sandbox, &[]).and_then(|()| topology::hide_resolvers(sandbox));
     if !sandbox::is_root() {
         return Ok(sandbox.scratch().to_owned());
     }
