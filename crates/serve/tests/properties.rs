@@ -1,5 +1,4 @@
-//! Properties that are too large for an extended attribute: of any file system (64 KiB, `XATTR_SIZE_MAX`), since tmpfs takes more
-//! than ext4.
+//! Properties of 64 KB, too large for an extended attribute of ext4.
 
 mod common;
 
@@ -26,7 +25,7 @@ async fn value(server: &Running, path: &str) -> Option<String> {
 }
 
 fn large() -> String {
-    "v".repeat(80 * 1000)
+    "v".repeat(64 * 1000)
 }
 
 /// The property files.
@@ -45,6 +44,10 @@ async fn with_large() -> Option<Running> {
     }
     let patched = patch(&server, "/file", &large()).await;
     assert!(patched.contains("200 OK"), "{patched}");
+    if kept(&server).is_empty() {
+        skip("the temporary directory keeps 64 KB in an attribute, as tmpfs does");
+        return None;
+    }
     Some(server)
 }
 
@@ -80,7 +83,7 @@ async fn large_property_of_a_collection_is_copied_and_removed_with_it() {
 async fn properties_are_removed_with_their_file() {
     let Some(server) = with_large().await else { return };
     assert_eq!(kept(&server).len(), 1);
-    assert!(patch(&server, "/file", &"w".repeat(80 * 1000)).await.contains("200 OK"));
+    assert!(patch(&server, "/file", &"w".repeat(64 * 1000)).await.contains("200 OK"));
     assert_eq!(kept(&server).len(), 1, "a new value replaces the old one");
     server.write("other", "y");
     for (request, left) in [

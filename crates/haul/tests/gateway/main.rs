@@ -80,7 +80,11 @@ fn ask(to: SocketAddr, method: &str, name: &str, body: &[u8], pause: Duration) -
     let text = String::from_utf8_lossy(&answer);
     let (head, content) = text.split_once("\r\n\r\n")?;
     let told = head.lines().find_map(|line| line.to_ascii_lowercase().strip_prefix("content-length: ")?.parse().ok());
-    (method == "PUT" || told == Some(content.len())).then(|| text[9..12].parse().ok())?
+    let status = text[9..12].parse().ok()?;
+    if status >= 500 {
+        eprintln!("{method} {name}: {content}");
+    }
+    (method == "PUT" || told == Some(content.len())).then_some(status)
 }
 
 fn content(name: &str) -> Vec<u8> {

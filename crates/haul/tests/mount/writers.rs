@@ -34,6 +34,8 @@ pub(crate) type Promises = BTreeMap<String, Vec<Option<Vec<u8>>>>;
 #[derive(Default)]
 pub(crate) struct Load {
     pub(crate) promises: Promises,
+    /// What of each file was written in part, because write(2) has failed, since its last successful save.
+    cut_off: BTreeMap<String, Vec<Vec<u8>>>,
     pub(crate) saved: u64,
     pub(crate) failed: u64,
     longest: Duration,
@@ -104,6 +106,7 @@ fn wait(writers: &[ScopedJoinHandle<'_, Load>], waiting: &[Mutex<Option<Instant>
 impl Load {
     fn add(&mut self, other: Self) {
         self.promises.extend(other.promises);
+        self.cut_off.extend(other.cut_off);
         self.saved += other.saved;
         self.failed += other.failed;
         self.longest = self.longest.max(other.longest);
@@ -113,7 +116,9 @@ impl Load {
     pub(crate) fn check(&self, world: &World, stored: impl Fn(&str) -> Option<Vec<u8>>) -> Result<(), Failed> {
         for (name, acceptable) in &self.promises {
             let found = stored(name);
-            if !acceptable.contains(&found) {
+            let begins = |whole: &Vec<u8>| found.as_ref().is_some_and(|found| whole.starts_with(found));
+            let is_cut_off = self.cut_off.get(name).is_some_and(|contents| contents.iter().any(begins));
+            if !acceptable.contains(&found) && !is_cut_off {
                 let acceptable: Vec<_> = acceptable.iter().map(|content| shown(content.as_ref())).collect();
                 let (status, log) = (world.status(), world.log());
                 let what = format!("{name} is {}, expected one of {acceptable:?}", shown(found.as_ref()));
@@ -149,12 +154,19 @@ impl Writer<'_> {
             let saved = self.save(&name, &content);
             *self.waits_since.lock().expect("it does not panic") = None;
             load.longest = load.longest.max(begin.elapsed());
-            if saved.is_ok() {
-                *promise = vec![Some(content)];
-                load.saved += 1;
-            } else {
-                load.failed += 1;
-                thread::sleep(Duration::from_millis(20));
+            match saved {
+                Ok(()) => {
+                    load.cut_off.remove(&name);
+                    *promise = vec![Some(content)];
+                    load.saved += 1;
+                }
+                Err(error) => {
+                    if error.get_ref().is_some_and(|error| error.is::<CutOff>()) {
+                        load.cut_off.entry(name).or_default().push(content);
+                    }
+                    load.failed += 1;
+                    thread::sleep(Duration::from_millis(20));
+                }
             }
         }
         load
@@ -170,6 +182,18 @@ impl Writer<'_> {
     }
 }
 
+/// write(2) has failed: what was written before stays, as in a local file.
+#[derive(Debug)]
+struct CutOff;
+
+impl std::fmt::Display for CutOff {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("it was written in part")
+    }
+}
+
+impl std::error::Error for CutOff {}
+
 /// Writes a file, and returns what close(2) says.
 pub(crate) fn store(path: &Path, content: &[u8]) -> io::Result<()> {
     let (here, name) = path.parent().zip(path.file_name()).ok_or(io::ErrorKind::NotFound)?;
@@ -179,6 +203,6 @@ pub(crate) fn store(path: &Path, content: &[u8]) -> io::Result<()> {
         return Err(io::ErrorKind::NotConnected.into());
     }
     let mut file = File::create(Path::new(&format!("/proc/self/fd/{}", mounted.as_raw_fd())).join(name))?;
-    file.write_all(content)?;
+    file.write_all(content).map_err(|error| io::Error::new(error.kind(), CutOff))?;
     nix::unistd::close(file).map_err(io::Error::from)
 }
