@@ -330,6 +330,9 @@ impl Account {
             tracing::error!("cannot write the journal: {error}");
             return Ok(answers::not_yet());
         }
+        if let Some(back) = self.write_back.as_ref().filter(|_| !request.is_safe()) {
+            back.forget_base();
+        }
         let look = template.as_ref().filter(|_| self.write_back.is_some()).map(|_| request.look());
         let (parts, body) = self.exchange(request).await?.into_parts();
         drop(change);

@@ -67,7 +67,6 @@ impl Account {
             };
             match locked {
                 Some(locked) if found == Found::Nothing => {
-                    account.note_base(&locked.token, put.look());
                     let creation = (status != StatusCode::CREATED).then(|| put.under(&locked.token)).flatten();
                     account.saves().created(path.clone(), locked, creation, Instant::now());
                     account.clone().abandon_unclaimed(path, put);

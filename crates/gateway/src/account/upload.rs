@@ -34,8 +34,6 @@ use crate::{
 const MANY: u32 = u32::MAX;
 /// How many names are tried for a version beside another.
 const BESIDE: u64 = 16;
-/// How many versions of our own are replaced in turn.
-const VERSIONS: usize = 4;
 /// Of the lock under which a file is looked at.
 const LOCK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner>haul gateway</D:owner></D:lockinfo>"#;
 const LOCK_TIME: HeaderValue = HeaderValue::from_static("Second-3600");
@@ -156,14 +154,14 @@ impl Account {
         });
     }
 
-    /// Keeps the lock, if it is still there: its client, whose UNLOCK was acknowledged, does not refresh it. Returns whether it
-    /// is.
-    async fn refresh(&self, client: &Caller, token: &str) -> bool {
+    /// Keeps the lock, if it is still there: its client, whose UNLOCK was acknowledged, does not refresh it.
+    async fn refresh(&self, client: &Caller, token: &str) {
         let mut refresh = client.request("LOCK", Bytes::new());
-        let Ok(condition) = HeaderValue::from_str(&format!("({token})")) else { return false };
-        refresh.headers.insert(IF, condition);
-        refresh.headers.insert(TIMEOUT, LOCK_TIME);
-        self.exchange(refresh).await.is_ok_and(|answer| answer.status().is_success())
+        if let Ok(condition) = HeaderValue::from_str(&format!("({token})")) {
+            refresh.headers.insert(IF, condition);
+            refresh.headers.insert(TIMEOUT, LOCK_TIME);
+            drop(self.exchange(refresh).await);
+        }
     }
 
     async fn send(self: &Arc<Self>, saved: &Saved, client: &Caller) -> Outcome {
@@ -174,34 +172,35 @@ impl Account {
         }
     }
 
-    /// Sends a file under its lock, in place of the version `base`. Whatever is there instead is our own, because the lock has
-    /// kept all others out: an earlier save of the client's that the server has carried out late, or this one.
-    async fn put_under(&self, saved: &Saved, client: &Caller, token: &str, mut base: Option<ETag>) -> Outcome {
-        for _ in 0..VERSIONS {
-            let mut put = client.request("PUT", Bytes::new());
-            let version = base.as_ref().map(|tag| format!(" [{tag}]")).unwrap_or_default();
-            let Ok(condition) = HeaderValue::from_str(&format!("({token}{version})")) else {
-                return Outcome::refused("the lock's token cannot be sent");
-            };
-            put.headers.insert(IF, condition);
-            let refused = match (self.put(saved, put).await, &base) {
-                (outcome @ Outcome::Unmet(StatusCode::PRECONDITION_FAILED), Some(_)) => outcome,
-                (outcome, _) => return outcome,
-            };
-            if !self.refresh(client, token).await {
-                return refused;
-            }
-            let found = match self.look(client).await {
-                Ok(Shown { version, .. }) => version,
-                Err(outcome) => return outcome,
-            };
-            if found.is_some() && self.is_at(saved, client.request("GET", Bytes::new())).await.is_ok_and(|is| is) {
-                return Outcome::Stored;
-            }
-            // The same again: the server does not compare tags in `If`, or not weak ones.
-            base = found.filter(|found| base.as_ref().is_none_or(|base| !base.resembles(found)));
+    /// Sends a file under its lock, in place of the version `base`. What is there instead is our own, because the lock keeps all
+    /// others out: an earlier save of the client's that the server has carried out late, one with other times, or this one. If
+    /// the lock is gone, its token makes the request fail.
+    async fn put_under(&self, saved: &Saved, client: &Caller, token: &str, base: Option<ETag>) -> Outcome {
+        let refused = match (self.put_over(saved, client, token, base.as_ref()).await, &base) {
+            (outcome @ Outcome::Unmet(StatusCode::PRECONDITION_FAILED), Some(_)) => outcome,
+            (outcome, _) => return outcome,
+        };
+        let found = match self.look(client).await {
+            Ok(Shown { version: Some(version), .. }) => version,
+            Ok(_) => return refused,
+            Err(outcome) => return outcome,
+        };
+        if self.is_at(saved, client.request("GET", Bytes::new())).await.is_ok_and(|is| is) {
+            return Outcome::Stored;
         }
-        Outcome::away("what the server has of it changes again and again")
+        // The same again: the server does not compare tags in `If`, or not weak ones.
+        let found = Some(found).filter(|found| base.is_none_or(|base| !base.resembles(found)));
+        self.put_over(saved, client, token, found.as_ref()).await
+    }
+
+    async fn put_over(&self, saved: &Saved, client: &Caller, token: &str, version: Option<&ETag>) -> Outcome {
+        let mut put = client.request("PUT", Bytes::new());
+        let version = version.map(|tag| format!(" [{tag}]")).unwrap_or_default();
+        let Ok(condition) = HeaderValue::from_str(&format!("({token}{version})")) else {
+            return Outcome::refused("the lock's token cannot be sent");
+        };
+        put.headers.insert(IF, condition);
+        self.put(saved, put).await
     }
 
     async fn look(&self, client: &Caller) -> Result<Shown, Outcome> {

@@ -58,6 +58,11 @@ impl WriteBack {
         Self { journal, user, later, base: Mutex::default() }
     }
 
+    /// A request may change the version that was asked ahead: PROPPATCH of times does, at `haul serve`.
+    pub(super) fn forget_base(&self) {
+        *self.base.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
     /// Before a request changes what is at these paths, or below them: versions that wait would replace that later.
     pub(super) fn set_aside(&self, request: &Passing) -> impl Future<Output = io::Result<()>> + Send + use<'_> {
         let changes = !request.is_safe() && !matches!(request.method.as_str(), "LOCK" | "UNLOCK" | "PROPPATCH");
@@ -120,8 +125,8 @@ impl Account {
         }
         let Some(room) = back.journal.room(length) else { return Err(put) };
         let Claim { token, is_new } = claim;
-        // Of a new file, the version is only known if the look that was asked ahead has shown it.
-        let base = self.base(&token, (!is_new).then(|| put.look())).await.map(|tag| tag.to_string());
+        // The version of a new file, which is empty, changes with the times that are kept for it.
+        let base = if is_new { None } else { self.base(&token, put.look()).await.map(|tag| tag.to_string()) };
         let kind = put.text(&CONTENT_TYPE).map(str::to_owned);
         let (user, path, at) = (back.user.clone(), put.path.target(), Record::now());
         let record = Record { user, path, token, base, kind, length, at };
@@ -227,16 +232,15 @@ impl Account {
     }
 
     /// The version of a locked file before it is written.
-    async fn base(&self, token: &str, look: Option<Passing>) -> Option<ETag> {
+    async fn base(&self, token: &str, look: Passing) -> Option<ETag> {
         let noted = self.write_back.as_ref().and_then(|back| {
             let mut base = back.base.lock().unwrap_or_else(PoisonError::into_inner);
             base.take_if(|(noted, _)| noted == token)
         });
         let base = async {
-            match (noted, look) {
-                (Some((_, told)), _) => told.await.ok().flatten(),
-                (None, Some(look)) => self.version(look).await,
-                (None, None) => None,
+            match noted {
+                Some((_, told)) => told.await.ok().flatten(),
+                None => self.version(look).await,
             }
         };
         // A server that is away is not waited for: without it, a lost lock costs a second version.

@@ -276,30 +276,26 @@ async fn others_than_savers_and_files_without_a_lock_are_acknowledged_by_the_ser
 /// A box on the way keeps the first copy of an upload, and hands it over when its client has saved the file again.
 #[tokio::test]
 async fn a_late_copy_of_an_upload_does_not_undo_a_newer_save() {
-    for path in ["/files/new", "/files/one"] {
-        let state = tempfile::tempdir().unwrap();
-        let (world, link) = begin(state.path()).await;
-        if world.windows("PROPFIND", path, &[("depth", "0")], b"").await.0 == StatusCode::NOT_FOUND {
-            assert_eq!(world.windows("PUT", path, &[], b"").await.0, StatusCode::CREATED);
-        }
-        let held = format!("({})", world.lock(path).await);
-        link.hold.lock().unwrap().wanted = Some("older");
-        for content in ["older", "newer"] {
-            let put = world.windows("PUT", path, &[("if", &held)], content.as_bytes()).await;
-            assert!(put.0.is_success(), "{put:?}");
-            settled(state.path()).await;
-            assert_eq!(world.on_disk(&path[1..]), Some(content.into()), "{path}");
-        }
-        let late = std::mem::take(&mut link.hold.lock().unwrap().held);
-        assert!(late.ends_with(b"older"), "control: it was held");
-        let mut server = TcpStream::connect(world.server).await.unwrap();
-        server.write_all(&late).await.unwrap();
-        let mut status = [0; 12];
-        server.read_exact(&mut status).await.unwrap();
-        assert_eq!(str::from_utf8(&status), Ok("HTTP/1.1 412"), "{path}: {}", String::from_utf8_lossy(&late));
-        assert_eq!(world.on_disk(&path[1..]), Some("newer".into()), "{path}");
-        let names = std::fs::read_dir(world.folder.path().join("root/files")).unwrap();
-        let names: Vec<_> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
-        assert!(!names.iter().any(|name| name.contains("(conflict")), "{names:?}");
+    let path = "/files/one";
+    let state = tempfile::tempdir().unwrap();
+    let (world, link) = begin(state.path()).await;
+    let held = format!("({})", world.lock(path).await);
+    link.hold.lock().unwrap().wanted = Some("older");
+    for content in ["older", "newer"] {
+        let put = world.windows("PUT", path, &[("if", &held)], content.as_bytes()).await;
+        assert!(put.0.is_success(), "{put:?}");
+        settled(state.path()).await;
+        assert_eq!(world.on_disk(&path[1..]), Some(content.into()), "{path}");
     }
+    let late = std::mem::take(&mut link.hold.lock().unwrap().held);
+    assert!(late.ends_with(b"older"), "control: it was held");
+    let mut server = TcpStream::connect(world.server).await.unwrap();
+    server.write_all(&late).await.unwrap();
+    let mut status = [0; 12];
+    server.read_exact(&mut status).await.unwrap();
+    assert_eq!(str::from_utf8(&status), Ok("HTTP/1.1 412"), "{path}: {}", String::from_utf8_lossy(&late));
+    assert_eq!(world.on_disk(&path[1..]), Some("newer".into()), "{path}");
+    let names = std::fs::read_dir(world.folder.path().join("root/files")).unwrap();
+    let names: Vec<_> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+    assert!(!names.iter().any(|name| name.contains("(conflict")), "{names:?}");
 }
