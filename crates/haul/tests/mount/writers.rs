@@ -161,7 +161,7 @@ impl Writer<'_> {
                     load.saved += 1;
                 }
                 Err(error) => {
-                    if error.get_ref().is_some_and(|error| error.is::<CutOff>()) {
+                    if error.downcast::<CutOff>().is_ok() {
                         load.cut_off.entry(name).or_default().push(content);
                     }
                     load.failed += 1;
