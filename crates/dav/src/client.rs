@@ -28,7 +28,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use haul_http::{Answer, Body, Class, Client, Options, Origin, Timeouts, is_idempotent};
+use haul_http::{Answer, Body, Class, Client, Options, Origin, ResponseInfo, Timeouts, is_idempotent};
 use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::OnceCell;
 
@@ -113,25 +113,29 @@ impl Dav {
         let (mut parts, mut body) = request.into_parts();
         let method = parts.method.clone();
         let is_large = parts.extensions.get::<Options>().is_some_and(|options| options.class != Class::Small);
-        let (mut times_sent, mut pauses) = (0, Duration::ZERO);
+        let (mut times_sent, mut unanswered, mut pauses) = (0, 0, Duration::ZERO);
         let patience = self.client.patience();
         for attempt in 1.. {
             // A large transfer does not hold the others back until its answer arrives.
             let turn = within(patience, self.throttle.wait()).await.flatten().filter(|_| !is_large);
             let again = body.try_clone().map(|body| (parts.clone(), body));
             let sent = SystemTime::now();
-            let answer = self.client.send(Request::from_parts(parts, body)).await?;
+            let mut answer = self.client.send(Request::from_parts(parts, body)).await?;
             self.clock().hear(answer.headers(), sent, SystemTime::now());
             let unchanged =
                 answer.status() == StatusCode::NOT_MODIFIED && (method == Method::GET || method == Method::HEAD);
             if answer.status().is_success() || unchanged {
                 self.throttle.clear();
                 self.end_outage();
+                if let Some(info) = answer.extensions_mut().get_mut::<ResponseInfo>() {
+                    info.sendings += unanswered;
+                }
                 return Ok(answer);
             }
             let mut failure = refusal(&method, path, answer).await;
             // After a gateway's 502 or 504 the request may have taken effect.
             times_sent += failure.times_sent;
+            unanswered += failure.times_sent - u32::from(!is_of_gateway(failure.status));
             failure.times_sent = times_sent;
             let wait = failure.retry_after.unwrap_or(FIRST_WAIT * 2_u32.pow(attempt - 1));
             let busy = is_busy(failure.status) && wait <= LONGEST_WAIT;
@@ -348,7 +352,9 @@ impl Dav {
         locks: &If,
         pipeline: bool,
     ) -> Result<Confirmed, Error> {
-        let options = if path.is_folder() { self.slow() } else { Options { pipeline, ..Options::default() } };
+        let no_repeat_after_silence = self.gives_up(self.fence(path, precondition, locks), pipeline);
+        let options = Options { pipeline, no_repeat_after_silence, ..Options::default() };
+        let options = if path.is_folder() { self.slow() } else { options };
         let request = self.requests.delete(path, precondition, &self.claims(path, precondition, locks));
         let deleted = self.done_in_parts(request, path, options, None).await;
         self.confirmed(deleted, Intent::Delete(path)).await
@@ -457,6 +463,11 @@ async fn within<T>(bound: Option<Duration>, what: impl Future<Output = T>) -> Op
 /// Whether the server may accept the same request later.
 fn passes(status: StatusCode) -> bool {
     Retry::after(status) == Retry::Soon
+}
+
+/// Whether a gateway has had no answer from the server.
+fn is_of_gateway(status: StatusCode) -> bool {
+    matches!(status.as_u16(), 502 | 504)
 }
 
 /// Whether the server asks for fewer requests.

@@ -71,6 +71,15 @@ impl If {
         self.claim(place, Claim::State(tag))
     }
 
+    /// Whether it presents a lock of `place`, and the entity tag that it requires there.
+    pub(crate) fn about(&self, place: &RemotePath) -> (bool, Option<&ETag>) {
+        let claims = self.claims.iter().filter(|(known, _)| known.same_place(place)).flat_map(|(_, claims)| claims);
+        claims.fold((false, None), |(is_locked, tag), claim| match claim {
+            Claim::Locked(_) => (true, tag),
+            Claim::State(tag) => (is_locked, Some(tag)),
+        })
+    }
+
     fn claim(mut self, place: &RemotePath, claim: Claim) -> Self {
         match self.claims.iter_mut().find(|(known, _)| known.same_place(place)) {
             Some((_, claims)) => claims.push(claim),

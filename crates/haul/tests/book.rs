@@ -69,6 +69,15 @@ fn pages_in_the_summary_stay_within_the_limit_of_words() -> Result<(), Box<dyn E
     Ok(())
 }
 
+/// The program decides by the same rows.
+#[test]
+fn semantics_has_the_table_of_late_requests() -> Result<(), Box<dyn Error>> {
+    let page = fs::read_to_string(root().join("docs/src/semantics.md"))?;
+    let rows: Vec<String> = dav::Fence::ALL.into_iter().map(dav::Fence::row).collect();
+    assert!(page.contains(&rows.join("\n")), "docs/src/semantics.md has other rows than\n{}", rows.join("\n"));
+    Ok(())
+}
+
 #[test]
 fn help_names_pages_as_the_summary_does() -> Result<(), Box<dyn Error>> {
     let summary = fs::read_to_string(root().join("docs/src/SUMMARY.md"))?;

@@ -14,7 +14,7 @@ use http::{
     HeaderMap, HeaderName, HeaderValue, Method, StatusCode,
     header::{ACCEPT_ENCODING, CONTENT_ENCODING},
 };
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, BodyStream};
 
 use crate::{Dav, Error, RemotePath, client::drain};
 
@@ -97,6 +97,14 @@ impl Dav {
         let made = claims(&headers).into_iter().filter(|claim| claim.field != Field::ContentDigest);
         let made = made.filter(|_| !headers.contains_key(CONTENT_ENCODING));
         Ok(listed_claims(listed).into_iter().chain(made).collect())
+    }
+
+    /// The digest of a file, which is downloaded.
+    pub async fn digests(&self, path: &RemotePath, algorithm: Algorithm) -> Result<Digests, Error> {
+        let options = Options { class: Class::Large, ..Options::default() };
+        let body = self.get(path, HeaderMap::from_iter([as_stored()]), options).await?.into_body();
+        let chunks = BodyStream::new(body).map_ok(|frame| frame.into_data().unwrap_or_default());
+        Ok(Digests::of_chunks(chunks, &[algorithm]).await?)
     }
 
     /// Whether what the server sends is `body`, byte by byte.

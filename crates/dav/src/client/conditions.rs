@@ -1,7 +1,7 @@
 //! The conditions of a request that changes something: what keeps it, or a copy of it that comes late, from going over what
 //! somebody has stored since.
 
-use crate::{Dav, ETag, Family, If, Precondition, RemotePath};
+use crate::{AfterSilence, Dav, ETag, Family, Fence, If, Precondition, RemotePath};
 
 impl Dav {
     /// Whether a request that changes something can be made to fail unless a path still has this tag. `If-Match` and `If`
@@ -24,6 +24,24 @@ impl Dav {
             Precondition::Unchanged(tag) if tag.is_weak() => self.claim_unchanged(locks, path, tag),
             _ => locks.clone(),
         }
+    }
+
+    /// What keeps a late copy of a request for `path` from undoing what was stored since. `claims` has locks, and perhaps the
+    /// version of what they have created.
+    pub fn fence(&self, path: &RemotePath, precondition: &Precondition, claims: &If) -> Fence {
+        let (is_locked, named) = claims.about(path);
+        let precondition = match (precondition, named) {
+            (Precondition::Unchanged(tag), _) if !self.compares(tag) => Precondition::None,
+            (Precondition::None, Some(tag)) => Precondition::Unchanged(tag.clone()),
+            (precondition, _) => precondition.clone(),
+        };
+        Fence::of(&precondition, is_locked)
+    }
+
+    /// Whether a change must not be repeated when its answer is missing. On a pipeline, it is a middlebox rather than the
+    /// server that loses an answer.
+    pub(crate) fn gives_up(&self, fence: Fence, pipeline: bool) -> bool {
+        !pipeline && fence.after_silence() == AfterSilence::GiveUp
     }
 }
 

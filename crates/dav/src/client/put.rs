@@ -11,12 +11,12 @@
 
 use std::time::Duration;
 
-use haul_http::{Body, Class, Expected, FollowUp, FollowUpResponse, Options, Timeouts};
+use haul_http::{Body, Class, Expected, FollowUp, FollowUpResponse, Options, ResponseInfo, Timeouts};
 use http::{HeaderMap, StatusCode, header};
 use tokio::time::timeout;
 
 use crate::{
-    Dav, ETag, Entry, Error, If, Precondition, PropertySet, RemotePath,
+    AfterSilence, Dav, ETag, Entry, Error, If, Precondition, PropertySet, RemotePath,
     client::confirmation::is_undecided,
     client::listing::entry_of,
     client::{LONGEST_WORK, TRIES, drain},
@@ -30,6 +30,8 @@ pub struct Stored {
     pub created: bool,
     /// The entity tag of this version, if the response has one.
     pub etag: Option<ETag>,
+    /// Whether a copy of the request had no answer, and may be carried out later.
+    pub is_repeated: bool,
 }
 
 /// Bytes per second that a server stores at the least after it has received a PUT: it may scan the file, or copy it on
@@ -97,19 +99,24 @@ impl Dav {
         if options.class == Class::Large && options.timeouts.is_none() {
             options.timeouts = storing(body.length(), self.client().timeouts());
         }
+        let fence = self.fence(path, precondition, locks);
+        options.no_repeat_after_silence |= self.gives_up(fence, options.pipeline);
         request.extensions_mut().insert(options);
         let ours = body.try_clone();
-        let done = || (Stored { created: *precondition == Precondition::Absent, etag: None }, None);
+        let done = || (Stored { created: *precondition == Precondition::Absent, etag: None, is_repeated: true }, None);
+        let mut is_repeated = false;
         let mut answer = self.send(request.clone().map(|()| body), path).await;
         if let Err(error) = &answer
             && (is_undecided(error) || matches!(error, Error::Http(haul_http::Error::Exchange { .. })))
         {
             let [looked, again] = [(); 2].map(|()| ours.as_ref().and_then(Body::try_clone));
             // What the engine or a gateway has tried several times is not repeated again.
-            let once = matches!(error, Error::Http(haul_http::Error::OutcomeUnknown { .. }));
+            let once = matches!(error, Error::Http(haul_http::Error::OutcomeUnknown { .. }))
+                && fence.after_silence() == AfterSilence::Repeat;
             match (timeout(self.look_limit(LOOK), Box::pin(self.fate(path, precondition, looked))).await, again) {
                 (Ok(Fate::Done), _) => return Ok(done()),
                 (Ok(Fate::Nothing), Some(body)) if once => {
+                    is_repeated = true;
                     answer = self.send(request.map(|()| body), path).await.map_err(Error::sent_again);
                 }
                 (Ok(Fate::Nothing), _) => {
@@ -132,10 +139,11 @@ impl Dav {
         };
         let created = answer.status() == StatusCode::CREATED;
         let etag = answer.headers().get(header::ETAG).and_then(ETag::from_header);
+        is_repeated |= answer.extensions().get::<ResponseInfo>().is_some_and(|info| info.sendings > 1);
         let look = answer.extensions().get::<FollowUpResponse>().cloned();
         drain(answer).await;
         let seen = async { entry_of(look?.answer().await?, path).await.ok().flatten() };
-        Ok((Stored { created, etag }, seen.await))
+        Ok((Stored { created, etag, is_repeated }, seen.await))
     }
 
     async fn fate(&self, path: &RemotePath, precondition: &Precondition, ours: Option<Body>) -> Fate {

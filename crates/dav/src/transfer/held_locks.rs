@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
     sync::Mutex,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use futures_util::future::join_all;
@@ -15,7 +15,7 @@ use super::{
     lock_traces::{LockLog, Trace, Traces},
 };
 use crate::{
-    Dav, ETag, Error, Family, If, LockAction, LockPermit, LockToken, Locked, Locks, Precondition, PropertySet,
+    Dav, ETag, Entry, Error, Family, If, LockAction, LockPermit, LockToken, Locked, Locks, Precondition, PropertySet,
     RemotePath, client::confirmation::is_undecided, locks::LockPolicy,
 };
 
@@ -45,14 +45,25 @@ pub struct HeldLocks {
     owner: String,
     locks: Mutex<Locks>,
     traces: Mutex<Traces>,
-    /// Files that a lock of ours has created, and the version of the empty file, if it is known. An upload that is repeated
-    /// finds such a file empty.
-    created: Mutex<BTreeMap<RemotePath, Option<ETag>>>,
+    /// Files that a lock of ours has created. An upload that is repeated finds such a file empty.
+    created: Mutex<BTreeMap<RemotePath, Created>>,
+    /// Locks under which a change has had no answer, and names no version.
+    doubtful: Mutex<BTreeSet<RemotePath>>,
     /// The paths that [`HeldLocks::tidy`] cleans up.
     tidied: Mutex<BTreeSet<RemotePath>>,
     policy: LockPolicy,
     /// Serialises writes under a lock.
     turn: tokio::sync::Mutex<()>,
+}
+
+/// What a lock on a new name has made.
+#[derive(Debug, Clone)]
+enum Created {
+    Unknown,
+    /// An empty file (RFC 4918 §7.3).
+    Version(ETag),
+    /// No file: the name is reserved (RFC 2518 §7.4).
+    Reserved,
 }
 
 impl HeldLocks {
@@ -77,6 +88,7 @@ impl HeldLocks {
             locks: Locks::new(policy).into(),
             traces: Mutex::new(traces),
             created: Mutex::default(),
+            doubtful: Mutex::default(),
             tidied: Mutex::default(),
             policy,
             turn: tokio::sync::Mutex::default(),
@@ -156,7 +168,7 @@ impl HeldLocks {
             let mut known = lock(&self.created);
             let hollow = created || known.contains_key(path);
             if created {
-                known.insert(path.clone(), None);
+                known.insert(path.clone(), Created::Unknown);
             }
             drop(known);
             lock(&self.traces).change(path, |trace| trace.hollow = hollow);
@@ -170,22 +182,74 @@ impl HeldLocks {
         let held = paths.iter().flat_map(|path| self.held_at(path));
         held.fold(If::default(), |claims, (path, token)| {
             let claims = claims.locked(&path, token);
-            let created = lock(&self.created).get(&path).cloned().flatten();
-            created.map_or_else(|| claims.clone(), |tag| self.dav.claim_unchanged(&claims, &path, &tag))
+            match lock(&self.created).get(&path) {
+                Some(Created::Version(tag)) => self.dav.claim_unchanged(&claims, &path, tag),
+                _ => claims,
+            }
         })
     }
 
-    /// Looks at the empty file that the lock on a new file has created. The first upload then names its version, so that a
-    /// copy of it that the server carries out late does not undo a later one.
+    /// What the first upload of a new file requires beside its lock, which keeps others out: nothing if the lock has created an
+    /// empty file.
+    pub fn precondition_of_new(&self, path: &RemotePath) -> Precondition {
+        match lock(&self.created).get(path) {
+            Some(Created::Reserved) => Precondition::Absent,
+            _ => Precondition::None,
+        }
+    }
+
+    /// Looks at what the lock on a new file has created. The first upload then names its version, so that a copy of it that the
+    /// server carries out late does not undo a later one.
     pub async fn learn_created(&self, path: &RemotePath) {
         if !lock(&self.created).contains_key(path) {
             return;
         }
-        let found = self.dav.stat(path, PropertySet::LISTING).await.ok().flatten();
-        let tag = found.filter(|found| found.properties.length == Some(0)).and_then(|found| found.properties.etag);
+        let Ok(found) = self.dav.stat(path, PropertySet::LISTING).await else { return };
+        let properties = found.map(|found| found.properties).unwrap_or_default();
+        let seen = match (properties.length, properties.etag, properties.modified) {
+            (Some(0), Some(tag), _) => Created::Version(tag),
+            (None, None, None) => Created::Reserved,
+            _ => Created::Unknown,
+        };
         if let Some(created) = lock(&self.created).get_mut(path) {
-            *created = tag;
+            *created = seen;
         }
+    }
+
+    /// A change under a lock has had no answer, and names no version ([`crate::Fence::Lock`]).
+    pub fn doubt(&self, path: &RemotePath) {
+        lock(&self.doubtful).insert(path.clone());
+    }
+
+    /// Before a newer change under a lock: from now on, a late copy of a doubtful one fails, because its token is of a lock that
+    /// has ended (RFC 4918 §6.5). If the file has changed before it is locked again, the lock counts as lost.
+    pub async fn fence(&self, path: &RemotePath) -> Result<(), Error> {
+        if !lock(&self.doubtful).contains(path) {
+            return Ok(());
+        }
+        if let Some((_, token)) = self.held_at(path).next() {
+            let before = self.dav.stat(path, PropertySet::LISTING).await?;
+            match self.dav.unlock(path, &token).await {
+                // It has ended by itself.
+                Err(error) if error.refusal().is_some_and(|refusal| refusal.status.is_client_error()) => {}
+                unlocked => drop(unlocked?),
+            }
+            let sent = Instant::now();
+            let again = self.ask(path, true, None).await;
+            let now = self.dav.stat(path, PropertySet::LISTING).await;
+            match again {
+                Ok(Locked { token, lasts, .. }) => {
+                    lock(&self.traces).change(path, |trace| trace.token = Some(token.clone()));
+                    lock(&self.locks).granted(path, token.clone(), lasts, sent);
+                    if !now.is_ok_and(|now| now.as_ref().map(version) == before.as_ref().map(version)) {
+                        lock(&self.locks).lost(path, &token);
+                    }
+                }
+                Err(_) => drop(lock(&self.locks).lost(path, &token)),
+            }
+        }
+        lock(&self.doubtful).remove(path);
+        Ok(())
     }
 
     /// The locks at `path`, or below it if it is a folder.
@@ -448,4 +512,10 @@ impl HeldLocks {
             lock(&self.traces).remove(&path);
         }
     }
+}
+
+/// What a listing tells of a file's version.
+fn version(entry: &Entry) -> (Option<u64>, Option<&ETag>, Option<SystemTime>) {
+    let found = &entry.properties;
+    (found.length, found.etag.as_ref(), found.modified)
 }

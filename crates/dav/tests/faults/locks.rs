@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use dav::{LockPolicy, transfer::Options};
-
-use haul_http::Settings;
+use dav::{
+    If, LockPolicy, Precondition, RemotePath,
+    transfer::{HeldLocks, Options},
+};
+use haul_http::{Body, Settings};
+use http::HeaderMap;
 use servers::{Double, Fault};
 
 use crate::common::{Failed, Tree, check, client, folder, lay_out, mirror, rest, up};
@@ -180,4 +183,36 @@ async fn locked_file_is_reported_and_uploaded_once_unlocked() {
     let second = up(&client(double.address, |_| ()), &here, &rest(&mirror())).await.unwrap();
     assert!(second.failed.is_empty() && double.files("/up") == wanted);
     assert_eq!(second.files, 1);
+}
+
+#[tokio::test]
+async fn late_copy_under_a_lock_that_was_taken_anew_fails() {
+    let double = Double::start().await;
+    double.put("/file", b"content", Duration::from_hours(2));
+    let dav = client(double.address, |_| ());
+    let path = RemotePath::from_url_path("/file").unwrap();
+    let put = async |claims: &If| {
+        let body = Body::from("late");
+        dav.put(&path, body, HeaderMap::new(), &Precondition::None, claims, haul_http::Options::default()).await
+    };
+    let locks = HeldLocks::new(dav.clone(), LockPolicy::OnEdit, "tester");
+    let old = locks.acquire(&path, true).await.unwrap();
+    locks.fence(&path).await.unwrap();
+    assert_eq!(locks.claims(&[&path]), old, "control: nothing is in doubt");
+    locks.doubt(&path);
+    locks.fence(&path).await.unwrap();
+    let new = locks.claims(&[&path]);
+    assert!(put(&old).await.is_err_and(|error| error.is(423)), "{}", double.log());
+    put(&new).await.unwrap();
+    // Somebody else writes while it is not locked.
+    locks.doubt(&path);
+    let mut is_first = true;
+    double.script(move |method, _, _| {
+        (method == "LOCK" && std::mem::take(&mut is_first)).then_some(Fault::OverwrittenByOther("/file"))
+    });
+    locks.fence(&path).await.unwrap();
+    assert!(locks.is_lost(&path), "{}", double.log());
+    locks.release(&path, true).await;
+    locks.release_all().await;
+    assert_eq!(double.locks(), 0, "{}", double.log());
 }

@@ -2,7 +2,8 @@
 
 use std::io;
 
-use futures_util::TryStreamExt;
+use bytes::Bytes;
+use futures_util::{Stream, TryStreamExt};
 use http::HeaderValue;
 
 use super::{Algorithm, Field, algorithm::Hasher};
@@ -28,7 +29,14 @@ impl Digests {
         if !body.is_repeatable() {
             return Err(io::Error::other("a body that can be sent only once has no digest before it is sent"));
         }
-        let mut chunks = body.open()?;
+        Self::of_chunks(body.open()?, algorithms).await
+    }
+
+    /// Of a body that arrives chunk by chunk.
+    pub async fn of_chunks<E>(
+        mut chunks: impl Stream<Item = Result<Bytes, E>> + Unpin,
+        algorithms: &[Algorithm],
+    ) -> Result<Self, E> {
         let mut sums = Sums::new(algorithms);
         while let Some(chunk) = chunks.try_next().await? {
             sums.update(&chunk);
