@@ -4,6 +4,7 @@ mod creating;
 mod editing;
 mod large_files;
 mod reading;
+mod renewal;
 mod upload;
 mod write_back;
 
@@ -70,6 +71,7 @@ pub(crate) struct Account {
     identity: Option<Identity>,
     /// How many files in a row were not as listed.
     is_unlike: AtomicU32,
+    renewals: renewal::Renewals,
     /// No other account has it.
     number: u64,
 }
@@ -147,6 +149,7 @@ impl Account {
             large_contents,
             identity,
             is_unlike: AtomicU32::new(0),
+            renewals: renewal::Renewals::default(),
             number: NUMBER.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -179,12 +182,22 @@ impl Account {
         request: Passing,
         follow_up: Option<FollowUp>,
     ) -> Result<Response<Incoming>, haul_http::Error> {
-        let mut request = request.into_request();
+        let unlocks =
+            (request.method.as_str() == "UNLOCK").then(|| request.text(&LOCK_TOKEN).map(str::to_owned)).flatten();
+        let change = request.under_lock();
+        let mut request = match self.renewed(request).await {
+            Ok(request) => request.into_request(),
+            Err(instead) => return instead,
+        };
         if let Some(follow_up) = follow_up {
             request.extensions_mut().insert(follow_up);
         }
         let asked = Instant::now();
         let answer = self.client.exchange(request).await;
+        self.renewals.note(change, &answer).await;
+        if let Some(token) = unlocks {
+            self.renewals.unlocked(&token, &answer);
+        }
         if let Ok(answer) = &answer {
             self.learn(asked, answer.status());
         }
@@ -363,7 +376,7 @@ impl Account {
         }
         if let Some((template, locked)) = template.zip(locked(&parts.headers, &body)) {
             if let Some(look) = look {
-                self.note_base(&locked.token, look);
+                self.note_base(&locked.token, look, None);
             }
             self.saves().locked(path, template, locked, Instant::now());
         }

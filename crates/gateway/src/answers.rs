@@ -1,7 +1,7 @@
 //! Answers that the gateway gives itself.
 
 use bytes::{Bytes, BytesMut};
-use dav::{ETag, Item, Multistatus, RemotePath};
+use dav::{ETag, Item, Multistatus, Precondition, RemotePath};
 use futures_util::StreamExt;
 use haul_http::Incoming;
 use http::{
@@ -11,7 +11,7 @@ use http::{
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream, StreamBody};
 use serve::{AnswerBody, whole};
-use std::io;
+use std::{io, time::SystemTime};
 
 use crate::redirector::Locked;
 
@@ -119,12 +119,34 @@ pub(crate) enum ShownContent {
 pub(crate) struct Shown {
     pub(crate) content: ShownContent,
     pub(crate) version: Option<ETag>,
+    modified: Option<SystemTime>,
 }
 
 impl Shown {
+    /// Of a name that the server does not have.
+    pub(crate) const NOTHING: Self = Self { content: ShownContent::Nothing, version: None, modified: None };
+
+    /// Whether both show the same version, as far as the server tells.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let is_version = |(ours, theirs): (&ETag, &ETag)| ours.resembles(theirs);
+        self.content == other.content
+            && match self.version.as_ref().zip(other.version.as_ref()) {
+                None => self.version == other.version && self.modified == other.modified,
+                both => both.is_some_and(is_version),
+            }
+    }
+
+    /// What a change of the file requires, as far as this tells.
+    pub(crate) fn precondition(&self) -> Precondition {
+        match (&self.version, self.content) {
+            (None, ShownContent::Nothing) => Precondition::Absent,
+            (version, _) => Precondition::of(version.as_ref()),
+        }
+    }
+
     /// Of an answer to a look at this path.
     pub(crate) fn of(body: &[u8], path: &RemotePath) -> Self {
-        let unknown = || Self { content: ShownContent::Some, version: None };
+        let unknown = || Self { content: ShownContent::Some, version: None, modified: None };
         let mut multistatus = Multistatus::new(path.clone());
         let shown = |item| match item {
             Ok(Item::Entry(entry)) if !entry.path.is_folder() && entry.status.is_none() && entry.refused.is_empty() => {
@@ -135,7 +157,7 @@ impl Shown {
                     None if !has_version => ShownContent::Nothing,
                     _ => ShownContent::Some,
                 };
-                Self { content, version: properties.etag }
+                Self { content, version: properties.etag, modified: properties.modified }
             }
             _ => unknown(),
         };

@@ -1,7 +1,7 @@
 //! A request on its way to the server.
 
 use bytes::Bytes;
-use dav::RemotePath;
+use dav::{AfterSilence, Fence, RemotePath};
 use haul_http::{Body, Class, FollowUp, Options};
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
@@ -200,10 +200,6 @@ impl Passing {
     }
 
     pub(crate) fn into_request(self) -> Request<Body> {
-        // A late copy of a change that names no version would undo what was stored since.
-        let names_version = self.headers.contains_key(IF_MATCH)
-            || self.headers.contains_key(IF_NONE_MATCH)
-            || self.text(&IF).is_some_and(|condition| condition.contains('['));
         let body = match self.body {
             Received::Whole(body) => body.into(),
             Received::Streamed(body) => body,
@@ -213,7 +209,8 @@ impl Passing {
             Method::GET => false,
             _ => body.length().is_some_and(|length| length <= SMALL),
         };
-        let no_repeat_after_silence = !names_version;
+        // A late copy could undo what was stored since.
+        let no_repeat_after_silence = Fence::in_headers(&self.headers).after_silence() != AfterSilence::Repeat;
         let mut request = Request::new(body);
         let class = if is_small { Class::Small } else { Class::Large };
         request.extensions_mut().insert(Options { class, no_repeat_after_silence, ..Options::default() });

@@ -53,7 +53,8 @@ impl Account {
             let change = Change::new(&account, [path.clone()]);
             // Apache answers 200 also for a new name, so that the file has to be looked at.
             let says_created = account.says_created.load(Ordering::Relaxed);
-            let follow_up = if says_created { None } else { put.look().into_follow_up() };
+            let looks = !says_created || account.write_back.is_some();
+            let follow_up = looks.then(|| put.look().into_follow_up()).flatten();
             let (parts, body) = account.exchange_followed(lock, follow_up).await?.into_parts();
             let status = parts.status;
             let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
@@ -63,7 +64,11 @@ impl Account {
             let seen = parts.extensions.get::<FollowUpResponse>().cloned();
             let found = match &locked {
                 Some(_) if status != StatusCode::CREATED => account.clone().find_content(put.look(), seen).await,
-                _ => Found::Nothing,
+                Some(locked) => {
+                    account.note_base(&locked.token, put.look(), seen);
+                    Found::Nothing
+                }
+                None => Found::Nothing,
             };
             match locked {
                 Some(locked) if found == Found::Nothing => {
@@ -93,17 +98,7 @@ impl Account {
     /// Looks whether a locked file has content.
     async fn find_content(self: Arc<Self>, look: Passing, seen: Option<FollowUpResponse>) -> Found {
         let (path, head) = (look.path.clone(), look.head());
-        let seen = match seen {
-            Some(seen) => seen.answer().await,
-            None => None,
-        };
-        let (status, body) = match seen {
-            Some(seen) => (seen.status(), seen.into_body().collect().await.ok().map(Collected::to_bytes)),
-            None => match self.exchange(look).await {
-                Ok(answer) => (answer.status(), answers::read(answer.into_body(), listings::LARGEST).await.ok()),
-                Err(_) => return Found::Content,
-            },
-        };
+        let Ok((status, body)) = self.seen_behind(look, seen).await else { return Found::Content };
         if status == StatusCode::NOT_FOUND {
             return Found::NoName;
         }
@@ -120,6 +115,25 @@ impl Account {
             Some(ShownContent::Empty | ShownContent::Nothing) => Found::Nothing,
             Some(ShownContent::Some) | None => Found::Content,
         }
+    }
+
+    /// The answer to a look, if possible to the one that was sent right behind another request.
+    pub(super) async fn seen_behind(
+        &self,
+        look: Passing,
+        seen: Option<FollowUpResponse>,
+    ) -> Result<(StatusCode, Option<Bytes>), haul_http::Error> {
+        let seen = match seen {
+            Some(seen) => seen.answer().await,
+            None => None,
+        };
+        Ok(match seen {
+            Some(seen) => (seen.status(), seen.into_body().collect().await.ok().map(Collected::to_bytes)),
+            None => {
+                let answer = self.exchange(look).await?;
+                (answer.status(), answers::read(answer.into_body(), listings::LARGEST).await.ok())
+            }
+        })
     }
 
     /// Releases a lock that no client has claimed: it was not about to lock the file.

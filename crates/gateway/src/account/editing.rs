@@ -94,7 +94,7 @@ impl Account {
                 match taken {
                     Ok(held) => {
                         let granted = answers::granted(held.locked.clone());
-                        self.note_base(&held.locked.token, request.look());
+                        self.note_base(&held.locked.token, request.look(), None);
                         self.saves().edits(held.path, held.locked, held.granted, held.edit);
                         Some(granted)
                     }

@@ -2,6 +2,7 @@
 //!
 //! It goes under the token of the lock with which the file was saved, and on condition that the server has the version that was
 //! there before: an attempt without an answer may be carried out late, when the client has saved the file again, and then fails.
+//! If no version is known, see `renewal`.
 //! If that lock is gone, the file is locked again and looked at: it is replaced if it is missing, empty, the version that was
 //! there before, or this one. Otherwise both versions are kept, this one under a name of its own beside it.
 
@@ -12,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use dav::{ETag, RemotePath, Retry, retry_after};
+use dav::{ETag, Precondition, RemotePath, Retry, retry_after};
 use futures_util::{StreamExt, future::BoxFuture};
 use haul_http::Incoming;
 use http::{
@@ -22,7 +23,7 @@ use http::{
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream};
 
-use super::{Account, Change, WriteBack, locked};
+use super::{Account, Change, WriteBack, locked, renewal::LOCK};
 use crate::{
     answers::{self, Shown, ShownContent},
     journal::{Journal, Saved},
@@ -32,10 +33,10 @@ use crate::{
 
 /// How often an upload has failed before the pause after it is the longest.
 const MANY: u32 = u32::MAX;
+/// How often a file is looked at under its lock, because it is not what it was.
+const LOOKS: u32 = 3;
 /// How many names are tried for a version beside another.
 const BESIDE: u64 = 16;
-/// Of the lock under which a file is looked at.
-const LOCK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner>haul gateway</D:owner></D:lockinfo>"#;
 const LOCK_TIME: HeaderValue = HeaderValue::from_static("Second-3600");
 
 /// How an upload has ended.
@@ -89,7 +90,7 @@ impl Outcome {
 /// What the server has at a path, by its answer to a look. An error if it does not tell.
 pub(super) async fn shown(answer: Response<Incoming>, path: &RemotePath) -> Result<Shown, StatusCode> {
     match answer.status() {
-        StatusCode::NOT_FOUND => Ok(Shown { content: ShownContent::Nothing, version: None }),
+        StatusCode::NOT_FOUND => Ok(Shown::NOTHING),
         StatusCode::MULTI_STATUS => {
             let body = answers::read(answer.into_body(), listings::LARGEST).await.unwrap_or_default();
             Ok(Shown::of(&body, path))
@@ -166,40 +167,59 @@ impl Account {
 
     async fn send(self: &Arc<Self>, saved: &Saved, client: &Caller) -> Outcome {
         let base = saved.record.base.as_deref().and_then(ETag::parse);
-        match self.put_under(saved, client, &saved.record.token, base).await {
+        let known = base.map(Precondition::Unchanged);
+        match self.put_under(saved, client, &saved.record.token, known).await {
             Outcome::Unmet(_) => self.send_unlocked(saved, client).await,
             outcome => outcome,
         }
     }
 
-    /// Sends a file under its lock, in place of the version `base`. What is there instead is our own, because the lock keeps all
-    /// others out: an earlier save of the client's that the server has carried out late, one with other times, or this one. If
-    /// the lock is gone, its token makes the request fail.
-    async fn put_under(&self, saved: &Saved, client: &Caller, token: &str, base: Option<ETag>) -> Outcome {
-        let refused = match (self.put_over(saved, client, token, base.as_ref()).await, &base) {
-            (outcome @ Outcome::Unmet(StatusCode::PRECONDITION_FAILED), Some(_)) => outcome,
-            (outcome, _) => return outcome,
+    /// Sends a file under its lock, in place of what is known to be there. What is there instead is our own, because the lock
+    /// keeps all others out: an earlier save of the client's that the server has carried out late, one with other times, or this
+    /// one. If the lock is gone, its token makes the request fail.
+    async fn put_under(&self, saved: &Saved, client: &Caller, token: &str, known: Option<Precondition>) -> Outcome {
+        let mut known = match known {
+            Some(known) => known,
+            None => match self.look(client).await {
+                Ok(shown) => shown.precondition(),
+                Err(outcome) => return outcome,
+            },
         };
-        let found = match self.look(client).await {
-            Ok(Shown { version: Some(version), .. }) => version,
-            Ok(_) => return refused,
-            Err(outcome) => return outcome,
-        };
-        if self.is_at(saved, client.request("GET", Bytes::new())).await.is_ok_and(|is| is) {
-            return Outcome::Stored;
+        for _ in 0..LOOKS {
+            let outcome = self.put_over(saved, client, token, &known).await;
+            if known == Precondition::None || !matches!(outcome, Outcome::Unmet(StatusCode::PRECONDITION_FAILED)) {
+                return outcome;
+            }
+            let found = match self.look(client).await {
+                Ok(shown) => shown.precondition(),
+                Err(outcome) => return outcome,
+            };
+            if self.is_at(saved, client.request("GET", Bytes::new())).await.is_ok_and(|is| is) {
+                return Outcome::Stored;
+            }
+            // The same again: the lock is gone, or the server does not compare tags in `If`, or not weak ones.
+            let is_same = match (&known, &found) {
+                (Precondition::Unchanged(tried), Precondition::Unchanged(found)) => tried.resembles(found),
+                (tried, found) => tried == found,
+            };
+            known = if is_same { Precondition::None } else { found };
         }
-        // The same again: the server does not compare tags in `If`, or not weak ones.
-        let found = Some(found).filter(|found| base.is_none_or(|base| !base.resembles(found)));
-        self.put_over(saved, client, token, found.as_ref()).await
+        Outcome::away("somebody changes the file under its lock")
     }
 
-    async fn put_over(&self, saved: &Saved, client: &Caller, token: &str, version: Option<&ETag>) -> Outcome {
+    async fn put_over(&self, saved: &Saved, client: &Caller, token: &str, known: &Precondition) -> Outcome {
         let mut put = client.request("PUT", Bytes::new());
-        let version = version.map(|tag| format!(" [{tag}]")).unwrap_or_default();
+        let version = match known {
+            Precondition::Unchanged(tag) => format!(" [{tag}]"),
+            _ => String::new(),
+        };
         let Ok(condition) = HeaderValue::from_str(&format!("({token}{version})")) else {
             return Outcome::refused("the lock's token cannot be sent");
         };
         put.headers.insert(IF, condition);
+        if *known == Precondition::Absent {
+            put.headers.insert(IF_NONE_MATCH, HeaderValue::from_static("*"));
+        }
         self.put(saved, put).await
     }
 
@@ -246,14 +266,15 @@ impl Account {
     }
 
     async fn send_relocked(&self, saved: &Saved, client: &Caller, token: &str) -> Outcome {
-        let Shown { content, version } = match self.look(client).await {
+        let shown = match self.look(client).await {
             Ok(shown) => shown,
             Err(outcome) => return outcome,
         };
+        let (found, Shown { content, version, .. }) = (shown.precondition(), shown);
         let base = saved.record.base.as_deref().and_then(ETag::parse);
         let is_base = version.as_ref().zip(base.as_ref()).is_some_and(|(version, base)| version.is(base));
         if content != ShownContent::Some || is_base {
-            return match self.put_under(saved, client, token, version).await {
+            return match self.put_under(saved, client, token, Some(found)).await {
                 Outcome::Unmet(_) => Outcome::away("the server has lost a lock that it has just granted"),
                 outcome => outcome,
             };

@@ -20,6 +20,7 @@ use futures_util::{
     FutureExt,
     future::{BoxFuture, OptionFuture},
 };
+use haul_http::FollowUpResponse;
 use http::{
     HeaderName, Response, StatusCode,
     header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE},
@@ -27,9 +28,9 @@ use http::{
 use serve::AnswerBody;
 use tokio::sync::oneshot;
 
-use super::{Account, upload::shown};
+use super::Account;
 use crate::{
-    answers,
+    answers::{self, Shown},
     journal::{Journal, Record, Saved},
     later::Later,
     passing::{Caller, IF, Passing, Received},
@@ -125,8 +126,7 @@ impl Account {
         }
         let Some(room) = back.journal.room(length) else { return Err(put) };
         let Claim { token, is_new } = claim;
-        // The version of a new file, which is empty, changes with the times that are kept for it.
-        let base = if is_new { None } else { self.base(&token, put.look()).await.map(|tag| tag.to_string()) };
+        let base = self.base(&token, (!is_new).then(|| put.look())).await.map(|tag| tag.to_string());
         let kind = put.text(&CONTENT_TYPE).map(str::to_owned);
         let (user, path, at) = (back.user.clone(), put.path.target(), Record::now());
         let record = Record { user, path, token, base, kind, length, at };
@@ -222,17 +222,17 @@ impl Account {
         }
     }
 
-    /// Asks ahead for the version of a file that its client has locked.
-    pub(super) fn note_base(self: &Arc<Self>, token: &str, look: Passing) {
+    /// Asks ahead for the version of a file that its client has locked, unless it was asked right behind the lock.
+    pub(super) fn note_base(self: &Arc<Self>, token: &str, look: Passing, seen: Option<FollowUpResponse>) {
         let Some(back) = &self.write_back else { return };
         let (tell, told) = oneshot::channel();
         *back.base.lock().unwrap_or_else(PoisonError::into_inner) = Some((token.to_owned(), told));
         let account = self.clone();
-        tokio::spawn(async move { tell.send(account.version(look).await) });
+        tokio::spawn(async move { tell.send(account.version(look, seen).await) });
     }
 
-    /// The version of a locked file before it is written.
-    async fn base(&self, token: &str, look: Passing) -> Option<ETag> {
+    /// The version of a locked file before it is written; if it was not asked ahead, by a look.
+    async fn base(&self, token: &str, look: Option<Passing>) -> Option<ETag> {
         let noted = self.write_back.as_ref().and_then(|back| {
             let mut base = back.base.lock().unwrap_or_else(PoisonError::into_inner);
             base.take_if(|(noted, _)| noted == token)
@@ -240,17 +240,18 @@ impl Account {
         let base = async {
             match noted {
                 Some((_, told)) => told.await.ok().flatten(),
-                None => self.version(look).await,
+                None => self.version(look?, None).await,
             }
         };
         // A server that is away is not waited for: without it, a lost lock costs a second version.
         tokio::time::timeout(GLANCE, base).await.ok().flatten()
     }
 
-    async fn version(&self, look: Passing) -> Option<ETag> {
+    async fn version(&self, look: Passing, seen: Option<FollowUpResponse>) -> Option<ETag> {
         let path = look.path.clone();
-        let answer = self.exchange(look).await.ok()?;
-        shown(answer, &path).await.ok()?.version
+        let (status, body) = self.seen_behind(look, seen).await.ok()?;
+        let body = body.filter(|_| status == StatusCode::MULTI_STATUS)?;
+        Shown::of(&body, &path).version
     }
 
     /// Whether the server refuses a request of nobody's for this file. It is asked once.

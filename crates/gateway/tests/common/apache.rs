@@ -23,10 +23,8 @@ pub(crate) struct Apache {
 
 impl Drop for Apache {
     fn drop(&mut self) {
-        // Its workers end with it.
-        let pid = nix::unistd::Pid::from_raw(self.child.id() as i32);
-        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
-        let _ = self.child.wait();
+        // A child of a process that blocks SIGTERM does not hear it.
+        self.kill();
     }
 }
 
@@ -105,10 +103,4 @@ fn give_away(path: &Path) {
             give_away(&entry.unwrap().path());
         }
     }
-}
-
-/// A line of a password file.
-pub(crate) fn password_line(user: &str) -> String {
-    let digest = ring::digest::digest(&ring::digest::SHA1_FOR_LEGACY_USE_ONLY, format!("{user}'s").as_bytes());
-    format!("{user}:{{SHA}}{}\n", base64::Engine::encode(&base64::prelude::BASE64_STANDARD, digest))
 }

@@ -4,5 +4,10 @@ mod bounds;
 mod clients;
 #[path = "../common/apache.rs"]
 mod common;
+#[path = "../common/holding.rs"]
+mod holding;
+mod late;
+#[path = "../common/passwords.rs"]
+mod passwords;
 mod servers;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 
-use gateway::{Gateway, Settings};
+use gateway::{Gateway, Settings, WriteBack};
 use haul_http::Timeouts;
 use serve::{Config, Server};
 use tokio::{
@@ -40,11 +40,16 @@ fn run(server: Server) -> Running {
 
 /// A gateway to a server, with so much patience.
 pub(crate) fn gateway(upstream: SocketAddr, patience: Duration) -> Running {
+    gateway_with(upstream, patience, None)
+}
+
+/// The same, perhaps with a journal.
+pub(crate) fn gateway_with(upstream: SocketAddr, patience: Duration, write_back: Option<WriteBack>) -> Running {
     let timeouts =
         Timeouts { connect: patience, first_byte: patience, pipelined: patience, stall: patience, idle: patience };
     let client = haul_http::Settings { timeouts, ..haul_http::Settings::default() };
     let upstream = format!("http://{upstream}/files/").parse().unwrap();
-    let settings = Settings { upstream, client, fresh: Duration::from_secs(5), write_back: None, cache: None };
+    let settings = Settings { upstream, client, fresh: Duration::from_secs(5), write_back, cache: None };
     run(Server::with_service(Arc::new(Gateway::new(settings).unwrap()), &config()).unwrap())
 }
 

@@ -112,15 +112,19 @@ fn back(state: &Path) -> WriteBack {
     WriteBack { state: state.to_owned(), size: 1 << 20 }
 }
 
-/// A gateway behind a link, which has seen how ann's Windows saves.
+/// A gateway with a journal behind a link, which has seen how ann's Windows saves.
 async fn begin(state: &Path) -> (World, Link) {
+    begin_with(state, true).await
+}
+
+async fn begin_with(state: &Path, has_journal: bool) -> (World, Link) {
     let mut link = None;
     let through = |server| {
         let (at, made) = Link::to(server);
         link = Some(made);
         at
     };
-    let world = World::with(through, Some(back(state)));
+    let world = World::with(through, has_journal.then(|| back(state)));
     for name in ["/files/one", "/files/two"] {
         world.create(name, b"first").await;
     }
@@ -131,7 +135,7 @@ async fn begin(state: &Path) -> (World, Link) {
 /// Waits until the server has everything.
 async fn settled(state: &Path) {
     let all = async {
-        while !pending(state).unwrap().is_empty() {
+        while !pending(state).unwrap_or_default().is_empty() {
             sleep(Duration::from_millis(20)).await;
         }
     };
@@ -273,29 +277,44 @@ async fn others_than_savers_and_files_without_a_lock_are_acknowledged_by_the_ser
     assert!(pending(state.path()).unwrap().is_empty());
 }
 
-/// A box on the way keeps the first copy of an upload, and hands it over when its client has saved the file again.
+/// A box on the way keeps the first copy of a change, and hands it over when its client has saved the file again.
 #[tokio::test]
-async fn a_late_copy_of_an_upload_does_not_undo_a_newer_save() {
-    let path = "/files/one";
-    let state = tempfile::tempdir().unwrap();
-    let (world, link) = begin(state.path()).await;
-    let held = format!("({})", world.lock(path).await);
-    link.hold.lock().unwrap().wanted = Some("older");
-    for content in ["older", "newer"] {
-        let put = world.windows("PUT", path, &[("if", &held)], content.as_bytes()).await;
-        assert!(put.0.is_success(), "{put:?}");
-        settled(state.path()).await;
-        assert_eq!(world.on_disk(&path[1..]), Some(content.into()), "{path}");
+async fn a_late_copy_of_a_change_under_a_lock_does_not_undo_a_newer_save() {
+    for (path, has_journal) in
+        [("/files/one", true), ("/files/new", true), ("/files/one", false), ("/files/new", false)]
+    {
+        let state = tempfile::tempdir().unwrap();
+        let (world, link) = begin_with(state.path(), has_journal).await;
+        if path == "/files/new" {
+            assert_eq!(world.windows("PROPFIND", path, &[("depth", "0")], b"").await.0, StatusCode::NOT_FOUND);
+            assert_eq!(world.windows("PUT", path, &[], b"").await.0, StatusCode::CREATED);
+        }
+        let token = world.lock(path).await;
+        let held = format!("({token})");
+        link.hold.lock().unwrap().wanted = Some("older");
+        for content in ["older", "newer"] {
+            let put = world.windows("PUT", path, &[("if", &held)], content.as_bytes()).await;
+            assert!(put.0.is_success(), "{put:?}");
+            settled(state.path()).await;
+            assert_eq!(world.on_disk(&path[1..]), Some(content.into()), "{path}");
+        }
+        let late = std::mem::take(&mut link.hold.lock().unwrap().held);
+        assert!(late.ends_with(b"older"), "control: it was held");
+        let mut server = TcpStream::connect(world.server).await.unwrap();
+        server.write_all(&late).await.unwrap();
+        let mut status = [0; 12];
+        server.read_exact(&mut status).await.unwrap();
+        assert_eq!(str::from_utf8(&status), Ok("HTTP/1.1 412"), "{path}: {}", String::from_utf8_lossy(&late));
+        assert_eq!(world.on_disk(&path[1..]), Some("newer".into()), "{path}");
+        // Its client goes on as if nothing had happened.
+        world.set_times(path, &held).await;
+        let unlocked = world.windows("UNLOCK", path, &[("lock-token", &token)], b"").await;
+        assert_eq!(unlocked.0, StatusCode::NO_CONTENT, "{}", unlocked.1);
+        // It was acknowledged, and reaches the server a moment later.
+        let unlocked = async { while world.ask(BOB, "PUT", path, &[], b"free").await.0 == StatusCode::LOCKED {} };
+        timeout(PATIENCE, unlocked).await.expect("no lock is left");
+        let names = std::fs::read_dir(world.folder.path().join("root/files")).unwrap();
+        let names: Vec<_> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
+        assert!(!names.iter().any(|name| name.contains("(conflict")), "{names:?}");
     }
-    let late = std::mem::take(&mut link.hold.lock().unwrap().held);
-    assert!(late.ends_with(b"older"), "control: it was held");
-    let mut server = TcpStream::connect(world.server).await.unwrap();
-    server.write_all(&late).await.unwrap();
-    let mut status = [0; 12];
-    server.read_exact(&mut status).await.unwrap();
-    assert_eq!(str::from_utf8(&status), Ok("HTTP/1.1 412"), "{path}: {}", String::from_utf8_lossy(&late));
-    assert_eq!(world.on_disk(&path[1..]), Some("newer".into()), "{path}");
-    let names = std::fs::read_dir(world.folder.path().join("root/files")).unwrap();
-    let names: Vec<_> = names.map(|name| name.unwrap().file_name().into_string().unwrap()).collect();
-    assert!(!names.iter().any(|name| name.contains("(conflict")), "{names:?}");
 }

@@ -3,7 +3,8 @@
 use std::{fs, time::Duration};
 
 use crate::{
-    common::{Apache, password_line},
+    common::Apache,
+    passwords::password_line,
     raw::ask_with,
     upstream::{USERS, basic, gateway_to},
 };

@@ -12,6 +12,8 @@ mod connections;
 mod http2;
 mod journal;
 mod locks;
+#[path = "../common/passwords.rs"]
+mod passwords;
 mod paths;
 mod raw;
 mod smuggling;
