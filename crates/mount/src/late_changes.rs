@@ -1,4 +1,4 @@
-//! What our own renamings and deletions may still do to a file after they have failed here. No I/O.
+//! What our own requests may still do to a file after they have failed here, or were repeated. No I/O.
 //!
 //! A request without an answer may be carried out much later, when the program has saved the file again. The server then has
 //! another version than that save replaces, and nobody else has changed anything.
@@ -9,6 +9,7 @@ use std::{
 };
 
 use dav::{ETag, RemotePath};
+use haul_http::digest::Digests;
 
 /// How long a request may be on its way. Linux gives up a connection whose peer is silent after about 15 minutes
 /// (`tcp_retries2`), and a box between may hold it on top of that.
@@ -32,6 +33,18 @@ struct Request {
     put_back: Vec<ETag>,
 }
 
+/// An upload of a new file that may be carried out once more.
+#[derive(Debug)]
+struct Upload {
+    path: RemotePath,
+    sent: Instant,
+    content: Digests,
+    /// The versions that were stored there since.
+    versions: Vec<ETag>,
+    /// Whether its file is gone, and somebody looks whether it comes back.
+    is_watched: bool,
+}
+
 /// What a late request has done at a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Late {
@@ -47,6 +60,9 @@ pub(crate) enum Late {
 #[derive(Debug, Default)]
 pub(crate) struct LateChanges {
     requests: VecDeque<Request>,
+    uploads: VecDeque<Upload>,
+    /// Where new files are being uploaded.
+    creating: Vec<RemotePath>,
     next: u64,
 }
 
@@ -73,6 +89,7 @@ impl LateChanges {
 
     fn forget_old(&mut self, now: Instant) {
         self.requests.retain(|request| now.saturating_duration_since(request.sent) < LONGEST);
+        self.uploads.retain(|upload| now.saturating_duration_since(upload.sent) < LONGEST);
     }
 
     /// A request is over: it is not carried out later.
@@ -93,6 +110,63 @@ impl LateChanges {
         for request in self.requests.iter_mut().filter(|request| request.from == *path && request.to.is_some()) {
             request.versions.push(version.clone());
         }
+        for upload in self.uploads.iter_mut().filter(|upload| upload.path == *path) {
+            upload.versions.push(version.clone());
+        }
+    }
+
+    /// The upload of a new file begins.
+    pub(crate) fn creates(&mut self, path: &RemotePath) {
+        self.creating.push(path.clone());
+    }
+
+    /// It has ended, and its outcome is noted.
+    pub(crate) fn created(&mut self, path: &RemotePath) {
+        if let Some(at) = self.creating.iter().position(|creating| creating == path) {
+            self.creating.swap_remove(at);
+        }
+    }
+
+    /// A copy of the upload of a new file may be carried out later.
+    pub(crate) fn expect_upload(&mut self, now: Instant, path: &RemotePath, content: Digests) {
+        self.forget_old(now);
+        if self.uploads.len() >= MOST {
+            self.uploads.pop_front();
+        }
+        let path = path.clone();
+        self.uploads.push_back(Upload { path, sent: now, content, versions: Vec::new(), is_watched: false });
+    }
+
+    /// The contents that a late upload may have brought back to a path as this version; none while a new file is being
+    /// uploaded there.
+    pub(crate) fn uploads(&mut self, now: Instant, path: &RemotePath, version: &ETag) -> Vec<Digests> {
+        self.forget_old(now);
+        if self.creating.contains(path) {
+            return Vec::new();
+        }
+        let at = self.uploads.iter().filter(|upload| upload.path == *path);
+        let is_other = |upload: &&Upload| !upload.versions.iter().any(|stored| stored.resembles(version));
+        at.filter(is_other).map(|upload| upload.content.clone()).collect()
+    }
+
+    /// A file has lost its name. Returns whether to look from now on whether a late upload brings it back.
+    pub(crate) fn begin_watch(&mut self, now: Instant, path: &RemotePath) -> bool {
+        let is_new = !self.is_watched(now, path);
+        let mut uploads = self.uploads.iter_mut().filter(|upload| upload.path == *path).peekable();
+        let begins = is_new && uploads.peek().is_some();
+        uploads.for_each(|upload| upload.is_watched = true);
+        begins
+    }
+
+    /// Whether to look on.
+    pub(crate) fn is_watched(&mut self, now: Instant, path: &RemotePath) -> bool {
+        self.forget_old(now);
+        self.uploads.iter().any(|upload| upload.path == *path && upload.is_watched)
+    }
+
+    /// A file was renamed to this path. It may have been there before.
+    pub(crate) fn renamed_to(&mut self, path: &RemotePath) {
+        self.uploads.retain(|upload| upload.path != *path);
     }
 
     /// Why this version is at a path now, or none, if a late request of our own may be the reason.
@@ -159,6 +233,25 @@ mod tests {
         late.failed(number);
         assert_eq!(late.reason(now, &file, Some(&tag("1"))), None);
         assert_eq!(late.reason(now, &new, None), None);
+    }
+
+    #[test]
+    fn only_what_was_not_stored_here_was_brought_back() {
+        let (mut late, file, now) = (LateChanges::default(), path("/file"), Instant::now());
+        let content = Digests::of(b"content", &[haul_http::digest::Algorithm::Sha256]);
+        assert!(!late.begin_watch(now, &file), "nothing is expected");
+        late.creates(&file);
+        late.expect_upload(now, &file, content.clone());
+        assert!(late.uploads(now, &file, &tag("1")).is_empty(), "it may be the one that is being stored");
+        late.stored(now, &file, &tag("1"));
+        late.created(&file);
+        assert!(late.uploads(now, &file, &tag("1")).is_empty() && late.uploads(now, &path("/f"), &tag("2")).is_empty());
+        assert_eq!(late.uploads(now, &file, &tag("2")), [content]);
+        assert!(late.begin_watch(now, &file) && !late.begin_watch(now, &file) && late.is_watched(now, &file));
+        assert!(!late.is_watched(now + LONGEST, &file));
+        late.expect_upload(now, &file, Digests::of(b"", &[]));
+        late.renamed_to(&file);
+        assert!(late.uploads(now, &file, &tag("2")).is_empty() && !late.begin_watch(now, &file));
     }
 
     #[test]

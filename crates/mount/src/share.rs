@@ -7,6 +7,7 @@ pub(crate) mod attributes;
 mod disk_space;
 mod ending;
 mod late_requests;
+mod late_uploads;
 mod listing;
 mod lock_files;
 mod locking;

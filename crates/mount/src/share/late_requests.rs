@@ -40,7 +40,7 @@ impl Victim {
 }
 
 /// A request, until its outcome is known. If that never happens, it may be carried out later.
-struct Sending<'a> {
+pub(super) struct Sending<'a> {
     share: &'a Share,
     number: u64,
 }
@@ -69,7 +69,7 @@ impl Drop for Sending<'_> {
 }
 
 impl Share {
-    fn sending(&self, from: &RemotePath, version: Option<&ETag>, to: Option<&RemotePath>) -> Sending<'_> {
+    pub(super) fn sending(&self, from: &RemotePath, version: Option<&ETag>, to: Option<&RemotePath>) -> Sending<'_> {
         let number = self.late_changes().expect(Instant::now(), from, version, to);
         Sending { share: self, number }
     }

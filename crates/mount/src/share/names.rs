@@ -74,6 +74,7 @@ impl Share {
         }
         self.unlock_all_at(&path, file.as_slice()).await;
         self.tree().remove(parent, name);
+        self.watch(&path);
         self.removed_from_journal(&path).await
     }
 
@@ -148,6 +149,8 @@ impl Share {
         }
         self.unlock_all_at(&to, &files).await;
         self.tree().rename(parent, name, new_parent, new_name);
+        self.late_changes().renamed_to(&to);
+        self.watch(&from);
         self.lock_again(unlocked, &files).await;
         self.renamed_in_journal(&from, &to, base.as_ref()).await?;
         if is_known {

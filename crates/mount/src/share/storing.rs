@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use dav::{Error, If, Precondition, PropertySet, RemotePath};
+use dav::{Error, If, PropertySet, RemotePath};
 use haul_http::Error::{Connect, Credentials, Shutdown};
 use nix::errno::Errno;
 
@@ -68,6 +68,7 @@ impl Share {
         let (path, ino) = (version.path, version.ino);
         let (mut base, mut refusal) = (version.base.clone(), None);
         for _ in 0..TRIES {
+            self.locks.fence(path).await.map_err(unknown)?;
             if self.has_lost_lock(ino, None).await {
                 let why = "the server has ended the lock under which it was edited".into();
                 return Err(Unstored::Conflict(Error::Differs { path: path.clone(), why }));
@@ -96,9 +97,6 @@ impl Share {
 
     fn is_stored(&self, path: &RemotePath, facts: Facts) -> Facts {
         self.locks.written(path);
-        if let Some(tag) = &facts.etag {
-            self.late_changes().stored(Instant::now(), path, tag);
-        }
         facts
     }
 
@@ -106,8 +104,7 @@ impl Share {
         let claims = self.locks.claims(&[path]);
         let is_locked = claims != If::default();
         let precondition = match base {
-            // Its lock has created an empty file (RFC 4918 §7.3), and keeps others out.
-            Base::New if is_locked => Precondition::None,
+            Base::New if is_locked => self.locks.precondition_of_new(path),
             base => precondition(base),
         };
         let _turn = if is_locked { Some(self.locks.turn(true).await) } else { None };
@@ -134,11 +131,18 @@ impl Share {
         if self.may_replace(path, base, found.as_ref()).await.map_err(unknown)? {
             return Ok(Found::Replaceable(found.map_or(Base::New, Base::Version)));
         }
-        if !version.is_doubtful {
-            return Ok(Found::Theirs);
+        if version.is_doubtful {
+            let arrived = self.has_arrived(path, (version.content)().map_err(Unstored::Unreadable)?).await;
+            if let Some(ours) = arrived.map_err(unknown)? {
+                return Ok(Found::Ours(ours));
+            }
         }
-        let arrived = self.has_arrived(path, (version.content)().map_err(Unstored::Unreadable)?).await;
-        Ok(arrived.map_err(unknown)?.map_or(Found::Theirs, Found::Ours))
+        match found.filter(|_| *base == Base::New) {
+            Some(found) if self.is_brought_back(path, &found).await.map_err(unknown)? => {
+                Ok(Found::Replaceable(Base::Version(found)))
+            }
+            _ => Ok(Found::Theirs),
+        }
     }
 
     /// What the server has at a path, if it is this content. An error if it does not answer.

@@ -4,17 +4,22 @@
 //! has the version that the content began with (`If-Match`), or none (`If-None-Match: *`). If that fails, somebody else has
 //! changed the file: both versions are kept, ours under a name of its own beside the other.
 
-use std::{fs, io, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
 
 use bytes::Bytes;
-use dav::{ETag, Entry, If, Precondition, RemotePath};
+use dav::{ETag, Entry, Fence, If, Precondition, RemotePath, Stored};
 use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nix::errno::Errno;
 
 use super::{
     Result, Share, facts,
-    storing::{Unstored, Version},
+    storing::{Unstored, Version, failure},
 };
 use crate::{
     cached_file::CachedFile,
@@ -166,7 +171,32 @@ impl Share {
         // exclusively.
         let options = Options { class, pipeline, accept_unverified_refusal: is_new, ..Options::default() };
         let headers = HeaderMap::from_iter(self.time_header(modified));
-        let (stored, seen) = self.dav.put_and_stat(path, body, headers, precondition, claims, options).await?;
+        let again = body.try_clone().filter(|_| is_new);
+        let _creating = is_new.then(|| self.creating(path));
+        let put = self.dav.put_and_stat(path, body, headers, precondition, claims, options).await;
+        if may_come_again(&put) {
+            if let Some(again) = again {
+                self.expect_again(path, again).await;
+            }
+            if self.dav.fence(path, precondition, claims) == Fence::Lock {
+                self.locks.doubt(path);
+            }
+        }
+        let facts = self.as_stored(path, length, pipeline, put?).await?;
+        if let Some(tag) = &facts.etag {
+            self.late_changes().stored(Instant::now(), path, tag);
+        }
+        Ok(facts)
+    }
+
+    /// The version that a PUT has stored. It is looked at unless its answer tells.
+    async fn as_stored(
+        &self,
+        path: &RemotePath,
+        length: u64,
+        pipeline: bool,
+        (stored, seen): (Stored, Option<Entry>),
+    ) -> std::result::Result<Facts, dav::Error> {
         let seen = match seen {
             Some(seen) => Some(seen),
             None if stored.etag.is_none() || pipeline => self.dav.stat(path, dav::PropertySet::LISTING).await?,
@@ -282,6 +312,16 @@ impl Content {
     pub(super) fn of_file(path: PathBuf, length: u64, modified: Option<SystemTime>) -> io::Result<Self> {
         let body = if length > SMALL { Body::file(path, 0, length) } else { Body::from(Bytes::from(fs::read(path)?)) };
         Ok(Self { body, length, modified })
+    }
+}
+
+/// Whether a copy of an upload may be carried out after its answer.
+fn may_come_again(put: &std::result::Result<(Stored, Option<Entry>), dav::Error>) -> bool {
+    match put {
+        Ok((stored, _)) => stored.is_repeated,
+        Err(error) => {
+            failure(error) == Failure::Unknown || error.refusal().is_some_and(|refusal| refusal.times_sent > 1)
+        }
     }
 }
 

@@ -217,8 +217,13 @@ fn client(double: &Double, timeout: Duration) -> Result<Dav, Box<dyn Error>> {
 }
 
 fn options(double: &Double, cache: &Path, lock: LockPolicy) -> Options {
+    Options { lock, ..options_of(format!("http://{}/", double.address), cache) }
+}
+
+/// Of a mount of this URL that locks nothing and writes through.
+pub(crate) fn options_of(source: String, cache: &Path) -> Options {
     Options {
-        source: format!("http://{}/", double.address),
+        source,
         identity: None,
         account: String::new(),
         write: Write::Through,
@@ -232,7 +237,7 @@ fn options(double: &Double, cache: &Path, lock: LockPolicy) -> Options {
         uid: nix::unistd::geteuid().as_raw(),
         gid: nix::unistd::getegid().as_raw(),
         umask: 0o022,
-        lock,
+        lock: LockPolicy::Never,
         lock_owner: "tester".into(),
     }
 }

@@ -1,8 +1,10 @@
 //! Servers that die, refuse, or fall silent.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{ErrorKind, Read, Write},
+    net::TcpStream,
     time::{Duration, Instant},
 };
 
@@ -29,6 +31,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_deletion_that_arrives_late_deletes_nothing_newer", a_deletion_that_arrives_late_deletes_nothing_newer),
     ("a_late_rename_is_no_conflict_with_a_save", a_late_rename_is_no_conflict),
     ("a_late_deletion_is_no_conflict_with_a_save", a_late_deletion_is_no_conflict),
+    ("an_upload_that_arrives_late_brings_nothing_back", a_late_upload_brings_nothing_back),
     ("a_removal_of_a_folder_that_arrives_late_removes_nothing_newer", a_late_removal_of_a_folder_removes_nothing_newer),
     ("a_folder_whose_rename_arrives_late_replaces_nothing_newer", a_late_rename_of_a_folder_replaces_nothing_newer),
 ];
@@ -286,6 +289,50 @@ fn a_late_deletion_is_no_conflict() -> Result<(), Failed> {
         file.sync_all()?;
         let expected = [("file".to_owned(), b"saved since".to_vec())];
         assert_eq!(world.double.files(""), expected.into(), "{}", world.double.log());
+    }
+    Ok(())
+}
+
+/// The first copy of an upload is carried out when its file has been deleted, or has another name.
+fn a_late_upload_brings_nothing_back() -> Result<(), Failed> {
+    for write in [mount::Write::Through, mount::Write::Back { journal_size: 1 << 20 }] {
+        for (is_renamed, is_saved_again) in [(false, false), (false, true), (true, false)] {
+            let world = Doubled::new(&[], LockPolicy::OnEdit)?;
+            world.unmount()?;
+            world.mount(LockPolicy::OnEdit, write)?;
+            let path = world.here.join("file");
+            world.double.script({
+                let mut is_first = true;
+                move |method, _, _| (method == "PUT" && std::mem::take(&mut is_first)).then_some(Fault::Silence)
+            });
+            let mut file = File::create(&path)?;
+            file.write_all(b"older")?;
+            let is_stored = (0..5).any(|_| file.sync_all().is_ok());
+            assert!(is_stored && world.count("PUT") > 1, "control: {}", world.double.log());
+            drop(file);
+            if is_renamed {
+                fs::rename(&path, world.here.join("other"))?;
+            } else {
+                fs::remove_file(&path)?;
+            }
+            let again = is_saved_again.then(|| File::create(&path)).transpose()?;
+            let late = b"PUT /file HTTP/1.1\r\nhost: x\r\nif-none-match: *\r\ncontent-length: 5\r\n\r\nolder";
+            let mut server = TcpStream::connect(world.double.address)?;
+            server.write_all(late)?;
+            let mut status = [0; 12];
+            server.read_exact(&mut status)?;
+            assert_eq!(&status, b"HTTP/1.1 201", "control: it is there again");
+            if let Some(mut again) = again {
+                again.write_all(b"newer")?;
+                again.sync_all()?;
+            }
+            let expected = match (is_renamed, is_saved_again) {
+                (true, _) => [("other".to_owned(), b"older".to_vec())].into(),
+                (false, true) => [("file".to_owned(), b"newer".to_vec())].into(),
+                (false, false) => BTreeMap::new(),
+            };
+            wait_for(&format!("{write:?}: {expected:?}"), || world.double.files("") == expected);
+        }
     }
     Ok(())
 }

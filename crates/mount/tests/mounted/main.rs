@@ -3,6 +3,7 @@
 //! The sandbox gives an ordinary user the right to mount. Their harness is libtest-mimic's, because it must be entered before
 //! any thread starts.
 
+mod apache;
 mod changes;
 mod conflicts;
 mod doubled;
@@ -11,11 +12,15 @@ mod far;
 mod files;
 mod folders;
 mod full_disk;
+#[path = "../../../gateway/tests/common/holding.rs"]
+mod holding;
 mod interrupts;
 mod lock_files;
 mod locks;
 mod races;
 mod reads;
+#[path = "../../../gateway/tests/common/apache.rs"]
+mod server;
 mod sync_reports;
 mod watchdog;
 mod world;
@@ -91,6 +96,7 @@ fn main() {
         conflicts::TESTS,
         interrupts::TESTS,
         sync_reports::TESTS,
+        apache::TESTS,
     ]
     .concat();
     if nix::unistd::geteuid().is_root() && env::var_os(ALSO_AS_USER).is_some() {
