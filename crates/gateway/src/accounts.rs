@@ -1,10 +1,7 @@
 //! What is kept for each credential, for as long as it is used.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, net::IpAddr, time::Duration};
+use tokio::time::Instant;
 
 use crate::credential::{Credential, Identity};
 

@@ -6,8 +6,9 @@
 
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 use bytes::Bytes;
 use dav::RemotePath;

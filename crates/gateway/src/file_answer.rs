@@ -3,7 +3,9 @@
 //! It is asked for while the gateway holds the file's exclusive lock, which its client has released (`lingering`). The client
 //! is told what is true for it: there is no lock.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use bytes::Bytes;
 use dav::{Item, Multistatus, RemotePath};

@@ -49,6 +49,8 @@ mod own_connection;
 mod passing;
 mod prefetch;
 mod redirector;
+#[cfg(test)]
+mod simulation;
 pub mod smb;
 mod start_check;
 pub mod vault;

@@ -9,7 +9,9 @@
 //! A lock is handed out again for [`REUSE`] after the server granted it, and only if it lasts ten times as long: the client,
 //! which refreshes it by the time that it was told, is mistaken by a tenth at most.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use dav::{Properties, RemotePath, transfer::name_key};
 

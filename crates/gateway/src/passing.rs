@@ -18,6 +18,8 @@ use crate::{
     win32,
 };
 
+const DESTINATION: HeaderName = HeaderName::from_static("destination");
+const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");
 pub(crate) const DEPTH: HeaderName = HeaderName::from_static("depth");
 pub(crate) const IF: HeaderName = HeaderName::from_static("if");
 pub(crate) const TIMEOUT: HeaderName = HeaderName::from_static("timeout");
@@ -169,7 +171,7 @@ impl Passing {
     /// The same client, at a resource.
     pub(crate) fn caller(&self, url: Uri, path: RemotePath) -> Caller {
         let mut headers = self.headers.clone();
-        for name in [IF, DEPTH, TIMEOUT, LOCK_TOKEN, CONTENT_TYPE] {
+        for name in [IF, DEPTH, TIMEOUT, LOCK_TOKEN, CONTENT_TYPE, DESTINATION, OVERWRITE] {
             headers.remove(name);
         }
         Caller { headers, url, path }

@@ -20,10 +20,8 @@
 //! So a new file takes two round trips, LOCK and PUT. What is acknowledged early is never content, and other requests of
 //! this credential for the file, or for a folder above it, wait until it is done.
 
-use std::{
-    collections::HashMap,
-    time::{Duration, Instant},
-};
+use std::{collections::HashMap, time::Duration};
+use tokio::time::Instant;
 
 use bytes::Bytes;
 use dav::RemotePath;

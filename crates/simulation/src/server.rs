@@ -2,6 +2,7 @@
 
 mod listing;
 mod locks;
+mod properties;
 mod verbs;
 
 use std::{collections::BTreeMap, time::Duration};
@@ -91,6 +92,8 @@ pub struct Server {
     pub is_full: bool,
     /// The longest that a lock is granted.
     pub longest_lock: Duration,
+    /// What `Authorization` says in the requests that are not refused with 401; none if all are welcome.
+    pub credentials: Option<Vec<String>>,
     counter: u64,
 }
 
@@ -109,6 +112,7 @@ impl Server {
             expired: Vec::new(),
             is_full: false,
             longest_lock: Duration::from_mins(10),
+            credentials: None,
             counter: 0,
         }
     }
@@ -167,6 +171,12 @@ impl Server {
     /// Carries out a request.
     pub fn answer(&mut self, by: Author, request: &Request) -> Response {
         self.expire_locks();
+        let is_welcome = |credentials: &Vec<String>| {
+            request.header("authorization").is_some_and(|given| credentials.iter().any(|known| known == given))
+        };
+        if !self.credentials.as_ref().is_none_or(is_welcome) {
+            return Response::of(401).with("www-authenticate", "Basic realm=\"simulated\"");
+        }
         match &*request.method {
             "OPTIONS" => self.options(),
             "GET" | "HEAD" => self.get(by, request),
@@ -178,6 +188,7 @@ impl Server {
             "COPY" => self.transfer(by, request, false),
             "LOCK" => self.lock(by, request),
             "UNLOCK" => self.unlock(request),
+            "PROPPATCH" => self.proppatch(request),
             _ => Response::of(501),
         }
     }

@@ -1,9 +1,7 @@
 //! A new file, created by its lock instead of an empty PUT.
 
-use std::{
-    sync::{Arc, atomic::Ordering},
-    time::Instant,
-};
+use std::sync::{Arc, atomic::Ordering};
+use tokio::time::Instant;
 
 use bytes::Bytes;
 use dav::RemotePath;

@@ -3,8 +3,9 @@
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 use dav::RemotePath;
 use futures_util::future::join_all;

@@ -1,9 +1,7 @@
 //! Reading small files: from memory, if a listing shows that it has the server's version; and fetched before they are read.
 
-use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering},
-    time::Instant,
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::Ordering};
+use tokio::time::Instant;
 
 use bytes::Bytes;
 use dav::{ETag, RemotePath, siblings::LARGEST};

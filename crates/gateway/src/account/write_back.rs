@@ -11,8 +11,9 @@
 use std::{
     io,
     sync::{Arc, Mutex, PoisonError, atomic::Ordering},
-    time::{Duration, Instant},
+    time::Duration,
 };
+use tokio::time::Instant;
 
 use bytes::Bytes;
 use dav::{ETag, RemotePath};
