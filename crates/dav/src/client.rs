@@ -352,7 +352,7 @@ impl Dav {
         locks: &If,
         pipeline: bool,
     ) -> Result<Confirmed, Error> {
-        let no_repeat_after_silence = self.gives_up(self.fence(path, precondition, locks), pipeline);
+        let no_repeat_after_silence = self.fence(path, precondition, locks).gives_up(pipeline);
         let options = Options { pipeline, no_repeat_after_silence, ..Options::default() };
         let options = if path.is_folder() { self.slow() } else { options };
         let request = self.requests.delete(path, precondition, &self.claims(path, precondition, locks));

@@ -76,6 +76,12 @@ impl Fence {
         }
     }
 
+    /// Whether a change must not be repeated when its answer is missing. On a pipeline, a middlebox loses answers rather than the
+    /// server.
+    pub(crate) fn gives_up(self, pipeline: bool) -> bool {
+        !pipeline && self.after_silence() == AfterSilence::GiveUp
+    }
+
     /// Its row of the book's table: what is known of the file, what the request says, what becomes of a late copy, and what
     /// follows a missing answer.
     pub fn row(self) -> String {

@@ -102,7 +102,8 @@ impl World {
     fn is_own_risk(&self, said: &str, server: &Server) -> bool {
         let is_empty = |change: &Change| change.after.is_some_and(|after| server.versions[after].content.is_empty());
         let is_it = |change: &Change| {
-            said.starts_with(&format!("{} {} at {:.3} ", change.method, change.path, change.at.as_secs_f64()))
+            change.by == Author::Ours
+                && said.starts_with(&format!("{} {} at {:.3} ", change.method, change.path, change.at.as_secs_f64()))
         };
         let changes = || server.changes.iter().filter(|change| is_it(change));
         !changes().any(|change| change.method == "PUT" && !is_empty(change))

@@ -1,7 +1,7 @@
 //! The conditions of a request that changes something: what keeps it, or a copy of it that comes late, from going over what
 //! somebody has stored since.
 
-use crate::{AfterSilence, Dav, ETag, Family, Fence, If, Precondition, RemotePath};
+use crate::{Dav, ETag, Family, Fence, If, Precondition, RemotePath};
 
 impl Dav {
     /// Whether a request that changes something can be made to fail unless a path still has this tag. `If-Match` and `If`
@@ -36,12 +36,6 @@ impl Dav {
             (precondition, _) => precondition.clone(),
         };
         Fence::of(&precondition, is_locked)
-    }
-
-    /// Whether a change must not be repeated when its answer is missing. On a pipeline, it is a middlebox rather than the
-    /// server that loses an answer.
-    pub(crate) fn gives_up(&self, fence: Fence, pipeline: bool) -> bool {
-        !pipeline && fence.after_silence() == AfterSilence::GiveUp
     }
 }
 

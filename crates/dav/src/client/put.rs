@@ -100,7 +100,7 @@ impl Dav {
             options.timeouts = storing(body.length(), self.client().timeouts());
         }
         let fence = self.fence(path, precondition, locks);
-        options.no_repeat_after_silence |= self.gives_up(fence, options.pipeline);
+        options.no_repeat_after_silence |= fence.gives_up(options.pipeline);
         request.extensions_mut().insert(options);
         let ours = body.try_clone();
         let done = || (Stored { created: *precondition == Precondition::Absent, etag: None, is_repeated: true }, None);

@@ -125,13 +125,11 @@ impl Account {
             Some(seen) => seen.answer().await,
             None => None,
         };
-        Ok(match seen {
-            Some(seen) => (seen.status(), seen.into_body().collect().await.ok().map(Collected::to_bytes)),
-            None => {
-                let answer = self.exchange(look).await?;
-                (answer.status(), answers::read(answer.into_body(), listings::LARGEST).await.ok())
-            }
-        })
+        if let Some(seen) = seen {
+            return Ok((seen.status(), seen.into_body().collect().await.ok().map(Collected::to_bytes)));
+        }
+        let answer = self.exchange(look).await?;
+        Ok((answer.status(), answers::read(answer.into_body(), listings::LARGEST).await.ok()))
     }
 
     /// Releases a lock that no client has claimed: it was not about to lock the file.

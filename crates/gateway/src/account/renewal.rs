@@ -99,20 +99,17 @@ impl Renewals {
         let Some(UnderLock { token, client, paths }) = change.filter(|_| is_pending) else { return };
         let lock = {
             let mut all = self.all();
-            match all.iter_mut().find(|doubtful| doubtful.token == token) {
-                Some(doubtful) => {
-                    doubtful.paths.extend(paths);
-                    doubtful.lock.clone()
+            if let Some(doubtful) = all.iter_mut().find(|doubtful| doubtful.token == token) {
+                doubtful.paths.extend(paths);
+                doubtful.lock.clone()
+            } else {
+                if all.len() >= MOST {
+                    all.remove(0);
                 }
-                None => {
-                    if all.len() >= MOST {
-                        all.remove(0);
-                    }
-                    let renewal = Renewal { client, token: token.clone(), is_pending };
-                    let lock = Arc::new(tokio::sync::Mutex::new(renewal));
-                    all.push(Doubtful { token, paths, lock: lock.clone() });
-                    lock
-                }
+                let renewal = Renewal { client, token: token.clone(), is_pending };
+                let lock = Arc::new(tokio::sync::Mutex::new(renewal));
+                all.push(Doubtful { token, paths, lock: lock.clone() });
+                lock
             }
         };
         lock.lock().await.is_pending = true;

@@ -203,7 +203,11 @@ impl Person {
         let answer = self.ask("MOVE", from, &[("destination", to), ("overwrite", "T")], b"").await;
         let is_done = answer.as_ref().is_some_and(|answer| answer.status.is_success());
         if is_done {
-            self.life.world.oracle.lock().unwrap().renamed(renaming);
+            let mut oracle = self.life.world.oracle.lock().unwrap();
+            // The other user may have saved it meanwhile.
+            let moved = oracle.possible(from).to_vec();
+            oracle.renamed(renaming);
+            moved.into_iter().filter(Option::is_some).for_each(|content| oracle.unconfirmed(to, content));
         }
         let is_refused =
             answer.is_some_and(|answer| matches!(answer.status.as_u16(), 401 | 404 | 409 | 412 | 423 | 507));
