@@ -5,6 +5,7 @@ use std::io;
 use dav::RemotePath;
 use haul_http::Cause;
 use nix::errno::Errno;
+pub(crate) use output::is_full;
 use tracing::{debug, warn};
 
 /// The number for an error of a request; logs the sentence, which a number cannot say.
@@ -57,9 +58,4 @@ fn status(status: u16) -> Errno {
 /// The number for an error of a local file.
 pub(crate) fn of_io(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
-}
-
-/// Whether a local disk, or the user's quota on it, is full.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
