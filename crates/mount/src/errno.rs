@@ -5,7 +5,6 @@ use std::io;
 use dav::RemotePath;
 use haul_http::Cause;
 use nix::errno::Errno;
-pub(crate) use output::is_full;
 use tracing::{debug, warn};
 
 /// The number for an error of a request; logs the sentence, which a number cannot say.

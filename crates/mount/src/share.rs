@@ -35,7 +35,7 @@ use crate::{
     Options, Write,
     cached_file::CachedFile,
     content_cache::ContentCache,
-    journal::{Journal, JournalError, Report},
+    journal::{self, JournalError, Report},
     late_changes::LateChanges,
     share::write_back::WriteBack,
     tree::{Facts, Ino, Lookup, Tree},
@@ -385,7 +385,7 @@ fn facts(entry: &Entry) -> Facts {
 
 /// The journal of a share that writes back; without that, one of an earlier mount that is not done with.
 fn open_journal(options: &Options) -> std::result::Result<Option<WriteBack>, JournalError> {
-    let place = Journal::place(&options.cache, &options.source, &options.account);
+    let place = journal::place(&options.cache, &options.source, &options.account);
     let (is_through, size) = match options.write {
         Write::Back { journal_size } => (false, journal_size),
         Write::Through => (true, u64::MAX),
@@ -394,5 +394,5 @@ fn open_journal(options: &Options) -> std::result::Result<Option<WriteBack>, Jou
     if options.read_only || (is_through && !is_left()) {
         return Ok(None);
     }
-    Ok(Some(WriteBack::new(Journal::open(place, &options.source)?, size, is_through)))
+    Ok(Some(WriteBack::new(journal::open(place, &options.source)?, size, is_through)))
 }

@@ -1,19 +1,19 @@
 //! The folder `unsaved`: contents that the server does not have, and of which no program can be told any more.
 //!
 //! Such a content may be the only one. It is deleted nowhere else before it is on the disk here. If it cannot be kept here, it
-//! stays where it is, and is *spared*: its file loses the right to be written, which needs no room on a full disk. Nobody
-//! deletes such a file, and the next mount tries again to keep it.
+//! stays where it is, and is spared ([`writeback::spare`]).
 
 use std::{
     fmt,
-    fs::{self, File, Permissions},
+    fs::{self, File},
     io,
-    os::unix::fs::{OpenOptionsExt, PermissionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::SystemTime,
 };
 
 use output::durable;
+pub(crate) use writeback::is_spared;
 
 /// How many names are tried.
 const NAMES: u32 = 10_000;
@@ -69,14 +69,9 @@ fn link_or_copy(content: &Path, target: &Path) -> io::Result<()> {
 
 /// Marks a content that could not be kept.
 pub(crate) fn spare(content: &Path) {
-    if let Err(error) = fs::set_permissions(content, Permissions::from_mode(0o400)) {
+    if let Err(error) = writeback::spare(content) {
         tracing::error!("{} may be deleted with its cache folder: {error}", content.display());
     }
-}
-
-/// Whether a content is marked.
-pub(crate) fn is_spared(content: &Path) -> bool {
-    fs::symlink_metadata(content).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o200 == 0)
 }
 
 #[cfg(test)]

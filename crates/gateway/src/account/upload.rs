@@ -21,19 +21,18 @@ use http::{
 };
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream};
+use writeback::names_beside;
 
 use super::{Account, Change, WriteBack, locked};
 use crate::{
     answers::{self, Shown, ShownContent},
-    journal::{Journal, Saved},
+    journal::Saved,
     listings,
     passing::{Caller, IF, Passing, Received, TIMEOUT},
 };
 
 /// How often an upload has failed before the pause after it is the longest.
 const MANY: u32 = u32::MAX;
-/// How many names are tried for a version beside another.
-const BESIDE: u64 = 16;
 /// Of the lock under which a file is looked at.
 const LOCK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner>haul gateway</D:owner></D:lockinfo>"#;
 const LOCK_TIME: HeaderValue = HeaderValue::from_static("Second-3600");
@@ -108,7 +107,7 @@ impl Account {
                 let Some(is_aside) = journal.begins(&saved) else { return };
                 let turn = journal.turn().await;
                 if failures > 0 {
-                    self.refresh(&client, &saved.record.token).await;
+                    self.refresh(&client, &saved.entry.details.token).await;
                 }
                 let outcome =
                     if is_aside { self.send_beside(&saved, &client).await } else { self.send(&saved, &client).await };
@@ -116,11 +115,11 @@ impl Account {
                 match outcome {
                     Outcome::Stored => return journal.sent(&saved).await,
                     Outcome::SignedOut => {
-                        Journal::failed(&saved, &outcome.why());
+                        journal.failed(&saved, &outcome.why()).await;
                         return journal.give_back(&saved);
                     }
                     Outcome::Away { why, retry_after } => {
-                        Journal::failed(&saved, &why);
+                        journal.failed(&saved, &why).await;
                         tracing::warn!("PUT {}: {why}; it is safe here, and will be sent again", client.url.path());
                         failures += 1;
                         if !journal.pause(Retry::Soon.pause(failures, retry_after)).await {
@@ -134,7 +133,7 @@ impl Account {
                         };
                         let why = outcome.why();
                         self.metrics.broken.add();
-                        journal.refused(&saved, &why);
+                        journal.refused(&saved, &why).await;
                         tracing::error!("PUT {}: acknowledged, but {why}; it is kept here", client.url.path());
                         return self.clone().try_again(saved.clone(), client, until);
                     }
@@ -165,8 +164,8 @@ impl Account {
     }
 
     async fn send(self: &Arc<Self>, saved: &Saved, client: &Caller) -> Outcome {
-        let base = saved.record.base.as_deref().and_then(ETag::parse);
-        match self.put_under(saved, client, &saved.record.token, base).await {
+        let base = saved.entry.base.tag().cloned();
+        match self.put_under(saved, client, &saved.entry.details.token, base).await {
             Outcome::Unmet(_) => self.send_unlocked(saved, client).await,
             outcome => outcome,
         }
@@ -210,7 +209,7 @@ impl Account {
     }
 
     async fn put(&self, saved: &Saved, mut put: Passing) -> Outcome {
-        let kind = saved.record.kind.as_deref().and_then(|kind| HeaderValue::from_str(kind).ok());
+        let kind = saved.entry.details.kind.as_deref().and_then(|kind| HeaderValue::from_str(kind).ok());
         kind.map(|kind| put.headers.insert(CONTENT_TYPE, kind));
         put.method = Method::PUT;
         put.body = Received::Streamed(saved.content());
@@ -250,8 +249,7 @@ impl Account {
             Ok(shown) => shown,
             Err(outcome) => return outcome,
         };
-        let base = saved.record.base.as_deref().and_then(ETag::parse);
-        let is_base = version.as_ref().zip(base.as_ref()).is_some_and(|(version, base)| version.is(base));
+        let is_base = version.as_ref().zip(saved.entry.base.tag()).is_some_and(|(version, base)| version.is(base));
         if content != ShownContent::Some || is_base {
             return match self.put_under(saved, client, token, version).await {
                 Outcome::Unmet(_) => Outcome::away("the server has lost a lock that it has just granted"),
@@ -274,7 +272,7 @@ impl Account {
             outcome @ (Outcome::Away { .. } | Outcome::SignedOut) => return Err(outcome),
             _ => return Ok(false),
         }
-        if answer.body().size_hint().exact().is_some_and(|length| length != saved.record.length) {
+        if answer.body().size_hint().exact().is_some_and(|length| length != saved.entry.length) {
             return Ok(false);
         }
         let mut here = saved.content().open().map_err(Outcome::away)?;
@@ -300,10 +298,12 @@ impl Account {
 
     /// Sends a file under a name of its own, beside the version that is there. An attempt whose answer was lost is found again.
     async fn send_beside(&self, saved: &Saved, client: &Caller) -> Outcome {
-        for seconds in saved.record.at..saved.record.at.saturating_add(BESIDE) {
-            let beside = client.path.conflicting(seconds);
-            let Some((url, path)) = beside.and_then(|path| Some((self.upstream.at(&path)?, path))) else {
-                return Outcome::refused("its name is too long for a second version");
+        let Some(names) = names_beside(&client.path, saved.entry.closed) else {
+            return Outcome::refused("its name is too long for a second version");
+        };
+        for path in names {
+            let Some(url) = self.upstream.at(&path) else {
+                return Outcome::refused("the path is not the gateway's");
             };
             let _change = Change::new(self, [path.clone()]);
             let at = |method| {

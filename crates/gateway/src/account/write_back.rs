@@ -30,7 +30,7 @@ use tokio::sync::oneshot;
 use super::{Account, upload::shown};
 use crate::{
     answers,
-    journal::{Journal, Record, Saved},
+    journal::{self, Details, Journal, Saved},
     later::Later,
     passing::{Caller, IF, Passing, Received},
     redirector::Claim,
@@ -126,10 +126,9 @@ impl Account {
         let Some(room) = back.journal.room(length) else { return Err(put) };
         let Claim { token, is_new } = claim;
         // The version of a new file, which is empty, changes with the times that are kept for it.
-        let base = if is_new { None } else { self.base(&token, put.look()).await.map(|tag| tag.to_string()) };
-        let kind = put.text(&CONTENT_TYPE).map(str::to_owned);
-        let (user, path, at) = (back.user.clone(), put.path.target(), Record::now());
-        let record = Record { user, path, token, base, kind, length, at };
+        let base = if is_new { None } else { self.base(&token, put.look()).await };
+        let details = Details::new(back.user.clone(), token, put.text(&CONTENT_TYPE).map(str::to_owned));
+        let entry = journal::entry(put.path.clone(), base, length, details);
         let content = std::mem::replace(&mut put.body, Received::Whole(Bytes::new()));
         let (account, client) = (self.clone(), put.caller(put.url.clone(), put.path.clone()));
         let (acknowledge, acknowledged) = oneshot::channel();
@@ -137,10 +136,8 @@ impl Account {
         back.later.begin(put.path.clone(), async move {
             let Some(WriteBack { journal, user, .. }) = &account.write_back else { return };
             let stored = async {
-                journal.set_aside(user, &client.path, Some(&format!("({})", record.token))).await?;
-                let saved = journal.store(room, record, content).await?;
-                journal.supersede(&saved).await;
-                io::Result::Ok(saved)
+                journal.set_aside(user, &client.path, Some(&format!("({})", entry.details.token))).await?;
+                journal.store(room, entry, content).await
             };
             match stored.await {
                 Ok(saved) => {
@@ -176,10 +173,10 @@ impl Account {
                     return;
                 }
                 for saved in back.journal.take(&back.user) {
-                    let place = RemotePath::from_url_path(&saved.record.path).ok();
-                    match place.and_then(|path| self.upstream.at(&path).map(|url| client.at(url, path))) {
+                    let path = saved.entry.path.clone();
+                    match self.upstream.at(&path).map(|url| client.at(url, path)) {
                         Some(client) => self.begin_upload(saved, client),
-                        None => back.journal.refused(&saved, "the path is not the gateway's"),
+                        None => back.journal.refused(&saved, "the path is not the gateway's").await,
                     }
                 }
             };

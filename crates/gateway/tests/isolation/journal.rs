@@ -61,7 +61,10 @@ async fn what_an_old_password_has_saved_waits_for_the_new_one() {
     let is_refused = |seen: &Seen| seen.method == "PUT" && seen.path == NEW && seen.status == 401;
     until(|| world.server.seen().iter().any(is_refused)).await;
     assert_eq!(write(&world, &token, "too late").await, 401, "the first refusal ends it");
-    let is_kept = || pending(state.path()).unwrap().iter().map(|file| file.user.clone()).collect::<Vec<_>>() == ["ann"];
+    let is_kept = || {
+        pending(state.path()).unwrap().iter().map(|file| file.user.clone()).collect::<Vec<_>>()
+            == [Some("ann".to_owned())]
+    };
     assert!(is_kept(), "{:?} {:#?}", pending(state.path()), world.server.seen());
     for who in ["bob", "cy"] {
         assert_eq!(ask(&world, who, "PROPFIND /files/", &[("Depth", "1")], "").await.status, 207);
@@ -96,7 +99,7 @@ async fn a_version_that_the_server_has_refused_replaces_nothing_newer() {
     let state = tempfile::tempdir().unwrap();
     let mut world = World::writing_back(LONG, state.path());
     teach(&world).await;
-    let failed = || pending(state.path()).unwrap().iter().filter(|file| file.why.is_some()).count();
+    let failed = || pending(state.path()).unwrap().iter().filter(|file| file.failure.is_some()).count();
     let saved_at = |path: &'static str, content: &'static str| {
         let server = world.server.clone();
         move || server.content("ann", path).is_some_and(|there| there == content.as_bytes())

@@ -11,6 +11,7 @@ use dav::{ETag, Entry, If, Precondition, RemotePath};
 use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nix::errno::Errno;
+use writeback::names_beside;
 
 use super::{
     Result, Share, facts,
@@ -27,8 +28,6 @@ use crate::{
 
 /// Up to this size an upload is a small request.
 const SMALL: u64 = 256 * 1024;
-/// How many names a conflict tries.
-const CONFLICTS: u64 = 100;
 
 impl Share {
     /// Creates a file and opens it. The server learns of it when the program closes it.
@@ -229,10 +228,8 @@ impl Share {
     ) -> std::result::Result<(RemotePath, Facts), dav::Error> {
         let differs = |why: &str| dav::Error::Differs { path: path.clone(), why: why.into() };
         let unreadable = |errno: Errno| differs(errno.desc());
-        let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        // There may be one of this second already.
-        for seconds in seconds..seconds + CONFLICTS {
-            let beside = path.conflicting(seconds).ok_or_else(|| differs("its name is too long for a second one"))?;
+        let names = names_beside(path, time).ok_or_else(|| differs("its name is too long for a second one"))?;
+        for beside in names {
             let sent = content().map_err(unreadable)?;
             match self.put(&beside, sent, &Precondition::Absent, &If::default()).await {
                 Err(error) if error.is(412) => {

@@ -56,7 +56,8 @@ fn close_does_not_wait_for_the_server() -> Result<(), Failed> {
     fs::write(world.here.join("new"), "precious")?;
     fs::write(world.here.join("old"), "changed")?;
     assert_eq!(fs::read(world.here.join("new"))?, b"precious");
-    let pending: Vec<_> = world.journal().pending.into_iter().map(|file| (file.path, file.length)).collect();
+    let pending: Vec<_> =
+        world.journal().pending.into_iter().map(|file| (file.path.to_string(), file.length)).collect();
     assert_eq!(pending, [("/new".to_owned(), 8), ("/old".to_owned(), 7)]);
     let error = File::open(world.here.join("new"))?.sync_all().expect_err("the server does not have it");
     assert_eq!(error.raw_os_error(), Some(libc::EHOSTUNREACH));
@@ -107,7 +108,7 @@ fn what_is_in_the_journal_is_changed() -> Result<(), Failed> {
     fs::remove_file(here("gone"))?;
     fs::write(here("a"), "moved")?;
     fs::rename(here("a"), here("b"))?;
-    let pending: BTreeSet<_> = world.journal().pending.into_iter().map(|file| file.path).collect();
+    let pending: BTreeSet<_> = world.journal().pending.into_iter().map(|file| file.path.to_string()).collect();
     assert_eq!(pending, ["/b", "/log", "/report"].map(String::from).into());
     world.double.clear_faults();
     world.wait_until_uploaded();
@@ -142,7 +143,7 @@ fn leave_something(world: &Doubled) -> Result<(), Failed> {
     fs::write(world.here.join("old"), "changed")?;
     world.unmount()?;
     assert_eq!(world.journal().pending.len(), 2);
-    wait_for("it is unmounted", || !world.journal().is_mounted());
+    wait_for("it is unmounted", || !world.journal().is_in_use());
     world.restart();
     world.double.script(|method, _, _| (method == "PUT").then_some(Fault::Respond(507, "")));
     Ok(())
@@ -152,7 +153,7 @@ fn the_next_mount_uploads_what_is_left() -> Result<(), Failed> {
     let world = Doubled::writing_back(&[("/old", b"old")], ROOM)?;
     leave_something(&world)?;
     world.mount(LockPolicy::Never, BACK)?;
-    assert!(world.journal().is_mounted());
+    assert!(world.journal().is_in_use());
     assert_eq!(fs::read(world.here.join("old"))?, b"changed");
     assert_eq!(fs::read(world.here.join("folder/new"))?, b"precious");
     let names: Vec<_> =

@@ -86,14 +86,14 @@ struct Message {
 impl Share {
     fn of(report: &Report) -> Self {
         let pending = report.pending.iter().map(|file| Pending {
-            path: file.path.clone(),
+            path: file.path.to_string(),
             bytes: file.length,
             closed: format::rfc3339(file.closed),
             failure: file.failure.clone(),
         });
         let messages = report.messages.iter();
         let messages = messages.map(|(at, what)| Message { at: format::rfc3339(*at), what: what.clone() }).collect();
-        Self { url: report.share.clone(), is_mounted: report.is_mounted(), pending: pending.collect(), messages }
+        Self { url: report.share.clone(), is_mounted: report.is_in_use(), pending: pending.collect(), messages }
     }
 }
 
@@ -154,13 +154,13 @@ fn text(mounts: &[Mounted], reports: &[Report], unsaved: &[PathBuf]) -> Result<S
             writeln!(text, "{url} is mounted on {folder}")?;
         }
         // While its program runs, it holds the journal.
-        let is_its = |report: &mut &Report| report.share == *url && report.is_mounted() != *has_ended;
+        let is_its = |report: &mut &Report| report.share == *url && report.is_in_use() != *has_ended;
         for report in reports.extract_if(.., is_its) {
             describe(&mut text, report)?;
         }
     }
     for report in reports {
-        let state = match report.is_mounted() {
+        let state = match report.is_in_use() {
             true => "is mounted elsewhere",
             false if mounts.iter().any(|mount| mount.url == report.share) => "has a journal that no mount uses",
             false => "is not mounted",

@@ -1,4 +1,4 @@
-//! What a journal says to people, whether its share is mounted or not.
+//! What a journal says to people, whether its program runs or not.
 
 use std::{
     fs::{self, File},
@@ -7,16 +7,19 @@ use std::{
     time::SystemTime,
 };
 
-use nix::fcntl::{Flock, FlockArg};
+use dav::RemotePath;
+use output::durable;
+use serde::{Deserialize, Serialize};
 
-use super::{entries::Entries, record};
+use crate::{entries::Entries, journal};
 
-/// A share's journal.
+/// What a journal has.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Report {
     /// Its folder.
     pub folder: PathBuf,
-    /// The share's URL.
+    /// The URL of the server's folder.
     pub share: String,
     /// What the server does not have yet, the longest closed first.
     pub pending: Vec<Pending>,
@@ -28,9 +31,12 @@ pub struct Report {
 
 /// A file whose last closed version the server does not have.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Pending {
-    /// Its decoded path on the server.
-    pub path: String,
+    /// Its path on the server.
+    pub path: RemotePath,
+    /// Whose it is, where a journal has files of several users.
+    pub user: Option<String>,
     /// Its length in bytes.
     pub length: u64,
     /// When its program closed it.
@@ -39,28 +45,37 @@ pub struct Pending {
     pub failure: Option<String>,
 }
 
+/// What a report tells of that which only one program knows.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+struct Told {
+    #[serde(default)]
+    user: Option<String>,
+}
+
 impl Report {
-    /// Reads the journals below a cache folder.
-    pub fn read_all(cache: &Path) -> io::Result<Vec<Self>> {
-        let folders = match fs::read_dir(cache.join("journal")) {
+    /// Reads the journals below a cache or state folder.
+    pub fn read_all(state: &Path) -> io::Result<Vec<Self>> {
+        let folders = match fs::read_dir(state.join("journal")) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             folders => folders?,
         };
         let mut paths: Vec<_> = folders.map(|folder| Ok(folder?.path())).collect::<io::Result<_>>()?;
         paths.sort();
-        paths.into_iter().map(Self::read).collect()
+        paths.into_iter().filter(|folder| folder.join("records").exists()).map(Self::read).collect()
     }
 
-    /// Reads a journal. A mount may write to it at the same time.
+    /// Reads a journal. Its program may write to it at the same time.
     pub fn read(folder: PathBuf) -> io::Result<Self> {
         let share = fs::read_to_string(folder.join("share"))?;
-        let (records, _) = record::parse(&fs::read(folder.join("records"))?);
-        let mut entries = Entries::replayed(records);
+        let parsed = journal::read::<Told>(&folder);
+        let parsed = parsed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let mut entries = Entries::replayed(parsed.records);
         if let Some(read) = read_until(&folder) {
             entries.forget_messages(read);
         }
         let pending = entries.iter().map(|entry| Pending {
-            path: entry.path.to_string(),
+            path: entry.path.clone(),
+            user: entry.details.user.clone(),
             length: entry.length,
             closed: entry.closed,
             failure: entry.failure.as_ref().map(|(_, why)| why.clone()),
@@ -76,10 +91,10 @@ impl Report {
         self.pending.is_empty() && self.messages.is_empty()
     }
 
-    /// Whether a mount uses the journal.
-    pub fn is_mounted(&self) -> bool {
+    /// Whether a program uses the journal.
+    pub fn is_in_use(&self) -> bool {
         let lock = File::open(self.folder.join("lock"));
-        lock.is_ok_and(|lock| Flock::lock(lock, FlockArg::LockSharedNonblock).is_err())
+        lock.is_ok_and(|lock| lock.try_lock_shared().is_err())
     }
 
     /// Notes that somebody has read the messages: they are not reported again.
@@ -87,13 +102,11 @@ impl Report {
         if self.messages.is_empty() {
             return Ok(());
         }
-        let copy = self.folder.join("read.new");
-        fs::write(&copy, format!("{}\n", self.last))?;
-        fs::rename(copy, self.folder.join("read"))
+        durable::replace(&self.folder.join("read"), 0o600, format!("{}\n", self.last).as_bytes())
     }
 }
 
 /// The number of the last message that somebody has read.
-pub(super) fn read_until(folder: &Path) -> Option<u64> {
+pub(crate) fn read_until(folder: &Path) -> Option<u64> {
     fs::read_to_string(folder.join("read")).ok()?.trim().parse().ok()
 }
