@@ -7,16 +7,15 @@ mod earlier;
 use std::{
     collections::HashMap,
     fs::{self, File},
-    io::{self, Write},
+    io,
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use bytes::Bytes;
 use dav::{ETag, RemotePath};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, stream};
 use haul_http::Body;
 use nix::errno::Errno;
 use serde::{Deserialize, Serialize};
@@ -188,10 +187,7 @@ impl Journal {
     pub(crate) async fn store(&self, room: Room, mut entry: Entry, content: Received) -> io::Result<Arc<Saved>> {
         entry.id = self.entries().next_id();
         let place = self.log.data(entry.id);
-        let stored = match content {
-            Received::Whole(content) => store_whole(place.clone(), content).await,
-            Received::Streamed(body) => store_stream(&place, body, entry.length).await,
-        };
+        let stored = store(&place, content, entry.length).await;
         let (log, added) = (self.log.clone(), entry.clone());
         let recorded = async {
             let content = stored?;
@@ -372,22 +368,14 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-fn create(place: &Path) -> io::Result<File> {
-    File::options().write(true).create_new(true).mode(0o600).open(place)
-}
-
-async fn store_whole(place: PathBuf, content: Bytes) -> io::Result<File> {
-    blocking(move || {
-        let mut file = create(&place)?;
-        file.write_all(&content)?;
-        Ok(file)
-    })
-    .await
-}
-
-async fn store_stream(place: &Path, mut body: Body, length: u64) -> io::Result<File> {
-    let mut file = tokio::fs::File::from_std(create(place)?);
-    let (mut chunks, mut received) = (body.open()?, 0);
+/// Writes a content to a file. It is not on disk yet.
+async fn store(place: &Path, content: Received, length: u64) -> io::Result<File> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(place)?;
+    let (mut file, mut received) = (tokio::fs::File::from_std(file), 0);
+    let mut chunks = match content {
+        Received::Whole(content) => stream::iter([Ok(content)]).boxed(),
+        Received::Streamed(mut body) => body.open()?,
+    };
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;
         received += chunk.len() as u64;

@@ -17,10 +17,10 @@ mod unused;
 
 use std::{
     collections::HashSet,
-    fs::{self, DirBuilder, File},
+    fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -30,6 +30,7 @@ use std::{
 };
 
 use nix::unistd::{geteuid, syncfs};
+use output::durable;
 
 use self::{
     record::{Name, Record},
@@ -97,7 +98,7 @@ impl ContentCache {
         let mut hasher = DefaultHasher::new();
         (source, identity).hash(&mut hasher);
         let folder = cache.join("contents").join(format!("{:016x}", hasher.finish()));
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        durable::create_folder(&folder)?;
         let about = fs::symlink_metadata(&folder)?;
         if !about.is_dir() || about.uid() != geteuid().as_raw() || about.permissions().mode() & 0o077 != 0 {
             return Err(io::Error::other(format!("others may enter {}", folder.display())));
@@ -224,7 +225,7 @@ fn ended_well(boot: &str) -> String {
 }
 
 fn set_state(folder: &Path, state: &str) -> io::Result<()> {
-    output::durable::replace(&folder.join(STATE), 0o600, state.as_bytes())
+    durable::replace(&folder.join(STATE), 0o600, state.as_bytes())
 }
 
 /// Contents that an earlier mount could not keep. Returns whether none is left.

@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::{
     record::{Details, Id, Record, path_of, path_text},
-    version::{Base, Facts, Version, seconds, time},
+    version::{Base, Facts, seconds, time},
 };
 
 /// A closed version of a file that the server lacks.
@@ -124,14 +124,13 @@ impl<D: Details> Entries<D> {
                 self.remove(&replaced);
                 self.next = self.next.max(id.0 + 1);
                 let Some(path) = path_of(&path) else { return };
-                let (base, modified, closed) = ((&base).into(), modified.map(time), time(at));
-                let entry = Entry::new(id, path, base, length, modified);
-                self.insert(Entry { is_doubtful: true, closed, details, ..entry });
+                let entry = Entry::new(id, path, base, length, modified.map(time));
+                self.insert(Entry { is_doubtful: true, closed: time(at), details, ..entry });
             }
             Record::Renamed { id, path, base, replaced } => {
                 self.remove(&replaced);
                 if let (Some(entry), Some(path)) = (self.take_out(id), path_of(&path)) {
-                    self.insert(Entry { path, base: (&base).into(), ..entry });
+                    self.insert(Entry { path, base, ..entry });
                 }
             }
             Record::Modified { id, modified } => {
@@ -140,7 +139,7 @@ impl<D: Details> Entries<D> {
             Record::Changed { id, details } => {
                 self.all.entry(id).and_modify(|entry| entry.details = details);
             }
-            Record::Uploaded { id, version } => self.settle(id, &(&version).into()),
+            Record::Uploaded { id, version } => self.settle(id, &version),
             Record::Removed { ids } => self.remove(&ids),
             Record::Failed { id, why } => {
                 self.all.entry(id).and_modify(|entry| entry.failure = Some((Errno::EIO, why)));
@@ -334,9 +333,9 @@ impl<D: Details> Entries<D> {
         for id in self.versions(from) {
             let Some(entry) = self.take_out(id) else { continue };
             let base = base.unwrap_or(&entry.base).clone();
-            let (path, version) = (path_text(to), (&base).into());
             // With the first record, so that a crash leaves one of both files.
-            self.note(Record::Renamed { id, path, base: version, replaced: mem::take(&mut replaced) });
+            let replaced = mem::take(&mut replaced);
+            self.note(Record::Renamed { id, path: path_text(to), base: base.clone(), replaced });
             self.insert(Entry { path: to.clone(), base, ..entry });
         }
         if !replaced.is_empty() {
@@ -347,7 +346,7 @@ impl<D: Details> Entries<D> {
     /// A folder above an entry has another name.
     pub fn repath(&mut self, id: Id, path: &RemotePath) {
         let Some(entry) = self.take_out(id) else { return };
-        self.note(Record::Renamed { id, path: path_text(path), base: (&entry.base).into(), replaced: Vec::new() });
+        self.note(Record::Renamed { id, path: path_text(path), base: entry.base.clone(), replaced: Vec::new() });
         self.insert(Entry { path: path.clone(), is_sending: false, ..entry });
     }
 
@@ -393,9 +392,9 @@ impl<D: Details> Entries<D> {
 
     /// The server has an entry, as the version `facts`.
     pub fn uploaded(&mut self, id: Id, facts: &Facts) {
-        let base = Base::Version(facts.clone());
-        self.settle(id, &base);
-        self.note(Record::Uploaded { id, version: Version::from(&base) });
+        let version = Base::Version(facts.clone());
+        self.settle(id, &version);
+        self.note(Record::Uploaded { id, version });
     }
 
     /// An upload has failed, and is to be tried again later.
@@ -480,7 +479,7 @@ impl<D: Details> Entry<D> {
         Record::Closed {
             id: self.id,
             path: path_text(&self.path),
-            base: (&self.base).into(),
+            base: self.base.clone(),
             length: self.length,
             modified: self.modified.map(seconds),
             at: seconds(self.closed),

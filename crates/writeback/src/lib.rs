@@ -59,7 +59,7 @@ pub use self::{
     entries::{Entries, Entry, Failed, Failure, Message},
     journal::{Journal, JournalError},
     record::{Details, Id},
-    report::{Pending, Report},
+    report::{Owner, Pending, Report},
     spared::{is_spared, spare},
     version::{Base, Facts},
 };

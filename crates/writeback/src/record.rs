@@ -5,7 +5,7 @@
 use dav::RemotePath;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::version::Version;
+use crate::version::Base;
 
 /// The format, and its version.
 pub(crate) const FORMAT: &str = "longhaul.journal/1";
@@ -28,7 +28,7 @@ pub(crate) enum Record<D> {
     Closed {
         id: Id,
         path: String,
-        base: Version,
+        base: Base,
         length: u64,
         modified: Option<f64>,
         at: f64,
@@ -37,7 +37,7 @@ pub(crate) enum Record<D> {
         details: D,
     },
     /// The file has another path, and its upload replaces another version.
-    Renamed { id: Id, path: String, base: Version, replaced: Vec<Id> },
+    Renamed { id: Id, path: String, base: Base, replaced: Vec<Id> },
     /// A program has set the modification time.
     Modified { id: Id, modified: f64 },
     /// What a program knows of it has changed.
@@ -47,7 +47,7 @@ pub(crate) enum Record<D> {
         details: D,
     },
     /// The server has it, as this version.
-    Uploaded { id: Id, version: Version },
+    Uploaded { id: Id, version: Base },
     /// They are done with: removed by programs, uploaded, or kept elsewhere.
     Removed { ids: Vec<Id> },
     /// An upload has failed; it will be tried again.

@@ -4,14 +4,15 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
-use dav::RemotePath;
 use output::durable;
 use serde::{Deserialize, Serialize};
 
-use crate::{entries::Entries, journal};
+use crate::{
+    entries::{Entries, Entry, Message},
+    journal,
+};
 
 /// What a journal has.
 #[derive(Debug, Clone)]
@@ -23,33 +24,18 @@ pub struct Report {
     pub share: String,
     /// What the server does not have yet, the longest closed first.
     pub pending: Vec<Pending>,
-    /// What somebody has to know, and when it happened.
-    pub messages: Vec<(SystemTime, String)>,
-    /// The number of the last message.
-    last: u64,
+    /// What somebody has to know.
+    pub messages: Vec<Message>,
 }
 
 /// A file whose last closed version the server does not have.
-#[derive(Debug, Clone)]
-#[non_exhaustive]
-pub struct Pending {
-    /// Its path on the server.
-    pub path: RemotePath,
-    /// Whose it is, where a journal has files of several users.
-    pub user: Option<String>,
-    /// Its length in bytes.
-    pub length: u64,
-    /// When its program closed it.
-    pub closed: SystemTime,
-    /// Why the last upload failed, if one has.
-    pub failure: Option<String>,
-}
+pub type Pending = Entry<Owner>;
 
-/// What a report tells of that which only one program knows.
+/// Whose a file is, where a journal has files of several users.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-struct Told {
-    #[serde(default)]
-    user: Option<String>,
+pub struct Owner {
+    /// Their name.
+    pub user: Option<String>,
 }
 
 impl Report {
@@ -67,23 +53,13 @@ impl Report {
     /// Reads a journal. Its program may write to it at the same time.
     pub fn read(folder: PathBuf) -> io::Result<Self> {
         let share = fs::read_to_string(folder.join("share"))?;
-        let parsed = journal::read::<Told>(&folder);
+        let parsed = journal::read::<Owner>(&folder);
         let parsed = parsed.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
         let mut entries = Entries::replayed(parsed.records);
         if let Some(read) = read_until(&folder) {
             entries.forget_messages(read);
         }
-        let pending = entries.iter().map(|entry| Pending {
-            path: entry.path.clone(),
-            user: entry.details.user.clone(),
-            length: entry.length,
-            closed: entry.closed,
-            failure: entry.failure.as_ref().map(|(_, why)| why.clone()),
-        });
-        let pending = pending.collect();
-        let last = entries.messages().iter().map(|message| message.number).max().unwrap_or(0);
-        let messages = entries.messages().iter().map(|message| (message.at, message.what.clone())).collect();
-        Ok(Self { folder, share, pending, messages, last })
+        Ok(Self { pending: entries.iter().cloned().collect(), messages: entries.messages().to_vec(), folder, share })
     }
 
     /// Whether there is nothing to say.
@@ -99,10 +75,8 @@ impl Report {
 
     /// Notes that somebody has read the messages: they are not reported again.
     pub fn acknowledge(&self) -> io::Result<()> {
-        if self.messages.is_empty() {
-            return Ok(());
-        }
-        durable::replace(&self.folder.join("read"), 0o600, format!("{}\n", self.last).as_bytes())
+        let Some(last) = self.messages.iter().map(|message| message.number).max() else { return Ok(()) };
+        durable::replace(&self.folder.join("read"), 0o600, format!("{last}\n").as_bytes())
     }
 }
 

@@ -28,7 +28,8 @@ impl Facts {
 }
 
 /// The version on the server that a content began with, and that its upload replaces.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Version", into = "Version")]
 pub enum Base {
     /// There is none, or none is known.
     New,
@@ -47,8 +48,8 @@ impl Base {
 }
 
 /// A version as it is in a record.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Version {
+#[derive(Serialize, Deserialize)]
+struct Version {
     /// Whether there is none.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     new: bool,
@@ -60,30 +61,21 @@ pub(crate) struct Version {
     modified: Option<f64>,
 }
 
-impl From<&Base> for Version {
-    fn from(base: &Base) -> Self {
+impl From<Base> for Version {
+    fn from(base: Base) -> Self {
         match base {
             Base::New => Self { new: true, etag: None, length: 0, modified: None },
-            Base::Version(facts) => Self {
-                new: false,
-                etag: facts.etag.as_ref().map(ToString::to_string),
-                length: facts.length,
-                modified: facts.modified.map(seconds),
-            },
+            Base::Version(Facts { length, modified, etag }) => {
+                Self { new: false, etag: etag.map(|etag| etag.to_string()), length, modified: modified.map(seconds) }
+            }
         }
     }
 }
 
-impl From<&Version> for Base {
-    fn from(version: &Version) -> Self {
-        if version.new {
-            return Self::New;
-        }
-        Self::Version(Facts {
-            length: version.length,
-            modified: version.modified.map(time),
-            etag: version.etag.as_deref().and_then(ETag::parse),
-        })
+impl From<Version> for Base {
+    fn from(Version { new, etag, length, modified }: Version) -> Self {
+        let etag = etag.as_deref().and_then(ETag::parse);
+        if new { Self::New } else { Self::Version(Facts { length, modified: modified.map(time), etag }) }
     }
 }
 

@@ -2,7 +2,6 @@
 //! upload failed, and `<n>.aside` says that it goes beside another version. It is taken over at the first start.
 
 use std::{
-    ffi::OsStr,
     fs::{self, File},
     io::{self, BufRead, BufReader, Read},
     path::{Path, PathBuf},
@@ -24,25 +23,12 @@ const MARK: &str = "upstream";
 
 #[derive(Deserialize)]
 struct Head {
-    user: String,
     path: String,
-    token: String,
     base: Option<String>,
-    kind: Option<String>,
     length: u64,
     at: u64,
-}
-
-/// The saved files of such a journal, and their numbers; none if it is none.
-fn files(folder: &Path) -> io::Result<Vec<(Id, PathBuf)>> {
-    if !folder.join(MARK).exists() {
-        return Ok(Vec::new());
-    }
-    let number = |place: &Path| place.file_name()?.to_str()?.parse().ok().map(Id);
-    let places = fs::read_dir(folder)?.map(|file| Ok(file?.path())).collect::<io::Result<Vec<_>>>()?;
-    let mut files: Vec<_> = places.into_iter().filter_map(|place| Some((number(&place)?, place))).collect();
-    files.sort();
-    Ok(files)
+    #[serde(flatten)]
+    details: Details,
 }
 
 /// What a file says of itself, and the file behind that.
@@ -56,10 +42,8 @@ fn read(id: Id, place: &Path) -> io::Result<(Entry, BufReader<File>)> {
     if file.get_ref().metadata()?.len().checked_sub(line.len() as u64) != Some(head.length) {
         return Err(damaged("its length is not the recorded one"));
     }
-    let is_aside = place.with_extension("aside").exists();
-    let details = Details { is_aside, user: head.user, token: head.token, kind: head.kind, ..Details::default() };
-    let base = head.base.as_deref().and_then(ETag::parse);
-    let mut entry = super::entry(path, base, head.length, details);
+    let details = Details { is_aside: place.with_extension("aside").exists(), ..head.details };
+    let mut entry = super::entry(path, head.base.as_deref().and_then(ETag::parse), head.length, details);
     (entry.id, entry.closed) = (id, SystemTime::UNIX_EPOCH + Duration::from_secs(head.at));
     Ok((entry, file))
 }
@@ -67,9 +51,14 @@ fn read(id: Id, place: &Path) -> io::Result<(Entry, BufReader<File>)> {
 /// Takes such a journal over. If that is cut, the next start goes on with it.
 pub(super) fn adopt(journal: &Journal<Details>) -> io::Result<()> {
     let folder = journal.folder();
-    for (id, place) in files(folder)? {
+    if !folder.join(MARK).exists() {
+        return Ok(());
+    }
+    let places = fs::read_dir(folder)?.map(|file| Ok(file?.path())).collect::<io::Result<Vec<_>>>()?;
+    for place in &places {
+        let Some(id) = place.file_name().and_then(|name| name.to_str()?.parse().ok()).map(Id) else { continue };
         let is_known = journal.entries().get(id).is_some();
-        match read(id, &place) {
+        match read(id, place) {
             _ if is_known => {}
             Ok((entry, mut content)) => {
                 let mut data = File::create(journal.data(id))?;
@@ -83,18 +72,17 @@ pub(super) fn adopt(journal: &Journal<Details>) -> io::Result<()> {
             }
             Err(error) => {
                 tracing::error!("the saved file {} cannot be used: {error}", place.display());
-                journal.keep(&place)?;
+                journal.keep(place)?;
             }
         }
     }
     // Before they are deleted.
     journal.commit()?;
-    for file in fs::read_dir(folder)? {
-        let place = file?.path();
-        let is_theirs = |stem: &OsStr| stem.to_str().is_some_and(|stem| stem == MARK || stem.parse::<u64>().is_ok());
-        if place.file_stem().is_some_and(is_theirs) {
-            fs::remove_file(place)?;
-        }
-    }
+    let is_theirs = |place: &&PathBuf| {
+        let stem = place.file_stem().and_then(|stem| stem.to_str());
+        stem.is_some_and(|stem| stem.parse::<u64>().is_ok()) && place.exists()
+    };
+    places.iter().filter(is_theirs).try_for_each(fs::remove_file)?;
+    fs::remove_file(folder.join(MARK))?;
     durable::sync(folder)
 }

@@ -1,3 +1,4 @@
+use bytes::Bytes;
 use writeback::Report;
 
 use super::*;
@@ -49,7 +50,10 @@ async fn what_a_gateway_leaves_waits_for_its_user() {
     journal.sent(&ann[0]).await;
     journal.give_back(&ann[1]);
     let pending = pending(state.path()).unwrap();
-    let seen: Vec<_> = pending.iter().map(|file| (file.user.as_deref().unwrap(), file.failure.as_deref())).collect();
+    let seen: Vec<_> = pending
+        .iter()
+        .map(|file| (file.details.user.as_deref().unwrap(), file.failure.as_ref().map(|(_, why)| why.as_str())))
+        .collect();
     assert_eq!(seen, [("bob", None), ("ann", Some("the server answered 403"))]);
     assert_eq!(journal.take("ann").len(), 1);
     let next = store(&journal, "ann", b"third").await;
@@ -135,7 +139,7 @@ async fn half_a_file_is_none() {
     assert_eq!((journal.totals().files, folder.join("data/77").exists()), (0, false));
     assert_eq!(fs::read(folder.join("found/1.0")).unwrap(), b"cut", "what cannot be used is not deleted");
     let report = &Report::read_all(state.path()).unwrap()[0];
-    assert!(report.messages.iter().any(|(_, what)| what.contains("/files/a b is missing")), "{report:?}");
+    assert!(report.messages.iter().any(|message| message.what.contains("/files/a b is missing")), "{report:?}");
 }
 
 /// A journal that release 0.1 has left, when its server did not answer.
@@ -161,7 +165,7 @@ async fn journal_of_release_0_1_is_taken_over() {
         let journal = Journal::open(state.path(), "http://127.0.0.1:9872/files/", 1000).unwrap();
         assert_eq!((journal.totals().files, journal.totals().bytes), (4, 97), "{is_first}");
         let failed = pending(state.path()).unwrap().into_iter().filter_map(|file| file.failure);
-        let failed: Vec<_> = failed.map(|why| why[..30].to_owned()).collect();
+        let failed: Vec<_> = failed.map(|(_, why)| why[..30].to_owned()).collect();
         assert_eq!(failed, ["PUT http://127.0.0.1:9872/file"; 2]);
         let ann = journal.take("ann");
         let paths: Vec<_> = ann.iter().map(|saved| saved.entry.path.target()).collect();

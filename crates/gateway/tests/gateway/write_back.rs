@@ -160,7 +160,7 @@ async fn a_save_goes_on_without_the_server() {
     assert_eq!(unlocked.0, StatusCode::NO_CONTENT);
     assert_eq!(world.on_disk("files/new"), Some(Vec::new()), "the lock has created it");
     let waiting = pending(state.path()).unwrap();
-    let of = |file: &Pending| (file.user.clone().unwrap(), file.path.target());
+    let of = |file: &Pending| (file.details.user.clone().unwrap(), file.path.target());
     assert_eq!(waiting.iter().map(of).collect::<Vec<_>>(), [("ann".to_owned(), "/files/new".to_owned())]);
     link.cut(false);
     settled(state.path()).await;

@@ -62,7 +62,7 @@ async fn what_an_old_password_has_saved_waits_for_the_new_one() {
     until(|| world.server.seen().iter().any(is_refused)).await;
     assert_eq!(write(&world, &token, "too late").await, 401, "the first refusal ends it");
     let is_kept = || {
-        pending(state.path()).unwrap().iter().map(|file| file.user.clone()).collect::<Vec<_>>()
+        pending(state.path()).unwrap().iter().map(|file| file.details.user.clone()).collect::<Vec<_>>()
             == [Some("ann".to_owned())]
     };
     assert!(is_kept(), "{:?} {:#?}", pending(state.path()), world.server.seen());

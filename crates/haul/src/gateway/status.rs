@@ -37,11 +37,11 @@ pub(crate) fn run(args: &Args) -> Outcome {
 fn saved<'a>(pending: impl Iterator<Item = &'a Pending>) -> String {
     let mut text = String::new();
     for file in pending {
-        let user = dav::terminal_safe(file.user.as_deref().unwrap_or_default().as_bytes());
+        let user = dav::terminal_safe(file.details.user.as_deref().unwrap_or_default().as_bytes());
         let age = file.closed.elapsed().map_or(0, |age| age.as_secs());
         let (path, age, size) = (file.path.target(), Span(Duration::from_secs(age)), binary_size(file.length));
         let _ = write!(text, "{path} of {user}: {size}, saved {age} ago, not at the server yet");
-        let why = file.failure.as_deref().map(|why| format!(": {}", dav::terminal_safe(why.as_bytes())));
+        let why = file.failure.as_ref().map(|(_, why)| format!(": {}", dav::terminal_safe(why.as_bytes())));
         let _ = writeln!(text, "{}", why.unwrap_or_default());
     }
     text
@@ -49,7 +49,8 @@ fn saved<'a>(pending: impl Iterator<Item = &'a Pending>) -> String {
 
 /// What somebody has to know.
 fn told(reports: &[Report]) -> String {
-    let messages = reports.iter().flat_map(|report| report.messages.iter().map(move |(_, what)| (&report.share, what)));
+    let messages =
+        reports.iter().flat_map(|report| report.messages.iter().map(move |message| (&report.share, &message.what)));
     messages.map(|(share, what)| format!("{share}: {what}\n")).collect()
 }
 

@@ -213,7 +213,7 @@ fn a_conflict_keeps_both_versions() -> Result<(), Failed> {
     let ours = ours.0.replace("%20", " ");
     assert!(ours.starts_with("report (conflict ") && files.len() == 2, "{files:?}");
     let messages = world.journal().messages;
-    assert!(messages.len() == 1 && messages[0].1.contains(&ours), "{messages:?}");
+    assert!(messages.len() == 1 && messages[0].what.contains(&ours), "{messages:?}");
     // The next mount believes no listing from before.
     world.unmount()?;
     world.mount(LockPolicy::Never, BACK)?;
@@ -286,7 +286,7 @@ fn an_upload_that_is_refused_stays() -> Result<(), Failed> {
         world.double.script(move |method, _, _| (method == "PUT").then_some(Fault::Respond(status, "")));
         fs::write(world.here.join("new"), "precious")?;
         wait_for("it has failed", || world.journal().pending.iter().any(|file| file.failure.is_some()));
-        assert!(world.journal().pending[0].failure.as_deref().is_some_and(|why| why.contains(&status.to_string())));
+        assert!(world.journal().pending[0].failure.as_ref().is_some_and(|(_, why)| why.contains(&status.to_string())));
         assert_eq!(fs::read(world.here.join("new"))?, b"precious");
         world.double.clear_faults();
         // Whoever waits for it has it tried at once.
@@ -319,7 +319,9 @@ fn a_file_that_cannot_be_kept_stays() -> Result<(), Failed> {
     world.double.remove("/folder");
     world.restart();
     let is_told = |why: &str| why.contains("cannot be kept");
-    wait_for("it has failed", || world.journal().pending.iter().any(|it| it.failure.as_deref().is_some_and(is_told)));
+    wait_for("it has failed", || {
+        world.journal().pending.iter().any(|it| it.failure.as_ref().is_some_and(|(_, why)| is_told(why)))
+    });
     fs::remove_file(world.cache.join("unsaved"))?;
     world.unmount()?;
     world.mount(LockPolicy::Never, BACK)?;
@@ -377,7 +379,7 @@ fn a_damaged_journal_keeps_what_it_can() -> Result<(), Failed> {
     world.wait_until_uploaded();
     assert_eq!(world.double.files("").keys().collect::<Vec<_>>(), ["a", "c"]);
     let report = world.journal();
-    assert!(report.messages.iter().any(|(_, what)| what.contains("damaged")), "{:?}", report.messages);
+    assert!(report.messages.iter().any(|message| message.what.contains("damaged")), "{:?}", report.messages);
     let found: Vec<_> = fs::read_dir(report.folder.join("found"))?
         .map(|file| fs::read(file?.path()))
         .collect::<std::io::Result<_>>()?;

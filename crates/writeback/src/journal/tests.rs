@@ -38,7 +38,7 @@ fn files_whose_names_were_lost_are_all_kept() {
         fs::write(&records, text.replace("/file", "/fiel")).unwrap();
         drop(open(&folder));
         let report = Report::read(folder.clone()).unwrap();
-        assert!(report.pending.is_empty() && report.messages.iter().any(|(_, what)| what.contains("damaged")));
+        assert!(report.pending.is_empty() && report.messages.iter().any(|message| message.what.contains("damaged")));
         report.acknowledge().unwrap();
         assert!(Report::read(folder.clone()).unwrap().messages.is_empty());
     }

@@ -89,10 +89,10 @@ impl Share {
             path: file.path.to_string(),
             bytes: file.length,
             closed: format::rfc3339(file.closed),
-            failure: file.failure.clone(),
+            failure: file.failure.as_ref().map(|(_, why)| why.clone()),
         });
         let messages = report.messages.iter();
-        let messages = messages.map(|(at, what)| Message { at: format::rfc3339(*at), what: what.clone() }).collect();
+        let messages = messages.map(|it| Message { at: format::rfc3339(it.at), what: it.what.clone() }).collect();
         Self { url: report.share.clone(), is_mounted: report.is_in_use(), pending: pending.collect(), messages }
     }
 }
@@ -184,15 +184,15 @@ fn describe(text: &mut String, report: &Report) -> fmt::Result {
     for file in report.pending.iter().take(SHOWN) {
         let age = format::roughly(SystemTime::now().duration_since(file.closed).unwrap_or_default());
         writeln!(text, "    {:>10}  {age:>8}  {}", binary_size(file.length), file.path)?;
-        if let Some(failure) = &file.failure {
+        if let Some((_, failure)) = &file.failure {
             writeln!(text, "      the last upload failed: {failure}")?;
         }
     }
     if report.pending.len() > SHOWN {
         writeln!(text, "    … and {} more; --json lists all", report.pending.len() - SHOWN)?;
     }
-    for (at, what) in &report.messages {
-        writeln!(text, "  {}  {what}", format::minute(*at))?;
+    for message in &report.messages {
+        writeln!(text, "  {}  {}", format::minute(message.at), message.what)?;
     }
     Ok(())
 }

@@ -6,10 +6,9 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, File},
+    fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
     io,
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -130,7 +129,7 @@ pub(crate) fn recall(path: &Path, origin: &Origin) -> Option<Confirmed> {
 /// Keeps what is known of a server, and of ways. If no other network may be known of, those of others are forgotten.
 pub(crate) fn keep(path: &Path, origin: &Origin, known: &Confirmed, private: bool) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    output::durable::create_folder(folder)?;
     let alone = File::open(folder)?;
     if !output::lock(&alone, PATIENCE)? {
         return Err(io::ErrorKind::ResourceBusy.into());
