@@ -260,17 +260,18 @@ impl Journal {
         self.set(saved, State::SignedOut);
     }
 
-    /// An upload has failed.
-    pub(crate) async fn failed(&self, saved: &Saved, why: &str) {
-        let failed = failed(why.to_owned());
+    /// An upload has failed. Returns the pause before the next one.
+    pub(crate) async fn failed(&self, saved: &Saved, failed: Failed) -> Duration {
+        let mut pause = Duration::ZERO;
         // It is only told.
-        let _ = self.change(|entries| entries.failed(saved.entry.id, failed, Instant::now())).await;
+        let _ = self.change(|entries| pause = entries.failed(saved.entry.id, failed, Instant::now())).await;
+        pause
     }
 
-    /// The server has refused a file. It is tried again later.
-    pub(crate) async fn refused(&self, saved: &Saved, why: &str) {
+    /// The server has refused a file, which keeps nobody waiting until then.
+    pub(crate) async fn refused(&self, saved: &Saved, failed: Failed) -> Duration {
         self.set(saved, State::Refused);
-        self.failed(saved, why).await;
+        self.failed(saved, failed).await
     }
 
     /// An upload begins. Returns whether the file goes beside another version; none if it is not wanted any more.
@@ -360,8 +361,9 @@ fn waiting_at(entries: &Entries, user: &str, path: &RemotePath, is_meant: impl F
     entries.iter().filter(waits).map(|entry| entry.id).collect()
 }
 
-fn failed(why: String) -> Failed {
-    Failed { how: Failure::Unknown, errno: Errno::EIO, why, retry_after: None }
+/// An upload that has failed.
+pub(crate) fn failed(how: Failure, why: impl Into<String>, retry_after: Option<Duration>) -> Failed {
+    Failed { how, errno: Errno::EIO, why: why.into(), retry_after }
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {

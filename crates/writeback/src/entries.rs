@@ -397,20 +397,22 @@ impl<D: Details> Entries<D> {
         self.note(Record::Uploaded { id, version });
     }
 
-    /// An upload has failed, and is to be tried again later.
-    pub fn failed(&mut self, id: Id, failed: Failed, now: Instant) {
+    /// An upload has failed, and is to be tried again after the pause that is returned.
+    pub fn failed(&mut self, id: Id, failed: Failed, now: Instant) -> Duration {
         let Failed { how, errno, why, retry_after } = failed;
-        let Some(entry) = self.all.get_mut(&id) else { return };
+        let Some(entry) = self.all.get_mut(&id) else { return Duration::ZERO };
         entry.failures += 1;
         entry.is_sending = false;
         entry.is_doubtful |= how == Failure::Unknown;
         let retry = if how == Failure::Refused { Retry::Refused } else { Retry::Later };
-        entry.due = Some(now + retry.pause(entry.failures, retry_after));
+        let pause = retry.pause(entry.failures, retry_after);
+        entry.due = Some(now + pause);
         let is_news = entry.failure.as_ref().is_none_or(|(_, before)| *before != why);
         entry.failure = Some((errno, why.clone()));
         if is_news {
             self.note(Record::Failed { id, why });
         }
+        pause
     }
 
     /// An upload has ended without an outcome, by a panic: if it is still on its way, nobody knows whether the server has it.

@@ -21,18 +21,16 @@ use http::{
 };
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream};
-use writeback::names_beside;
+use writeback::{Failed, Failure, names_beside};
 
 use super::{Account, Change, WriteBack, locked};
 use crate::{
     answers::{self, Shown, ShownContent},
-    journal::Saved,
+    journal::{Saved, failed},
     listings,
     passing::{Caller, IF, Passing, Received, TIMEOUT},
 };
 
-/// How often an upload has failed before the pause after it is the longest.
-const MANY: u32 = u32::MAX;
 /// Of the lock under which a file is looked at.
 const LOCK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner>haul gateway</D:owner></D:lockinfo>"#;
 const LOCK_TIME: HeaderValue = HeaderValue::from_static("Second-3600");
@@ -43,45 +41,36 @@ enum Outcome {
     Stored,
     /// The server does not take the credential.
     SignedOut,
-    /// It may succeed soon, after the pause that the server asks for.
-    Away { why: String, retry_after: Option<Duration> },
-    /// The server has refused it, and would again, for so long.
-    Refused { why: String, until: Duration },
+    /// It may succeed soon, and its path is waited for.
+    Away(Failed),
+    /// It may fail for long.
+    Refused(Failed),
     /// The lock is gone, or the folder.
     Unmet(StatusCode),
 }
 
 impl Outcome {
     fn of(status: StatusCode, headers: &HeaderMap) -> Self {
-        let retry_after = retry_after(headers, SystemTime::now());
         let why = format!("the server answered {}", status.as_u16());
+        let failed = |how| failed(how, why, retry_after(headers, SystemTime::now()));
         match (status.as_u16(), Retry::after(status)) {
             (200..=299, _) => Self::Stored,
             (401, _) => Self::SignedOut,
             (404 | 409 | 412, _) => Self::Unmet(status),
             // Nobody else at this path waits until there is room.
-            (507, retry) | (_, retry @ Retry::Refused) => Self::Refused { why, until: retry.pause(MANY, retry_after) },
-            _ => Self::Away { why, retry_after },
+            (507, _) => Self::Refused(failed(Failure::Passing)),
+            (_, Retry::Refused) => Self::Refused(failed(Failure::Refused)),
+            _ => Self::Away(failed(Failure::Unknown)),
         }
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "so map_err wants it")]
     fn away(error: impl ToString) -> Self {
-        Self::Away { why: error.to_string(), retry_after: None }
+        Self::Away(failed(Failure::Unknown, error.to_string(), None))
     }
 
     fn refused(why: &str) -> Self {
-        Self::Refused { why: why.to_owned(), until: Retry::Refused.pause(MANY, None) }
-    }
-
-    /// In the words of the journal.
-    fn why(self) -> String {
-        match self {
-            Self::Stored => String::new(),
-            Self::SignedOut => "the server does not accept the user's password".to_owned(),
-            Self::Unmet(_) => "its folder is gone".to_owned(),
-            Self::Away { why, .. } | Self::Refused { why, .. } => why,
-        }
+        Self::Refused(failed(Failure::Refused, why, None))
     }
 }
 
@@ -102,11 +91,11 @@ impl Account {
         Box::pin(async move {
             let Some(WriteBack { journal, .. }) = &self.write_back else { return };
             let _change = Change::new(&self, [client.path.clone()]);
-            let mut failures = 0;
+            let mut is_again = false;
             loop {
                 let Some(is_aside) = journal.begins(&saved) else { return };
                 let turn = journal.turn().await;
-                if failures > 0 {
+                if is_again {
                     self.refresh(&client, &saved.entry.details.token).await;
                 }
                 let outcome =
@@ -115,27 +104,29 @@ impl Account {
                 match outcome {
                     Outcome::Stored => return journal.sent(&saved).await,
                     Outcome::SignedOut => {
-                        journal.failed(&saved, &outcome.why()).await;
+                        let why = "the server does not accept the user's password";
+                        journal.failed(&saved, failed(Failure::Refused, why, None)).await;
                         return journal.give_back(&saved);
                     }
-                    Outcome::Away { why, retry_after } => {
-                        journal.failed(&saved, &why).await;
-                        tracing::warn!("PUT {}: {why}; it is safe here, and will be sent again", client.url.path());
-                        failures += 1;
-                        if !journal.pause(Retry::Soon.pause(failures, retry_after)).await {
+                    Outcome::Away(failed) => {
+                        let (path, why) = (client.url.path(), &failed.why);
+                        tracing::warn!("PUT {path}: {why}; it is safe here, and will be sent again");
+                        let pause = journal.failed(&saved, failed).await;
+                        if !journal.pause(pause).await {
                             return;
                         }
+                        is_again = true;
                     }
-                    Outcome::Refused { .. } | Outcome::Unmet(_) => {
-                        let until = match &outcome {
-                            Outcome::Refused { until, .. } => *until,
-                            _ => Retry::Refused.pause(MANY, None),
+                    Outcome::Refused(_) | Outcome::Unmet(_) => {
+                        let failed = match outcome {
+                            Outcome::Refused(failed) => failed,
+                            _ => failed(Failure::Refused, "its folder is gone", None),
                         };
-                        let why = outcome.why();
                         self.metrics.broken.add();
-                        journal.refused(&saved, &why).await;
-                        tracing::error!("PUT {}: acknowledged, but {why}; it is kept here", client.url.path());
-                        return self.clone().try_again(saved.clone(), client, until);
+                        let (path, why) = (client.url.path(), &failed.why);
+                        tracing::error!("PUT {path}: acknowledged, but {why}; it is kept here");
+                        let pause = journal.refused(&saved, failed).await;
+                        return self.clone().try_again(saved.clone(), client, pause);
                     }
                 }
             }
@@ -231,7 +222,7 @@ impl Account {
         let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
         let Some(lock) = locked(&parts.headers, &body).filter(|_| parts.status.is_success()) else {
             return match Outcome::of(parts.status, &parts.headers) {
-                Outcome::Stored | Outcome::Refused { .. } => self.send_beside(saved, client).await,
+                Outcome::Stored | Outcome::Refused(_) => self.send_beside(saved, client).await,
                 other => other,
             };
         };
@@ -269,7 +260,7 @@ impl Account {
         let answer = self.exchange(get).await.map_err(Outcome::away)?;
         match Outcome::of(answer.status(), answer.headers()) {
             Outcome::Stored if answer.status() == StatusCode::OK => {}
-            outcome @ (Outcome::Away { .. } | Outcome::SignedOut) => return Err(outcome),
+            outcome @ (Outcome::Away(_) | Outcome::SignedOut) => return Err(outcome),
             _ => return Ok(false),
         }
         if answer.body().size_hint().exact().is_some_and(|length| length != saved.entry.length) {

@@ -26,11 +26,12 @@ use http::{
 };
 use serve::AnswerBody;
 use tokio::sync::oneshot;
+use writeback::Failure;
 
 use super::{Account, upload::shown};
 use crate::{
     answers,
-    journal::{self, Details, Journal, Saved},
+    journal::{self, Details, Journal, Saved, failed},
     later::Later,
     passing::{Caller, IF, Passing, Received},
     redirector::Claim,
@@ -176,7 +177,10 @@ impl Account {
                     let path = saved.entry.path.clone();
                     match self.upstream.at(&path).map(|url| client.at(url, path)) {
                         Some(client) => self.begin_upload(saved, client),
-                        None => back.journal.refused(&saved, "the path is not the gateway's").await,
+                        None => {
+                            let failed = failed(Failure::Refused, "the path is not the gateway's", None);
+                            back.journal.refused(&saved, failed).await;
+                        }
                     }
                 }
             };

@@ -12,7 +12,7 @@ use dav::{ETag, RemotePath};
 use output::durable;
 use serde::Deserialize;
 use tokio::time::Instant;
-use writeback::{Id, Journal};
+use writeback::{Failure, Id, Journal};
 
 use super::{Details, Entry, failed};
 
@@ -67,7 +67,7 @@ pub(super) fn adopt(journal: &Journal<Details>) -> io::Result<()> {
                 let mut entries = journal.entries();
                 entries.add(entry);
                 if let Ok(why) = fs::read_to_string(place.with_extension("why")) {
-                    entries.failed(id, failed(why), Instant::now());
+                    entries.failed(id, failed(Failure::Unknown, why, None), Instant::now());
                 }
             }
             Err(error) => {

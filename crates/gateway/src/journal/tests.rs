@@ -46,7 +46,8 @@ async fn what_a_gateway_leaves_waits_for_its_user() {
     assert_eq!(content(&ann[1]).await, b"second");
     let (is, was) = (&ann[0].entry, saving("ann", 5));
     assert_eq!((&is.path, &is.base, &is.details.token), (&was.path, &was.base, &was.details.token));
-    journal.refused(&ann[1], "the server answered 403").await;
+    let pause = journal.refused(&ann[1], failed(Failure::Refused, "the server answered 403", None)).await;
+    assert_eq!(pause, Duration::from_mins(5));
     journal.sent(&ann[0]).await;
     journal.give_back(&ann[1]);
     let pending = pending(state.path()).unwrap();
@@ -67,7 +68,10 @@ async fn versions_that_wait_replace_nothing_newer() {
     let journal = open();
     let [refused, signed_out] = [store(&journal, "ann", b"1").await, store(&journal, "ann", b"2").await];
     let [sending, other] = [store(&journal, "ann", b"3").await, store(&journal, "bob", b"4").await];
-    journal.refused(&refused, "the server answered 507").await;
+    for seconds in [1, 2] {
+        let pause = journal.refused(&refused, failed(Failure::Passing, "the server answered 507", None)).await;
+        assert_eq!(pause, Duration::from_secs(seconds));
+    }
     for saved in [&signed_out, &other] {
         journal.give_back(saved);
     }
@@ -76,7 +80,7 @@ async fn versions_that_wait_replace_nothing_newer() {
         journal.set_aside("ann", &path(place), condition).await.unwrap();
     }
     assert_eq!(journal.begins(&refused), Some(false), "nothing has touched it");
-    journal.refused(&refused, "the server answered 507").await;
+    journal.refused(&refused, failed(Failure::Passing, "the server answered 507", None)).await;
     journal.set_aside("ann", &path("/files/"), Some("(<urn:2>)")).await.unwrap();
     for (saved, is_aside) in [(&refused, true), (&signed_out, true), (&sending, false), (&other, false)] {
         assert_eq!(journal.begins(saved), Some(is_aside), "{:?}", saved.entry.id);

@@ -106,12 +106,12 @@ async fn a_version_that_the_server_has_refused_replaces_nothing_newer() {
     };
     let (again, deleted) = ("/files/again", "/files/deleted.txt");
     let (token, other) = (begin(&world, "ann", again).await, begin(&world, "ann", deleted).await);
-    world.server.set_full(true);
+    world.server.set_refusing(true);
     for (path, token) in [(again, &token), (deleted, &other)] {
         assert!(matches!(write_at(&world, path, token, "first").await, 201 | 204));
     }
     until(|| failed() == 2).await;
-    world.server.set_full(false);
+    world.server.set_refusing(false);
     // The same client saves one of them again, under the same lock, and deletes the other one.
     assert!(matches!(write_at(&world, again, &token, "second").await, 201 | 204));
     until(saved_at(again, "second")).await;

@@ -49,9 +49,13 @@ fn saved<'a>(pending: impl Iterator<Item = &'a Pending>) -> String {
 
 /// What somebody has to know.
 fn told(reports: &[Report]) -> String {
-    let messages =
-        reports.iter().flat_map(|report| report.messages.iter().map(move |message| (&report.share, &message.what)));
-    messages.map(|(share, what)| format!("{share}: {what}\n")).collect()
+    let mut text = String::new();
+    for report in reports {
+        for message in &report.messages {
+            let _ = writeln!(text, "{}: {}", report.share, message.what);
+        }
+    }
+    text
 }
 
 fn users(args: &Args, state: &Path) -> Result<String, Box<dyn Error>> {
