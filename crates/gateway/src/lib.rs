@@ -57,4 +57,3 @@ mod win32;
 pub use gateway::{Error, Gateway, Settings, WriteBack};
 pub use journal::{JournalError, Pending, Report, pending};
 pub use large_contents::DiskCache;
-pub use metrics::Status;

@@ -8,6 +8,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use scopeguard::{ScopeGuard, defer, guard};
 use tokio::time::{sleep, timeout};
 
 use super::{
@@ -100,10 +101,16 @@ impl HeldLocks {
         let token = match permit {
             LockPermit::Unlocked | LockPermit::Wait => return Ok(If::default()),
             LockPermit::Locked(token) => token,
-            LockPermit::Ask => match self.adopt(path).await {
-                Some(token) => token,
-                None => self.request(path, exists).await?,
-            },
+            LockPermit::Ask => {
+                // If this is not polled to its end, another writer asks.
+                let asked = guard((), |()| lock(&self.locks).abandoned(path));
+                let token = match self.adopt(path).await {
+                    Some(token) => Ok(token),
+                    None => self.request(path, exists).await,
+                };
+                ScopeGuard::into_inner(asked);
+                token?
+            }
         };
         Ok(If::default().locked(path, token))
     }
@@ -170,8 +177,10 @@ impl HeldLocks {
         let held = paths.iter().flat_map(|path| self.held_at(path));
         held.fold(If::default(), |claims, (path, token)| {
             let claims = claims.locked(&path, token);
-            let created = lock(&self.created).get(&path).cloned().flatten();
-            created.map_or_else(|| claims.clone(), |tag| self.dav.claim_unchanged(&claims, &path, &tag))
+            match lock(&self.created).get(&path) {
+                Some(Some(tag)) => self.dav.claim_unchanged(&claims, &path, tag),
+                _ => claims,
+            }
         })
     }
 
@@ -305,8 +314,9 @@ impl HeldLocks {
         }
         let action = lock(&self.locks).release(path);
         let Some(LockAction::Unlock(path, token)) = action else { return };
+        // Also if this is not polled to its end: another writer would wait for it.
+        defer! { lock(&self.locks).unlocked(&path); }
         self.undo(&path, &token, false).await;
-        lock(&self.locks).unlocked(&path);
     }
 
     /// Deletes what a lock created, and releases it. What the server refuses is left for the end, unless this is the
@@ -382,10 +392,10 @@ impl HeldLocks {
                 }
                 lock(&self.tidied).insert(path.clone());
             }
+            defer! { lock(&self.tidied).remove(&path); }
             if self.is_undone(&path).await.unwrap_or(false) {
                 lock(&self.traces).remove(&path);
             }
-            lock(&self.tidied).remove(&path);
         }
     }
 

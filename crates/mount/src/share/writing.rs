@@ -12,6 +12,7 @@ use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nix::errno::Errno;
 use writeback::names_beside;
+use scopeguard::guard;
 
 use super::{
     Result, Share, facts,
@@ -75,17 +76,14 @@ impl Share {
             self.lock_for_change(ino, &file).await?;
             return self.cut(ino, &file, length).await;
         }
-        let file = self.open(ino)?;
+        let file = guard(self.open(ino)?, |file| {
+            self.release(ino, &file);
+            self.writer_closes(ino, &file);
+        });
         file.writer_opens();
-        let set = async {
-            self.lock_for_change(ino, &file).await?;
-            self.cut(ino, &file, length).await?;
-            self.commit(ino, &file).await
-        };
-        let set = set.await;
-        self.release(ino, &file);
-        self.writer_closes(ino, &file);
-        set
+        self.lock_for_change(ino, &file).await?;
+        self.cut(ino, &file, length).await?;
+        self.commit(ino, &file).await
     }
 
     /// Sets the modification time of an open file, which goes with its next upload where the server stores times.

@@ -6,6 +6,7 @@ use std::{
     error::Error,
     fmt::{self, Write as _},
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::SystemTime,
@@ -51,6 +52,9 @@ struct Found {
     mounts: Vec<Mounted>,
     shares: Vec<Share>,
     unsaved: Vec<String>,
+    /// What the cached contents and the journals take on the disk.
+    cache_bytes: u64,
+    journal_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -111,7 +115,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     let mounts: Vec<_> = shares.map(mounted).collect();
     let results = Results::new("mount status", args.json.as_deref());
-    results.print(&text(&mounts, &reports, &unsaved)?)?;
+    let [cache_bytes, journal_bytes] = ["contents", "journal"].map(|folder| size_on_disk(&cache.join(folder)));
+    let sizes = [("cached contents", cache_bytes), ("journals", journal_bytes)];
+    results.print(&(text(&mounts, &reports, &unsaved)? + &held(&cache, sizes)))?;
     let needs_attention = !unsaved.is_empty()
         || mounts.iter().any(|mount| mount.has_ended)
         || reports.iter().any(|report| {
@@ -124,7 +130,13 @@ pub(super) fn run(args: &Args) -> Outcome {
         }
     }
     let unsaved = unsaved.iter().map(|path| path.display().to_string()).collect();
-    results.finish(Found { mounts, shares: reports.iter().map(Share::of).collect(), unsaved })?;
+    results.finish(Found {
+        mounts,
+        shares: reports.iter().map(Share::of).collect(),
+        unsaved,
+        cache_bytes,
+        journal_bytes,
+    })?;
     Ok(if needs_attention { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -138,6 +150,24 @@ fn unsaved(cache: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     paths.sort();
     Ok(paths)
+}
+
+/// What the files below a folder take on the disk. Some may go while they are counted.
+fn size_on_disk(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(facts) if facts.is_dir() => size_on_disk(&entry.path()),
+        Ok(facts) => facts.blocks() * 512,
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// `/home/ann/.cache/longhaul/mount: 1.2 GiB of cached contents, 3 MiB of journals`.
+fn held(cache: &Path, sizes: [(&str, u64); 2]) -> String {
+    let held = sizes.iter().filter(|(_, bytes)| *bytes > 0);
+    let held: Vec<_> = held.map(|(what, bytes)| format!("{} of {what}", binary_size(*bytes))).collect();
+    if held.is_empty() { String::new() } else { format!("{}: {}\n", cache.display(), held.join(", ")) }
 }
 
 fn text(mounts: &[Mounted], reports: &[Report], unsaved: &[PathBuf]) -> Result<String, fmt::Error> {
