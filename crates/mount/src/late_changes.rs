@@ -3,12 +3,10 @@
 //! A request without an answer may be carried out much later, when the program has saved the file again. The server then has
 //! another version than that save replaces, and nobody else has changed anything.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, time::Duration};
 
 use dav::{ETag, RemotePath};
+use tokio::time::Instant;
 
 /// How long a request may be on its way. Linux gives up a connection whose peer is silent after about 15 minutes
 /// (`tcp_retries2`), and a box between may hold it on top of that.

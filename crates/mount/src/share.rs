@@ -25,11 +25,15 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use dav::{Dav, Entry, LockPolicy, RemotePath, transfer::HeldLocks};
 use nix::errno::Errno;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    time::Instant,
+};
 
 use crate::{
     Options, Write,
@@ -313,7 +317,7 @@ impl Share {
         let name = path.and_then(RemotePath::name).unwrap_or(b"deleted file");
         let what = path.map_or_else(|| "a deleted file".to_owned(), ToString::to_string);
         // It waits for the disk, and other calls must not wait for that.
-        match tokio::task::block_in_place(|| self.unsaved.keep(file.path(), name)) {
+        match aside(|| self.unsaved.keep(file.path(), name)) {
             Ok(target) if file.state(|state| state.missing(0..state.length()).is_empty()) => {
                 tracing::error!("{what} is not on the server; its content is in {}", target.display());
             }
@@ -374,6 +378,14 @@ impl Contents {
                 _ => file.forget_record(),
             }
         }
+    }
+}
+
+/// Waits for the disk without keeping the runtime's other tasks waiting, if it has several threads.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::CurrentThread) => work(),
+        _ => tokio::task::block_in_place(work),
     }
 }
 

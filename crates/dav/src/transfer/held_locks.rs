@@ -34,6 +34,11 @@ pub(crate) const ROUNDS: usize = 4;
 /// The pause between two attempts; an upload may still appear this long after its connection has ended.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
+/// The time, by the clock of the timers, which a test may pause.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// The locks of a transfer, which writes each file once, or of a mount, whose programs write files again and again.
 ///
 /// LOCK must not be repeated blindly, and it creates an empty file if none exists. So what it may have left on the
@@ -123,14 +128,14 @@ impl HeldLocks {
     /// The lock that an UNLOCK without an answer has left.
     async fn adopt(&self, path: &RemotePath) -> Option<LockToken> {
         let token = lock(&self.traces).get(path).and_then(|trace| trace.token.clone())?;
-        let sent = Instant::now();
+        let sent = now();
         let lasts = self.dav.relock(path, &token, LASTING).await.ok()?;
         lock(&self.locks).granted(path, token.clone(), lasts, sent);
         Some(token)
     }
 
     async fn request(&self, path: &RemotePath, exists: bool) -> Result<LockToken, Error> {
-        let sent = Instant::now();
+        let sent = now();
         let earlier = lock(&self.traces).insert(path, Trace { token: None, hollow: !exists });
         let Locked { token, lasts, created } = match self.ask(path, exists, earlier).await {
             Ok(locked) => locked,
@@ -358,14 +363,14 @@ impl HeldLocks {
 
     /// Refreshes the locks that are due. To be called at least every second; must not be dropped half-way.
     pub async fn refresh_due(&self) {
-        let due = lock(&self.locks).due(Instant::now());
+        let due = lock(&self.locks).due(now());
         for action in due {
             let LockAction::Refresh(path, token) = action else { continue };
-            let sent = Instant::now();
+            let sent = now();
             match self.dav.relock(&path, &token, LASTING).await {
                 Ok(lasts) => lock(&self.locks).refreshed(&path, lasts, sent),
                 Err(error) if error.is(412) => drop(lock(&self.locks).lost(&path, &token)),
-                Err(_) => lock(&self.locks).unanswered(&path, Instant::now()),
+                Err(_) => lock(&self.locks).unanswered(&path, now()),
             }
         }
     }

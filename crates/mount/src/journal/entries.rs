@@ -6,11 +6,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use dav::{RemotePath, Retry};
 use nix::errno::Errno;
+use tokio::time::Instant;
 
 use super::record::{Id, Record, Version, path_of, path_text, seconds, time};
 use crate::{

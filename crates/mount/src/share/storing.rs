@@ -5,11 +5,10 @@
 //! PUT of the same content has arrived, whose answer was lost. Otherwise it is somebody else's, even with equal content: of two
 //! programs that create a file exclusively, one must fail.
 
-use std::time::Instant;
-
 use dav::{Error, If, Precondition, PropertySet, RemotePath};
 use haul_http::Error::{Connect, Credentials, Shutdown};
 use nix::errno::Errno;
+use tokio::time::Instant;
 
 use super::{
     Result, Share, facts,

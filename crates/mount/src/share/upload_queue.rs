@@ -4,13 +4,13 @@
 //! that the server does not take stays in the journal and is tried again, with growing pauses, unless its folder has gone:
 //! then it is kept in the folder `unsaved`, and reported.
 
-use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc};
 
 use dav::RemotePath;
 use nix::errno::Errno;
 use tokio::{
     task::{self, JoinSet},
-    time::sleep_until,
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -97,9 +97,10 @@ impl Share {
                 }
             }
             tokio::select! {
+                biased;
                 _ = uploads.join_next(), if !uploads.is_empty() => {}
                 () = back.wake.notified() => {}
-                () = sleep_until(later.unwrap_or_else(Instant::now).into()), if later.is_some() => {}
+                () = sleep_until(later.unwrap_or_else(Instant::now)), if later.is_some() => {}
             }
         }
     }

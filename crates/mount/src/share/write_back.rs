@@ -8,12 +8,16 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use dav::RemotePath;
 use nix::errno::Errno;
-use tokio::{sync::Notify, task, time::timeout};
+use tokio::{
+    sync::Notify,
+    task,
+    time::{Instant, timeout},
+};
 
 use super::{Result, Share, upload_queue::show_latest};
 use crate::{
