@@ -11,6 +11,7 @@ use futures_util::future::join_all;
 use tokio::time::{sleep, timeout};
 
 use super::{
+    late_locks::LateLocks,
     lock,
     lock_traces::{LockLog, Trace, Traces},
 };
@@ -53,6 +54,8 @@ pub struct HeldLocks {
     /// Files that a lock of ours has created, and the version of the empty file, if it is known. An upload that is repeated
     /// finds such a file empty.
     created: Mutex<BTreeMap<RemotePath, Option<ETag>>>,
+    /// LOCK requests that may still be carried out.
+    late: LateLocks,
     /// The paths that [`HeldLocks::tidy`] cleans up.
     tidied: Mutex<BTreeSet<RemotePath>>,
     policy: LockPolicy,
@@ -76,12 +79,18 @@ impl HeldLocks {
 
     fn continued(dav: Dav, policy: LockPolicy, owner: &str, number: u32, traces: Traces) -> Self {
         let owner = format!("{owner} ({number:08x})");
+        // An earlier process may have been killed while it waited for the answer.
+        let late = LateLocks::default();
+        for (path, trace) in traces.all().filter(|(_, trace)| trace.token.is_none()) {
+            late.sent(path, trace.hollow, now());
+        }
         Self {
             dav,
             owner,
             locks: Locks::new(policy).into(),
             traces: Mutex::new(traces),
             created: Mutex::default(),
+            late,
             tidied: Mutex::default(),
             policy,
             turn: tokio::sync::Mutex::default(),
@@ -238,14 +247,14 @@ impl HeldLocks {
 
     /// Sends LOCK. If it is refused, only the `earlier` trace is left, which may be the lock in its way.
     async fn ask(&self, path: &RemotePath, exists: bool, earlier: Option<Trace>) -> Result<Locked, Error> {
-        match self.dav.lock(path, &self.owner, LASTING).await {
+        match self.sent(path, exists).await {
             // A lookup shows whether it took effect, but not whether it created the file.
             Err(error) if is_undecided(&error) => match self.find(path).await? {
                 Some((token, lasts)) => {
                     let created = !exists && self.is_empty(path).await?;
                     Ok(Locked { token, lasts, created })
                 }
-                None => match self.dav.lock(path, &self.owner, LASTING).await {
+                None => match self.sent(path, exists).await {
                     // The first one took effect after all.
                     Err(error) if error.is(423) => {
                         let (token, lasts) = self.find(path).await?.ok_or(error)?;
@@ -266,11 +275,35 @@ impl HeldLocks {
                 let mut traces = lock(&self.traces);
                 match earlier {
                     Some(earlier) => drop(traces.insert(path, earlier)),
-                    None => traces.remove(path),
+                    None => {
+                        drop(traces);
+                        self.forget(path);
+                    }
                 }
                 Err(error)
             }
             decided => decided,
+        }
+    }
+
+    /// Sends LOCK, and notes that it may be carried out later, unless it was answered.
+    async fn sent(&self, path: &RemotePath, exists: bool) -> Result<Locked, Error> {
+        let locked = self.dav.lock(path, &self.owner, LASTING).await;
+        let is_answered = match &locked {
+            Ok(_) => true,
+            Err(error) => error.refusal().is_some_and(|failure| failure.times_sent <= 1) && !is_undecided(error),
+        };
+        if !is_answered {
+            self.late.sent(path, !exists, now());
+        }
+        locked
+    }
+
+    /// Nothing is left at a path, unless a LOCK may still be carried out.
+    fn forget(&self, path: &RemotePath) {
+        match self.late.expected(path, now()) {
+            Some(hollow) => drop(lock(&self.traces).insert(path, Trace { token: None, hollow })),
+            None => lock(&self.traces).remove(path),
         }
     }
 
@@ -300,6 +333,19 @@ impl HeldLocks {
     pub fn written(&self, path: &RemotePath) {
         lock(&self.traces).change(path, |trace| trace.hollow = false);
         lock(&self.created).remove(path);
+        self.late.creates(path, false);
+    }
+
+    /// A file has been deleted or renamed: a LOCK that is carried out now creates an empty one.
+    pub fn gone(&self, path: &RemotePath) {
+        if self.late.creates(path, true) {
+            lock(&self.traces).change(path, |trace| trace.hollow |= trace.token.is_none());
+        }
+    }
+
+    /// Whether an empty file at a path was created by a lock of ours, which is not undone yet.
+    pub fn has_created(&self, path: &RemotePath) -> bool {
+        lock(&self.traces).get(path).is_some_and(|trace| trace.hollow)
     }
 
     /// Releases a file's lock, if there is one. Deletes the file that the lock created, unless it was `written`.
@@ -319,14 +365,24 @@ impl HeldLocks {
     async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         if self.take_away(path, token, hollow, last).await {
-            lock(&self.traces).remove(path);
+            self.forget(path);
         }
     }
 
     /// Returns whether the lock is released. The file that it created is deleted first: without the lock, this could
     /// delete somebody else's file. If that is refused, the lock is kept, unless this is the `last` attempt.
     async fn take_away(&self, path: &RemotePath, token: &LockToken, hollow: bool, last: bool) -> bool {
-        let away = hollow && (self.delete(path, token).await || self.delete(path, token).await);
+        // A MOVE may have put another file in its place, or a PUT without an answer its content.
+        let found = if hollow { Some(self.dav.stat(path, PropertySet::LISTING).await) } else { None };
+        let (hollow, away) = match found {
+            Some(Ok(Some(found))) if found.properties.length == Some(0) => {
+                let tag = found.properties.etag.as_ref();
+                (true, self.delete(path, token, tag).await || self.delete(path, token, tag).await)
+            }
+            None | Some(Ok(Some(_))) => (false, false),
+            Some(Ok(None)) => (true, true),
+            Some(Err(_)) => (true, false),
+        };
         // An error may mean that the lock is gone already (RFC 4918 §9.11.1); another attempt at the end makes sure.
         // DELETE removes the lock too (RFC 4918 §9.6), and then UNLOCK fails.
         (away || !hollow || last)
@@ -335,8 +391,9 @@ impl HeldLocks {
 
     /// Deletes the file that a lock created, and thereby the lock (RFC 4918 §9.6). A 404 may be wrong, so a lookup shows
     /// whether the file is gone.
-    async fn delete(&self, path: &RemotePath, token: &LockToken) -> bool {
+    async fn delete(&self, path: &RemotePath, token: &LockToken, version: Option<&ETag>) -> bool {
         let claims = If::default().locked(path, token.clone());
+        let claims = version.map_or_else(|| claims.clone(), |tag| self.dav.claim_unchanged(&claims, path, tag));
         match self.dav.delete(path, &Precondition::None, &claims).await {
             Ok(_) => true,
             Err(error) => error.is(404) && matches!(self.dav.stat(path, PropertySet::LISTING).await, Ok(None)),
@@ -382,13 +439,14 @@ impl HeldLocks {
         for path in left {
             {
                 let locks = lock(&self.locks);
-                if locks.is_known(&path) {
+                let has_token = lock(&self.traces).get(&path).is_some_and(|trace| trace.token.is_some());
+                if locks.is_known(&path) || !(has_token || self.late.is_time_to_look(&path, now())) {
                     continue;
                 }
                 lock(&self.tidied).insert(path.clone());
             }
             if self.is_undone(&path).await.unwrap_or(false) {
-                lock(&self.traces).remove(&path);
+                self.forget(&path);
             }
             lock(&self.tidied).remove(&path);
         }
@@ -406,7 +464,8 @@ impl HeldLocks {
         // An earlier process may have left it, long ago.
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         let hollow = hollow && self.is_untouched(path, &token).await?;
-        Ok(self.take_away(path, &token, hollow, true).await || self.find(path).await?.is_none())
+        // It may be another one by now, of a LOCK that was carried out late.
+        Ok(self.take_away(path, &token, hollow, true).await || self.recover(path).await?.is_none())
     }
 
     /// Whether there is something to undo.
@@ -449,8 +508,8 @@ impl HeldLocks {
             },
         };
         let hollow = is_untouched && lock(&self.traces).get(&path).is_some_and(|trace| trace.hollow);
-        if self.take_away(&path, &token, hollow, last).await {
-            lock(&self.traces).remove(&path);
+        if self.take_away(&path, &token, hollow, last).await || matches!(self.recover(&path).await, Ok(None)) {
+            self.forget(&path);
         }
     }
 }
