@@ -28,7 +28,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use dav::{Dav, Entry, LockPolicy, RemotePath, transfer::HeldLocks};
+use dav::{Dav, Entry, Failure, LockPolicy, RemotePath, transfer::HeldLocks};
 use nix::errno::Errno;
 use tokio::{
     runtime::{Handle, RuntimeFlavor},
@@ -175,7 +175,12 @@ impl Share {
         };
         let (entries, server) = tokio::join!(self.request_listing(&path), self.dav.learn(&path));
         let (entries, own) = entries?;
-        let is_locking = server.is_ok_and(|server| server.locks) && self.options.lock != LockPolicy::Never;
+        // Without an answer it would stay unknown whether files can be locked, and what protects an upload.
+        let server = match server {
+            Err(error) if error.refusal().is_none_or(Failure::is_passing) => return Err(error),
+            server => server.ok(),
+        };
+        let is_locking = server.is_some_and(|server| server.locks) && self.options.lock != LockPolicy::Never;
         self.is_locking.store(is_locking, Ordering::Relaxed);
         let mut tree = self.tree();
         tree.folder_is(Tree::ROOT, mark, own);

@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_hours(1);
 const UPLOADS: Duration = Duration::from_mins(30);
 /// How long after the last late request a lock may stay.
 const UNLOCKS: Duration = Duration::from_mins(2);
+/// The same after a kill: nobody remembers a LOCK that was late then, and its lock expires.
+const EXPIRY: Duration = Duration::from_mins(11);
 
 /// How a run is set up.
 #[derive(Debug, Clone)]
@@ -249,7 +251,7 @@ impl World {
         if timeout(UPLOADS, uploaded).await.is_err() {
             self.programs.wrong.push("the journal does not become empty".into());
         }
-        sleep(UNLOCKS).await;
+        sleep(if self.lives == 0 { UNLOCKS } else { EXPIRY }).await;
         self.check_locks("at rest");
         sleep(self.setup.fresh).await;
         self.programs.compare(kernel).await;
