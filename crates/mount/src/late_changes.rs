@@ -1,20 +1,21 @@
-//! What our own renamings and deletions may still do to a file after they have failed here. No I/O.
+//! What our own renamings, deletions and uploads may still do to a file after they have failed here. No I/O.
 //!
 //! A request without an answer may be carried out much later, when the program has saved the file again. The server then has
 //! another version than that save replaces, and nobody else has changed anything.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, time::Duration};
 
 use dav::{ETag, RemotePath};
+use haul_http::Body;
+use tokio::time::Instant;
 
 /// How long a request may be on its way. Linux gives up a connection whose peer is silent after about 15 minutes
 /// (`tcp_retries2`), and a box between may hold it on top of that.
 const LONGEST: Duration = Duration::from_hours(1);
 /// How many requests are remembered.
 const MOST: usize = 1000;
+/// How many uploads, with their contents.
+const MOST_UPLOADS: usize = 64;
 
 /// A request that takes a file away from a path.
 #[derive(Debug)]
@@ -48,6 +49,15 @@ pub(crate) enum Late {
 pub(crate) struct LateChanges {
     requests: VecDeque<Request>,
     next: u64,
+    uploads: VecDeque<Upload>,
+}
+
+/// An upload without an answer.
+#[derive(Debug)]
+struct Upload {
+    sent: Instant,
+    path: RemotePath,
+    content: Body,
 }
 
 impl LateChanges {
@@ -73,6 +83,23 @@ impl LateChanges {
 
     fn forget_old(&mut self, now: Instant) {
         self.requests.retain(|request| now.saturating_duration_since(request.sent) < LONGEST);
+    }
+
+    /// An upload has ended without an answer. It may have been carried out, or still is; when the program saves the file
+    /// again, that is no conflict.
+    pub(crate) fn may_have_stored(&mut self, now: Instant, path: &RemotePath, content: Body) {
+        if self.uploads.len() >= MOST_UPLOADS {
+            self.uploads.pop_front();
+        }
+        self.uploads.push_back(Upload { sent: now, path: path.clone(), content });
+    }
+
+    /// The contents of this length that such uploads may have stored at a path.
+    pub(crate) fn uploads(&mut self, now: Instant, path: &RemotePath, length: u64) -> Vec<Body> {
+        self.uploads.retain(|upload| now.saturating_duration_since(upload.sent) < LONGEST);
+        let of_path =
+            self.uploads.iter().filter(|upload| upload.path == *path && upload.content.length() == Some(length));
+        of_path.filter_map(|upload| upload.content.try_clone()).collect()
     }
 
     /// A request is over: it is not carried out later.

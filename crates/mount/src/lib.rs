@@ -36,6 +36,8 @@ mod read_ahead;
 mod replies;
 mod share;
 mod signals;
+#[cfg(test)]
+mod simulation;
 mod tree;
 mod unsaved;
 mod walk;

@@ -25,11 +25,15 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
-use dav::{Dav, Entry, LockPolicy, RemotePath, transfer::HeldLocks};
+use dav::{Dav, Entry, Failure, LockPolicy, RemotePath, transfer::HeldLocks};
 use nix::errno::Errno;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    time::Instant,
+};
 
 use crate::{
     Options, Write,
@@ -171,7 +175,12 @@ impl Share {
         };
         let (entries, server) = tokio::join!(self.request_listing(&path), self.dav.learn(&path));
         let (entries, own) = entries?;
-        let is_locking = server.is_ok_and(|server| server.locks) && self.options.lock != LockPolicy::Never;
+        // Without an answer it would stay unknown whether files can be locked, and what protects an upload.
+        let server = match server {
+            Err(error) if error.refusal().is_none_or(Failure::is_passing) => return Err(error),
+            server => server.ok(),
+        };
+        let is_locking = server.is_some_and(|server| server.locks) && self.options.lock != LockPolicy::Never;
         self.is_locking.store(is_locking, Ordering::Relaxed);
         let mut tree = self.tree();
         tree.folder_is(Tree::ROOT, mark, own);
@@ -313,7 +322,7 @@ impl Share {
         let name = path.and_then(RemotePath::name).unwrap_or(b"deleted file");
         let what = path.map_or_else(|| "a deleted file".to_owned(), ToString::to_string);
         // It waits for the disk, and other calls must not wait for that.
-        match tokio::task::block_in_place(|| self.unsaved.keep(file.path(), name)) {
+        match aside(|| self.unsaved.keep(file.path(), name)) {
             Ok(target) if file.state(|state| state.missing(0..state.length()).is_empty()) => {
                 tracing::error!("{what} is not on the server; its content is in {}", target.display());
             }
@@ -374,6 +383,14 @@ impl Contents {
                 _ => file.forget_record(),
             }
         }
+    }
+}
+
+/// Waits for the disk without keeping the runtime's other tasks waiting, if it has several threads.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::CurrentThread) => work(),
+        _ => tokio::task::block_in_place(work),
     }
 }
 

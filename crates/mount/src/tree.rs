@@ -10,10 +10,11 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use dav::{RemotePath, siblings::Siblings};
+use tokio::time::Instant;
 pub(crate) use writeback::Facts;
 
 pub(crate) use self::sync::Change;

@@ -11,7 +11,7 @@
 
 use std::time::Duration;
 
-use haul_http::{Body, Class, Expected, FollowUp, FollowUpResponse, Options, Timeouts};
+use haul_http::{Body, Class, Expected, FollowUp, FollowUpResponse, Options, ResponseInfo, Timeouts};
 use http::{HeaderMap, StatusCode, header};
 use tokio::time::timeout;
 
@@ -132,7 +132,9 @@ impl Dav {
         };
         let created = answer.status() == StatusCode::CREATED;
         let etag = answer.headers().get(header::ETAG).and_then(ETag::from_header);
-        let look = answer.extensions().get::<FollowUpResponse>().cloned();
+        // What followed the first copy of a PUT that was sent again shows what the file was before.
+        let was_sent_once = answer.extensions().get::<ResponseInfo>().is_none_or(|info| info.sendings <= 1);
+        let look = answer.extensions().get::<FollowUpResponse>().filter(|_| was_sent_once).cloned();
         drain(answer).await;
         let seen = async { entry_of(look?.answer().await?, path).await.ok().flatten() };
         Ok((Stored { created, etag }, seen.await))

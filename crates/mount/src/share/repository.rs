@@ -9,7 +9,9 @@
 //! packs. No file above [`LARGEST`] is fetched whole. Nothing is fetched while `.git` is believed to be as it was listed. A folder without
 //! `.git` costs one request.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
+
+use tokio::time::Instant;
 
 use scopeguard::guard;
 

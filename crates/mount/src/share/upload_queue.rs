@@ -97,6 +97,7 @@ impl Share {
                 }
             }
             tokio::select! {
+                biased;
                 _ = uploads.join_next(), if !uploads.is_empty() => {}
                 () = back.wake.notified() => {}
                 () = sleep_until(later.unwrap_or_else(Instant::now)), if later.is_some() => {}

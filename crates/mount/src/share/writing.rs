@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Up to this size an upload is a small request.
-const SMALL: u64 = 256 * 1024;
+pub(super) const SMALL: u64 = 256 * 1024;
 
 impl Share {
     /// Creates a file and opens it. The server learns of it when the program closes it.
@@ -166,7 +166,10 @@ impl Share {
         let (stored, seen) = self.dav.put_and_stat(path, body, headers, precondition, claims, options).await?;
         let seen = match seen {
             Some(seen) => Some(seen),
-            None if stored.etag.is_none() || pipeline => self.dav.stat(path, dav::PropertySet::LISTING).await?,
+            None if stored.etag.is_none() || pipeline => {
+                let seen = self.dav.stat(path, dav::PropertySet::LISTING).await;
+                seen.map_err(|error| unseen(path, error))?
+            }
             None => None,
         };
         match seen {
@@ -300,6 +303,17 @@ pub(super) fn content(file: &CachedFile, snapshot: &Snapshot) -> Result<Content>
     let mut bytes = bytes.ok_or(Errno::EIO)?;
     bytes.resize(length as usize, 0);
     Ok(Content { body: Body::from(Bytes::from(bytes)), length, modified })
+}
+
+/// The server has an upload, and does not show it. It has not refused the upload.
+fn unseen(path: &RemotePath, error: dav::Error) -> dav::Error {
+    match error {
+        dav::Error::Refused(refusal) => dav::Error::Differs {
+            path: path.clone(),
+            why: format!("it is uploaded, and cannot be looked up: {refusal}"),
+        },
+        error => error,
+    }
 }
 
 /// What somebody has to know about a conflict.

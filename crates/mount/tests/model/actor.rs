@@ -8,10 +8,10 @@ use std::{
 };
 
 use libtest_mimic::Failed;
+use simulation::Random;
 
 use crate::{
     compare,
-    random::Random,
     steps::{self, Step},
     world::{World, let_listings_expire, noise},
 };

@@ -9,7 +9,6 @@
 
 mod actor;
 mod compare;
-mod random;
 mod steps;
 #[path = "../mounted/watchdog.rs"]
 mod watchdog;
@@ -23,8 +22,9 @@ use std::{
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use mount::Write;
+use simulation::Random;
 
-use crate::{actor::Actor, random::Random, world::World};
+use crate::{actor::Actor, world::World};
 
 /// How long each test looks for a seed that fails.
 const SECONDS: u64 = 6;

@@ -8,8 +8,7 @@ use std::{
 };
 
 use nix::fcntl::{AT_FDCWD, PosixFadviseAdvice, RenameFlags, posix_fadvise, renameat2};
-
-use crate::random::{Random, fill};
+use simulation::{Random, fill};
 
 /// Files above this size are not made longer.
 const MOST_BYTES: usize = 1_200_000;
