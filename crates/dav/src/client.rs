@@ -21,8 +21,11 @@ mod retry_limit;
 mod throttle;
 
 use std::{
-    hash::{BuildHasher, RandomState},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, SystemTime},
 };
 
@@ -56,6 +59,8 @@ pub struct Dav {
     retry_limit: Option<Arc<RetryLimit>>,
     capabilities: Arc<OnceCell<Capabilities>>,
     clock: Arc<Mutex<ClockOffset>>,
+    /// What the random part of pauses is drawn from.
+    pauses: Arc<AtomicU64>,
 }
 
 /// Maximum number of attempts.
@@ -76,7 +81,14 @@ impl Dav {
             retry_limit: None,
             capabilities: Arc::default(),
             clock: Arc::default(),
+            pauses: Arc::new(RandomState::new().hash_one(()).into()),
         }
+    }
+
+    /// With pauses before retries that are the same in each run, for simulations.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { pauses: Arc::new(seed.into()), ..self }
     }
 
     /// With a limit on all retries together.
@@ -151,7 +163,7 @@ impl Dav {
             }
             pauses += wait;
             let may_wait = wait <= LONGEST_WAIT && patience.is_none_or(|patience| pauses <= patience);
-            let pause = if busy { wait } else { spread(wait) };
+            let pause = if busy { wait } else { spread(wait, &self.pauses) };
             let is_allowed = || self.retry_limit.as_ref().is_none_or(|limit| limit.allows(&failure, pause));
             match again.filter(|_| is_idempotent(&method) && attempt < TRIES && may_wait && is_allowed()) {
                 Some(again) => (parts, body) = again,
@@ -476,8 +488,10 @@ fn is_busy(status: StatusCode) -> bool {
 }
 
 /// The pause, plus a random share of up to half of it.
-fn spread(wait: Duration) -> Duration {
-    let random = RandomState::new().hash_one(wait) >> 32;
+fn spread(wait: Duration, random: &AtomicU64) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    (wait, random.fetch_add(1, Ordering::Relaxed)).hash(&mut hasher);
+    let random = hasher.finish() >> 32;
     wait + wait.mul_f64(random as f64 / f64::from(u32::MAX) / 2.0)
 }
 
@@ -488,8 +502,9 @@ mod tests {
     #[test]
     fn requests_refused_together_are_retried_at_different_times() {
         let wait = Duration::from_secs(2);
-        let waits: std::collections::BTreeSet<_> = (0..20).map(|_| spread(wait)).collect();
+        let random = AtomicU64::default();
+        let waits: std::collections::BTreeSet<_> = (0..20).map(|_| spread(wait, &random)).collect();
         assert!(waits.len() > 1 && waits.iter().all(|spread| (wait..=wait * 3 / 2).contains(spread)));
-        assert_eq!(spread(Duration::ZERO), Duration::ZERO);
+        assert_eq!(spread(Duration::ZERO, &random), Duration::ZERO);
     }
 }

@@ -184,6 +184,13 @@ impl Locks {
         self.held.remove(path);
     }
 
+    /// Whoever was to send LOCK has gone without an answer; the next writer asks.
+    pub(crate) fn abandoned(&mut self, path: &RemotePath) {
+        if self.held.get(path).is_some_and(|hold| matches!(hold.state, State::Asked)) {
+            self.held.remove(path);
+        }
+    }
+
     /// A writer has finished or given up.
     pub fn release(&mut self, path: &RemotePath) -> Option<LockAction> {
         let hold = self.held.get_mut(path)?;

@@ -10,6 +10,7 @@ mod file_facts;
 mod filter;
 mod held_locks;
 mod keep_existing;
+mod late_locks;
 mod lock_traces;
 mod name_folding;
 mod plan;

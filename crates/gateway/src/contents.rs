@@ -77,6 +77,11 @@ impl<W> Default for Contents<W> {
 }
 
 impl<W: Clone> Contents<W> {
+    /// The bytes of all files.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// What is here of this version of a file.
     pub(crate) fn find(&mut self, account: u64, file: &File, now: Instant) -> Found<W> {
         self.clock += 1;

@@ -36,7 +36,6 @@ use crate::{
     head::{self, Upstream},
     journal::{Journal, JournalError},
     large_contents::{DiskCache, LargeContents},
-    metrics::Metrics,
     own_connection::{OwnConnection, Server},
     passing::{Passing, Received, SMALL},
 };
@@ -140,46 +139,12 @@ impl Gateway {
         Ok(Self { server, fresh, identities, accounts: Mutex::default() })
     }
 
-    fn accounts(&self) -> MutexGuard<'_, Accounts<Arc<Account>>> {
+    pub(crate) fn accounts(&self) -> MutexGuard<'_, Accounts<Arc<Account>>> {
         self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn server(&self) -> &Server {
         &self.server
-    }
-
-    pub(crate) fn metrics(&self) -> &Metrics {
-        &self.server.metrics
-    }
-
-    /// Name, meaning and value of what comes and goes.
-    pub(crate) fn gauges(&self) -> Vec<(&'static str, &'static str, u64)> {
-        let accounts = self.accounts().all();
-        let pending: usize = accounts.iter().map(Account::pending).sum();
-        let mut gauges = vec![
-            ("credentials", "Credentials for which something is kept.", accounts.len() as u64),
-            (
-                "acknowledged_pending",
-                "Files with acknowledged requests that are not at the server yet.",
-                pending as u64,
-            ),
-        ];
-        let listings = self.server.shared.listings.bytes() as u64;
-        gauges.push(("listing_bytes", "Size of the listings in memory.", listings));
-        if let Some(large) = &self.server.shared.large_contents {
-            gauges.push(("disk_cache_bytes", "Size of the large files in the disk cache.", large.bytes()));
-        }
-        if let Some(journal) = &self.server.journal {
-            let totals = journal.totals();
-            gauges.extend([
-                ("journal_files", "Saved files that the server does not have yet.", totals.files as u64),
-                ("journal_bytes", "Size of the saved files that the server does not have yet.", totals.bytes),
-                ("journal_oldest_seconds", "Age of the oldest of them.", totals.oldest),
-                ("journal_signed_out", "Those that wait for their user to sign in.", totals.signed_out as u64),
-                ("journal_refused", "Those that the server has refused.", totals.refused as u64),
-            ]);
-        }
-        gauges
     }
 
     /// What is kept for a client's credential; none if it has too many in use.

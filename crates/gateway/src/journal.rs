@@ -1,125 +1,88 @@
-//! The journal: what clients have saved and the server does not have yet, on disk.
+//! The journal of a gateway (`writeback`): what clients have saved and the server does not have yet.
 //!
-//! ```text
-//! journal/<server>/
-//!     upstream   the URL of the server's folder
-//!     lock       locked by the gateway that uploads from here
-//!     <n>        a saved file: one line of JSON that says whose it is and where it goes, then its content
-//!     <n>.new    one that is arriving, or that a crash has cut; deleted at the next start
-//!     <n>.why    why its upload failed the last time
-//!     <n>.aside  it goes beside another version: its user has changed what is at its path since
-//! ```
-//!
-//! A file is synchronised under the name `<n>.new`, renamed, and acknowledged once its folder is synchronised, too. It is
-//! deleted when the server has its content. There is no credential in it: what a gateway finds at its start waits for its
-//! user, known by name, to sign in again.
+//! There is no credential in it: what a gateway finds at its start waits for its user, known by name, to sign in again.
 
-mod record;
-mod report;
+mod earlier;
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     fs::{self, File},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    io,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     time::Duration,
 };
 
-use bytes::Bytes;
-use dav::RemotePath;
-use futures_util::StreamExt;
+use dav::{ETag, RemotePath};
+use futures_util::{StreamExt, stream};
 use haul_http::Body;
-use nix::fcntl::{Flock, FlockArg};
+use nix::errno::Errno;
+use serde::{Deserialize, Serialize};
 use tokio::{
     io::AsyncWriteExt,
     sync::{Semaphore, SemaphorePermit, watch},
     task,
+    time::Instant,
 };
+use writeback::{Base, Facts, Failed, Failure, Id};
+pub use writeback::{JournalError, Pending, Report};
 
-pub(crate) use self::record::Record;
-pub use self::report::{Pending, pending};
 use crate::{later::Later, passing::Received};
 
 /// The largest number of uploads at a time.
 const UPLOADS: usize = 32;
 /// What is left free on the disk, in bytes.
 const SPARED: u64 = 64 * 1024 * 1024;
-/// How often to try to lock a journal: a gateway that has just been stopped may still have it.
-const LOCK_TRIES: u32 = 20;
-const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
-/// A file that a client has saved.
-#[derive(Debug)]
-pub(crate) struct Saved {
-    pub(crate) number: u64,
-    pub(crate) record: Record,
-    /// Where its content begins in its file.
-    start: u64,
-    place: PathBuf,
+/// What a gateway knows of a saved file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Details {
+    /// The user's name, of Basic credentials.
+    pub(crate) user: String,
+    /// The token of the lock under which it was saved, in its angle brackets.
+    pub(crate) token: String,
+    /// `Content-Type`.
+    pub(crate) kind: Option<String>,
+    /// It goes beside another version: its user has changed what is at its path since.
+    #[serde(default)]
+    is_aside: bool,
+    #[serde(skip)]
+    state: State,
 }
 
 /// What goes on with a saved file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum State {
     /// It is being uploaded, or will be.
     Sending,
     /// It waits for its user.
+    #[default]
     SignedOut,
     /// The server has refused it. It is tried again later.
     Refused,
 }
 
-struct Entry {
-    saved: Arc<Saved>,
-    state: State,
-    /// It goes beside another version.
-    is_aside: bool,
-}
+pub(crate) type Entry = writeback::Entry<Details>;
+type Entries = writeback::Entries<Details>;
 
-#[derive(Default)]
-struct Entries {
-    all: BTreeMap<u64, Entry>,
-    /// Of all files, and of those that are arriving.
-    bytes: u64,
-    /// Of those that are arriving.
-    arriving: u64,
-    next: u64,
+/// A file that a client has saved.
+#[derive(Debug)]
+pub(crate) struct Saved {
+    pub(crate) entry: Entry,
+    place: PathBuf,
 }
 
 /// An open journal.
 pub(crate) struct Journal {
-    folder: PathBuf,
+    log: Arc<writeback::Journal<Details>>,
     size: u64,
-    entries: Mutex<Entries>,
+    /// The bytes of files that are arriving.
+    arriving: Mutex<u64>,
     /// The uploads of each user who has an account.
     users: Mutex<HashMap<String, Weak<Later>>>,
     uploads: Semaphore,
     ending: watch::Sender<bool>,
-    lock: Mutex<Option<Flock<File>>>,
-}
-
-/// Why a journal cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum JournalError {
-    /// Another gateway uses it.
-    #[error("another gateway for {upstream} uses the journal {}; stop it, or give this one a --state of its own", path.display())]
-    InUse {
-        /// The server's folder.
-        upstream: String,
-        /// The journal's folder.
-        path: PathBuf,
-    },
-    /// A file cannot be read or written.
-    #[error("cannot use the journal {}: {source}", path.display())]
-    Io {
-        /// The journal's folder.
-        path: PathBuf,
-        /// The cause.
-        source: io::Error,
-    },
 }
 
 /// Room in the journal for a file that is arriving.
@@ -130,9 +93,7 @@ pub(crate) struct Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        let mut entries = self.journal.entries();
-        entries.bytes -= self.length;
-        entries.arriving -= self.length;
+        *self.journal.arriving() -= self.length;
     }
 }
 
@@ -152,122 +113,119 @@ pub(crate) struct Totals {
 impl Saved {
     /// Its content, as often as it is needed.
     pub(crate) fn content(&self) -> Body {
-        Body::file(self.place.clone(), self.start, self.record.length)
+        Body::file(self.place.clone(), 0, self.entry.length)
+    }
+}
+
+/// A file that a client saves now over the version `base`, if there is one and it is known.
+pub(crate) fn entry(path: RemotePath, base: Option<ETag>, length: u64, details: Details) -> Entry {
+    let base = base.map_or(Base::New, |etag| Base::Version(Facts { etag: Some(etag), ..Facts::default() }));
+    let mut entry = Entry::new(Id(0), path, base, length, None);
+    entry.details = details;
+    entry
+}
+
+impl Details {
+    pub(crate) fn new(user: String, token: String, kind: Option<String>) -> Self {
+        Self { user, token, kind, is_aside: false, state: State::Sending }
     }
 }
 
 impl Journal {
     /// The folder of a server's journal.
     fn place(state: &Path, upstream: &str) -> PathBuf {
-        let readable = |it: char| if it.is_ascii_alphanumeric() || it == '.' { it } else { '-' };
-        let name: String = upstream.chars().map(readable).take(80).collect();
         let digest = ring::digest::digest(&ring::digest::SHA256, upstream.as_bytes());
         let number = digest.as_ref().iter().take(4).fold(0_u32, |number, byte| number << 8 | u32::from(*byte));
-        state.join("journal").join(format!("{name}-{number:08x}"))
+        writeback::Journal::<Details>::place(state, upstream, number)
     }
 
     /// Opens the journal of a server's folder, and creates it if it is missing.
     pub(crate) fn open(state: &Path, upstream: &str, size: u64) -> Result<Self, JournalError> {
+        let advice = "has another gateway with the same journal; stop it, or give this one a --state of its own";
         let folder = Self::place(state, upstream);
-        let failed = |source| JournalError::Io { path: folder.clone(), source };
-        let lock = || {
-            create_lasting(&folder)?;
-            File::options().append(true).create(true).mode(0o600).open(folder.join("lock"))
-        };
-        let in_use = || JournalError::InUse { upstream: upstream.to_owned(), path: folder.clone() };
-        let lock = locked(lock().map_err(failed)?).ok_or_else(in_use)?;
-        let entries = Self::read(&folder, upstream).map_err(failed)?;
-        let (entries, uploads) = (Mutex::new(entries), Semaphore::new(UPLOADS));
+        let log = writeback::Journal::open(folder.clone(), upstream, advice)?;
+        earlier::adopt(&log).map_err(|source| JournalError::Io { path: folder, source })?;
         Ok(Self {
-            folder,
+            log: Arc::new(log),
             size,
-            entries,
+            arriving: Mutex::default(),
             users: Mutex::default(),
-            uploads,
+            uploads: Semaphore::new(UPLOADS),
             ending: watch::Sender::new(false),
-            lock: Mutex::new(Some(lock)),
         })
     }
 
-    /// Reads what an earlier gateway has left.
-    fn read(folder: &Path, upstream: &str) -> io::Result<Entries> {
-        fs::write(folder.join("upstream"), upstream)?;
-        let mut entries = Entries { next: 1, ..Entries::default() };
-        for file in fs::read_dir(folder)? {
-            let place = file?.path();
-            if place.extension().is_some_and(|extension| extension == "new") {
-                fs::remove_file(&place)?;
-                continue;
-            }
-            let Some(number) = record::number(&place) else { continue };
-            entries.next = entries.next.max(number + 1);
-            match record::read(&place) {
-                Ok((record, start)) => {
-                    entries.bytes += record.length;
-                    let is_aside = aside(&place).exists();
-                    let saved = Arc::new(Saved { number, record, start, place });
-                    entries.all.insert(number, Entry { saved, state: State::SignedOut, is_aside });
-                }
-                Err(error) => tracing::error!("the saved file {} cannot be used: {error}", place.display()),
-            }
-        }
-        File::open(folder)?.sync_all()?;
-        Ok(entries)
+    fn entries(&self) -> MutexGuard<'_, Entries> {
+        self.log.entries()
     }
 
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn arriving(&self) -> MutexGuard<'_, u64> {
+        self.arriving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn saved(&self, entry: &Entry) -> Arc<Saved> {
+        Arc::new(Saved { entry: entry.clone(), place: self.log.data(entry.id) })
     }
 
     /// Room for a file of this length, if there is any.
     pub(crate) fn room(self: &Arc<Self>, length: u64) -> Option<Room> {
-        let disk = rustix::fs::statvfs(&self.folder).ok()?;
-        let mut entries = self.entries();
-        let (bytes, arriving) = (entries.bytes.checked_add(length)?, entries.arriving.checked_add(length)?);
-        let is_too_much =
-            bytes > self.size || disk.f_bavail.saturating_mul(disk.f_frsize) < arriving.checked_add(SPARED)?;
+        let disk = rustix::fs::statvfs(self.log.folder()).ok()?;
+        let mut arriving = self.arriving();
+        let more = arriving.checked_add(length)?;
+        let is_too_much = self.entries().bytes().checked_add(more)? > self.size
+            || disk.f_bavail.saturating_mul(disk.f_frsize) < more.checked_add(SPARED)?;
         if is_too_much || *self.ending.borrow() {
             return None;
         }
-        (entries.bytes, entries.arriving) = (bytes, arriving);
-        drop(entries);
+        *arriving = more;
+        drop(arriving);
         Some(Room { journal: self.clone(), length })
     }
 
-    /// Stores a file. Once it is here, it survives a power cut.
-    pub(crate) async fn store(&self, room: Room, record: Record, content: Received) -> io::Result<Arc<Saved>> {
-        let number = {
-            let mut entries = self.entries();
-            entries.next += 1;
-            entries.next - 1
+    /// Stores a file, in place of older versions that wait, and were saved under the same lock. Once it is here, it survives a
+    /// power cut.
+    pub(crate) async fn store(&self, room: Room, mut entry: Entry, content: Received) -> io::Result<Arc<Saved>> {
+        entry.id = self.entries().next_id();
+        let place = self.log.data(entry.id);
+        let stored = store(&place, content, entry.length).await;
+        let (log, added) = (self.log.clone(), entry.clone());
+        let recorded = async {
+            let content = stored?;
+            blocking(move || {
+                log.sync_data(&content)?;
+                log.entries().add(added);
+                log.commit()
+            })
+            .await
         };
-        let place = self.folder.join(number.to_string());
-        let arriving = place.with_extension("new");
-        let head = record::head(&record)?;
-        let start = head.len() as u64;
-        let stored = match content {
-            Received::Whole(content) => store_whole(arriving.clone(), place.clone(), head, content).await,
-            Received::Streamed(body) => store_stream(&arriving, &place, head, body, record.length).await,
-        };
-        if let Err(error) = stored {
-            let _ = fs::remove_file(&arriving);
+        if let Err(error) = recorded.await {
+            // Nobody is told that it is safe.
+            self.entries().give_up(entry.id);
+            let _ = fs::remove_file(&place);
             return Err(error);
         }
-        let saved = Arc::new(Saved { number, record, start, place });
-        let mut entries = self.entries();
-        // The room is given back when it is dropped.
-        entries.bytes += saved.record.length;
-        let entry = Entry { saved: saved.clone(), state: State::Sending, is_aside: false };
-        entries.all.insert(number, entry);
-        drop(entries);
         drop(room);
+        let saved = self.saved(&entry);
+        self.supersede(&saved).await;
         Ok(saved)
+    }
+
+    /// Makes a change, and writes it down.
+    async fn change(&self, change: impl FnOnce(&mut Entries)) -> io::Result<()> {
+        {
+            let mut entries = self.entries();
+            change(&mut entries);
+            if entries.is_written() {
+                return Ok(());
+            }
+        }
+        let log = self.log.clone();
+        blocking(move || log.commit()).await
     }
 
     /// Whether files of a user wait for them to sign in.
     pub(crate) fn waits_for(&self, user: &str) -> bool {
-        let waits = |entry: &Entry| entry.state == State::SignedOut && entry.saved.record.user == user;
-        self.entries().all.values().any(waits)
+        self.entries().iter().any(|entry| entry.details.state == State::SignedOut && entry.details.user == user)
     }
 
     /// The uploads of a user.
@@ -285,108 +243,71 @@ impl Journal {
     /// The files of a user who has signed in, in their order. The caller uploads them.
     pub(crate) fn take(&self, user: &str) -> Vec<Arc<Saved>> {
         let mut entries = self.entries();
-        let waits = |entry: &&mut Entry| entry.state == State::SignedOut && entry.saved.record.user == user;
-        let taken = entries.all.values_mut().filter(waits);
+        let waits = |entry: &&Entry| entry.details.state == State::SignedOut && entry.details.user == user;
+        let taken: Vec<_> = entries.iter().filter(waits).map(|entry| self.saved(entry)).collect();
+        for saved in &taken {
+            entries.set(saved.entry.id, |details| details.state = State::Sending);
+        }
         taken
-            .map(|entry| {
-                entry.state = State::Sending;
-                entry.saved.clone()
-            })
-            .collect()
+    }
+
+    fn set(&self, saved: &Saved, state: State) {
+        self.entries().set(saved.entry.id, |details| details.state = state);
     }
 
     /// The server does not know this file's user any more, or not yet.
     pub(crate) fn give_back(&self, saved: &Saved) {
-        if let Some(entry) = self.entries().all.get_mut(&saved.number) {
-            entry.state = State::SignedOut;
-        }
+        self.set(saved, State::SignedOut);
     }
 
-    /// An upload has failed.
-    pub(crate) fn failed(saved: &Saved, why: &str) {
+    /// An upload has failed. Returns the pause before the next one.
+    pub(crate) async fn failed(&self, saved: &Saved, failed: Failed) -> Duration {
+        let mut pause = Duration::ZERO;
         // It is only told.
-        let _ = fs::write(saved.place.with_extension("why"), why);
+        let _ = self.change(|entries| pause = entries.failed(saved.entry.id, failed, Instant::now())).await;
+        pause
     }
 
-    /// The server has refused a file. It is tried again later.
-    pub(crate) fn refused(&self, saved: &Saved, why: &str) {
-        if let Some(entry) = self.entries().all.get_mut(&saved.number) {
-            entry.state = State::Refused;
-        }
-        Self::failed(saved, why);
+    /// The server has refused a file, which keeps nobody waiting until then.
+    pub(crate) async fn refused(&self, saved: &Saved, failed: Failed) -> Duration {
+        self.set(saved, State::Refused);
+        self.failed(saved, failed).await
     }
 
     /// An upload begins. Returns whether the file goes beside another version; none if it is not wanted any more.
     pub(crate) fn begins(&self, saved: &Saved) -> Option<bool> {
-        let mut entries = self.entries();
-        let entry = entries.all.get_mut(&saved.number)?;
-        entry.state = State::Sending;
-        Some(entry.is_aside)
-    }
-
-    /// Files of this user that wait for something, at or below a path.
-    fn waiting_at(&self, user: &str, path: &RemotePath, is_meant: impl Fn(&Entry) -> bool) -> Vec<Arc<Saved>> {
-        let folder = path.clone().as_folder(true);
-        let is_at = |saved: &Saved| {
-            RemotePath::from_url_path(&saved.record.path).is_ok_and(|at| at.relative_to(&folder).is_some())
-        };
-        let entries = self.entries();
-        let waits = |entry: &&Entry| {
-            entry.state != State::Sending && entry.saved.record.user == user && is_meant(entry) && is_at(&entry.saved)
-        };
-        entries.all.values().filter(waits).map(|entry| entry.saved.clone()).collect()
+        self.set(saved, State::Sending);
+        self.entries().get(saved.entry.id).map(|entry| entry.details.is_aside)
     }
 
     /// The user is about to change what is at a path, or below it. Versions that wait there would replace that later: they go
     /// beside it instead, but for those of the lock that the change is made under, which it supersedes.
     pub(crate) async fn set_aside(&self, user: &str, path: &RemotePath, condition: Option<&str>) -> io::Result<()> {
-        let is_meant = |entry: &Entry| {
-            let is_of_lock = condition.is_some_and(|condition| condition.contains(&entry.saved.record.token));
-            !(entry.is_aside || is_of_lock)
+        let is_meant = |entry: &Entry| !condition.is_some_and(|condition| condition.contains(&entry.details.token));
+        let set_aside = |entries: &mut Entries| {
+            for id in waiting_at(entries, user, path, is_meant) {
+                entries.change(id, |details| details.is_aside = true);
+            }
         };
-        let old = self.waiting_at(user, path, is_meant);
-        if old.is_empty() {
-            return Ok(());
-        }
-        let (places, folder) = (old.iter().map(|saved| aside(&saved.place)).collect::<Vec<_>>(), self.folder.clone());
-        let mark = move || {
-            places.iter().try_for_each(|place| fs::write(place, b""))?;
-            File::open(folder)?.sync_all()
-        };
-        task::spawn_blocking(mark).await.unwrap_or_else(|error| Err(io::Error::other(error)))?;
-        let mut entries = self.entries();
-        for saved in old {
-            entries.all.entry(saved.number).and_modify(|entry| entry.is_aside = true);
-        }
-        Ok(())
+        self.change(set_aside).await
     }
 
     /// A file was saved under the same lock as older versions that wait.
-    pub(crate) async fn supersede(&self, newer: &Saved) {
-        let Ok(path) = RemotePath::from_url_path(&newer.record.path) else { return };
-        let is_older = |entry: &Entry| {
-            let saved = &entry.saved;
-            saved.number < newer.number && saved.record.token == newer.record.token && !entry.is_aside
-        };
-        for saved in self.waiting_at(&newer.record.user, &path, is_older) {
-            self.sent(&saved).await;
-        }
+    async fn supersede(&self, newer: &Saved) {
+        let Entry { id, path, details, .. } = &newer.entry;
+        let is_older = |entry: &Entry| entry.id < *id && entry.details.token == details.token;
+        let older = waiting_at(&self.entries(), &details.user, path, is_older);
+        self.done(older).await;
     }
 
     /// The server has the file, or a newer one.
     pub(crate) async fn sent(&self, saved: &Saved) {
-        let (place, folder) = (saved.place.clone(), self.folder.clone());
-        let removed = task::spawn_blocking(move || {
-            fs::remove_file(&place)?;
-            let _ = (fs::remove_file(place.with_extension("why")), fs::remove_file(aside(&place)));
-            File::open(folder)?.sync_all()
-        });
-        if let Ok(Err(error)) = removed.await {
-            tracing::error!("cannot delete {}, which the server has: {error}", saved.place.display());
-        }
-        let mut entries = self.entries();
-        if entries.all.remove(&saved.number).is_some() {
-            entries.bytes -= saved.record.length;
+        self.done(vec![saved.entry.id]).await;
+    }
+
+    async fn done(&self, ids: Vec<Id>) {
+        if let Err(error) = self.change(|entries| ids.into_iter().for_each(|id| entries.give_up(id))).await {
+            tracing::error!("cannot write the journal {}: {error}", self.log.folder().display());
         }
     }
 
@@ -402,7 +323,7 @@ impl Journal {
 
     /// Another gateway may have the journal.
     pub(crate) fn close(&self) {
-        self.lock.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.log.close();
     }
 
     /// Waits for so long, or until the gateway ends. Returns whether to go on.
@@ -412,67 +333,51 @@ impl Journal {
     }
 
     pub(crate) fn totals(&self) -> Totals {
-        let entries = self.entries();
-        let count = |is: fn(&Entry) -> bool| entries.all.values().filter(|entry| is(entry)).count();
+        let (arriving, entries) = (*self.arriving(), self.entries());
+        let count = |state| entries.iter().filter(|entry| entry.details.state == state).count();
         Totals {
-            files: entries.all.len(),
-            bytes: entries.bytes,
-            signed_out: count(|entry| entry.state == State::SignedOut),
-            refused: count(|entry| entry.state == State::Refused),
-            oldest: entries.all.values().next().map_or(0, |entry| entry.saved.record.age()),
+            files: entries.iter().count(),
+            bytes: entries.bytes() + arriving,
+            signed_out: count(State::SignedOut),
+            refused: count(State::Refused),
+            oldest: entries.iter().next().map_or(0, |entry| entry.closed.elapsed().map_or(0, |age| age.as_secs())),
         }
     }
 }
 
-/// Creates a folder and those above it, so that they survive a power cut.
-fn create_lasting(folder: &Path) -> io::Result<()> {
-    let missing: Vec<_> = folder.ancestors().take_while(|above| !above.exists()).collect();
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
-    let above = missing.into_iter().filter_map(Path::parent);
-    above.filter(|above| !above.as_os_str().is_empty()).try_for_each(|above| File::open(above)?.sync_all())
+/// What the gateways with this state folder have acknowledged and not uploaded yet, the oldest of each first.
+pub fn pending(state: &Path) -> io::Result<Vec<Pending>> {
+    Ok(Report::read_all(state)?.into_iter().flat_map(|report| report.pending).collect())
 }
 
-fn locked(mut file: File) -> Option<Flock<File>> {
-    for _ in 0..LOCK_TRIES {
-        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
-            Ok(lock) => return Some(lock),
-            Err((again, _)) => file = again,
-        }
-        std::thread::sleep(LOCK_PAUSE);
-    }
-    None
-}
-
-fn aside(place: &Path) -> PathBuf {
-    place.with_extension("aside")
-}
-
-fn create(arriving: &Path) -> io::Result<File> {
-    File::options().write(true).create_new(true).mode(0o600).open(arriving)
-}
-
-/// Gives a file its name, so that it survives a power cut. Its content is synchronised.
-fn name(arriving: &Path, place: &Path) -> io::Result<()> {
-    fs::rename(arriving, place)?;
-    let folder = place.parent().unwrap_or_else(|| Path::new("/"));
-    File::open(folder)?.sync_all().inspect_err(|_| drop(fs::remove_file(place)))
-}
-
-async fn store_whole(arriving: PathBuf, place: PathBuf, head: Vec<u8>, content: Bytes) -> io::Result<()> {
-    let store = move || {
-        let mut file = create(&arriving)?;
-        file.write_all(&head)?;
-        file.write_all(&content)?;
-        file.sync_all()?;
-        name(&arriving, &place)
+/// Files of this user that wait for something, at or below a path, and have their own place.
+fn waiting_at(entries: &Entries, user: &str, path: &RemotePath, is_meant: impl Fn(&Entry) -> bool) -> Vec<Id> {
+    let folder = path.clone().as_folder(true);
+    let waits = |entry: &&Entry| {
+        let Details { user: owner, is_aside, state, .. } = &entry.details;
+        let is_waiting = *state != State::Sending && !is_aside && owner == user;
+        is_waiting && is_meant(entry) && entry.path.relative_to(&folder).is_some()
     };
-    task::spawn_blocking(store).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    entries.iter().filter(waits).map(|entry| entry.id).collect()
 }
 
-async fn store_stream(arriving: &Path, place: &Path, head: Vec<u8>, mut body: Body, length: u64) -> io::Result<()> {
-    let mut file = tokio::fs::File::from_std(create(arriving)?);
-    file.write_all(&head).await?;
-    let (mut chunks, mut received) = (body.open()?, 0);
+/// An upload that has failed.
+pub(crate) fn failed(how: Failure, why: impl Into<String>, retry_after: Option<Duration>) -> Failed {
+    Failed { how, errno: Errno::EIO, why: why.into(), retry_after }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
+}
+
+/// Writes a content to a file. It is not on disk yet.
+async fn store(place: &Path, content: Received, length: u64) -> io::Result<File> {
+    let file = File::options().write(true).create_new(true).mode(0o600).open(place)?;
+    let (mut file, mut received) = (tokio::fs::File::from_std(file), 0);
+    let mut chunks = match content {
+        Received::Whole(content) => stream::iter([Ok(content)]).boxed(),
+        Received::Streamed(mut body) => body.open()?,
+    };
     while let Some(chunk) = chunks.next().await {
         let chunk = chunk?;
         received += chunk.len() as u64;
@@ -481,10 +386,8 @@ async fn store_stream(arriving: &Path, place: &Path, head: Vec<u8>, mut body: Bo
     if received != length {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    file.sync_all().await?;
-    let (arriving, place) = (arriving.to_owned(), place.to_owned());
-    let named = task::spawn_blocking(move || name(&arriving, &place));
-    named.await.unwrap_or_else(|error| Err(io::Error::other(error)))
+    file.flush().await?;
+    Ok(file.into_std().await)
 }
 
 #[cfg(test)]

@@ -57,6 +57,5 @@ pub mod vault;
 mod win32;
 
 pub use gateway::{Error, Gateway, Settings, WriteBack};
-pub use journal::{JournalError, Pending, pending};
+pub use journal::{JournalError, Pending, Report, pending};
 pub use large_contents::DiskCache;
-pub use metrics::Status;

@@ -1,21 +1,10 @@
-//! What a gateway has done, for monitoring: `/metrics` in Prometheus' text format, and `/healthz`.
-//!
-//! Both are on a listener of their own, not among the paths of the server. They name no user, path or credential.
+//! What a gateway has done and holds, for monitoring.
 
-use std::{
-    fmt::Write,
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use futures_util::{FutureExt, future::BoxFuture};
-use http::{Method, Request, StatusCode};
-use serve::{Answered, RequestStream, Service};
+use serve::{Metric, Watched};
 
-use crate::{Gateway, answers};
+use crate::{Gateway, account::Account};
 
 /// Counters of one gateway.
 #[derive(Debug, Default)]
@@ -51,64 +40,82 @@ impl Counter {
 }
 
 impl Metrics {
-    /// In Prometheus' text format.
-    fn text(&self, gauges: &[(&str, &str, u64)]) -> String {
-        let counters = [
-            ("requests", "Requests of clients.", &self.requests),
-            ("listing_answers", "Answers from listings, without a request to the server.", &self.listings),
-            ("content_answers", "Files from memory, as a fresh listing shows them.", &self.contents),
-            ("disk_answers", "Large files from the disk cache, confirmed by the server.", &self.large),
-            ("redirector_answers", "Answers to the Windows redirector before the server's.", &self.redirector),
-            ("failures", "Requests that the server did not answer.", &self.failures),
-            (
-                "conflicts",
+    fn counters(&self) -> [Metric; 8] {
+        let metric = |name, help, Counter(count): &Counter| Metric { name, help, value: count.load(Ordering::Relaxed) };
+        [
+            metric("longhaul_gateway_requests_total", "Requests of clients.", &self.requests),
+            metric(
+                "longhaul_gateway_listing_answers_total",
+                "Answers from listings, without a request to the server.",
+                &self.listings,
+            ),
+            metric(
+                "longhaul_gateway_content_answers_total",
+                "Files from memory, as a fresh listing shows them.",
+                &self.contents,
+            ),
+            metric(
+                "longhaul_gateway_disk_answers_total",
+                "Large files from the disk cache, confirmed by the server.",
+                &self.large,
+            ),
+            metric(
+                "longhaul_gateway_redirector_answers_total",
+                "Answers to the Windows redirector before the server's.",
+                &self.redirector,
+            ),
+            metric("longhaul_gateway_failures_total", "Requests that the server did not answer.", &self.failures),
+            metric(
+                "longhaul_gateway_conflicts_total",
                 "Saved files that somebody else had changed meanwhile; both versions are kept.",
                 &self.conflicts,
             ),
-            ("acknowledged_failures", "Acknowledged requests that failed at the server.", &self.broken),
-        ];
-        let mut text = String::new();
-        for (name, help, Counter(count)) in counters {
-            let count = count.load(Ordering::Relaxed);
-            let name = format!("longhaul_gateway_{name}_total");
-            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {count}\n");
-        }
-        for (name, help, value) in gauges {
-            let name = format!("longhaul_gateway_{name}");
-            let _ = write!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}\n");
-        }
-        text
+            metric(
+                "longhaul_gateway_acknowledged_failures_total",
+                "Acknowledged requests that failed at the server.",
+                &self.broken,
+            ),
+        ]
     }
 }
 
-/// Answers `/healthz` and `/metrics`.
-pub struct Status(Arc<Gateway>);
-
-impl Status {
-    /// Of this gateway.
-    pub fn new(gateway: Arc<Gateway>) -> Self {
-        Self(gateway)
-    }
-
-    fn answer(&self, method: &Method, path: &str) -> http::Response<serve::AnswerBody> {
-        let metrics = self.0.metrics();
-        match path {
-            "/healthz" | "/metrics" if !matches!(*method, Method::GET | Method::HEAD) => {
-                answers::without_body(StatusCode::METHOD_NOT_ALLOWED)
-            }
-            "/healthz" if metrics.is_away.load(Ordering::Relaxed) => {
-                answers::text(StatusCode::SERVICE_UNAVAILABLE, "the server has not answered the last request\n")
-            }
-            "/healthz" => answers::text(StatusCode::OK, "ok\n"),
-            "/metrics" => answers::text(StatusCode::OK, metrics.text(&self.0.gauges())),
-            _ => answers::text(StatusCode::NOT_FOUND, "404: there are /healthz and /metrics\n"),
+impl Watched for Gateway {
+    fn metrics(&self) -> Vec<Metric> {
+        let server = self.server();
+        let mut metrics = server.metrics.counters().to_vec();
+        let mut gauge = |name, help, value| metrics.push(Metric { name, help, value });
+        let accounts = self.accounts().all();
+        let pending: usize = accounts.iter().map(Account::pending).sum();
+        gauge("longhaul_gateway_credentials", "Credentials for which something is kept.", accounts.len() as u64);
+        gauge(
+            "longhaul_gateway_acknowledged_pending",
+            "Files with acknowledged requests that are not at the server yet.",
+            pending as u64,
+        );
+        let shared = &server.shared;
+        let listings = shared.listings.bytes() as u64;
+        gauge("longhaul_gateway_listing_bytes", "Size of the listings in memory.", listings);
+        gauge("longhaul_gateway_content_bytes", "Size of the small files in memory.", shared.contents.bytes());
+        if let Some(large) = &shared.large_contents {
+            let help = "Size of the large files in the disk cache.";
+            gauge("longhaul_gateway_disk_cache_bytes", help, large.bytes());
         }
+        if let Some(journal) = &server.journal {
+            let totals = journal.totals();
+            let help = "Saved files that the server does not have yet.";
+            gauge("longhaul_gateway_journal_files", help, totals.files as u64);
+            let help = "Size of the saved files that the server does not have yet.";
+            gauge("longhaul_gateway_journal_bytes", help, totals.bytes);
+            gauge("longhaul_gateway_journal_oldest_seconds", "Age of the oldest of them.", totals.oldest);
+            let help = "Those that wait for their user to sign in.";
+            gauge("longhaul_gateway_journal_signed_out", help, totals.signed_out as u64);
+            gauge("longhaul_gateway_journal_refused", "Those that the server has refused.", totals.refused as u64);
+        }
+        metrics
     }
-}
 
-impl Service for Status {
-    fn answer(&self, _client: SocketAddr, request: Request<RequestStream>) -> BoxFuture<'_, Answered> {
-        let response = self.answer(request.method(), request.uri().path());
-        async move { Answered { response, user: None } }.boxed()
+    fn problem(&self) -> Option<&'static str> {
+        let is_away = self.server().metrics.is_away.load(Ordering::Relaxed);
+        is_away.then_some("the server has not answered the last request")
     }
 }

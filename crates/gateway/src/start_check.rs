@@ -13,7 +13,8 @@ impl Gateway {
     /// Why requests would fail now, as far as an OPTIONS without credentials shows; none if they would not. Takes at most
     /// `limit`.
     pub async fn find_problem(&self, limit: Duration) -> Option<String> {
-        let (server, is_away) = (self.server(), &self.metrics().is_away);
+        let server = self.server();
+        let is_away = &server.metrics.is_away;
         let url = format!("{}{}", server.upstream.origin, server.upstream.base);
         let request = Request::options(&url).body(Body::empty()).ok()?;
         // With connections of its own: it changes nothing for the first user.

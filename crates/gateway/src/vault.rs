@@ -22,9 +22,9 @@
 
 use std::{
     fmt,
-    fs::{self, DirBuilder, File, Permissions},
-    io::{self, ErrorKind, Read, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    fs::{self, File},
+    io::{self, ErrorKind, Read},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 
@@ -34,6 +34,7 @@ use chacha20poly1305::{
     aead::{Aead, Payload},
 };
 use haul_http::auth::Secret;
+use output::durable;
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 use zeroize::Zeroizing;
@@ -220,11 +221,9 @@ impl VaultKey {
         let text = Zeroizing::new(format!("{}\n", BASE64_STANDARD.encode(key.as_slice())));
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         folder_of_ours(folder)?;
-        let temporary = temporary(folder, text.as_bytes()).map_err(failed("create", path))?;
-        match temporary.persist_noclobber(path) {
-            Ok(_) => sync(folder).map_err(failed("create", path)),
-            Err(error) if error.error.kind() == ErrorKind::AlreadyExists => Ok(()),
-            Err(error) => Err(failed("create", path)(error.error)),
+        match durable::create(path, 0o600, text.as_bytes()) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+            created => created.map_err(failed("create", path)),
         }
     }
 }
@@ -240,19 +239,7 @@ fn private(path: &Path, about: &fs::Metadata, exposed: u32, mode: &'static str) 
 }
 
 fn folder_of_ours(path: &Path) -> Result<(), VaultError> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed("create", path))
-}
-
-fn temporary(folder: &Path, content: &[u8]) -> io::Result<tempfile::NamedTempFile> {
-    let owner_only = Permissions::from_mode(0o600);
-    let mut file = tempfile::Builder::new().prefix(".new-").permissions(owner_only).tempfile_in(folder)?;
-    file.write_all(content)?;
-    file.as_file().sync_all()?;
-    Ok(file)
-}
-
-fn sync(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
+    durable::create_folder(path).map_err(failed("create", path))
 }
 
 /// The vault: a folder, and its key.
@@ -301,10 +288,7 @@ impl Vault {
         let payload = Payload { msg: &text, aad: user.as_str().as_bytes() };
         let sealed = self.cipher().encrypt(&XNonce::from(nonce), payload).map_err(|_| VaultError::Random)?;
         let content = [MAGIC, &nonce, &sealed].concat();
-        temporary(&self.folder, &content)
-            .and_then(|file| Ok(file.persist(&path)?))
-            .and_then(|_| sync(&self.folder))
-            .map_err(failed("write", &path))
+        durable::replace(&path, 0o600, &content).map_err(failed("write", &path))
     }
 
     /// The enrolment of a user; `None` if there is none.
@@ -341,7 +325,7 @@ impl Vault {
 pub fn remove(folder: &Path, user: &UserName) -> Result<bool, VaultError> {
     let path = folder.join(format!("{user}{SUFFIX}"));
     match fs::remove_file(&path) {
-        Ok(()) => sync(folder).map(|()| true).map_err(failed("remove", &path)),
+        Ok(()) => durable::sync(folder).map(|()| true).map_err(failed("remove", &path)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(failed("remove", &path)(error)),
     }

@@ -5,9 +5,9 @@ mod place;
 mod smb;
 mod status;
 
-use std::{cell::Cell, error::Error, net::SocketAddr, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{cell::Cell, error::Error, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use ::gateway::{DiskCache, Gateway, Settings, Status, WriteBack};
+use ::gateway::{DiskCache, Gateway, Settings, WriteBack};
 use ::serve::{Config, Server};
 use haul_http::Timeouts;
 use http::Uri;
@@ -56,9 +56,6 @@ pub(crate) struct Args {
     /// Folder for that cache; its files have no names, and nobody else can read them [default: /var/tmp]
     #[arg(long, value_name = "DIR")]
     cache_dir: Option<PathBuf>,
-    /// Also answer /healthz and /metrics (Prometheus), at this address and without TLS
-    #[arg(long, value_name = "ADDR:PORT", value_parser = crate::listening::address)]
-    status: Option<SocketAddr>,
     /// How long requests in flight may take to complete after Ctrl-C or SIGTERM
     #[arg(long, value_name = "TIME", default_value = "30s")]
     drain: Span,
@@ -157,21 +154,15 @@ fn serve(args: &Args) -> Result<(), Box<dyn Error>> {
         gateway => gateway?,
     };
     let gateway = Arc::new(gateway);
-    let checked = gateway.clone();
     let config = Config { drain: Some(args.drain.0), ..args.listening.config()? };
     let server = match ListeningOptions::inherited()? {
         inherited if inherited.is_empty() => Server::with_service(gateway.clone(), &config)?,
         inherited => Server::with_service_on(gateway.clone(), &config, inherited)?,
     };
-    let status = args.status.map(|address| {
-        let config = Config { listen: vec![address], ..Config::default() };
-        Server::with_service(Arc::new(Status::new(gateway)), &config)
-    });
-    let status = status.transpose()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let problem = runtime.block_on(checked.find_problem(START_CHECK.min(args.server.timeout.0)));
+    let problem = runtime.block_on(gateway.find_problem(START_CHECK.min(args.server.timeout.0)));
     drop(runtime);
     // Once, however many addresses there are.
     let warning = Cell::new(problem.map(|why| format!("requests may fail: {why}")));
-    args.listening.run(server, &upstream.to_string(), |_| warning.take(), status)
+    args.listening.run(server, &upstream.to_string(), |_| warning.take(), Some(gateway))
 }

@@ -6,10 +6,11 @@ use std::{
     net::{SocketAddr, TcpListener},
     num::NonZeroUsize,
     path::PathBuf,
+    sync::Arc,
     time::Duration,
 };
 
-use ::serve::{AccessLog, Config, Server, Tls};
+use ::serve::{AccessLog, Config, Server, Status, Tls, Watched};
 use listenfd::ListenFd;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,6 +30,9 @@ pub(crate) struct ListeningOptions {
     /// flight, 512 of them from one address
     #[arg(long, value_name = "N", default_value = "1024")]
     connections: NonZeroUsize,
+    /// Also answer /healthz and /metrics (Prometheus), at this address and without TLS
+    #[arg(long, value_name = "ADDR:PORT", value_parser = address)]
+    status: Option<SocketAddr>,
     /// Write an access log to FILE, or to standard output with `-`
     #[arg(long, value_name = "FILE|-")]
     log: Option<PathBuf>,
@@ -71,19 +75,20 @@ impl ListeningOptions {
     }
 
     /// Writes the certificate, greets, and serves until Ctrl-C. `what` is what the greeting says is served at the URLs; a
-    /// warning may depend on the address. Another server runs as long, without a greeting.
+    /// warning may depend on the address. `watched` has more to tell than the server.
     pub(crate) fn run(
         &self,
         server: Server,
         what: &str,
         warning: impl Fn(&SocketAddr) -> Option<String>,
-        beside: Option<Server>,
+        watched: Option<Arc<dyn Watched>>,
     ) -> Result<(), Box<dyn Error>> {
         if let (Some(path), Some(certificate)) = (&self.cert_out, server.certificate()) {
             output::write(path, |to| to.write_all(certificate.pem.as_bytes()))
                 .map_err(|error| format!("cannot write the certificate to {}: {error}", path.display()))?;
         }
-        let _ = self.greet(&server, what, warning);
+        let status = self.status(server.watched(), watched)?;
+        let _ = self.greet(&server, what, warning, status.as_ref());
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let outcome = runtime.block_on(async {
             let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
@@ -93,8 +98,8 @@ impl ListeningOptions {
                     _ = terminate.recv() => {}
                 }
             };
-            if let Some(beside) = beside {
-                tokio::spawn(beside.run(std::future::pending()));
+            if let Some(status) = status {
+                tokio::spawn(status.run(std::future::pending()));
             }
             Ok(server.run(stop).await?)
         });
@@ -103,8 +108,26 @@ impl ListeningOptions {
         outcome
     }
 
+    /// A server of `/healthz` and `/metrics`, if it is wanted.
+    fn status(
+        &self,
+        server: Arc<dyn Watched>,
+        more: Option<Arc<dyn Watched>>,
+    ) -> Result<Option<Server>, ::serve::Error> {
+        let Some(address) = self.status else { return Ok(None) };
+        let config = Config { listen: vec![address], ..Config::default() };
+        let watched = more.into_iter().chain([server]).collect();
+        Server::with_service(Arc::new(Status::new(watched)), &config).map(Some)
+    }
+
     /// To standard error: standard output belongs to the log. Errors are ignored.
-    fn greet(&self, server: &Server, what: &str, warning: impl Fn(&SocketAddr) -> Option<String>) -> io::Result<()> {
+    fn greet(
+        &self,
+        server: &Server,
+        what: &str,
+        warning: impl Fn(&SocketAddr) -> Option<String>,
+        status: Option<&Server>,
+    ) -> io::Result<()> {
         let mut out = io::stderr().lock();
         let scheme = if server.certificate().is_some() { "https" } else { "http" };
         for address in server.local_addrs() {
@@ -121,6 +144,9 @@ impl ListeningOptions {
             if self.cert_out.is_none() {
                 writeln!(out, "To let clients trust it, write it to a file with --cert-out FILE.")?;
             }
+        }
+        if let Some(status) = status {
+            writeln!(out, "Metrics at http://{}/metrics", status.local_addr())?;
         }
         writeln!(out, "Stop with Ctrl-C.")
     }

@@ -343,7 +343,9 @@ impl Client {
     fn heard<T>(&self, answer: Result<T, Error>) -> Result<T, Error> {
         match &answer {
             Ok(_) => *lock(&self.inner.shared.away) = None,
-            Err(error) if error.is_silence() => *lock(&self.inner.shared.away) = Some(Instant::now()),
+            Err(error) if error.is_silence() => {
+                *lock(&self.inner.shared.away) = Some(tokio::time::Instant::now().into_std())
+            }
             Err(_) => {}
         }
         answer

@@ -366,7 +366,8 @@ fn range_length(headers: &HeaderMap) -> Option<u64> {
 
 pub(crate) fn now() -> Moment {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64());
-    Moment { instant: Instant::now(), seconds }
+    // The clock of the timers, which a test may pause.
+    Moment { instant: tokio::time::Instant::now().into_std(), seconds }
 }
 
 #[cfg(test)]

@@ -11,14 +11,14 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    time::{Instant, SystemTime},
+    time::SystemTime,
 };
 
 use nix::{
     errno::Errno,
     fcntl::{FallocateFlags, fallocate},
 };
-use tokio::sync::Notify;
+use tokio::{sync::Notify, time::Instant};
 
 use crate::{
     content_cache::{ContentCache, Found},

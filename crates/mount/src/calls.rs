@@ -19,7 +19,7 @@ use std::{
         atomic::{AtomicU8, Ordering},
     },
     task::{Context, Poll, Waker},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use fuser::{
@@ -29,7 +29,11 @@ use fuser::{
 use futures_util::FutureExt;
 use haul_http::Client;
 use nix::errno::Errno;
-use tokio::{runtime::Handle, task, time::interval_at};
+use tokio::{
+    runtime::Handle,
+    task,
+    time::{Instant, interval_at},
+};
 
 use crate::{
     panics::{caught, guarded},
@@ -143,7 +147,7 @@ impl Calls {
     }
 
     /// `early` ends when the call is to be answered although its operation has not ended.
-    fn run<T: Send + 'static, R: Reply>(
+    pub(crate) fn run<T: Send + 'static, R: Reply>(
         &self,
         early: impl Future<Output = Errno> + Send + 'static,
         reply: R,
@@ -182,10 +186,9 @@ impl Calls {
 
     /// Waits until there is a reason to answer a call although its operation has not ended.
     fn early_end(&self, pid: u32) -> impl Future<Output = Errno> + Send + 'static {
-        let (client, begin) = (self.client.clone(), Instant::now());
-        let watch = move || interval_at((begin + WATCH).into(), WATCH);
+        let (is_late, begin) = (self.is_late(), Instant::now());
         let stops = async move {
-            let mut watch = watch();
+            let mut watch = interval_at(begin + WATCH, WATCH);
             loop {
                 watch.tick().await;
                 // Not here: of a program that waits for us in execve(2), reading /proc can take until we have answered.
@@ -194,20 +197,25 @@ impl Calls {
                 }
             }
         };
-        let is_late = async move {
-            let mut watch = watch();
-            loop {
-                watch.tick().await;
-                let has_waited = client.patience().is_some_and(|patience| begin.elapsed() >= patience);
-                if has_waited && client.away_since().is_some_and(|since| since >= begin) {
-                    return Errno::ETIMEDOUT;
-                }
-            }
-        };
         async move {
             tokio::select! {
                 errno = stops => errno,
                 errno = is_late => errno,
+            }
+        }
+    }
+
+    /// Waits until a call has waited for as long as a request may take, and the server is away.
+    pub(crate) fn is_late(&self) -> impl Future<Output = Errno> + Send + 'static {
+        let (client, begin) = (self.client.clone(), Instant::now());
+        async move {
+            let mut watch = interval_at(begin + WATCH, WATCH);
+            loop {
+                watch.tick().await;
+                let has_waited = client.patience().is_some_and(|patience| begin.elapsed() >= patience);
+                if has_waited && client.away_since().is_some_and(|since| since >= begin.into_std()) {
+                    return Errno::ETIMEDOUT;
+                }
             }
         }
     }

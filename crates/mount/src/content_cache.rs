@@ -17,20 +17,20 @@ mod unused;
 
 use std::{
     collections::HashSet,
-    fs::{self, DirBuilder, File},
+    fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
-    io::{self, Write},
-    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
+    io,
+    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use nix::unistd::{geteuid, syncfs};
+use output::durable;
 
 use self::{
     record::{Name, Record},
@@ -98,22 +98,15 @@ impl ContentCache {
         let mut hasher = DefaultHasher::new();
         (source, identity).hash(&mut hasher);
         let folder = cache.join("contents").join(format!("{:016x}", hasher.finish()));
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        durable::create_folder(&folder)?;
         let about = fs::symlink_metadata(&folder)?;
         if !about.is_dir() || about.uid() != geteuid().as_raw() || about.permissions().mode() & 0o077 != 0 {
             return Err(io::Error::other(format!("others may enter {}", folder.display())));
         }
         let lock = File::options().create(true).truncate(false).write(true).open(folder.join(LOCK))?;
-        let begin = Instant::now();
-        loop {
-            match lock.try_lock() {
-                Ok(()) => break,
-                Err(fs::TryLockError::WouldBlock) if folder.join(ENDING).exists() && begin.elapsed() < PATIENCE => {
-                    thread::sleep(Duration::from_millis(20));
-                }
-                Err(fs::TryLockError::WouldBlock) => return Ok(None),
-                Err(fs::TryLockError::Error(error)) => return Err(error),
-            }
+        let patience = if folder.join(ENDING).exists() { PATIENCE } else { Duration::ZERO };
+        if !output::lock(&lock, patience)? {
+            return Ok(None);
         }
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned();
         let state = fs::read_to_string(folder.join(STATE)).unwrap_or_default();
@@ -174,14 +167,8 @@ impl ContentCache {
         let number = u64::from_str_radix(content.file_name()?.to_str()?, 16).ok()?;
         let stored = present.total();
         let name = Name { key: Name::key(path), number: self.number(), content: number, stored };
-        let (temporary, target) = (folder.join(format!("{:x}.new", name.number)), folder.join(name.text()));
-        let written = serde_json::to_vec(&record).map_err(io::Error::other);
-        let written = written.and_then(|text| fs::write(&temporary, text));
-        let renamed = written.and_then(|()| fs::rename(&temporary, &target));
-        if renamed.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        renamed.ok().map(|()| target)
+        let (target, text) = (folder.join(name.text()), serde_json::to_vec(&record).ok()?);
+        output::replace(&target, 0o600, &text).ok().map(|()| target)
     }
 
     /// A recorded content is no longer open here.
@@ -238,12 +225,7 @@ fn ended_well(boot: &str) -> String {
 }
 
 fn set_state(folder: &Path, state: &str) -> io::Result<()> {
-    let new = folder.join("state.new");
-    let mut file = File::create(&new)?;
-    file.write_all(state.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&new, folder.join(STATE))?;
-    File::open(folder)?.sync_all()
+    durable::replace(&folder.join(STATE), 0o600, state.as_bytes())
 }
 
 /// Contents that an earlier mount could not keep. Returns whether none is left.

@@ -58,8 +58,3 @@ fn status(status: u16) -> Errno {
 pub(crate) fn of_io(error: &io::Error) -> Errno {
     error.raw_os_error().map_or(Errno::EIO, Errno::from_raw)
 }
-
-/// Whether a local disk, or the user's quota on it, is full.
-pub(crate) fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}

@@ -1,12 +1,9 @@
 //! The fetches of a file that have failed. No I/O.
 
-use std::{
-    collections::VecDeque,
-    ops::Range,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, ops::Range, time::Duration};
 
 use nix::errno::Errno;
+use tokio::time::Instant;
 
 /// How many are remembered: more than are in flight.
 const REMEMBERED: usize = 64;

@@ -5,27 +5,9 @@
 
 use std::ops::Range;
 
-use dav::ETag;
+pub(crate) use writeback::Base;
 
 use crate::{ranges::Ranges, tree::Facts};
-
-/// The version on the server that the content began with.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Base {
-    /// There is none: a program has created the file.
-    New,
-    Version(Facts),
-}
-
-impl Base {
-    /// Its entity tag, if the server has sent one.
-    pub(crate) fn tag(&self) -> Option<&ETag> {
-        match self {
-            Self::New => None,
-            Self::Version(facts) => facts.etag.as_ref(),
-        }
-    }
-}
 
 /// What an upload has to send.
 #[derive(Debug, Clone)]

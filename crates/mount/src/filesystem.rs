@@ -8,6 +8,7 @@ use fuser::{
     ReplyDirectoryPlus, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request, TimeOrNow,
     WriteFlags,
 };
+use scopeguard::guard;
 use tokio::{runtime::Handle, sync::oneshot};
 
 use crate::{
@@ -159,8 +160,9 @@ impl fuser::Filesystem for Filesystem {
         let (share, name) = (self.share.clone(), name.as_bytes().to_vec());
         let created = async move {
             let (ino, content) = share.create(Ino(parent.0), &name)?;
+            let content = guard(content, |content| share.release(ino, &content));
             let flushed = share.commit(ino, &content).await;
-            share.release(ino, &content);
+            drop(content);
             let found = match flushed {
                 Ok(()) => share.getattr(ino).await,
                 Err(error) => Err(error),

@@ -1,21 +1,21 @@
-//! What our own requests may still do to a file after they have failed here, or were repeated. No I/O.
+//! What our own renamings, deletions and uploads may still do to a file after they have failed here. No I/O.
 //!
 //! A request without an answer may be carried out much later, when the program has saved the file again. The server then has
 //! another version than that save replaces, and nobody else has changed anything.
 
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, time::Duration};
 
 use dav::{ETag, RemotePath};
-use haul_http::digest::Digests;
+use haul_http::{Body, digest::Digests};
+use tokio::time::Instant;
 
 /// How long a request may be on its way. Linux gives up a connection whose peer is silent after about 15 minutes
 /// (`tcp_retries2`), and a box between may hold it on top of that.
 const LONGEST: Duration = Duration::from_hours(1);
 /// How many requests are remembered.
 const MOST: usize = 1000;
+/// How many uploads, with their contents.
+const MOST_UPLOADS: usize = 64;
 
 /// A request that takes a file away from a path.
 #[derive(Debug)]
@@ -33,18 +33,6 @@ struct Request {
     put_back: Vec<ETag>,
 }
 
-/// An upload of a new file that may be carried out once more.
-#[derive(Debug)]
-struct Upload {
-    path: RemotePath,
-    sent: Instant,
-    content: Digests,
-    /// The versions that were stored there since.
-    versions: Vec<ETag>,
-    /// Whether its file is gone, and somebody looks whether it comes back.
-    is_watched: bool,
-}
-
 /// What a late request has done at a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Late {
@@ -60,10 +48,31 @@ pub(crate) enum Late {
 #[derive(Debug, Default)]
 pub(crate) struct LateChanges {
     requests: VecDeque<Request>,
+    next: u64,
     uploads: VecDeque<Upload>,
+    creations: VecDeque<Creation>,
     /// Where new files are being uploaded.
     creating: Vec<RemotePath>,
-    next: u64,
+}
+
+/// An upload of a new file, of which a copy may be carried out when the file is gone.
+#[derive(Debug)]
+struct Creation {
+    path: RemotePath,
+    sent: Instant,
+    content: Digests,
+    /// The versions that were stored there since.
+    versions: Vec<ETag>,
+    /// Whether its file is gone, and somebody looks whether it comes back.
+    is_watched: bool,
+}
+
+/// An upload without an answer.
+#[derive(Debug)]
+struct Upload {
+    sent: Instant,
+    path: RemotePath,
+    content: Body,
 }
 
 impl LateChanges {
@@ -89,7 +98,24 @@ impl LateChanges {
 
     fn forget_old(&mut self, now: Instant) {
         self.requests.retain(|request| now.saturating_duration_since(request.sent) < LONGEST);
+        self.creations.retain(|creation| now.saturating_duration_since(creation.sent) < LONGEST);
+    }
+
+    /// An upload has ended without an answer. It may have been carried out, or still is; when the program saves the file
+    /// again, that is no conflict.
+    pub(crate) fn may_have_stored(&mut self, now: Instant, path: &RemotePath, content: Body) {
+        if self.uploads.len() >= MOST_UPLOADS {
+            self.uploads.pop_front();
+        }
+        self.uploads.push_back(Upload { sent: now, path: path.clone(), content });
+    }
+
+    /// The contents of this length that such uploads may have stored at a path.
+    pub(crate) fn uploads(&mut self, now: Instant, path: &RemotePath, length: u64) -> Vec<Body> {
         self.uploads.retain(|upload| now.saturating_duration_since(upload.sent) < LONGEST);
+        let of_path =
+            self.uploads.iter().filter(|upload| upload.path == *path && upload.content.length() == Some(length));
+        of_path.filter_map(|upload| upload.content.try_clone()).collect()
     }
 
     /// A request is over: it is not carried out later.
@@ -110,8 +136,8 @@ impl LateChanges {
         for request in self.requests.iter_mut().filter(|request| request.from == *path && request.to.is_some()) {
             request.versions.push(version.clone());
         }
-        for upload in self.uploads.iter_mut().filter(|upload| upload.path == *path) {
-            upload.versions.push(version.clone());
+        for creation in self.creations.iter_mut().filter(|creation| creation.path == *path) {
+            creation.versions.push(version.clone());
         }
     }
 
@@ -128,45 +154,45 @@ impl LateChanges {
     }
 
     /// A copy of the upload of a new file may be carried out later.
-    pub(crate) fn expect_upload(&mut self, now: Instant, path: &RemotePath, content: Digests) {
+    pub(crate) fn expect_creation(&mut self, now: Instant, path: &RemotePath, content: Digests) {
         self.forget_old(now);
-        if self.uploads.len() >= MOST {
-            self.uploads.pop_front();
+        if self.creations.len() >= MOST {
+            self.creations.pop_front();
         }
         let path = path.clone();
-        self.uploads.push_back(Upload { path, sent: now, content, versions: Vec::new(), is_watched: false });
+        self.creations.push_back(Creation { path, sent: now, content, versions: Vec::new(), is_watched: false });
     }
 
     /// The contents that a late upload may have brought back to a path as this version; none while a new file is being
     /// uploaded there.
-    pub(crate) fn uploads(&mut self, now: Instant, path: &RemotePath, version: &ETag) -> Vec<Digests> {
+    pub(crate) fn creations(&mut self, now: Instant, path: &RemotePath, version: &ETag) -> Vec<Digests> {
         self.forget_old(now);
         if self.creating.contains(path) {
             return Vec::new();
         }
-        let at = self.uploads.iter().filter(|upload| upload.path == *path);
-        let is_other = |upload: &&Upload| !upload.versions.iter().any(|stored| stored.resembles(version));
-        at.filter(is_other).map(|upload| upload.content.clone()).collect()
+        let at = self.creations.iter().filter(|creation| creation.path == *path);
+        let is_other = |creation: &&Creation| !creation.versions.iter().any(|stored| stored.resembles(version));
+        at.filter(is_other).map(|creation| creation.content.clone()).collect()
     }
 
     /// A file has lost its name. Returns whether to look from now on whether a late upload brings it back.
     pub(crate) fn begin_watch(&mut self, now: Instant, path: &RemotePath) -> bool {
         let is_new = !self.is_watched(now, path);
-        let mut uploads = self.uploads.iter_mut().filter(|upload| upload.path == *path).peekable();
-        let begins = is_new && uploads.peek().is_some();
-        uploads.for_each(|upload| upload.is_watched = true);
+        let mut creations = self.creations.iter_mut().filter(|creation| creation.path == *path).peekable();
+        let begins = is_new && creations.peek().is_some();
+        creations.for_each(|creation| creation.is_watched = true);
         begins
     }
 
     /// Whether to look on.
     pub(crate) fn is_watched(&mut self, now: Instant, path: &RemotePath) -> bool {
         self.forget_old(now);
-        self.uploads.iter().any(|upload| upload.path == *path && upload.is_watched)
+        self.creations.iter().any(|creation| creation.path == *path && creation.is_watched)
     }
 
     /// A file was renamed to this path. It may have been there before.
     pub(crate) fn renamed_to(&mut self, path: &RemotePath) {
-        self.uploads.retain(|upload| upload.path != *path);
+        self.creations.retain(|creation| creation.path != *path);
     }
 
     /// Why this version is at a path now, or none, if a late request of our own may be the reason.
@@ -241,17 +267,18 @@ mod tests {
         let content = Digests::of(b"content", &[haul_http::digest::Algorithm::Sha256]);
         assert!(!late.begin_watch(now, &file), "nothing is expected");
         late.creates(&file);
-        late.expect_upload(now, &file, content.clone());
-        assert!(late.uploads(now, &file, &tag("1")).is_empty(), "it may be the one that is being stored");
+        late.expect_creation(now, &file, content.clone());
+        assert!(late.creations(now, &file, &tag("1")).is_empty(), "it may be the one that is being stored");
         late.stored(now, &file, &tag("1"));
         late.created(&file);
-        assert!(late.uploads(now, &file, &tag("1")).is_empty() && late.uploads(now, &path("/f"), &tag("2")).is_empty());
-        assert_eq!(late.uploads(now, &file, &tag("2")), [content]);
+        assert!(late.creations(now, &file, &tag("1")).is_empty());
+        assert!(late.creations(now, &path("/f"), &tag("2")).is_empty());
+        assert_eq!(late.creations(now, &file, &tag("2")), [content]);
         assert!(late.begin_watch(now, &file) && !late.begin_watch(now, &file) && late.is_watched(now, &file));
         assert!(!late.is_watched(now + LONGEST, &file));
-        late.expect_upload(now, &file, Digests::of(b"", &[]));
+        late.expect_creation(now, &file, Digests::of(b"", &[]));
         late.renamed_to(&file);
-        assert!(late.uploads(now, &file, &tag("2")).is_empty() && !late.begin_watch(now, &file));
+        assert!(late.creations(now, &file, &tag("2")).is_empty() && !late.begin_watch(now, &file));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! These decisions are state machines without I/O, which can be tested without a server, a kernel or a clock: which names are
 //! believed and for how long (`tree`), which bytes of a file are here and which the server lacks (`file_state`, `ranges`), how
 //! much to fetch ahead of a reader (`read_ahead`, `pacing`, [`dav::siblings`]), which folders to list ahead of a walk (`walk`), and
-//! what of the journal to upload when (`journal::entries`). `share` carries them out with [`dav::Dav`]. `filesystem` answers the
+//! what of the journal to upload when ([`writeback::Entries`]). `share` carries them out with [`dav::Dav`]. `filesystem` answers the
 //! kernel, and `calls` decides when it answers a call that waits for a server.
 //!
 //! # Writing
@@ -36,6 +36,8 @@ mod read_ahead;
 mod replies;
 mod share;
 mod signals;
+#[cfg(test)]
+mod simulation;
 mod tree;
 mod unsaved;
 mod walk;

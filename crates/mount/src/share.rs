@@ -26,17 +26,21 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
-use dav::{Dav, Entry, LockPolicy, RemotePath, transfer::HeldLocks};
+use dav::{Dav, Entry, Failure, LockPolicy, RemotePath, transfer::HeldLocks};
 use nix::errno::Errno;
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    time::Instant,
+};
 
 use crate::{
     Options, Write,
     cached_file::CachedFile,
     content_cache::ContentCache,
-    journal::{Journal, JournalError, Report},
+    journal::{self, JournalError, Report},
     late_changes::LateChanges,
     share::write_back::WriteBack,
     tree::{Facts, Ino, Lookup, Tree},
@@ -172,7 +176,12 @@ impl Share {
         };
         let (entries, server) = tokio::join!(self.request_listing(&path), self.dav.learn(&path));
         let (entries, own) = entries?;
-        let is_locking = server.is_ok_and(|server| server.locks) && self.options.lock != LockPolicy::Never;
+        // Without an answer it would stay unknown whether files can be locked, and what protects an upload.
+        let server = match server {
+            Err(error) if error.refusal().is_none_or(Failure::is_passing) => return Err(error),
+            server => server.ok(),
+        };
+        let is_locking = server.is_some_and(|server| server.locks) && self.options.lock != LockPolicy::Never;
         self.is_locking.store(is_locking, Ordering::Relaxed);
         let mut tree = self.tree();
         tree.folder_is(Tree::ROOT, mark, own);
@@ -314,7 +323,7 @@ impl Share {
         let name = path.and_then(RemotePath::name).unwrap_or(b"deleted file");
         let what = path.map_or_else(|| "a deleted file".to_owned(), ToString::to_string);
         // It waits for the disk, and other calls must not wait for that.
-        match tokio::task::block_in_place(|| self.unsaved.keep(file.path(), name)) {
+        match aside(|| self.unsaved.keep(file.path(), name)) {
             Ok(target) if file.state(|state| state.missing(0..state.length()).is_empty()) => {
                 tracing::error!("{what} is not on the server; its content is in {}", target.display());
             }
@@ -378,6 +387,14 @@ impl Contents {
     }
 }
 
+/// Waits for the disk without keeping the runtime's other tasks waiting, if it has several threads.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::CurrentThread) => work(),
+        _ => tokio::task::block_in_place(work),
+    }
+}
+
 /// What an entry of a listing says of a file.
 fn facts(entry: &Entry) -> Facts {
     let properties = &entry.properties;
@@ -386,7 +403,7 @@ fn facts(entry: &Entry) -> Facts {
 
 /// The journal of a share that writes back; without that, one of an earlier mount that is not done with.
 fn open_journal(options: &Options) -> std::result::Result<Option<WriteBack>, JournalError> {
-    let place = Journal::place(&options.cache, &options.source, &options.account);
+    let place = journal::place(&options.cache, &options.source, &options.account);
     let (is_through, size) = match options.write {
         Write::Back { journal_size } => (false, journal_size),
         Write::Through => (true, u64::MAX),
@@ -395,5 +412,5 @@ fn open_journal(options: &Options) -> std::result::Result<Option<WriteBack>, Jou
     if options.read_only || (is_through && !is_left()) {
         return Ok(None);
     }
-    Ok(Some(WriteBack::new(Journal::open(place, &options.source)?, size, is_through)))
+    Ok(Some(WriteBack::new(journal::open(place, &options.source)?, size, is_through)))
 }

@@ -10,10 +10,12 @@
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
     hash::{DefaultHasher, Hash, Hasher},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
-use dav::{ETag, RemotePath, siblings::Siblings};
+use dav::{RemotePath, siblings::Siblings};
+use tokio::time::Instant;
+pub(crate) use writeback::Facts;
 
 pub(crate) use self::sync::Change;
 use self::{sync::SyncPoint, times::FolderTime};
@@ -25,25 +27,6 @@ pub(crate) struct Ino(pub(crate) u64);
 
 /// Marks the inode numbers that are derived from paths.
 const DERIVED: u64 = 1 << 62;
-
-/// What a server says of a file or folder.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
-    pub(crate) length: u64,
-    pub(crate) modified: Option<SystemTime>,
-    pub(crate) etag: Option<ETag>,
-}
-
-impl Facts {
-    /// Whether both are the same version, as far as is known.
-    pub(crate) fn is_version(&self, other: &Self) -> bool {
-        let same_tag = match (&self.etag, &other.etag) {
-            (Some(one), Some(other)) => one.resembles(other),
-            _ => self.modified == other.modified,
-        };
-        same_tag && self.length == other.length
-    }
-}
 
 /// The result of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

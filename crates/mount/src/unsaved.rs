@@ -1,17 +1,19 @@
 //! The folder `unsaved`: contents that the server does not have, and of which no program can be told any more.
 //!
 //! Such a content may be the only one. It is deleted nowhere else before it is on the disk here. If it cannot be kept here, it
-//! stays where it is, and is *spared*: its file loses the right to be written, which needs no room on a full disk. Nobody
-//! deletes such a file, and the next mount tries again to keep it.
+//! stays where it is, and is spared ([`writeback::spare`]).
 
 use std::{
     fmt,
-    fs::{self, DirBuilder, File, Permissions},
+    fs::{self, File},
     io,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::SystemTime,
 };
+
+use output::durable;
+pub(crate) use writeback::is_spared;
 
 /// How many names are tried.
 const NAMES: u32 = 10_000;
@@ -29,10 +31,7 @@ impl Unsaved {
 
     /// Keeps a content under the time and the `name` of its file. When this returns, it survives a power cut.
     pub(crate) fn keep(&self, content: &Path, name: &[u8]) -> io::Result<PathBuf> {
-        if !self.0.is_dir() {
-            DirBuilder::new().recursive(true).mode(0o700).create(&self.0)?;
-            self.0.parent().map_or(Ok(()), sync)?;
-        }
+        durable::create_folder(&self.0)?;
         let seconds = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
         let name = String::from_utf8_lossy(name);
         let name = &name[..name.floor_char_boundary(LONGEST)];
@@ -41,7 +40,7 @@ impl Unsaved {
             match link_or_copy(content, &target) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 kept => {
-                    kept.and_then(|()| sync(&target)).and_then(|()| sync(&self.0))?;
+                    kept.and_then(|()| durable::sync(&target)).and_then(|()| durable::sync(&self.0))?;
                     return Ok(target);
                 }
             }
@@ -54,10 +53,6 @@ impl fmt::Display for Unsaved {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.display().fmt(out)
     }
-}
-
-fn sync(path: &Path) -> io::Result<()> {
-    File::open(path)?.sync_all()
 }
 
 fn link_or_copy(content: &Path, target: &Path) -> io::Result<()> {
@@ -74,14 +69,9 @@ fn link_or_copy(content: &Path, target: &Path) -> io::Result<()> {
 
 /// Marks a content that could not be kept.
 pub(crate) fn spare(content: &Path) {
-    if let Err(error) = fs::set_permissions(content, Permissions::from_mode(0o400)) {
+    if let Err(error) = writeback::spare(content) {
         tracing::error!("{} may be deleted with its cache folder: {error}", content.display());
     }
-}
-
-/// Whether a content is marked.
-pub(crate) fn is_spared(content: &Path) -> bool {
-    fs::symlink_metadata(content).is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o200 == 0)
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@
 //!
 //! Writing to a FIFO waits for a reader, as in any program.
 //!
+//! [`replace`] is for files of our own, which are nothing special, and [`durable`] for those that must survive a power cut.
+//!
 //! An open descriptor is not opened again, since a second open starts at the beginning of the file, and would overwrite
 //! what the program has printed.
 //!
@@ -24,6 +26,9 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 
+pub mod durable;
+mod lock;
+
 use std::{
     fs::{self, File, Metadata, OpenOptions, Permissions},
     io::{self, BufWriter, ErrorKind, Write},
@@ -32,6 +37,8 @@ use std::{
 };
 
 use tempfile::{Builder, NamedTempFile};
+
+pub use self::lock::lock;
 
 /// Maximum number of symbolic links followed, as in Linux.
 const MAX_LINKS: usize = 40;
@@ -52,8 +59,37 @@ pub fn write(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>
         },
         Destination::Stderr => buffered(io::stderr().lock(), content),
         Destination::Special(path) => buffered(OpenOptions::new().append(true).open(path)?, content),
-        Destination::Regular(path) => replace(&path, content),
+        Destination::Regular(path) => write_regular(&path, content),
     }
+}
+
+/// Replaces a file atomically, or creates it: whoever reads it sees all of the old content, or of the new one. `mode` has its
+/// permissions, less the umask. A power cut may undo it, or leave an empty file.
+pub fn replace(path: &Path, mode: u32, content: &[u8]) -> io::Result<()> {
+    whole(path, mode, content)?.persist(path)?;
+    Ok(())
+}
+
+/// A temporary file with all of the content.
+fn whole(path: &Path, mode: u32, content: &[u8]) -> io::Result<NamedTempFile> {
+    let mut file = temporary_beside(path, mode)?;
+    file.write_all(content)?;
+    Ok(file)
+}
+
+/// A temporary file in the folder of `path`; the process's umask is subtracted from the `mode`.
+fn temporary_beside(path: &Path, mode: u32) -> io::Result<NamedTempFile> {
+    Builder::new().prefix(".writing-").permissions(Permissions::from_mode(mode)).tempfile_in(folder_of(path))
+}
+
+/// The folder of a file. The parent of a relative path of one name is empty.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Whether a local disk, or the user's quota on it, is full.
+pub fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
 }
 
 /// What a path refers to.
@@ -72,8 +108,7 @@ impl Destination {
         let mut path = path.to_owned();
         for _ in 0..MAX_LINKS {
             let name = path.file_name().ok_or(ErrorKind::IsADirectory)?;
-            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let folder = folder.canonicalize()?;
+            let folder = folder_of(&path).canonicalize()?;
             let resolved = folder.join(name);
             if is_descriptors(&folder) {
                 let own = fs::canonicalize("/proc/self/fd").is_ok_and(|own| own == folder);
@@ -109,7 +144,7 @@ fn buffered(to: impl Write, content: impl FnOnce(&mut dyn Write) -> io::Result<(
 }
 
 /// Replaces the regular file at `path`, which is no symbolic link, atomically.
-fn replace(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn write_regular(path: &Path, content: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     // A file without write permission is not replaced, even if the folder allows it.
     let old = match OpenOptions::new().write(true).open(path) {
         Ok(file) => Some(file),
@@ -139,10 +174,8 @@ fn in_place(mut file: &File, content: impl FnOnce(&mut dyn Write) -> io::Result<
 
 /// A temporary file in the folder of `path`, with the permissions and owner of the file that it will replace.
 fn temporary(path: &Path, old: Option<&File>) -> io::Result<NamedTempFile> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    // The usual permissions of a new file; the process's umask is subtracted.
-    let anyone = Permissions::from_mode(0o666);
-    let made = Builder::new().prefix(".writing-").permissions(anyone).tempfile_in(folder)?;
+    // The usual permissions of a new file.
+    let made = temporary_beside(path, 0o666)?;
     if let Some(old) = old {
         let (old, new) = (old.metadata()?, made.as_file().metadata()?);
         let owner = |file: &Metadata| (file.uid(), file.gid());

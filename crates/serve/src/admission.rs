@@ -26,6 +26,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::{Activity, EvictionRank};
 use crate::budget::{Budget, Held};
 use crate::fd_limit::Capacity;
+use crate::status::{Metric, Watched};
 
 /// Minimum interval between warnings about the connection limit.
 const WARN_INTERVAL: Duration = Duration::from_mins(1);
@@ -54,6 +55,8 @@ struct Table {
     next: u64,
     connections: HashMap<u64, Connection>,
     addresses: HashMap<IpAddr, Address>,
+    /// Connections that were closed for others.
+    evicted: u64,
     warned_at: Option<Instant>,
 }
 
@@ -152,6 +155,32 @@ impl Admission {
     }
 }
 
+impl Watched for Admission {
+    fn metrics(&self) -> Vec<Metric> {
+        let table = self.table();
+        let (connections, evicted) = (table.connections.len() as u64, table.evicted);
+        drop(table);
+        let all = &self.all;
+        let metric = |name, help, value| Metric { name, help, value };
+        vec![
+            metric("longhaul_serve_connections", "Connections of clients.", connections),
+            metric(
+                "longhaul_serve_requests",
+                "Requests in flight; one with a long head counts for several.",
+                all.requests() as u64,
+            ),
+            metric("longhaul_serve_held_bytes", "Bytes of requests and responses in memory.", all.bytes() as u64),
+            metric("longhaul_serve_requests_total", "Requests of clients.", all.begun() as u64),
+            metric("longhaul_serve_refused_total", "Requests that a limit has refused.", all.refused() as u64),
+            metric(
+                "longhaul_serve_evicted_total",
+                "Connections that were closed because a limit was reached.",
+                evicted,
+            ),
+        ]
+    }
+}
+
 impl Table {
     fn count(&self, address: IpAddr) -> usize {
         self.addresses.get(&address).map_or(0, |address| address.connections)
@@ -190,7 +219,7 @@ impl Table {
                 let address = connection.address;
                 format!("too many requests at once: closing a connection from {address} that has {requests}")
             });
-            connection.evicted.cancel();
+            self.evict_now(&connection);
             if number == own {
                 return false;
             }
@@ -223,8 +252,13 @@ impl Table {
             let address = connection.address;
             format!("connection limit reached, with {count} connections from {address}: closing idle and slow connections for new ones")
         });
-        connection.evicted.cancel();
+        self.evict_now(&connection);
         true
+    }
+
+    fn evict_now(&mut self, connection: &Connection) {
+        self.evicted += 1;
+        connection.evicted.cancel();
     }
 
     fn remove(&mut self, number: u64) -> Option<Connection> {

@@ -33,6 +33,11 @@ const OF_CONNECTION: usize = 8 * 1024 * 1024;
 const OF_ADDRESS: usize = 16 * 1024 * 1024;
 const OF_ALL: usize = 256 * 1024 * 1024;
 
+/// Bytes that the kernel takes for a connection although the client has no window for them, and for those of an address.
+const MIN_UNSENT: usize = 16 * 1024;
+const MAX_UNSENT: usize = 128 * 1024;
+const UNSENT_OF_ADDRESS: usize = 8 * 1024 * 1024;
+
 /// Web pages that list a folder, which `dav-server` holds whole, per address.
 const PAGES: usize = 4;
 
@@ -45,13 +50,15 @@ pub(crate) struct Held {
     requests: AtomicUsize,
     /// Requests so far.
     begun: AtomicUsize,
+    /// Those that a limit has refused.
+    refused: AtomicUsize,
     pages: Arc<Semaphore>,
 }
 
 impl Held {
     fn new(limit: usize) -> Self {
-        let (bytes, requests, begun) = Default::default();
-        Held { limit, bytes, requests, begun, pages: Arc::new(Semaphore::new(PAGES)) }
+        let (bytes, requests, begun, refused) = Default::default();
+        Held { limit, bytes, requests, begun, refused, pages: Arc::new(Semaphore::new(PAGES)) }
     }
 
     /// For an address.
@@ -64,8 +71,16 @@ impl Held {
         Arc::new(Self::new(OF_ALL))
     }
 
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn requests(&self) -> usize {
         self.requests.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
     }
 
     pub(crate) fn begun(&self) -> usize {
@@ -98,8 +113,15 @@ impl Budget {
 
     /// The size of the next piece.
     pub(crate) fn piece(&self) -> usize {
-        let left = self.levels().map(|held| held.limit.saturating_sub(held.bytes.load(Ordering::Relaxed)));
+        let left = self.levels().map(|held| held.limit.saturating_sub(held.bytes()));
         (left.into_iter().min().unwrap_or(0) / SHARES).clamp(MIN_PIECE, MAX_PIECE)
+    }
+
+    /// How many bytes the kernel may take that it cannot send (`TCP_NOTSENT_LOWAT` of tcp(7)). Without a limit it takes
+    /// megabytes for each connection that asks and does not read.
+    pub(crate) fn unsent(&self) -> usize {
+        // Each connection of the address has a reference to it.
+        (UNSENT_OF_ADDRESS / Arc::strong_count(&self.address)).clamp(MIN_UNSENT, MAX_UNSENT)
     }
 
     /// Whether a body that has a piece waits with the next one.
@@ -120,6 +142,11 @@ impl Budget {
         for held in self.levels() {
             held.requests.fetch_sub(weight, Ordering::Relaxed);
         }
+    }
+
+    /// A limit has refused a request.
+    pub(crate) fn refuse(&self) {
+        self.all.refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Requests in flight on the connection.
@@ -153,6 +180,27 @@ impl Hold {
         }
     }
 
+    fn shrink(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+        for held in self.activity.budget.levels() {
+            held.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// So many are held now.
+    pub(crate) fn set(&mut self, bytes: usize) {
+        match bytes.checked_sub(self.bytes) {
+            Some(0) => {}
+            Some(more) => self.grow(more),
+            None => self.shrink(self.bytes - bytes),
+        }
+    }
+
+    /// The size of the next piece on this connection.
+    pub(crate) fn piece(&self) -> usize {
+        self.activity.budget.piece()
+    }
+
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -160,9 +208,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        for held in self.activity.budget.levels() {
-            held.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
-        }
+        self.shrink(self.bytes);
     }
 }
 
@@ -257,5 +303,18 @@ mod tests {
         assert!(!outstanding.is_none(&context) && activity.budget.all.bytes.load(Ordering::Relaxed) == 10);
         drop(part);
         assert!(outstanding.is_none(&context) && activity.budget.all.bytes.load(Ordering::Relaxed) == 0);
+    }
+
+    #[test]
+    fn a_hold_counts_what_it_was_set_to_until_it_is_dropped() {
+        let activity = Activity::new(Budget::of_tests());
+        let mut hold = Hold::new(&activity, 0);
+        for bytes in [OF_CONNECTION, 10, 0, OF_CONNECTION] {
+            hold.set(bytes);
+            assert_eq!(activity.budget.all.bytes(), bytes);
+        }
+        assert_eq!(hold.piece(), MIN_PIECE);
+        drop(hold);
+        assert_eq!((activity.budget.all.bytes(), activity.budget.piece()), (0, MAX_PIECE));
     }
 }

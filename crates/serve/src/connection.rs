@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use http::header::ALT_SVC;
 use http::{HeaderValue, Request, Response, StatusCode};
 use http_body_util::BodyExt;
@@ -79,8 +80,9 @@ pub(crate) struct TaskGroup {
 
 impl TaskGroup {
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let abort = self.abort.clone();
-        self.tasks.spawn(async move { abort.run_until_cancelled_owned(task).await });
+        // Boxed, here and below: each future that moves into another would have room in it twice, and a connection of HTTP
+        // is large.
+        self.tasks.spawn(self.abort.clone().run_until_cancelled_owned(Box::pin(task)).map(drop));
     }
 }
 
@@ -113,6 +115,7 @@ impl ListenerConfig {
         let refused = if self.admission.admits_request(&guard.0) {
             framing::refusal(&request)
         } else {
+            guard.0.budget.refuse();
             Some(StatusCode::SERVICE_UNAVAILABLE)
         };
         let mut response = match refused {
@@ -157,7 +160,7 @@ pub(crate) async fn serve(
     let serving = async {
         let closing = group.closing.clone();
         let client = Client { address, activity: &guard.activity, socket: socket.as_ref() };
-        if let Err(error) = start(stream, client, config, group).await {
+        if let Err(error) = Box::pin(start(stream, client, config, group)).await {
             tracing::debug!("connection from {address} failed: {error}");
         }
         if let Some(socket) = socket.as_ref().and_then(|socket| socket.try_clone().ok()) {
@@ -182,12 +185,14 @@ async fn start(stream: TcpStream, client: Client<'_>, config: ListenerConfig, gr
     // Responses are small and complete; Nagle's algorithm (RFC 896) would only delay them.
     let _ = stream.set_nodelay(true);
     let _ = sockopt::set_tcp_user_timeout(&stream, ACK_TIMEOUT.as_millis() as u32);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(client.activity.budget.unsent() as u32);
     let Some(tls) = config.tls.clone() else { return serve_cleartext(stream, client, config, group).await };
     match tokio::time::timeout(HANDSHAKE_TIMEOUT, early_data::Stream::accept(stream, tls)).await {
         Ok(stream) => {
-            let stream = stream?;
+            let stream = stream?.counted(client.activity);
             let handshake_state = stream.handshake();
-            http(TokioIo::new(stream), client, config, handshake_state, group).await
+            Box::pin(http(TokioIo::new(stream), client, config, handshake_state, group)).await
         }
         Err(_) => Err("timeout during the TLS handshake".into()),
     }
@@ -196,11 +201,12 @@ async fn start(stream: TcpStream, client: Client<'_>, config: ListenerConfig, gr
 /// Serves requests by the fast path, then by hyper.
 async fn serve_cleartext(mut stream: TcpStream, client: Client<'_>, config: ListenerConfig, group: TaskGroup) -> Ended {
     let Some((responder, log)) = config.handler.responder() else {
-        return http(TokioIo::new(stream), client, config, HandshakeState::Complete, group).await;
+        return Box::pin(http(TokioIo::new(stream), client, config, HandshakeState::Complete, group)).await;
     };
     match fast_path::serve(&mut stream, client.address, responder, log, client.activity, &group.closing).await? {
         Some(first) => {
-            http(TokioIo::new(Replayed { first, stream }), client, config, HandshakeState::Complete, group).await
+            let io = TokioIo::new(Replayed { first, stream });
+            Box::pin(http(io, client, config, HandshakeState::Complete, group)).await
         }
         None => Ok(()),
     }

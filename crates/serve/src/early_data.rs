@@ -27,6 +27,8 @@ use rustls::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use crate::{activity::Activity, budget::Hold};
+
 /// Maximum early data over TCP, in bytes: room for many requests without bodies.
 const MAX_EARLY_DATA: u32 = 16 * 1024;
 /// Number of sessions kept, of some hundred bytes each.
@@ -38,6 +40,8 @@ const TICKETS_PER_CONNECTION: usize = 6;
 /// as Apache's (`H2TLSWarmUpSize`) and those of Go's `crypto/tls` do.
 const SHORT_RECORD: usize = 1300;
 const SHORT_UNTIL: usize = 128 * 1024;
+/// How many bytes are encrypted ahead of what the kernel takes.
+const AHEAD: usize = 64 * 1024;
 
 /// Set by a reverse proxy that forwards early data (RFC 8470 §5.1).
 const EARLY_DATA: HeaderName = HeaderName::from_static("early-data");
@@ -121,13 +125,17 @@ pub struct Stream<S> {
     confirmed: Arc<AtomicBool>,
     /// Bytes encrypted so far, counted up to [`SHORT_UNTIL`].
     sent: usize,
+    /// Bytes encrypted, and not taken by the kernel yet.
+    pending: usize,
+    /// The same, for the budget of the connection that they are held for.
+    hold: Option<Hold>,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
     /// Performs the handshake as far as is needed to read a request.
     pub async fn accept(io: S, config: Arc<ServerConfig>) -> io::Result<Self> {
         let tls = ServerConnection::new(config).map_err(io::Error::other)?;
-        let mut stream = Self { io, tls, confirmed: Arc::default(), sent: 0 };
+        let mut stream = Self { io, tls, confirmed: Arc::default(), sent: 0, pending: 0, hold: None };
         std::future::poll_fn(|context| -> Poll<io::Result<()>> {
             while stream.tls.is_handshaking() && stream.tls.early_data().is_none() {
                 if ready!(stream.poll_more(context))? == 0 {
@@ -139,6 +147,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
         })
         .await?;
         Ok(stream)
+    }
+
+    /// Counts what is encrypted, but not sent, for a connection. As its budget is spent, less is encrypted ahead.
+    pub(crate) fn counted(self, activity: &Arc<Activity>) -> Self {
+        Self { hold: Some(Hold::new(activity, 0)), ..self }
     }
 
     /// Tells when the handshake is complete.
@@ -166,8 +179,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
         Poll::Ready(Ok(read))
     }
 
+    /// Sets how much may be encrypted ahead.
+    fn limit(&mut self) {
+        if let Some(hold) = &self.hold {
+            self.tls.set_buffer_limit(Some(hold.piece().min(AHEAD)));
+        }
+    }
+
     /// Encrypts as many bytes as the buffer takes.
-    fn encrypt(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
+    fn encrypt(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.limit();
+        let taken = self.encrypt_records(bytes)?;
+        self.pending += taken;
+        Ok(taken)
+    }
+
+    fn encrypt_records(&mut self, mut bytes: &[u8]) -> io::Result<usize> {
         let all = bytes.len();
         while self.sent < SHORT_UNTIL && !bytes.is_empty() {
             let taken = self.tls.writer().write(&bytes[..bytes.len().min(SHORT_RECORD)])?;
@@ -184,7 +211,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
     fn encrypt_all(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let mut short = SHORT_UNTIL.saturating_sub(self.sent);
         if short == 0 {
-            return self.tls.writer().write_vectored(slices);
+            self.limit();
+            let taken = self.tls.writer().write_vectored(slices)?;
+            self.pending += taken;
+            return Ok(taken);
         }
         let mut first = Vec::new();
         for slice in slices {
@@ -197,11 +227,22 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Stream<S> {
 
     /// Writes pending output.
     fn poll_out(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let out = self.poll_records(context);
+        if let Some(hold) = &mut self.hold {
+            hold.set(self.pending);
+        }
+        out
+    }
+
+    fn poll_records(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.tls.wants_write() {
-            if ready!(unblocked(self.tls.write_tls(&mut Adapter { io: &mut self.io, context })))? == 0 {
+            let wrote = ready!(unblocked(self.tls.write_tls(&mut Adapter { io: &mut self.io, context })))?;
+            if wrote == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
+            self.pending = self.pending.saturating_sub(wrote);
         }
+        self.pending = 0;
         Poll::Ready(Ok(()))
     }
 }

@@ -213,6 +213,7 @@ impl Folder {
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
         if response.status() == StatusCode::SERVICE_UNAVAILABLE {
+            guard.0.budget.refuse();
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
         }
         if self.quirks.is_like_apache {

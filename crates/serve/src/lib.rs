@@ -52,7 +52,8 @@
 //!
 //! # Limits
 //! Slow clients cannot occupy the server: `min_rate` enforces a minimum transfer rate, and `admission` closes idle and
-//! slow connections when the connection limit is reached.
+//! slow connections when the connection limit is reached. `budget` bounds what clients make the server hold, and `status`
+//! shows it.
 //!
 //! # Limitations
 //! Locks are kept in memory, and lost when the server exits.
@@ -85,6 +86,7 @@ mod preconditions;
 mod responder;
 mod server;
 mod service;
+mod status;
 mod store;
 mod tls;
 mod xml;
@@ -95,4 +97,5 @@ pub use error::Error;
 pub use responder::{Delay, PreparedResponse, Responder, SimpleRequest};
 pub use server::{Config, Quirks, Server};
 pub use service::{AnswerBody, Answered, ConnectionData, RequestStream, Service, whole};
+pub use status::{Metric, Status, Watched};
 pub use tls::{Certificate, Tls};

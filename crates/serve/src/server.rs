@@ -22,6 +22,7 @@ use crate::http3;
 use crate::memory;
 use crate::responder::{Responder, ResponderHandler};
 use crate::service::{Service, ServiceHandler};
+use crate::status::Watched;
 use crate::store::Store;
 use crate::tls::{self, Certificate, Setup, Tls};
 use crate::{AccessLog, Error};
@@ -92,7 +93,7 @@ pub struct Server {
     handler: Arc<Handler>,
     /// The folder to sweep for unfinished uploads of an earlier server.
     sweep: Option<Store>,
-    connections: usize,
+    admission: Arc<Admission>,
     drain: Duration,
 }
 
@@ -121,9 +122,8 @@ impl Server {
         let handler = Arc::new(Handler::Folder(Box::new(folder)));
         let udp_sockets = udp_sockets(&addresses, tls.is_some());
         let sweep = (!config.read_only).then_some(store);
-        let connections = config.connections.map_or(DEFAULT_MAX_CONNECTIONS, NonZeroUsize::get);
-        let drain = config.drain.unwrap_or(DRAIN);
-        Ok(Server { listeners, addresses, udp_sockets, tls, handler, sweep, connections, drain })
+        let (admission, drain) = (admission(config.connections), config.drain.unwrap_or(DRAIN));
+        Ok(Server { listeners, addresses, udp_sockets, tls, handler, sweep, admission, drain })
     }
 
     /// A server with a responder in place of a folder, on sockets that listen already. Uses `tls`, `access_log` and
@@ -158,9 +158,8 @@ impl Server {
         let addresses = addresses(&listeners)?;
         let tls = config.tls.as_ref().map(|tls| tls::configure(tls, &addresses)).transpose()?;
         let udp_sockets = udp_sockets(&addresses, tls.is_some());
-        let connections = config.connections.map_or(DEFAULT_MAX_CONNECTIONS, NonZeroUsize::get);
-        let (handler, drain) = (Arc::new(handler), config.drain.unwrap_or(DRAIN));
-        Ok(Server { listeners, addresses, udp_sockets, tls, handler, sweep: None, connections, drain })
+        let (admission, drain) = (admission(config.connections), config.drain.unwrap_or(DRAIN));
+        Ok(Server { listeners, addresses, udp_sockets, tls, handler: Arc::new(handler), sweep: None, admission, drain })
     }
 
     /// The first address listened on.
@@ -171,6 +170,11 @@ impl Server {
     /// All addresses listened on.
     pub fn local_addrs(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// What its clients make it hold.
+    pub fn watched(&self) -> Arc<dyn Watched> {
+        self.admission.clone()
     }
 
     /// The certificate that clients have to trust; `None` without TLS.
@@ -199,13 +203,11 @@ impl Server {
                 removed => tracing::info!("removed {removed} unfinished uploads of an earlier server"),
             });
         }
-        let admission = Admission::new(Capacity::new(self.connections));
-        group.spawn(
-            group.closing.clone().run_until_cancelled_owned(memory::give_back(Arc::clone(&admission.all))).map(drop),
-        );
+        let give_back = memory::give_back(Arc::clone(&self.admission.all));
+        group.spawn(group.closing.clone().run_until_cancelled_owned(give_back).map(drop));
         for (listener, udp_sockets) in listeners.map_err(Error::Listener)?.into_iter().zip(self.udp_sockets) {
             let tls = self.tls.as_ref().map(|tls| Arc::clone(&tls.tcp));
-            let (handler, admission) = (Arc::clone(&self.handler), Arc::clone(&admission));
+            let (handler, admission) = (Arc::clone(&self.handler), Arc::clone(&self.admission));
             let mut config = ListenerConfig { handler, tls, alt_svc: None, admission };
             if let (Some(socket), Some(tls)) = (udp_sockets, &self.tls) {
                 let port = socket.local_addr().map_err(Error::Listener)?.port();
@@ -230,6 +232,10 @@ impl Server {
         let _ = tokio::time::timeout(FINISH_TIMEOUT, self.handler.finish()).await;
         Ok(())
     }
+}
+
+fn admission(connections: Option<NonZeroUsize>) -> Arc<Admission> {
+    Admission::new(Capacity::new(connections.map_or(DEFAULT_MAX_CONNECTIONS, NonZeroUsize::get)))
 }
 
 /// Requests carry passwords.

@@ -111,7 +111,8 @@ impl Rates {
             (self.late, Fate::Late(late)),
             (self.lost, Fate::Lost),
             (self.unanswered, Fate::Unanswered),
-            (self.twice, Fate::Twice(late)),
+            // No box on the path repeats what is not idempotent (RFC 9110 §9.2.2).
+            (if request.method == "LOCK" { 0 } else { self.twice }, Fate::Twice(late)),
             (self.cut_before, Fate::CutBefore),
             (self.cut_late, Fate::CutLate(late)),
             (self.cut_after, Fate::CutAfter),

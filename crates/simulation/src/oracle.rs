@@ -76,10 +76,8 @@ impl Oracle {
     pub fn begin_rename(&mut self, from: &str, to: &str, server: &Server) -> Renaming {
         let mut moved = self.names.get(from).cloned().unwrap_or_default();
         moved.former.push(from.to_owned());
-        // It may be another client's version of it.
-        let theirs = changes_of(Author::Other, from, server).filter_map(|change| change.after);
-        moved.possible.extend(theirs.map(|version| Some(server.versions[version].content.clone())));
         moved.possible.retain(Option::is_some);
+        add_theirs(&mut moved, from, server);
         for content in moved.possible.clone() {
             self.unconfirmed(to, content);
         }
@@ -91,8 +89,9 @@ impl Oracle {
     }
 
     /// A renaming has succeeded.
-    pub fn renamed(&mut self, Renaming { from, to, moved }: Renaming) {
+    pub fn renamed(&mut self, Renaming { from, to, mut moved }: Renaming, server: &Server) {
         self.confirmed(&from, None);
+        add_theirs(&mut moved, &from, server);
         self.names.insert(to, moved);
     }
 
@@ -130,7 +129,8 @@ impl Oracle {
             Some(ours) => {
                 let is_replaced = theirs.iter().any(|change| content_of(change.before) == Some(ours));
                 let is_beside = server.files().any(|(_, content)| content == ours);
-                is_replaced || (!theirs.is_empty() && (is_beside || kept.contains(ours)))
+                // Nobody misses an empty file.
+                is_replaced || (!theirs.is_empty() && (is_beside || ours.is_empty() || kept.contains(ours)))
             }
         })
     }
@@ -151,12 +151,13 @@ impl Oracle {
     /// Whether a program may have made a content knowing another one: from it, or in place of whatever was there.
     fn may_replace(&self, content: &Bytes, other: &Bytes) -> bool {
         let mut at = content;
-        while at != other {
+        // A program may have emptied the file.
+        while at != other && !at.is_empty() {
             match self.written.get(at) {
                 Some(Some(base)) => at = base,
                 _ => return true,
             }
-            if self.written.get(at).is_none() && at != other {
+            if !self.written.contains_key(at) && at != other && !at.is_empty() {
                 return false;
             }
         }
@@ -178,19 +179,25 @@ impl Oracle {
             .collect()
     }
 
-    /// Another client's version that a program here has replaced or removed without knowing it.
+    /// Another client's version that an upload has replaced without knowing it. Whoever removes or renames a file means what
+    /// has its name.
     fn lost_of_others(&self, change: &Change, server: &Server) -> Option<String> {
         let before = &server.versions[change.before.filter(|_| change.by == Author::Ours)?];
-        let is_theirs = before.by == Author::Other && change.before != change.after;
+        let after = &server.versions[change.after.filter(|_| change.method == "PUT")?].content;
         let is_known = before.shown.is_some_and(|shown| shown <= change.at);
-        let after = change.after.filter(|_| change.method == "PUT").map(|after| &server.versions[after].content);
-        let is_lost = is_theirs && !(is_known && after.is_none_or(|after| self.may_replace(after, &before.content)));
+        let is_lost = before.by == Author::Other && !(is_known && self.may_replace(after, &before.content));
         is_lost.then(|| {
             let Change { path, method, at, .. } = change;
             let content = shown(Some(&before.content));
             format!("{method} {path} at {:.3} replaces {content} of another client", at.as_secs_f64())
         })
     }
+}
+
+/// What is renamed may be another client's version.
+fn add_theirs(name: &mut Name, from: &str, server: &Server) {
+    let theirs = changes_of(Author::Other, from, server).filter_map(|change| change.after);
+    name.possible.extend(theirs.map(|version| Some(server.versions[version].content.clone())));
 }
 
 /// Whether a late upload has brought back what was deleted since (docs/src/semantics.md, "Late requests").

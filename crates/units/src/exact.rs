@@ -99,6 +99,7 @@ text_form!(Size, "a size", "`10KiB`", |text| {
         "m" | "mib" => 1024.0 * 1024.0,
         "g" | "gib" => 1024.0 * 1024.0 * 1024.0,
         "t" | "tib" => 1024.0 * 1024.0 * 1024.0 * 1024.0,
+        "" if number == 0.0 => 1.0,
         _ => return None,
     };
     let bytes = (number * factor).round();
@@ -205,6 +206,7 @@ mod tests {
         assert_eq!("100mbit".parse(), Ok(Rate(100_000_000)));
         assert_eq!("2.5 Gbit/s".parse(), Ok(Rate(2_500_000_000)));
         assert_eq!("10KiB".parse(), Ok(Size(10240)));
+        assert_eq!("0".parse(), Ok(Size(0)));
         assert_eq!("18MB".parse(), Ok(Size(18_000_000)));
         assert_eq!("1.5M".parse(), Ok(Size(3 << 19)));
         assert_eq!(

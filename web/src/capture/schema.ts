@@ -107,6 +107,8 @@ export interface Transfer {
   phases_s: Record<Phase, number>;
   cause: string | null;
   findings: Finding[];
+  /** Avoidable causes that took too little for a finding, in a sentence each, with the option that removes it. */
+  also: string[];
   predictions: Predictions | null;
 }
 

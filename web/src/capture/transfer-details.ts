@@ -53,6 +53,7 @@ function details(capture: Capture, transfer: Transfer, toPacket: (number: number
     ...(transfer.findings.length > 0
       ? transfer.findings.map((finding) => findingArticle(capture, transfer, finding, toPacket))
       : [h("p", {}, "None: no avoidable cause took 10 % of the time.")]),
+    ...transfer.also.map((text) => h("p", {}, text.split("`").map((part, at) => (at % 2 === 1 ? h("code", {}, part) : part)))),
   ];
 }
 

@@ -140,7 +140,8 @@ impl Dav {
         let created = answer.status() == StatusCode::CREATED;
         let etag = answer.headers().get(header::ETAG).and_then(ETag::from_header);
         is_repeated |= answer.extensions().get::<ResponseInfo>().is_some_and(|info| info.sendings > 1);
-        let look = answer.extensions().get::<FollowUpResponse>().cloned();
+        // What followed the first copy of a PUT that was sent again shows what the file was before.
+        let look = answer.extensions().get::<FollowUpResponse>().filter(|_| !is_repeated).cloned();
         drain(answer).await;
         let seen = async { entry_of(look?.answer().await?, path).await.ok().flatten() };
         Ok((Stored { created, etag, is_repeated }, seen.await))

@@ -8,9 +8,11 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use scopeguard::{ScopeGuard, defer, guard};
 use tokio::time::{sleep, timeout};
 
 use super::{
+    late_locks::LateLocks,
     lock,
     lock_traces::{LockLog, Trace, Traces},
 };
@@ -34,6 +36,11 @@ pub(crate) const ROUNDS: usize = 4;
 /// The pause between two attempts; an upload may still appear this long after its connection has ended.
 pub(crate) const PAUSE: Duration = Duration::from_millis(300);
 
+/// The time, by the clock of the timers, which a test may pause.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
+}
+
 /// The locks of a transfer, which writes each file once, or of a mount, whose programs write files again and again.
 ///
 /// LOCK must not be repeated blindly, and it creates an empty file if none exists. So what it may have left on the
@@ -49,6 +56,8 @@ pub struct HeldLocks {
     created: Mutex<BTreeMap<RemotePath, Created>>,
     /// Locks under which a change has had no answer, and names no version.
     doubtful: Mutex<BTreeSet<RemotePath>>,
+    /// LOCK requests that may still be carried out.
+    late: LateLocks,
     /// The paths that [`HeldLocks::tidy`] cleans up.
     tidied: Mutex<BTreeSet<RemotePath>>,
     policy: LockPolicy,
@@ -82,6 +91,11 @@ impl HeldLocks {
 
     fn continued(dav: Dav, policy: LockPolicy, owner: &str, number: u32, traces: Traces) -> Self {
         let owner = format!("{owner} ({number:08x})");
+        // An earlier process may have been killed while it waited for the answer.
+        let late = LateLocks::default();
+        for (path, trace) in traces.all().filter(|(_, trace)| trace.token.is_none()) {
+            late.sent(path, trace.hollow, now());
+        }
         Self {
             dav,
             owner,
@@ -89,6 +103,7 @@ impl HeldLocks {
             traces: Mutex::new(traces),
             created: Mutex::default(),
             doubtful: Mutex::default(),
+            late,
             tidied: Mutex::default(),
             policy,
             turn: tokio::sync::Mutex::default(),
@@ -112,10 +127,16 @@ impl HeldLocks {
         let token = match permit {
             LockPermit::Unlocked | LockPermit::Wait => return Ok(If::default()),
             LockPermit::Locked(token) => token,
-            LockPermit::Ask => match self.adopt(path).await {
-                Some(token) => token,
-                None => self.request(path, exists).await?,
-            },
+            LockPermit::Ask => {
+                // If this is not polled to its end, another writer asks.
+                let asked = guard((), |()| lock(&self.locks).abandoned(path));
+                let token = match self.adopt(path).await {
+                    Some(token) => Ok(token),
+                    None => self.request(path, exists).await,
+                };
+                ScopeGuard::into_inner(asked);
+                token?
+            }
         };
         Ok(If::default().locked(path, token))
     }
@@ -135,14 +156,14 @@ impl HeldLocks {
     /// The lock that an UNLOCK without an answer has left.
     async fn adopt(&self, path: &RemotePath) -> Option<LockToken> {
         let token = lock(&self.traces).get(path).and_then(|trace| trace.token.clone())?;
-        let sent = Instant::now();
+        let sent = now();
         let lasts = self.dav.relock(path, &token, LASTING).await.ok()?;
         lock(&self.locks).granted(path, token.clone(), lasts, sent);
         Some(token)
     }
 
     async fn request(&self, path: &RemotePath, exists: bool) -> Result<LockToken, Error> {
-        let sent = Instant::now();
+        let sent = now();
         let earlier = lock(&self.traces).insert(path, Trace { token: None, hollow: !exists });
         let Locked { token, lasts, created } = match self.ask(path, exists, earlier).await {
             Ok(locked) => locked,
@@ -234,14 +255,14 @@ impl HeldLocks {
                 Err(error) if error.refusal().is_some_and(|refusal| refusal.status.is_client_error()) => {}
                 unlocked => drop(unlocked?),
             }
-            let sent = Instant::now();
+            let sent = now();
             let again = self.ask(path, true, None).await;
-            let now = self.dav.stat(path, PropertySet::LISTING).await;
+            let found = self.dav.stat(path, PropertySet::LISTING).await;
             match again {
                 Ok(Locked { token, lasts, .. }) => {
                     lock(&self.traces).change(path, |trace| trace.token = Some(token.clone()));
                     lock(&self.locks).granted(path, token.clone(), lasts, sent);
-                    if !now.is_ok_and(|now| now.as_ref().map(version) == before.as_ref().map(version)) {
+                    if !found.is_ok_and(|found| found.as_ref().map(version) == before.as_ref().map(version)) {
                         lock(&self.locks).lost(path, &token);
                     }
                 }
@@ -297,14 +318,14 @@ impl HeldLocks {
 
     /// Sends LOCK. If it is refused, only the `earlier` trace is left, which may be the lock in its way.
     async fn ask(&self, path: &RemotePath, exists: bool, earlier: Option<Trace>) -> Result<Locked, Error> {
-        match self.dav.lock(path, &self.owner, LASTING).await {
+        match self.sent(path, exists).await {
             // A lookup shows whether it took effect, but not whether it created the file.
             Err(error) if is_undecided(&error) => match self.find(path).await? {
                 Some((token, lasts)) => {
                     let created = !exists && self.is_empty(path).await?;
                     Ok(Locked { token, lasts, created })
                 }
-                None => match self.dav.lock(path, &self.owner, LASTING).await {
+                None => match self.sent(path, exists).await {
                     // The first one took effect after all.
                     Err(error) if error.is(423) => {
                         let (token, lasts) = self.find(path).await?.ok_or(error)?;
@@ -325,11 +346,35 @@ impl HeldLocks {
                 let mut traces = lock(&self.traces);
                 match earlier {
                     Some(earlier) => drop(traces.insert(path, earlier)),
-                    None => traces.remove(path),
+                    None => {
+                        drop(traces);
+                        self.forget(path);
+                    }
                 }
                 Err(error)
             }
             decided => decided,
+        }
+    }
+
+    /// Sends LOCK, and notes that it may be carried out later, unless it was answered.
+    async fn sent(&self, path: &RemotePath, exists: bool) -> Result<Locked, Error> {
+        let locked = self.dav.lock(path, &self.owner, LASTING).await;
+        let is_answered = match &locked {
+            Ok(_) => true,
+            Err(error) => error.refusal().is_some_and(|failure| failure.times_sent <= 1) && !is_undecided(error),
+        };
+        if !is_answered {
+            self.late.sent(path, !exists, now());
+        }
+        locked
+    }
+
+    /// Nothing is left at a path, unless a LOCK may still be carried out.
+    fn forget(&self, path: &RemotePath) {
+        match self.late.expected(path, now()) {
+            Some(hollow) => drop(lock(&self.traces).insert(path, Trace { token: None, hollow })),
+            None => lock(&self.traces).remove(path),
         }
     }
 
@@ -359,6 +404,19 @@ impl HeldLocks {
     pub fn written(&self, path: &RemotePath) {
         lock(&self.traces).change(path, |trace| trace.hollow = false);
         lock(&self.created).remove(path);
+        self.late.creates(path, false);
+    }
+
+    /// A file has been deleted or renamed: a LOCK that is carried out now creates an empty one.
+    pub fn gone(&self, path: &RemotePath) {
+        if self.late.creates(path, true) {
+            lock(&self.traces).change(path, |trace| trace.hollow |= trace.token.is_none());
+        }
+    }
+
+    /// Whether an empty file at a path was created by a lock of ours, which is not undone yet.
+    pub fn has_created(&self, path: &RemotePath) -> bool {
+        lock(&self.traces).get(path).is_some_and(|trace| trace.hollow)
     }
 
     /// Releases a file's lock, if there is one. Deletes the file that the lock created, unless it was `written`.
@@ -369,8 +427,9 @@ impl HeldLocks {
         }
         let action = lock(&self.locks).release(path);
         let Some(LockAction::Unlock(path, token)) = action else { return };
+        // Also if this is not polled to its end: another writer would wait for it.
+        defer! { lock(&self.locks).unlocked(&path); }
         self.undo(&path, &token, false).await;
-        lock(&self.locks).unlocked(&path);
     }
 
     /// Deletes what a lock created, and releases it. What the server refuses is left for the end, unless this is the
@@ -378,14 +437,24 @@ impl HeldLocks {
     async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         if self.take_away(path, token, hollow, last).await {
-            lock(&self.traces).remove(path);
+            self.forget(path);
         }
     }
 
     /// Returns whether the lock is released. The file that it created is deleted first: without the lock, this could
     /// delete somebody else's file. If that is refused, the lock is kept, unless this is the `last` attempt.
     async fn take_away(&self, path: &RemotePath, token: &LockToken, hollow: bool, last: bool) -> bool {
-        let away = hollow && (self.delete(path, token).await || self.delete(path, token).await);
+        // A MOVE may have put another file in its place, or a PUT without an answer its content.
+        let found = if hollow { Some(self.dav.stat(path, PropertySet::LISTING).await) } else { None };
+        let (hollow, away) = match found {
+            Some(Ok(Some(found))) if found.properties.length == Some(0) => {
+                let tag = found.properties.etag.as_ref();
+                (true, self.delete(path, token, tag).await || self.delete(path, token, tag).await)
+            }
+            None | Some(Ok(Some(_))) => (false, false),
+            Some(Ok(None)) => (true, true),
+            Some(Err(_)) => (true, false),
+        };
         // An error may mean that the lock is gone already (RFC 4918 §9.11.1); another attempt at the end makes sure.
         // DELETE removes the lock too (RFC 4918 §9.6), and then UNLOCK fails.
         (away || !hollow || last)
@@ -394,8 +463,9 @@ impl HeldLocks {
 
     /// Deletes the file that a lock created, and thereby the lock (RFC 4918 §9.6). A 404 may be wrong, so a lookup shows
     /// whether the file is gone.
-    async fn delete(&self, path: &RemotePath, token: &LockToken) -> bool {
+    async fn delete(&self, path: &RemotePath, token: &LockToken, version: Option<&ETag>) -> bool {
         let claims = If::default().locked(path, token.clone());
+        let claims = version.map_or_else(|| claims.clone(), |tag| self.dav.claim_unchanged(&claims, path, tag));
         match self.dav.delete(path, &Precondition::None, &claims).await {
             Ok(_) => true,
             Err(error) => error.is(404) && matches!(self.dav.stat(path, PropertySet::LISTING).await, Ok(None)),
@@ -422,14 +492,14 @@ impl HeldLocks {
 
     /// Refreshes the locks that are due. To be called at least every second; must not be dropped half-way.
     pub async fn refresh_due(&self) {
-        let due = lock(&self.locks).due(Instant::now());
+        let due = lock(&self.locks).due(now());
         for action in due {
             let LockAction::Refresh(path, token) = action else { continue };
-            let sent = Instant::now();
+            let sent = now();
             match self.dav.relock(&path, &token, LASTING).await {
                 Ok(lasts) => lock(&self.locks).refreshed(&path, lasts, sent),
                 Err(error) if error.is(412) => drop(lock(&self.locks).lost(&path, &token)),
-                Err(_) => lock(&self.locks).unanswered(&path, Instant::now()),
+                Err(_) => lock(&self.locks).unanswered(&path, now()),
             }
         }
     }
@@ -441,15 +511,16 @@ impl HeldLocks {
         for path in left {
             {
                 let locks = lock(&self.locks);
-                if locks.is_known(&path) {
+                let has_token = lock(&self.traces).get(&path).is_some_and(|trace| trace.token.is_some());
+                if locks.is_known(&path) || !(has_token || self.late.is_time_to_look(&path, now())) {
                     continue;
                 }
                 lock(&self.tidied).insert(path.clone());
             }
+            defer! { lock(&self.tidied).remove(&path); }
             if self.is_undone(&path).await.unwrap_or(false) {
-                lock(&self.traces).remove(&path);
+                self.forget(&path);
             }
-            lock(&self.tidied).remove(&path);
         }
     }
 
@@ -465,7 +536,8 @@ impl HeldLocks {
         // An earlier process may have left it, long ago.
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         let hollow = hollow && self.is_untouched(path, &token).await?;
-        Ok(self.take_away(path, &token, hollow, true).await || self.find(path).await?.is_none())
+        // It may be another one by now, of a LOCK that was carried out late.
+        Ok(self.take_away(path, &token, hollow, true).await || self.recover(path).await?.is_none())
     }
 
     /// Whether there is something to undo.
@@ -508,8 +580,8 @@ impl HeldLocks {
             },
         };
         let hollow = is_untouched && lock(&self.traces).get(&path).is_some_and(|trace| trace.hollow);
-        if self.take_away(&path, &token, hollow, last).await {
-            lock(&self.traces).remove(&path);
+        if self.take_away(&path, &token, hollow, last).await || matches!(self.recover(&path).await, Ok(None)) {
+            self.forget(&path);
         }
     }
 }

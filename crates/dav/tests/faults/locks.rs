@@ -10,7 +10,9 @@ use haul_http::{Body, Settings};
 use http::HeaderMap;
 use servers::{Double, Fault};
 
-use crate::common::{Failed, Tree, check, client, folder, lay_out, mirror, rest, up};
+use tokio::time::timeout;
+
+use crate::common::{Failed, PATIENCE, Tree, check, client, folder, lay_out, mirror, path, rest, up};
 
 #[tokio::test]
 async fn faults_leave_no_lock_and_no_empty_file() {
@@ -44,6 +46,29 @@ async fn faults_leave_no_lock_and_no_empty_file() {
         assert!(second.failed.is_empty(), "{:?}", second.failed);
         assert!(double.files("/up") == wanted);
         assert_eq!(double.locks(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_writer_that_ends_before_its_answer_leaves_nobody_waiting() {
+    for method in ["LOCK", "UNLOCK"] {
+        let (double, file) = (Double::start().await, path("/file"));
+        double.put("/file", b"content", Duration::from_hours(1));
+        let locks = HeldLocks::new(client(double.address, |_| ()), LockPolicy::OnEdit, "ann");
+        double.script(move |asked, _, _| (asked == method).then_some(Fault::Silence));
+        let write = async {
+            let locked = locks.acquire(&file, true).await;
+            locks.release(&file, true).await;
+            locked
+        };
+        // Its task ends, as in a panic.
+        assert!(timeout(Duration::from_millis(500), write).await.is_err(), "control: {method} is answered");
+        double.clear_faults();
+        let next = timeout(PATIENCE, locks.acquire(&file, true)).await;
+        assert!(next.expect("it does not wait for the first").is_ok(), "{method}: {}", double.log());
+        locks.release(&file, true).await;
+        locks.release_all().await;
+        assert_eq!(double.locks(), 0, "{method}: {}", double.log());
     }
 }
 

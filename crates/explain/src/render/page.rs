@@ -117,6 +117,8 @@ struct TransferView {
     phases_s: PhaseSeconds,
     cause: Option<&'static str>,
     findings: Vec<FindingView>,
+    /// Avoidable causes that took too little for a finding, in a line each.
+    also: Vec<String>,
     predictions: Option<Predictions>,
 }
 
@@ -253,6 +255,7 @@ fn transfer_view(
         phases_s: transfer.phases.seconds(),
         cause: transfer.cause.map(Cause::name),
         findings: transfer.findings.iter().map(finding).collect(),
+        also: summary::also(transfer).map(summary::sentence).collect(),
         predictions,
     }
 }

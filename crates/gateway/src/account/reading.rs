@@ -36,6 +36,11 @@ impl SharedContents {
     fn all(&self) -> MutexGuard<'_, Contents<watch::Receiver<()>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// The bytes in memory.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.all().bytes()
+    }
 }
 
 /// A request for a file that a fresh listing shows.

@@ -13,7 +13,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use dav::{ETag, Precondition, RemotePath, Retry, retry_after};
+use dav::{Precondition, RemotePath, Retry, retry_after};
 use futures_util::{StreamExt, future::BoxFuture};
 use haul_http::Incoming;
 use http::{
@@ -22,21 +22,18 @@ use http::{
 };
 use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream};
+use writeback::{Failed, Failure, names_beside};
 
 use super::{Account, Change, WriteBack, locked, renewal::LOCK};
 use crate::{
     answers::{self, Shown, ShownContent},
-    journal::{Journal, Saved},
+    journal::{Saved, failed},
     listings,
     passing::{Caller, IF, Passing, Received, TIMEOUT},
 };
 
-/// How often an upload has failed before the pause after it is the longest.
-const MANY: u32 = u32::MAX;
 /// How often a file is looked at under its lock, because it is not what it was.
 const LOOKS: u32 = 3;
-/// How many names are tried for a version beside another.
-const BESIDE: u64 = 16;
 const LOCK_TIME: HeaderValue = HeaderValue::from_static("Second-3600");
 
 /// How an upload has ended.
@@ -45,45 +42,36 @@ enum Outcome {
     Stored,
     /// The server does not take the credential.
     SignedOut,
-    /// It may succeed soon, after the pause that the server asks for.
-    Away { why: String, retry_after: Option<Duration> },
-    /// The server has refused it, and would again, for so long.
-    Refused { why: String, until: Duration },
+    /// It may succeed soon, and its path is waited for.
+    Away(Failed),
+    /// It may fail for long.
+    Refused(Failed),
     /// The lock is gone, or the folder.
     Unmet(StatusCode),
 }
 
 impl Outcome {
     fn of(status: StatusCode, headers: &HeaderMap) -> Self {
-        let retry_after = retry_after(headers, SystemTime::now());
         let why = format!("the server answered {}", status.as_u16());
+        let failed = |how| failed(how, why, retry_after(headers, SystemTime::now()));
         match (status.as_u16(), Retry::after(status)) {
             (200..=299, _) => Self::Stored,
             (401, _) => Self::SignedOut,
             (404 | 409 | 412, _) => Self::Unmet(status),
             // Nobody else at this path waits until there is room.
-            (507, retry) | (_, retry @ Retry::Refused) => Self::Refused { why, until: retry.pause(MANY, retry_after) },
-            _ => Self::Away { why, retry_after },
+            (507, _) => Self::Refused(failed(Failure::Passing)),
+            (_, Retry::Refused) => Self::Refused(failed(Failure::Refused)),
+            _ => Self::Away(failed(Failure::Unknown)),
         }
     }
 
     #[expect(clippy::needless_pass_by_value, reason = "so map_err wants it")]
     fn away(error: impl ToString) -> Self {
-        Self::Away { why: error.to_string(), retry_after: None }
+        Self::Away(failed(Failure::Unknown, error.to_string(), None))
     }
 
     fn refused(why: &str) -> Self {
-        Self::Refused { why: why.to_owned(), until: Retry::Refused.pause(MANY, None) }
-    }
-
-    /// In the words of the journal.
-    fn why(self) -> String {
-        match self {
-            Self::Stored => String::new(),
-            Self::SignedOut => "the server does not accept the user's password".to_owned(),
-            Self::Unmet(_) => "its folder is gone".to_owned(),
-            Self::Away { why, .. } | Self::Refused { why, .. } => why,
-        }
+        Self::Refused(failed(Failure::Refused, why, None))
     }
 }
 
@@ -104,12 +92,12 @@ impl Account {
         Box::pin(async move {
             let Some(WriteBack { journal, .. }) = &self.write_back else { return };
             let _change = Change::new(&self, [client.path.clone()]);
-            let mut failures = 0;
+            let mut is_again = false;
             loop {
                 let Some(is_aside) = journal.begins(&saved) else { return };
                 let turn = journal.turn().await;
-                if failures > 0 {
-                    self.refresh(&client, &saved.record.token).await;
+                if is_again {
+                    self.refresh(&client, &saved.entry.details.token).await;
                 }
                 let outcome =
                     if is_aside { self.send_beside(&saved, &client).await } else { self.send(&saved, &client).await };
@@ -117,27 +105,29 @@ impl Account {
                 match outcome {
                     Outcome::Stored => return journal.sent(&saved).await,
                     Outcome::SignedOut => {
-                        Journal::failed(&saved, &outcome.why());
+                        let why = "the server does not accept the user's password";
+                        journal.failed(&saved, failed(Failure::Refused, why, None)).await;
                         return journal.give_back(&saved);
                     }
-                    Outcome::Away { why, retry_after } => {
-                        Journal::failed(&saved, &why);
-                        tracing::warn!("PUT {}: {why}; it is safe here, and will be sent again", client.url.path());
-                        failures += 1;
-                        if !journal.pause(Retry::Soon.pause(failures, retry_after)).await {
+                    Outcome::Away(failed) => {
+                        let (path, why) = (client.url.path(), &failed.why);
+                        tracing::warn!("PUT {path}: {why}; it is safe here, and will be sent again");
+                        let pause = journal.failed(&saved, failed).await;
+                        if !journal.pause(pause).await {
                             return;
                         }
+                        is_again = true;
                     }
-                    Outcome::Refused { .. } | Outcome::Unmet(_) => {
-                        let until = match &outcome {
-                            Outcome::Refused { until, .. } => *until,
-                            _ => Retry::Refused.pause(MANY, None),
+                    Outcome::Refused(_) | Outcome::Unmet(_) => {
+                        let failed = match outcome {
+                            Outcome::Refused(failed) => failed,
+                            _ => failed(Failure::Refused, "its folder is gone", None),
                         };
-                        let why = outcome.why();
                         self.metrics.broken.add();
-                        journal.refused(&saved, &why);
-                        tracing::error!("PUT {}: acknowledged, but {why}; it is kept here", client.url.path());
-                        return self.clone().try_again(saved.clone(), client, until);
+                        let (path, why) = (client.url.path(), &failed.why);
+                        tracing::error!("PUT {path}: acknowledged, but {why}; it is kept here");
+                        let pause = journal.refused(&saved, failed).await;
+                        return self.clone().try_again(saved.clone(), client, pause);
                     }
                 }
             }
@@ -166,9 +156,8 @@ impl Account {
     }
 
     async fn send(self: &Arc<Self>, saved: &Saved, client: &Caller) -> Outcome {
-        let base = saved.record.base.as_deref().and_then(ETag::parse);
-        let known = base.map(Precondition::Unchanged);
-        match self.put_under(saved, client, &saved.record.token, known).await {
+        let known = saved.entry.base.tag().cloned().map(Precondition::Unchanged);
+        match self.put_under(saved, client, &saved.entry.details.token, known).await {
             Outcome::Unmet(_) => self.send_unlocked(saved, client).await,
             outcome => outcome,
         }
@@ -230,7 +219,7 @@ impl Account {
     }
 
     async fn put(&self, saved: &Saved, mut put: Passing) -> Outcome {
-        let kind = saved.record.kind.as_deref().and_then(|kind| HeaderValue::from_str(kind).ok());
+        let kind = saved.entry.details.kind.as_deref().and_then(|kind| HeaderValue::from_str(kind).ok());
         kind.map(|kind| put.headers.insert(CONTENT_TYPE, kind));
         put.method = Method::PUT;
         put.body = Received::Streamed(saved.content());
@@ -252,7 +241,7 @@ impl Account {
         let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
         let Some(lock) = locked(&parts.headers, &body).filter(|_| parts.status.is_success()) else {
             return match Outcome::of(parts.status, &parts.headers) {
-                Outcome::Stored | Outcome::Refused { .. } => self.send_beside(saved, client).await,
+                Outcome::Stored | Outcome::Refused(_) => self.send_beside(saved, client).await,
                 other => other,
             };
         };
@@ -271,8 +260,7 @@ impl Account {
             Err(outcome) => return outcome,
         };
         let (found, Shown { content, version, .. }) = (shown.precondition(), shown);
-        let base = saved.record.base.as_deref().and_then(ETag::parse);
-        let is_base = version.as_ref().zip(base.as_ref()).is_some_and(|(version, base)| version.is(base));
+        let is_base = version.as_ref().zip(saved.entry.base.tag()).is_some_and(|(version, base)| version.is(base));
         if content != ShownContent::Some || is_base {
             return match self.put_under(saved, client, token, Some(found)).await {
                 Outcome::Unmet(_) => Outcome::away("the server has lost a lock that it has just granted"),
@@ -292,10 +280,10 @@ impl Account {
         let answer = self.exchange(get).await.map_err(Outcome::away)?;
         match Outcome::of(answer.status(), answer.headers()) {
             Outcome::Stored if answer.status() == StatusCode::OK => {}
-            outcome @ (Outcome::Away { .. } | Outcome::SignedOut) => return Err(outcome),
+            outcome @ (Outcome::Away(_) | Outcome::SignedOut) => return Err(outcome),
             _ => return Ok(false),
         }
-        if answer.body().size_hint().exact().is_some_and(|length| length != saved.record.length) {
+        if answer.body().size_hint().exact().is_some_and(|length| length != saved.entry.length) {
             return Ok(false);
         }
         let mut here = saved.content().open().map_err(Outcome::away)?;
@@ -321,10 +309,12 @@ impl Account {
 
     /// Sends a file under a name of its own, beside the version that is there. An attempt whose answer was lost is found again.
     async fn send_beside(&self, saved: &Saved, client: &Caller) -> Outcome {
-        for seconds in saved.record.at..saved.record.at.saturating_add(BESIDE) {
-            let beside = client.path.conflicting(seconds);
-            let Some((url, path)) = beside.and_then(|path| Some((self.upstream.at(&path)?, path))) else {
-                return Outcome::refused("its name is too long for a second version");
+        let Some(names) = names_beside(&client.path, saved.entry.closed) else {
+            return Outcome::refused("its name is too long for a second version");
+        };
+        for path in names {
+            let Some(url) = self.upstream.at(&path) else {
+                return Outcome::refused("the path is not the gateway's");
             };
             let _change = Change::new(self, [path.clone()]);
             let at = |method| {

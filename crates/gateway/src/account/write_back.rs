@@ -28,11 +28,12 @@ use http::{
 };
 use serve::AnswerBody;
 use tokio::sync::oneshot;
+use writeback::Failure;
 
 use super::Account;
 use crate::{
     answers::{self, Shown},
-    journal::{Journal, Record, Saved},
+    journal::{self, Details, Journal, Saved, failed},
     later::Later,
     passing::{Caller, IF, Passing, Received},
     redirector::Claim,
@@ -127,10 +128,9 @@ impl Account {
         }
         let Some(room) = back.journal.room(length) else { return Err(put) };
         let Claim { token, is_new } = claim;
-        let base = self.base(&token, (!is_new).then(|| put.look())).await.map(|tag| tag.to_string());
-        let kind = put.text(&CONTENT_TYPE).map(str::to_owned);
-        let (user, path, at) = (back.user.clone(), put.path.target(), Record::now());
-        let record = Record { user, path, token, base, kind, length, at };
+        let base = self.base(&token, (!is_new).then(|| put.look())).await;
+        let details = Details::new(back.user.clone(), token, put.text(&CONTENT_TYPE).map(str::to_owned));
+        let entry = journal::entry(put.path.clone(), base, length, details);
         let content = std::mem::replace(&mut put.body, Received::Whole(Bytes::new()));
         let (account, client) = (self.clone(), put.caller(put.url.clone(), put.path.clone()));
         let (acknowledge, acknowledged) = oneshot::channel();
@@ -138,10 +138,8 @@ impl Account {
         back.later.begin(put.path.clone(), async move {
             let Some(WriteBack { journal, user, .. }) = &account.write_back else { return };
             let stored = async {
-                journal.set_aside(user, &client.path, Some(&format!("({})", record.token))).await?;
-                let saved = journal.store(room, record, content).await?;
-                journal.supersede(&saved).await;
-                io::Result::Ok(saved)
+                journal.set_aside(user, &client.path, Some(&format!("({})", entry.details.token))).await?;
+                journal.store(room, entry, content).await
             };
             match stored.await {
                 Ok(saved) => {
@@ -177,10 +175,13 @@ impl Account {
                     return;
                 }
                 for saved in back.journal.take(&back.user) {
-                    let place = RemotePath::from_url_path(&saved.record.path).ok();
-                    match place.and_then(|path| self.upstream.at(&path).map(|url| client.at(url, path))) {
+                    let path = saved.entry.path.clone();
+                    match self.upstream.at(&path).map(|url| client.at(url, path)) {
                         Some(client) => self.begin_upload(saved, client),
-                        None => back.journal.refused(&saved, "the path is not the gateway's"),
+                        None => {
+                            let failed = failed(Failure::Refused, "the path is not the gateway's", None);
+                            back.journal.refused(&saved, failed).await;
+                        }
                     }
                 }
             };

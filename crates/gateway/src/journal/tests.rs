@@ -1,15 +1,18 @@
+use bytes::Bytes;
+use writeback::Report;
+
 use super::*;
 
 const UPSTREAM: &str = "https://dav.example/files/";
 
-fn record(user: &str, length: usize) -> Record {
-    let (path, token) = ("/files/a%20b".to_owned(), "<urn:1>".to_owned());
-    Record { user: user.to_owned(), path, token, base: None, kind: None, length: length as u64, at: 7 }
+fn saving(user: &str, length: usize) -> Entry {
+    let path = RemotePath::from_url_path("/files/a%20b").unwrap();
+    entry(path, ETag::parse("\"1\""), length as u64, Details::new(user.to_owned(), "<urn:1>".to_owned(), None))
 }
 
 async fn store(journal: &Arc<Journal>, user: &str, content: &'static [u8]) -> Arc<Saved> {
     let room = journal.room(content.len() as u64).unwrap();
-    journal.store(room, record(user, content.len()), Received::Whole(content.into())).await.unwrap()
+    journal.store(room, saving(user, content.len()), Received::Whole(content.into())).await.unwrap()
 }
 
 async fn content(saved: &Saved) -> Vec<u8> {
@@ -41,17 +44,21 @@ async fn what_a_gateway_leaves_waits_for_its_user() {
     let ann = journal.take("ann");
     assert_eq!(content(&ann[0]).await, b"first");
     assert_eq!(content(&ann[1]).await, b"second");
-    assert_eq!(ann[0].record, record("ann", 5));
-    journal.refused(&ann[1], "the server answered 403");
+    let (is, was) = (&ann[0].entry, saving("ann", 5));
+    assert_eq!((&is.path, &is.base, &is.details.token), (&was.path, &was.base, &was.details.token));
+    let pause = journal.refused(&ann[1], failed(Failure::Refused, "the server answered 403", None)).await;
+    assert_eq!(pause, Duration::from_mins(5));
     journal.sent(&ann[0]).await;
     journal.give_back(&ann[1]);
     let pending = pending(state.path()).unwrap();
-    let seen: Vec<_> = pending.iter().map(|file| (file.user.as_str(), file.why.as_deref())).collect();
-    assert!(seen.contains(&("ann", Some("the server answered 403"))) && seen.contains(&("bob", None)), "{seen:?}");
-    assert_eq!(seen.len(), 2);
+    let seen: Vec<_> = pending
+        .iter()
+        .map(|file| (file.details.user.as_deref().unwrap(), file.failure.as_ref().map(|(_, why)| why.as_str())))
+        .collect();
+    assert_eq!(seen, [("bob", None), ("ann", Some("the server answered 403"))]);
     assert_eq!(journal.take("ann").len(), 1);
     let next = store(&journal, "ann", b"third").await;
-    assert!(next.number > ann[1].number, "no number is used twice");
+    assert!(next.entry.id > ann[1].entry.id, "no number is used twice");
 }
 
 #[tokio::test]
@@ -61,7 +68,10 @@ async fn versions_that_wait_replace_nothing_newer() {
     let journal = open();
     let [refused, signed_out] = [store(&journal, "ann", b"1").await, store(&journal, "ann", b"2").await];
     let [sending, other] = [store(&journal, "ann", b"3").await, store(&journal, "bob", b"4").await];
-    journal.refused(&refused, "the server answered 507");
+    for seconds in [1, 2] {
+        let pause = journal.refused(&refused, failed(Failure::Passing, "the server answered 507", None)).await;
+        assert_eq!(pause, Duration::from_secs(seconds));
+    }
     for saved in [&signed_out, &other] {
         journal.give_back(saved);
     }
@@ -70,10 +80,10 @@ async fn versions_that_wait_replace_nothing_newer() {
         journal.set_aside("ann", &path(place), condition).await.unwrap();
     }
     assert_eq!(journal.begins(&refused), Some(false), "nothing has touched it");
-    journal.refused(&refused, "the server answered 507");
+    journal.refused(&refused, failed(Failure::Passing, "the server answered 507", None)).await;
     journal.set_aside("ann", &path("/files/"), Some("(<urn:2>)")).await.unwrap();
     for (saved, is_aside) in [(&refused, true), (&signed_out, true), (&sending, false), (&other, false)] {
-        assert_eq!(journal.begins(saved), Some(is_aside), "{}", saved.number);
+        assert_eq!(journal.begins(saved), Some(is_aside), "{:?}", saved.entry.id);
     }
     drop(journal);
     let journal = open();
@@ -85,8 +95,7 @@ async fn versions_that_wait_replace_nothing_newer() {
         [Some(true), Some(true), Some(false)]
     );
     journal.give_back(&ann[2]);
-    let newest = store(&journal, "ann", b"5").await;
-    journal.supersede(&newest).await;
+    store(&journal, "ann", b"5").await;
     assert_eq!(journal.begins(&ann[2]), None, "it was saved again under the same lock");
     assert_eq!(journal.begins(&ann[0]), Some(true));
 }
@@ -121,20 +130,65 @@ async fn half_a_file_is_none() {
         (vec![Ok("four".into()), Ok("too much".into())], false),
     ] {
         let room = journal.room(8).unwrap();
-        let stored = journal.store(room, record("ann", 8), chunks(pieces)).await;
+        let stored = journal.store(room, saving("ann", 8), chunks(pieces)).await;
         assert_eq!(stored.is_ok(), is_whole);
     }
     assert_eq!((journal.totals().files, journal.totals().bytes), (1, 8));
-    let folder = journal.folder.clone();
+    let folder = journal.log.folder().to_owned();
+    assert_eq!(fs::read_dir(folder.join("data")).unwrap().count(), 1, "the others are gone");
     drop(journal);
-    fs::write(folder.join("77.new"), "half").unwrap();
-    fs::write(folder.join("78"), "damaged").unwrap();
-    let cut = fs::read(folder.join("1")).unwrap();
-    fs::write(folder.join("79"), &cut[..cut.len() - 1]).unwrap();
+    fs::write(folder.join("data/77"), "nobody was told of it").unwrap();
+    fs::write(folder.join("data/1"), "cut").unwrap();
     let journal = Journal::open(state.path(), UPSTREAM, 1000).unwrap();
-    assert_eq!(journal.totals().files, 1);
-    let failed: Vec<_> = pending(state.path()).unwrap().into_iter().filter_map(|file| file.why).collect();
-    assert_eq!(failed.len(), 2, "{failed:?}");
-    assert!(!folder.join("77.new").exists());
-    assert!(folder.join("78").exists() && folder.join("79").exists(), "what cannot be read is not deleted");
+    assert_eq!((journal.totals().files, folder.join("data/77").exists()), (0, false));
+    assert_eq!(fs::read(folder.join("found/1.0")).unwrap(), b"cut", "what cannot be used is not deleted");
+    let report = &Report::read_all(state.path()).unwrap()[0];
+    assert!(report.messages.iter().any(|message| message.what.contains("/files/a b is missing")), "{report:?}");
+}
+
+/// A journal that release 0.1 has left, when its server did not answer.
+fn of_release_0_1(state: &Path) -> PathBuf {
+    let server = "http://127.0.0.1:9872/files/";
+    let folder = Journal::place(state, server);
+    fs::create_dir_all(&folder).unwrap();
+    for file in fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/journal-0.1")).unwrap() {
+        let file = file.unwrap();
+        fs::copy(file.path(), folder.join(file.file_name())).unwrap();
+    }
+    assert_eq!(fs::read_to_string(folder.join("upstream")).unwrap(), server);
+    folder
+}
+
+#[tokio::test]
+async fn journal_of_release_0_1_is_taken_over() {
+    let state = tempfile::tempdir().unwrap();
+    let folder = of_release_0_1(state.path());
+    fs::write(folder.join("5"), "damaged").unwrap();
+    fs::write(folder.join("6.new"), "half").unwrap();
+    for is_first in [true, false] {
+        let journal = Journal::open(state.path(), "http://127.0.0.1:9872/files/", 1000).unwrap();
+        assert_eq!((journal.totals().files, journal.totals().bytes), (4, 97), "{is_first}");
+        let failed = pending(state.path()).unwrap().into_iter().filter_map(|file| file.failure);
+        let failed: Vec<_> = failed.map(|(_, why)| why[..30].to_owned()).collect();
+        assert_eq!(failed, ["PUT http://127.0.0.1:9872/file"; 2]);
+        let ann = journal.take("ann");
+        let paths: Vec<_> = ann.iter().map(|saved| saved.entry.path.target()).collect();
+        assert_eq!(paths, ["/files/old", "/files/a%20b%C3%A4.txt", "/files/new"], "in their order");
+        for saved in &ann {
+            let expected = format!("content of {}", saved.entry.path.target());
+            assert_eq!(String::from_utf8(content(saved).await).unwrap(), expected);
+        }
+        let old = &ann[0].entry;
+        assert_eq!(old.base.tag().map(ToString::to_string).unwrap(), "\"9900d3-8-6b0b7537.1980947\"");
+        assert_eq!(old.details.token, "<urn:uuid:90a4c86c-fc12-4fa0-8cff-1480f9202c19>");
+        assert_eq!(old.details.kind.as_deref(), Some("text/plain"));
+        assert_eq!(ann.iter().map(|saved| journal.begins(saved)).collect::<Vec<_>>(), [false, false, true].map(Some));
+        let report = &Report::read_all(state.path()).unwrap()[0];
+        assert_eq!(report.messages.len(), 1, "of the damaged one");
+        assert_eq!(fs::read(folder.join("found/5.0")).unwrap(), b"damaged");
+        let left = fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+        assert!(
+            left.into_iter().all(|name| !name.starts_with(|first: char| first.is_ascii_digit()) && name != "upstream")
+        );
+    }
 }

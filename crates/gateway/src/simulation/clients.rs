@@ -206,7 +206,7 @@ impl Person {
             let mut oracle = self.life.world.oracle.lock().unwrap();
             // The other user may have saved it meanwhile.
             let moved = oracle.possible(from).to_vec();
-            oracle.renamed(renaming);
+            oracle.renamed(renaming, &self.life.world.network.server());
             moved.into_iter().filter(Option::is_some).for_each(|content| oracle.unconfirmed(to, content));
         }
         let is_refused =

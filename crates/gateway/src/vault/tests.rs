@@ -1,5 +1,7 @@
 //! Records that were damaged, moved or read with the wrong key.
 
+use std::{fs::Permissions, os::unix::fs::PermissionsExt};
+
 use tempfile::TempDir;
 
 use super::*;

@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use gateway::{DiskCache, Gateway, Settings, Status, WriteBack};
+use gateway::{DiskCache, Gateway, Settings, WriteBack};
 use haul_http::{Body, Client};
 use http::{Request, StatusCode, Uri};
 use http_body_util::BodyExt;
-use serve::{AccessLog, Config, Server, Service};
+use serve::{AccessLog, Config, Server, Service, Status};
 use tokio::{sync::oneshot, task::JoinHandle};
 
 /// How long listings are believed: longer than a test takes.
@@ -154,7 +154,7 @@ impl World {
     /// Begins to answer `/healthz` and `/metrics`, and returns where.
     pub(crate) fn status(&mut self) -> SocketAddr {
         let config = Config { listen: loopback(), ..Config::default() };
-        let server = Server::with_service(Arc::new(Status::new(self.service.clone())), &config).unwrap();
+        let server = Server::with_service(Arc::new(Status::new(vec![self.service.clone()])), &config).unwrap();
         let at = server.local_addr();
         self.running.0.push(tokio::spawn(async move { server.run(std::future::pending()).await.unwrap() }));
         at

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use gateway::{WriteBack, pending};
+use gateway::{Pending, WriteBack, pending};
 use http::StatusCode;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt, copy},
@@ -164,7 +164,8 @@ async fn a_save_goes_on_without_the_server() {
     assert_eq!(unlocked.0, StatusCode::NO_CONTENT);
     assert_eq!(world.on_disk("files/new"), Some(Vec::new()), "the lock has created it");
     let waiting = pending(state.path()).unwrap();
-    assert_eq!((waiting.len(), waiting[0].user.as_str(), waiting[0].path.as_str()), (1, "ann", "/files/new"));
+    let of = |file: &Pending| (file.details.user.clone().unwrap(), file.path.target());
+    assert_eq!(waiting.iter().map(of).collect::<Vec<_>>(), [("ann".to_owned(), "/files/new".to_owned())]);
     link.cut(false);
     settled(state.path()).await;
     assert_eq!(world.on_disk("files/new"), Some(b"content".to_vec()));

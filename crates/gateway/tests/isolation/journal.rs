@@ -61,7 +61,10 @@ async fn what_an_old_password_has_saved_waits_for_the_new_one() {
     let is_refused = |seen: &Seen| seen.method == "PUT" && seen.path == NEW && seen.status == 401;
     until(|| world.server.seen().iter().any(is_refused)).await;
     assert_eq!(write(&world, &token, "too late").await, 401, "the first refusal ends it");
-    let is_kept = || pending(state.path()).unwrap().iter().map(|file| file.user.clone()).collect::<Vec<_>>() == ["ann"];
+    let is_kept = || {
+        pending(state.path()).unwrap().iter().map(|file| file.details.user.clone()).collect::<Vec<_>>()
+            == [Some("ann".to_owned())]
+    };
     assert!(is_kept(), "{:?} {:#?}", pending(state.path()), world.server.seen());
     for who in ["bob", "cy"] {
         assert_eq!(ask(&world, who, "PROPFIND /files/", &[("Depth", "1")], "").await.status, 207);
@@ -96,19 +99,19 @@ async fn a_version_that_the_server_has_refused_replaces_nothing_newer() {
     let state = tempfile::tempdir().unwrap();
     let mut world = World::writing_back(LONG, state.path());
     teach(&world).await;
-    let failed = || pending(state.path()).unwrap().iter().filter(|file| file.why.is_some()).count();
+    let failed = || pending(state.path()).unwrap().iter().filter(|file| file.failure.is_some()).count();
     let saved_at = |path: &'static str, content: &'static str| {
         let server = world.server.clone();
         move || server.content("ann", path).is_some_and(|there| there == content.as_bytes())
     };
     let (again, deleted) = ("/files/again", "/files/deleted.txt");
     let (token, other) = (begin(&world, "ann", again).await, begin(&world, "ann", deleted).await);
-    world.server.set_full(true);
+    world.server.set_refusing(true);
     for (path, token) in [(again, &token), (deleted, &other)] {
         assert!(matches!(write_at(&world, path, token, "first").await, 201 | 204));
     }
     until(|| failed() == 2).await;
-    world.server.set_full(false);
+    world.server.set_refusing(false);
     // The same client saves one of them again, under the same lock, and deletes the other one.
     assert!(matches!(write_at(&world, again, &token, "second").await, 201 | 204));
     until(saved_at(again, "second")).await;

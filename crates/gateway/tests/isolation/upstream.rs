@@ -44,7 +44,7 @@ struct State {
     locks: HashMap<String, (String, String)>,
     seen: Vec<Seen>,
     tokens: u32,
-    is_full: bool,
+    is_refusing: bool,
 }
 
 /// The server.
@@ -64,9 +64,9 @@ impl PerUser {
         self.state().passwords.insert(user.to_owned(), password.to_owned());
     }
 
-    /// Whether there is room for more.
-    pub(crate) fn set_full(&self, is_full: bool) {
-        self.state().is_full = is_full;
+    /// Whether files are refused.
+    pub(crate) fn set_refusing(&self, is_refusing: bool) {
+        self.state().is_refusing = is_refusing;
     }
 
     /// The paths of a user's files.
@@ -118,7 +118,7 @@ impl State {
                 Some(content) => Response::new(content.clone()),
             },
             "PUT" | "PROPPATCH" | "MOVE" | "DELETE" if self.is_locked(user, &path, headers) => status(423),
-            "PUT" if self.is_full && !seen.body.is_empty() => status(507),
+            "PUT" if self.is_refusing && !seen.body.is_empty() => status(403),
             "DELETE" if self.files.remove(&file).is_some() => status(204),
             "PUT" => match self.files.insert(file, seen.body.clone()) {
                 None => status(201),

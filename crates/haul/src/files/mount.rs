@@ -14,7 +14,7 @@ use std::{
     fs::{self, File},
     hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     io::{self, BufRead, BufReader},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::{self, ExitCode, Stdio},
     sync::Arc,
@@ -253,10 +253,7 @@ fn detach(log: &Path) -> Result<(), Box<dyn Error>> {
 
 fn options(args: &Args, source: String, account: String) -> Result<Options, Box<dyn Error>> {
     let cache = default_cache(args.cache_dir.as_deref())?;
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&cache)
+    output::durable::create_folder(&cache)
         .map_err(|error| format!("cannot create the cache folder {}: {error}", cache.display()))?;
     let own_umask = umask(Mode::empty());
     umask(own_umask);

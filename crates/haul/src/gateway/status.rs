@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, error::Error, fmt::Write, path::Path, process::ExitCode, time::Duration};
 
-use ::gateway::{Pending, smb, vault};
+use ::gateway::{Pending, Report, smb, vault};
 use units::{Span, rounded::binary_size};
 
 use super::place::Place;
@@ -10,30 +10,50 @@ use crate::files::Outcome;
 
 /// List the users of the SMB gateway and their sessions, and the saved files that the server does not have yet
 ///
-/// The exit status is 1 if the upload of a saved file has failed.
+/// The exit status is 1 if the upload of a saved file has failed, or there is a message that nobody has acknowledged.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
     place: Place,
+    /// Acknowledge the messages: they are not shown again
+    #[arg(long)]
+    acknowledge: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Outcome {
     let state = args.place.state()?;
-    let pending = ::gateway::pending(&state)?;
-    let is_failing = pending.iter().any(|file| file.why.is_some());
-    crate::print((users(args, &state)? + &saved(&pending)).as_bytes())?;
-    Ok(if is_failing { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let reports = Report::read_all(&state)?;
+    let files = reports.iter().flat_map(|report| &report.pending);
+    let is_failing = files.clone().any(|file| file.failure.is_some());
+    let is_told = reports.iter().any(|report| !report.messages.is_empty());
+    crate::print((users(args, &state)? + &saved(files) + &told(&reports)).as_bytes())?;
+    if args.acknowledge {
+        reports.iter().try_for_each(Report::acknowledge)?;
+    }
+    Ok(if is_failing || (is_told && !args.acknowledge) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// The saved files that the server does not have yet.
-fn saved(pending: &[Pending]) -> String {
+fn saved<'a>(pending: impl Iterator<Item = &'a Pending>) -> String {
     let mut text = String::new();
     for file in pending {
-        let (user, path) = (dav::terminal_safe(file.user.as_bytes()), dav::terminal_safe(file.path.as_bytes()));
-        let (age, size) = (Span(Duration::from_secs(file.age)), binary_size(file.length));
+        let user = dav::terminal_safe(file.details.user.as_deref().unwrap_or_default().as_bytes());
+        let age = file.closed.elapsed().map_or(0, |age| age.as_secs());
+        let (path, age, size) = (file.path.target(), Span(Duration::from_secs(age)), binary_size(file.length));
         let _ = write!(text, "{path} of {user}: {size}, saved {age} ago, not at the server yet");
-        let why = file.why.as_deref().map(|why| format!(": {}", dav::terminal_safe(why.as_bytes())));
+        let why = file.failure.as_ref().map(|(_, why)| format!(": {}", dav::terminal_safe(why.as_bytes())));
         let _ = writeln!(text, "{}", why.unwrap_or_default());
+    }
+    text
+}
+
+/// What somebody has to know.
+fn told(reports: &[Report]) -> String {
+    let mut text = String::new();
+    for report in reports {
+        for message in &report.messages {
+            let _ = writeln!(text, "{}: {}", report.share, message.what);
+        }
     }
     text
 }

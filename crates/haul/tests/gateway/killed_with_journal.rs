@@ -87,8 +87,9 @@ fn whatever_was_acknowledged_is_at_the_server_in_the_end() {
     let mut gateway = start();
     let waiting = || {
         let journals = fs::read_dir(state.join("journal")).into_iter().flatten().flatten();
-        let files = journals.flat_map(|journal| fs::read_dir(journal.path()).into_iter().flatten().flatten());
-        files.filter(|file| file.file_name().to_str().is_some_and(|name| name.parse::<u64>().is_ok())).count()
+        let files =
+            journals.flat_map(|journal| fs::read_dir(journal.path().join("data")).into_iter().flatten().flatten());
+        files.count()
     };
     let (mut acknowledged, mut most) = (Vec::new(), 0);
     for round in 0..rounds() {

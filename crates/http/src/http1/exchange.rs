@@ -292,6 +292,11 @@ impl Exchanges {
         self.body.is_some() || !self.buffer.is_empty() || self.received > 0
     }
 
+    /// Whether the current response's header was received, and not its end.
+    pub(crate) fn is_receiving(&self) -> bool {
+        self.body.is_some()
+    }
+
     /// Bytes left of the current body, if known.
     pub(crate) fn left(&self) -> Option<u64> {
         self.body.as_ref().and_then(Decoder::left)

@@ -36,9 +36,7 @@ pub fn remove_files(folder: &Path) {
 
 /// Writes the state of a run. A reader sees either the old file or the new one.
 pub fn write(folder: &Path, live: &Live) -> io::Result<()> {
-    let next = folder.join(".live.json.next");
-    fs::write(&next, serde_json::to_vec(live)?)?;
-    fs::rename(next, file(folder))
+    output::replace(&file(folder), 0o666, &serde_json::to_vec(live)?)
 }
 
 /// Reads the state of a run.

@@ -96,10 +96,7 @@ impl MeasuredCase {
     pub(crate) fn write(&self, folder: &Path) -> Result<(), MeasureError> {
         let path = Self::file(folder);
         let text = serde_json::to_vec_pretty(self).map_err(|error| MeasureError::Files(io::Error::other(error)))?;
-        let temporary = path.with_extension("json.new");
-        fs::write(&temporary, text)
-            .and_then(|()| fs::rename(&temporary, &path))
-            .map_err(|source| MeasureError::File { path, source })
+        output::replace(&path, 0o666, &text).map_err(|source| MeasureError::File { path, source })
     }
 
     /// What the knob cost, in seconds: the difference of the durations.

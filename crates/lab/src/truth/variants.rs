@@ -3,7 +3,7 @@
 //! They are written as pcap with Ethernet headers, as tcpdump does, so that a snaplen of 54 leaves the TCP header
 //! without its options.
 
-use std::{fs, net::SocketAddr, path::Path};
+use std::{net::SocketAddr, path::Path};
 
 use capture::{
     Packet, Source, pcapng,
@@ -81,10 +81,7 @@ pub(crate) fn derive(from: &Path, variant: Variant, to: &Path) -> Result<(), Mea
     let snaplen = if let Variant::Snaplen(bytes) = variant { bytes } else { SNAPLEN };
     let text = pcap(&frames[skip..], snaplen);
     // A file that is there is complete: it is not derived again.
-    let temporary = to.with_extension("new");
-    fs::write(&temporary, text)
-        .and_then(|()| fs::rename(&temporary, to))
-        .map_err(|source| MeasureError::File { path: to.to_owned(), source })
+    output::replace(to, 0o666, &text).map_err(|source| MeasureError::File { path: to.to_owned(), source })
 }
 
 impl Frame {

@@ -64,7 +64,7 @@ impl Contents {
 /// Runs an operation; if the disk is full, `make_room` comes before a second time.
 fn retried<T>(operation: impl Fn() -> io::Result<T>, make_room: impl FnOnce()) -> io::Result<T> {
     operation().or_else(|error| {
-        if !errno::is_full(&error) {
+        if !output::is_full(&error) {
             return Err(error);
         }
         make_room();

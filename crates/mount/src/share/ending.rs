@@ -64,8 +64,9 @@ impl Share {
 
     /// Keeps what the journal has and the next mount would delete, because the disk was full when it was to be recorded.
     fn keep_unrecorded(&self) {
-        let Some(back) = self.write_back.as_ref().filter(|back| back.commit(&[]).is_err()) else { return };
-        for entry in back.journal.unrecorded() {
+        let Some(back) = self.write_back.as_ref().filter(|back| back.commit().is_err()) else { return };
+        let unrecorded = back.journal.entries().unrecorded();
+        for entry in unrecorded {
             let (path, data) = (&entry.path, back.journal.data(entry.id));
             match self.unsaved.keep(&data, path.name().unwrap_or_default()) {
                 Ok(target) => {

@@ -11,10 +11,9 @@
 //!
 //! What they have changed all the same by the time of a later save is no conflict: see [`crate::late_changes`].
 
-use std::time::Instant;
-
 use dav::{Confirmed, ETag, Error, If, Precondition, PropertySet, RemotePath};
 use haul_http::Error::{Connect, Credentials, Shutdown};
+use tokio::time::Instant;
 
 use super::Share;
 use crate::{calls::decide, tree::Ino};

@@ -6,16 +6,14 @@
 //! not stored here, is its: it is deleted again, or replaced by the next save. The same content that somebody else uploads
 //! there within an hour cannot be told from it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use dav::{Error, Precondition, PropertySet, RemotePath};
 use haul_http::{
     Body,
     digest::{Algorithm, Digests},
 };
+use tokio::time::Instant;
 
 use super::{Share, facts};
 use crate::tree::Facts;
@@ -44,7 +42,7 @@ impl Share {
     /// A copy of the upload of a new file has had no answer.
     pub(super) async fn expect_again(&self, path: &RemotePath, mut content: Body) {
         if let Ok(digests) = Digests::of_body(&mut content, &[Algorithm::Sha256]).await {
-            self.late_changes().expect_upload(Instant::now(), path, digests);
+            self.late_changes().expect_creation(Instant::now(), path, digests);
         }
     }
 
@@ -52,7 +50,7 @@ impl Share {
     pub(super) async fn is_brought_back(&self, path: &RemotePath, found: &Facts) -> Result<bool, Error> {
         let expected = || {
             let tag = found.etag.as_ref().filter(|tag| self.dav.compares(tag));
-            tag.map(|tag| self.late_changes().uploads(Instant::now(), path, tag)).unwrap_or_default()
+            tag.map(|tag| self.late_changes().creations(Instant::now(), path, tag)).unwrap_or_default()
         };
         if expected().is_empty() {
             return Ok(false);

@@ -1,13 +1,11 @@
 //! Listing folders: when the kernel needs one, ahead of a walk, and a large one again by its changes.
 
-use std::{
-    sync::{Arc, PoisonError, atomic::Ordering},
-    time::Instant,
-};
+use std::sync::{Arc, PoisonError, atomic::Ordering};
 
 use dav::{Depth, Entry, PropertySet, RemotePath};
 use http::StatusCode;
 use nix::errno::Errno;
+use tokio::time::Instant;
 use tracing::{debug, warn};
 
 use super::{Result, Share, facts};

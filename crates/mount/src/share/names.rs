@@ -72,6 +72,7 @@ impl Share {
             self.tree().expire(parent);
             return Err(errno);
         }
+        self.locks.gone(&path);
         self.unlock_all_at(&path, file.as_slice()).await;
         self.tree().remove(parent, name);
         self.watch(&path);
@@ -173,6 +174,11 @@ impl Share {
             // Or the server does not know its own entity tag.
             self.must_be_empty(replaced).await?;
             moved = self.dav.rename(from, to, true, &claims).await;
+        }
+        if moved.is_ok() {
+            // Whatever lock has created a file there, it is another one now.
+            self.locks.written(to);
+            self.locks.gone(from);
         }
         moved.map_err(|error| match errno::of(from, "rename", &error) {
             // Overwrite: F (RFC 4918 §9.9.4).

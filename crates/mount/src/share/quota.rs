@@ -2,9 +2,10 @@
 //!
 //! Samba and file managers ask whenever they open a folder. The server's answer is believed for as long as a listing is.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dav::PropertySet;
+use tokio::time::Instant;
 
 use super::Share;
 

@@ -11,6 +11,7 @@ use haul_http::{Cause, Class, Expected, Options};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use http_body_util::BodyExt;
 use nix::errno::Errno;
+use scopeguard::guard;
 
 use super::{Result, Share};
 use crate::{
@@ -223,11 +224,11 @@ impl Share {
     /// Fetches a part of a file that a program will probably read.
     pub(super) async fn fetch_ahead(self: &Arc<Self>, ino: Ino, part: Range<u64>) {
         let Ok(file) = self.open(ino) else { return };
+        let file = guard(file, |file| self.release(ino, &file));
         let part = part.start..part.end.min(file.state(|state| state.length()));
         // Whoever reads it tries again, and learns why.
         let is_here = || file.state(|state| state.missing(part.clone()).is_empty()).then_some(Ok(()));
         let _ = self.when_here(ino, &file, part.clone(), is_here).await;
-        self.release(ino, &file);
     }
 
     /// Begins to fetch the parts of a range that are neither here nor on their way.

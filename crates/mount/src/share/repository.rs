@@ -9,7 +9,11 @@
 //! packs. No file above [`LARGEST`] is fetched whole. Nothing is fetched while `.git` is believed to be as it was listed. A folder without
 //! `.git` costs one request.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
+
+use tokio::time::Instant;
+
+use scopeguard::guard;
 
 use super::Share;
 use crate::{
@@ -143,11 +147,9 @@ impl Share {
         if self.is_folder_if_known(ino) {
             return None;
         }
-        let file = self.open(ino).ok()?;
+        let file = guard(self.open(ino).ok()?, |file| self.release(ino, &file));
         let length = file.state(|state| state.length()).min(HEAD_LENGTH);
-        let content = self.read(ino, &file, 0..length).await;
-        self.release(ino, &file);
-        content.ok()
+        self.read(ino, &file, 0..length).await.ok()
     }
 
     /// The folder of packs is listed.

@@ -5,15 +5,17 @@
 //! PUT of the same content has arrived, whose answer was lost. Otherwise it is somebody else's, even with equal content: of two
 //! programs that create a file exclusively, one must fail.
 
-use std::time::Instant;
-
 use dav::{Error, If, PropertySet, RemotePath};
-use haul_http::Error::{Connect, Credentials, Shutdown};
+use haul_http::{
+    Body,
+    Error::{Connect, Credentials, Shutdown},
+};
 use nix::errno::Errno;
+use tokio::time::Instant;
 
 use super::{
     Result, Share, facts,
-    writing::{Content, precondition},
+    writing::{Content, SMALL, precondition},
 };
 use crate::{
     file_state::Base,
@@ -74,6 +76,7 @@ impl Share {
                 return Err(Unstored::Conflict(Error::Differs { path: path.clone(), why }));
             }
             let content = (version.content)().map_err(Unstored::Unreadable)?;
+            let sent = content.body.try_clone().filter(|_| (1..=SMALL).contains(&content.length));
             let refused = match self.put_locked(path, &base, content).await {
                 Ok(facts) => return Ok(self.is_stored(path, facts)),
                 Err(error) => error,
@@ -82,6 +85,9 @@ impl Share {
                 return Err(Unstored::Conflict(refused));
             }
             if !refused.is(412) {
+                if let Some(sent) = sent.filter(|_| failure(&refused) == Failure::Unknown) {
+                    self.late_changes().may_have_stored(Instant::now(), path, sent);
+                }
                 return Err(Unstored::Failed(failure(&refused), refused));
             }
             version.is_doubtful |= refused.refusal().is_some_and(|refusal| refusal.times_sent > 1);
@@ -128,6 +134,14 @@ impl Share {
             self.locks.written(path);
             return Ok(Found::Replaceable(Base::Version(ours)));
         }
+        // So is the empty file that a lock of an earlier mount has created.
+        let is_empty = found.as_ref().is_some_and(|found| found.length == 0);
+        if is_empty && *version.base == Base::New && self.locks.has_created(path) {
+            return Ok(Found::Replaceable(found.map_or(Base::New, Base::Version)));
+        }
+        if found.is_none() && *version.base == Base::New {
+            return Ok(Found::Replaceable(Base::New));
+        }
         if self.may_replace(path, base, found.as_ref()).await.map_err(unknown)? {
             return Ok(Found::Replaceable(found.map_or(Base::New, Base::Version)));
         }
@@ -155,10 +169,16 @@ impl Share {
         let Some(facts) = found.map(|found| facts(&found)).filter(|facts| facts.length == content.length) else {
             return Ok(None);
         };
-        match self.dav.has_content(path, content.body).await {
+        Ok(self.has_content(path, content.body).await?.then_some(facts))
+    }
+
+    /// An error if the server does not answer, or cannot at the moment.
+    async fn has_content(&self, path: &RemotePath, content: Body) -> std::result::Result<bool, Error> {
+        match self.dav.has_content(path, content).await {
             Err(error @ Error::Http(_)) => Err(error),
+            Err(Error::Refused(refusal)) if refusal.is_passing() => Err(Error::Refused(refusal)),
             // Or the server does not show it.
-            has_it => Ok(has_it.unwrap_or(false).then_some(facts)),
+            has_it => Ok(has_it.unwrap_or(false)),
         }
     }
 
@@ -178,8 +198,20 @@ impl Share {
         let late = self.late_changes().reason(Instant::now(), path, Some(tag));
         match late {
             Some(Late::MovedFrom(from)) => self.put_back(path, &from).await,
-            late => Ok(late.is_some()),
+            Some(_) => Ok(true),
+            None => self.is_own_upload(path, found.length).await,
         }
+    }
+
+    /// Whether an earlier upload of ours, whose outcome was unknown, has put there what is there now.
+    async fn is_own_upload(&self, path: &RemotePath, length: u64) -> std::result::Result<bool, Error> {
+        let uploads = self.late_changes().uploads(Instant::now(), path, length);
+        for upload in uploads {
+            if self.has_content(path, upload).await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// A late renaming has moved a file here, for whose program it has failed. Before this one takes its place, it gets its

@@ -4,13 +4,13 @@
 //! that the server does not take stays in the journal and is tried again, with growing pauses, unless its folder has gone:
 //! then it is kept in the folder `unsaved`, and reported.
 
-use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc};
 
 use dav::RemotePath;
 use nix::errno::Errno;
 use tokio::{
     task::{self, JoinSet},
-    time::sleep_until,
+    time::{Instant, sleep_until},
 };
 
 use super::{
@@ -97,9 +97,10 @@ impl Share {
                 }
             }
             tokio::select! {
+                biased;
                 _ = uploads.join_next(), if !uploads.is_empty() => {}
                 () = back.wake.notified() => {}
-                () = sleep_until(later.unwrap_or_else(Instant::now).into()), if later.is_some() => {}
+                () = sleep_until(later.unwrap_or_else(Instant::now)), if later.is_some() => {}
             }
         }
     }
@@ -111,11 +112,10 @@ impl Share {
         let is_aside = matches!(outcome, Outcome::Beside(..));
         let is_settled = self.note_outcome(back, &entry, outcome);
         drop(sending);
-        let (share, id, ino) = (self.clone(), entry.id, entry.ino);
+        let (share, id, ino) = (self.clone(), entry.id, entry.details.ino);
         let written = task::spawn_blocking(move || {
             let Some(back) = &share.write_back else { return };
-            let useless = if is_settled { &[id][..] } else { &[] };
-            if back.commit(useless).is_ok() && is_settled {
+            if back.commit().is_ok() && is_settled {
                 let file = ino.and_then(|ino| share.content_of(ino));
                 if let Some(file) = file {
                     file.entry_deleted(id);
@@ -123,7 +123,7 @@ impl Share {
             }
         });
         let _ = written.await;
-        match entry.ino {
+        match entry.details.ino {
             Some(ino) if is_aside => self.unlock_now(ino).await,
             Some(ino) => self.unlock(ino).await,
             None => {}
@@ -135,7 +135,7 @@ impl Share {
         let data = back.journal.data(entry.id);
         let content =
             || Content::of_file(data.clone(), entry.length, entry.modified).map_err(|error| errno::of_io(&error));
-        let (base, ino, is_doubtful) = (&entry.base, entry.ino, entry.is_doubtful());
+        let (base, ino, is_doubtful) = (&entry.base, entry.details.ino, entry.is_doubtful());
         match self.store(Version { path, base, ino, is_doubtful, content }).await {
             Ok(facts) => Outcome::Stored(facts),
             Err(Unstored::Unreadable(errno)) => {
@@ -163,26 +163,25 @@ impl Share {
 
     /// The path that an entry's file has now.
     fn place_now(&self, entry: &Entry) -> Option<RemotePath> {
-        self.path_if_known(entry.ino?)
+        self.path_if_known(entry.details.ino?)
     }
 
     /// Notes what became of an upload. Returns whether the journal is done with the entry.
     fn note_outcome(&self, back: &WriteBack, entry: &Entry, outcome: Outcome) -> bool {
         let (mut tree, mut contents) = (self.tree(), self.contents());
         let mut entries = back.journal.entries();
-        let mut records = Vec::new();
         // Who has had it open when it was set aside has one node, and who finds it by its name another.
         let mut uploaded = |entries: &Entries, path: &RemotePath, facts: &Facts| {
-            let nodes: BTreeSet<Ino> = entry.ino.into_iter().chain(tree.find(path)).collect();
+            let nodes: BTreeSet<Ino> = entry.details.ino.into_iter().chain(tree.find(path)).collect();
             for ino in nodes {
                 let file = contents.files.get(&ino);
                 let is_changed = file.is_some_and(|file| file.entry_uploaded(entry.id, facts));
                 tree.uploaded(ino, facts.clone(), is_changed || entries.latest(path).is_some());
             }
         };
-        let is_settled = match outcome {
+        match outcome {
             Outcome::Stored(facts) => {
-                records.push(entries.uploaded(entry.id, &facts));
+                entries.uploaded(entry.id, &facts);
                 uploaded(&entries, &entry.path, &facts);
                 true
             }
@@ -190,14 +189,14 @@ impl Share {
                 let message = conflict(&entry.path, &beside);
                 tracing::error!("{message}");
                 back.went_astray(entry.id, Errno::ESTALE);
-                records.extend(entries.set_aside(entry.id, &beside, &facts));
-                records.push(entries.tell(message));
+                entries.set_aside(entry.id, &beside, &facts);
+                entries.tell(message);
                 uploaded(&entries, &beside, &facts);
-                let file = entry.ino.and_then(|ino| contents.files.get(&ino)).cloned();
+                let file = entry.details.ino.and_then(|ino| contents.files.get(&ino)).cloned();
                 if let Some(file) = &file {
                     file.set_aside();
                 }
-                if let Some(ino) = entry.ino {
+                if let Some(ino) = entry.details.ino {
                     tree.set_aside(ino, beside.name().unwrap_or_default());
                 }
                 // What was closed since follows it there.
@@ -205,26 +204,24 @@ impl Share {
                 true
             }
             Outcome::Elsewhere(path) => {
-                records.extend(entries.repath(entry.id, &path));
+                entries.repath(entry.id, &path);
                 false
             }
             Outcome::Kept(message) => {
                 tracing::error!("{message}");
                 back.went_astray(entry.id, Errno::ENOENT);
-                records.push(entries.give_up(entry.id));
-                records.push(entries.tell(message));
-                if let Some(ino) = entry.ino {
+                entries.give_up(entry.id);
+                entries.tell(message);
+                if let Some(ino) = entry.details.ino {
                     tree.give_up(ino);
                 }
                 true
             }
             Outcome::Failed(failed) => {
-                records.extend(entries.failed(entry.id, failed, Instant::now()));
+                entries.failed(entry.id, failed, Instant::now());
                 false
             }
-        };
-        back.journal.note(&mut entries, records);
-        is_settled
+        }
     }
 
     /// Keeps a file whose folder has gone. If that fails, the journal keeps it, and tries again.

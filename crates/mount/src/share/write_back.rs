@@ -8,19 +8,23 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, SystemTime},
 };
 
 use dav::RemotePath;
 use nix::errno::Errno;
-use tokio::{sync::Notify, task, time::timeout};
+use tokio::{
+    sync::Notify,
+    task,
+    time::{Instant, timeout},
+};
 
 use super::{Result, Share, upload_queue::show_latest};
 use crate::{
     cached_file::{CachedFile, Linked},
     errno,
     file_state::{Base, FileState},
-    journal::{Entries, Entry, Id, Journal, Record},
+    journal::{Entries, Entry, Id, Journal},
     tree::Ino,
 };
 
@@ -84,9 +88,9 @@ impl WriteBack {
         self.astray().insert(id, errno);
     }
 
-    /// Writes the records, and deletes the contents that they make useless.
-    pub(super) fn commit(&self, useless: &[Id]) -> Result<()> {
-        self.journal.commit(useless).map_err(|error| {
+    /// Writes the journal to the disk.
+    pub(super) fn commit(&self) -> Result<()> {
+        self.journal.commit().map_err(|error| {
             tracing::error!("cannot write the journal {}: {error}", self.journal.folder().display());
             errno::of_io(&error)
         })
@@ -107,7 +111,7 @@ impl Share {
         let all: Vec<Entry> = entries.iter().cloned().collect();
         for entry in all {
             if let Some(ino) = tree.adopt(&entry.path, entry.facts()) {
-                entries.set_ino(entry.id, ino);
+                entries.set(entry.id, |details| details.ino = Some(ino));
             }
         }
     }
@@ -178,20 +182,20 @@ impl Share {
         let Some(linked) = self.with_space(|| file.link(id, &journal.data(id))).map_err(failed)? else { return Ok(()) };
         self.with_space(|| journal.sync_data(&linked.local)).map_err(failed)?;
         let outcome = self.file_in_journal(id, ino, file, &linked);
-        let replaced = outcome.inspect_err(|_| {
+        outcome.inspect_err(|_| {
             file.entry_deleted(id);
             let _ = fs::remove_file(journal.data(id));
         })?;
         // Without the record it is not safe, and its program is told so; it is uploaded all the same.
-        let committed = self.with_space(|| journal.commit(&replaced)).map_err(failed);
+        let committed = self.with_space(|| journal.commit()).map_err(failed);
         file.state(|state| state.journaled(&linked.snapshot));
         back.wake.notify_one();
         committed
     }
 
-    /// Files what is in the journal as entry `id` under the name that it has now. Returns the entries that it replaces.
-    fn file_in_journal(&self, id: Id, ino: Ino, file: &Arc<CachedFile>, linked: &Linked) -> Result<Vec<Id>> {
-        let Some(back) = &self.write_back else { return Ok(Vec::new()) };
+    /// Files what is in the journal as entry `id` under the name that it has now.
+    fn file_in_journal(&self, id: Id, ino: Ino, file: &Arc<CachedFile>, linked: &Linked) -> Result<()> {
+        let Some(back) = &self.write_back else { return Ok(()) };
         // An upload that has ended in a conflict changes the name together with the version that the next one replaces.
         let (mut tree, mut contents) = (self.tree(), self.contents());
         let mut entries = back.journal.entries();
@@ -200,16 +204,15 @@ impl Share {
         let path = path.ok_or(Errno::ENOENT)?;
         let base = file.state(|state| state.base().clone());
         let mut entry = Entry::new(id, path.clone(), base, linked.snapshot.length, linked.modified);
-        entry.ino = Some(ino);
+        entry.details.ino = Some(ino);
         if entry.base == Base::New && entry.length == 0 {
             entry.due = Some(Instant::now() + EMPTY_PAUSE);
         }
-        let (record, replaced) = entries.close(entry);
-        back.journal.note(&mut entries, [record]);
+        entries.close(entry);
         if file.conflicts() > 0 && tree.is_displaced(ino) {
             show_latest(&mut tree, &mut contents, &entries, &path, Some(file.clone()));
         }
-        Ok(replaced)
+        Ok(())
     }
 
     /// Waits until the server has all closed versions of a file.
@@ -375,28 +378,21 @@ impl Share {
     /// A program has set a file's modification time.
     pub(super) fn modified_in_journal(&self, ino: Ino, modified: SystemTime) {
         let (Some(back), (Some(path), false)) = (&self.write_back, self.place_of(ino)) else { return };
-        let mut entries = back.journal.entries();
-        let record = entries.modify(&path, modified);
-        back.journal.note(&mut entries, record);
+        back.journal.entries().modify(&path, modified);
     }
 
-    async fn change_journal(
-        self: &Arc<Self>,
-        change: impl FnOnce(&mut Entries) -> (Vec<Record>, Vec<Id>),
-    ) -> Result<()> {
+    async fn change_journal(self: &Arc<Self>, change: impl FnOnce(&mut Entries)) -> Result<()> {
         let Some(back) = &self.write_back else { return Ok(()) };
-        let useless = {
+        {
             let mut entries = back.journal.entries();
-            let (records, useless) = change(&mut entries);
-            if records.is_empty() {
+            change(&mut entries);
+            if entries.is_written() {
                 return Ok(());
             }
-            back.journal.note(&mut entries, records);
-            useless
-        };
+        }
         back.wake.notify_one();
         let share = self.clone();
-        let commit = move || share.write_back.as_ref().map_or(Ok(()), |back| back.commit(&useless));
+        let commit = move || share.write_back.as_ref().map_or(Ok(()), WriteBack::commit);
         task::spawn_blocking(commit).await.unwrap_or(Err(Errno::EIO))
     }
 }

@@ -4,18 +4,16 @@
 //! has the version that the content began with (`If-Match`), or none (`If-None-Match: *`). If that fails, somebody else has
 //! changed the file: both versions are kept, ours under a name of its own beside the other.
 
-use std::{
-    fs, io,
-    path::PathBuf,
-    sync::Arc,
-    time::{Instant, SystemTime},
-};
+use std::{fs, io, path::PathBuf, sync::Arc, time::SystemTime};
 
 use bytes::Bytes;
 use dav::{ETag, Entry, Fence, If, Precondition, RemotePath, Stored};
 use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nix::errno::Errno;
+use scopeguard::guard;
+use tokio::time::Instant;
+use writeback::names_beside;
 
 use super::{
     Result, Share, facts,
@@ -31,9 +29,7 @@ use crate::{
 };
 
 /// Up to this size an upload is a small request.
-const SMALL: u64 = 256 * 1024;
-/// How many names a conflict tries.
-const CONFLICTS: u64 = 100;
+pub(super) const SMALL: u64 = 256 * 1024;
 
 impl Share {
     /// Creates a file and opens it. The server learns of it when the program closes it.
@@ -81,17 +77,14 @@ impl Share {
             self.lock_for_change(ino, &file).await?;
             return self.cut(ino, &file, length).await;
         }
-        let file = self.open(ino)?;
+        let file = guard(self.open(ino)?, |file| {
+            self.release(ino, &file);
+            self.writer_closes(ino, &file);
+        });
         file.writer_opens();
-        let set = async {
-            self.lock_for_change(ino, &file).await?;
-            self.cut(ino, &file, length).await?;
-            self.commit(ino, &file).await
-        };
-        let set = set.await;
-        self.release(ino, &file);
-        self.writer_closes(ino, &file);
-        set
+        self.lock_for_change(ino, &file).await?;
+        self.cut(ino, &file, length).await?;
+        self.commit(ino, &file).await
     }
 
     /// Sets the modification time of an open file, which goes with its next upload where the server stores times.
@@ -199,7 +192,10 @@ impl Share {
     ) -> std::result::Result<Facts, dav::Error> {
         let seen = match seen {
             Some(seen) => Some(seen),
-            None if stored.etag.is_none() || pipeline => self.dav.stat(path, dav::PropertySet::LISTING).await?,
+            None if stored.etag.is_none() || pipeline => {
+                let seen = self.dav.stat(path, dav::PropertySet::LISTING).await;
+                seen.map_err(|error| unseen(path, error))?
+            }
             None => None,
         };
         match seen {
@@ -259,10 +255,8 @@ impl Share {
     ) -> std::result::Result<(RemotePath, Facts), dav::Error> {
         let differs = |why: &str| dav::Error::Differs { path: path.clone(), why: why.into() };
         let unreadable = |errno: Errno| differs(errno.desc());
-        let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
-        // There may be one of this second already.
-        for seconds in seconds..seconds + CONFLICTS {
-            let beside = path.conflicting(seconds).ok_or_else(|| differs("its name is too long for a second one"))?;
+        let names = names_beside(path, time).ok_or_else(|| differs("its name is too long for a second one"))?;
+        for beside in names {
             let sent = content().map_err(unreadable)?;
             match self.put(&beside, sent, &Precondition::Absent, &If::default()).await {
                 Err(error) if error.is(412) => {
@@ -345,6 +339,17 @@ pub(super) fn content(file: &CachedFile, snapshot: &Snapshot) -> Result<Content>
     let mut bytes = bytes.ok_or(Errno::EIO)?;
     bytes.resize(length as usize, 0);
     Ok(Content { body: Body::from(Bytes::from(bytes)), length, modified })
+}
+
+/// The server has an upload, and does not show it. It has not refused the upload.
+fn unseen(path: &RemotePath, error: dav::Error) -> dav::Error {
+    match error {
+        dav::Error::Refused(refusal) => dav::Error::Differs {
+            path: path.clone(),
+            why: format!("it is uploaded, and cannot be looked up: {refusal}"),
+        },
+        error => error,
+    }
 }
 
 /// What somebody has to know about a conflict.

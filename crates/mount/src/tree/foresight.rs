@@ -1,8 +1,9 @@
 //! What programs will probably need next: the files after one, and the folders after one.
 
-use std::{mem, ops::Bound, time::Instant};
+use std::{mem, ops::Bound};
 
 use dav::siblings::Sibling;
+use tokio::time::Instant;
 
 use super::{Facts, Ino, Node, Tree};
 

@@ -4,9 +4,10 @@
 //! applied to the members, gives the present listing. It is given up if anything of a listing or report could not be applied,
 //! because somebody changes the same name here, and if the folder has another path. So the next listing is a whole one.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dav::RemotePath;
+use tokio::time::Instant;
 
 use super::{Ino, Listed, Mark, Tree};
 

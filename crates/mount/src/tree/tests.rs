@@ -7,7 +7,7 @@ fn tree() -> Tree {
 }
 
 fn file(name: &str, length: u64) -> Listed {
-    let etag = ETag::parse(&format!("\"{length}\""));
+    let etag = dav::ETag::parse(&format!("\"{length}\""));
     Listed { name: name.into(), is_folder: false, facts: Facts { length, modified: None, etag } }
 }
 

@@ -56,7 +56,8 @@ fn close_does_not_wait_for_the_server() -> Result<(), Failed> {
     fs::write(world.here.join("new"), "precious")?;
     fs::write(world.here.join("old"), "changed")?;
     assert_eq!(fs::read(world.here.join("new"))?, b"precious");
-    let pending: Vec<_> = world.journal().pending.into_iter().map(|file| (file.path, file.length)).collect();
+    let pending: Vec<_> =
+        world.journal().pending.into_iter().map(|file| (file.path.to_string(), file.length)).collect();
     assert_eq!(pending, [("/new".to_owned(), 8), ("/old".to_owned(), 7)]);
     let error = File::open(world.here.join("new"))?.sync_all().expect_err("the server does not have it");
     assert_eq!(error.raw_os_error(), Some(libc::EHOSTUNREACH));
@@ -107,7 +108,7 @@ fn what_is_in_the_journal_is_changed() -> Result<(), Failed> {
     fs::remove_file(here("gone"))?;
     fs::write(here("a"), "moved")?;
     fs::rename(here("a"), here("b"))?;
-    let pending: BTreeSet<_> = world.journal().pending.into_iter().map(|file| file.path).collect();
+    let pending: BTreeSet<_> = world.journal().pending.into_iter().map(|file| file.path.to_string()).collect();
     assert_eq!(pending, ["/b", "/log", "/report"].map(String::from).into());
     world.double.clear_faults();
     world.wait_until_uploaded();
@@ -142,7 +143,7 @@ fn leave_something(world: &Doubled) -> Result<(), Failed> {
     fs::write(world.here.join("old"), "changed")?;
     world.unmount()?;
     assert_eq!(world.journal().pending.len(), 2);
-    wait_for("it is unmounted", || !world.journal().is_mounted());
+    wait_for("it is unmounted", || !world.journal().is_in_use());
     world.restart();
     world.double.script(|method, _, _| (method == "PUT").then_some(Fault::Respond(507, "")));
     Ok(())
@@ -152,7 +153,7 @@ fn the_next_mount_uploads_what_is_left() -> Result<(), Failed> {
     let world = Doubled::writing_back(&[("/old", b"old")], ROOM)?;
     leave_something(&world)?;
     world.mount(LockPolicy::Never, BACK)?;
-    assert!(world.journal().is_mounted());
+    assert!(world.journal().is_in_use());
     assert_eq!(fs::read(world.here.join("old"))?, b"changed");
     assert_eq!(fs::read(world.here.join("folder/new"))?, b"precious");
     let names: Vec<_> =
@@ -212,7 +213,7 @@ fn a_conflict_keeps_both_versions() -> Result<(), Failed> {
     let ours = ours.0.replace("%20", " ");
     assert!(ours.starts_with("report (conflict ") && files.len() == 2, "{files:?}");
     let messages = world.journal().messages;
-    assert!(messages.len() == 1 && messages[0].1.contains(&ours), "{messages:?}");
+    assert!(messages.len() == 1 && messages[0].what.contains(&ours), "{messages:?}");
     // The next mount believes no listing from before.
     world.unmount()?;
     world.mount(LockPolicy::Never, BACK)?;
@@ -285,7 +286,7 @@ fn an_upload_that_is_refused_stays() -> Result<(), Failed> {
         world.double.script(move |method, _, _| (method == "PUT").then_some(Fault::Respond(status, "")));
         fs::write(world.here.join("new"), "precious")?;
         wait_for("it has failed", || world.journal().pending.iter().any(|file| file.failure.is_some()));
-        assert!(world.journal().pending[0].failure.as_deref().is_some_and(|why| why.contains(&status.to_string())));
+        assert!(world.journal().pending[0].failure.as_ref().is_some_and(|(_, why)| why.contains(&status.to_string())));
         assert_eq!(fs::read(world.here.join("new"))?, b"precious");
         world.double.clear_faults();
         // Whoever waits for it has it tried at once.
@@ -318,7 +319,9 @@ fn a_file_that_cannot_be_kept_stays() -> Result<(), Failed> {
     world.double.remove("/folder");
     world.restart();
     let is_told = |why: &str| why.contains("cannot be kept");
-    wait_for("it has failed", || world.journal().pending.iter().any(|it| it.failure.as_deref().is_some_and(is_told)));
+    wait_for("it has failed", || {
+        world.journal().pending.iter().any(|it| it.failure.as_ref().is_some_and(|(_, why)| is_told(why)))
+    });
     fs::remove_file(world.cache.join("unsaved"))?;
     world.unmount()?;
     world.mount(LockPolicy::Never, BACK)?;
@@ -376,7 +379,7 @@ fn a_damaged_journal_keeps_what_it_can() -> Result<(), Failed> {
     world.wait_until_uploaded();
     assert_eq!(world.double.files("").keys().collect::<Vec<_>>(), ["a", "c"]);
     let report = world.journal();
-    assert!(report.messages.iter().any(|(_, what)| what.contains("damaged")), "{:?}", report.messages);
+    assert!(report.messages.iter().any(|message| message.what.contains("damaged")), "{:?}", report.messages);
     let found: Vec<_> = fs::read_dir(report.folder.join("found"))?
         .map(|file| fs::read(file?.path()))
         .collect::<std::io::Result<_>>()?;

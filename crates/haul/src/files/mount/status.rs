@@ -6,6 +6,7 @@ use std::{
     error::Error,
     fmt::{self, Write as _},
     fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     process::ExitCode,
     time::SystemTime,
@@ -51,6 +52,9 @@ struct Found {
     mounts: Vec<Mounted>,
     shares: Vec<Share>,
     unsaved: Vec<String>,
+    /// What the cached contents and the journals take on the disk.
+    cache_bytes: u64,
+    journal_bytes: u64,
 }
 
 #[derive(Serialize)]
@@ -86,14 +90,14 @@ struct Message {
 impl Share {
     fn of(report: &Report) -> Self {
         let pending = report.pending.iter().map(|file| Pending {
-            path: file.path.clone(),
+            path: file.path.to_string(),
             bytes: file.length,
             closed: format::rfc3339(file.closed),
-            failure: file.failure.clone(),
+            failure: file.failure.as_ref().map(|(_, why)| why.clone()),
         });
         let messages = report.messages.iter();
-        let messages = messages.map(|(at, what)| Message { at: format::rfc3339(*at), what: what.clone() }).collect();
-        Self { url: report.share.clone(), is_mounted: report.is_mounted(), pending: pending.collect(), messages }
+        let messages = messages.map(|it| Message { at: format::rfc3339(it.at), what: it.what.clone() }).collect();
+        Self { url: report.share.clone(), is_mounted: report.is_in_use(), pending: pending.collect(), messages }
     }
 }
 
@@ -111,7 +115,9 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     let mounts: Vec<_> = shares.map(mounted).collect();
     let results = Results::new("mount status", args.json.as_deref());
-    results.print(&text(&mounts, &reports, &unsaved)?)?;
+    let [cache_bytes, journal_bytes] = ["contents", "journal"].map(|folder| size_on_disk(&cache.join(folder)));
+    let sizes = [("cached contents", cache_bytes), ("journals", journal_bytes)];
+    results.print(&(text(&mounts, &reports, &unsaved)? + &held(&cache, sizes)))?;
     let needs_attention = !unsaved.is_empty()
         || mounts.iter().any(|mount| mount.has_ended)
         || reports.iter().any(|report| {
@@ -124,7 +130,13 @@ pub(super) fn run(args: &Args) -> Outcome {
         }
     }
     let unsaved = unsaved.iter().map(|path| path.display().to_string()).collect();
-    results.finish(Found { mounts, shares: reports.iter().map(Share::of).collect(), unsaved })?;
+    results.finish(Found {
+        mounts,
+        shares: reports.iter().map(Share::of).collect(),
+        unsaved,
+        cache_bytes,
+        journal_bytes,
+    })?;
     Ok(if needs_attention { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
@@ -138,6 +150,24 @@ fn unsaved(cache: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<io::Result<_>>()?;
     paths.sort();
     Ok(paths)
+}
+
+/// What the files below a folder take on the disk. Some may go while they are counted.
+fn size_on_disk(folder: &Path) -> u64 {
+    let Ok(entries) = fs::read_dir(folder) else { return 0 };
+    let sizes = entries.flatten().map(|entry| match entry.metadata() {
+        Ok(facts) if facts.is_dir() => size_on_disk(&entry.path()),
+        Ok(facts) => facts.blocks() * 512,
+        Err(_) => 0,
+    });
+    sizes.sum()
+}
+
+/// `/home/ann/.cache/longhaul/mount: 1.2 GiB of cached contents, 3 MiB of journals`.
+fn held(cache: &Path, sizes: [(&str, u64); 2]) -> String {
+    let held = sizes.iter().filter(|(_, bytes)| *bytes > 0);
+    let held: Vec<_> = held.map(|(what, bytes)| format!("{} of {what}", binary_size(*bytes))).collect();
+    if held.is_empty() { String::new() } else { format!("{}: {}\n", cache.display(), held.join(", ")) }
 }
 
 fn text(mounts: &[Mounted], reports: &[Report], unsaved: &[PathBuf]) -> Result<String, fmt::Error> {
@@ -154,13 +184,13 @@ fn text(mounts: &[Mounted], reports: &[Report], unsaved: &[PathBuf]) -> Result<S
             writeln!(text, "{url} is mounted on {folder}")?;
         }
         // While its program runs, it holds the journal.
-        let is_its = |report: &mut &Report| report.share == *url && report.is_mounted() != *has_ended;
+        let is_its = |report: &mut &Report| report.share == *url && report.is_in_use() != *has_ended;
         for report in reports.extract_if(.., is_its) {
             describe(&mut text, report)?;
         }
     }
     for report in reports {
-        let state = match report.is_mounted() {
+        let state = match report.is_in_use() {
             true => "is mounted elsewhere",
             false if mounts.iter().any(|mount| mount.url == report.share) => "has a journal that no mount uses",
             false => "is not mounted",
@@ -184,15 +214,15 @@ fn describe(text: &mut String, report: &Report) -> fmt::Result {
     for file in report.pending.iter().take(SHOWN) {
         let age = format::roughly(SystemTime::now().duration_since(file.closed).unwrap_or_default());
         writeln!(text, "    {:>10}  {age:>8}  {}", binary_size(file.length), file.path)?;
-        if let Some(failure) = &file.failure {
+        if let Some((_, failure)) = &file.failure {
             writeln!(text, "      the last upload failed: {failure}")?;
         }
     }
     if report.pending.len() > SHOWN {
         writeln!(text, "    … and {} more; --json lists all", report.pending.len() - SHOWN)?;
     }
-    for (at, what) in &report.messages {
-        writeln!(text, "  {}  {what}", format::minute(*at))?;
+    for message in &report.messages {
+        writeln!(text, "  {}  {}", format::minute(message.at), message.what)?;
     }
     Ok(())
 }

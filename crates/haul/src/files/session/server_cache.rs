@@ -6,12 +6,10 @@
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, File},
+    fs::{self, File},
     hash::{DefaultHasher, Hash, Hasher},
-    io::{self, Write},
-    os::unix::fs::DirBuilderExt,
+    io,
     path::{Path, PathBuf},
-    thread::sleep,
     time::{Duration, SystemTime},
 };
 
@@ -25,9 +23,8 @@ use crate::say;
 
 const SCHEMA: &str = "longhaul.servers/1";
 
-/// How often another's lock is tried, and how long it is waited for in between.
-const TRIES: u32 = 60;
-const PAUSE: Duration = Duration::from_millis(20);
+/// How long another's lock is waited for.
+const PATIENCE: Duration = Duration::from_millis(1200);
 
 /// So many ways are kept.
 const MOST_WAYS: usize = 512;
@@ -132,15 +129,10 @@ pub(crate) fn recall(path: &Path, origin: &Origin) -> Option<Confirmed> {
 /// Keeps what is known of a server, and of ways. If no other network may be known of, those of others are forgotten.
 pub(crate) fn keep(path: &Path, origin: &Origin, known: &Confirmed, private: bool) -> io::Result<()> {
     let folder = path.parent().ok_or(io::ErrorKind::NotFound)?;
-    DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
+    output::durable::create_folder(folder)?;
     let alone = File::open(folder)?;
-    for attempt in 0.. {
-        match alone.try_lock() {
-            Ok(()) => break,
-            Err(fs::TryLockError::Error(error)) => return Err(error),
-            Err(fs::TryLockError::WouldBlock) if attempt == TRIES => return Err(io::ErrorKind::ResourceBusy.into()),
-            Err(fs::TryLockError::WouldBlock) => sleep(PAUSE),
-        }
+    if !output::lock(&alone, PATIENCE)? {
+        return Err(io::ErrorKind::ResourceBusy.into());
     }
     let mut servers = read(path).unwrap_or_default();
     servers.servers.insert(origin.to_string(), known.server.clone());
@@ -153,14 +145,10 @@ pub(crate) fn keep(path: &Path, origin: &Origin, known: &Confirmed, private: boo
     while servers.ways.len() > MOST_WAYS {
         servers.ways.pop_first();
     }
-    // Its mode is 0600: which servers somebody uses is nobody else's business.
-    let mut file = tempfile::Builder::new().prefix(".servers").tempfile_in(folder)?;
-    // At once, and not a system call for each word.
     let mut text = serde_json::to_vec_pretty(&servers)?;
     text.push(b'\n');
-    file.write_all(&text)?;
-    file.persist(path)?;
-    Ok(())
+    // Which servers somebody uses is nobody else's business.
+    output::replace(path, 0o600, &text)
 }
 
 /// Nothing is known where there is no file that we may read.

@@ -32,7 +32,7 @@ pub(super) enum Reader {
     None,
     /// A reader, and a piece that it has no room for yet.
     Active(PollSender<Piece>, Option<Piece>),
-    /// None: the caller dropped the response.
+    /// The caller dropped the response, whose rest is still to come.
     Dropped,
 }
 
@@ -135,7 +135,8 @@ impl Driver {
 
     pub(super) fn update_reader(&mut self, is_open: bool) -> Result<(), Cause> {
         if !is_open {
-            self.reader = Reader::Dropped;
+            // Of a complete response, whose reader did not wait to be told of its end, there is no rest.
+            self.reader = if self.exchanges.is_receiving() { Reader::Dropped } else { Reader::None };
             self.check_discard()?;
         }
         Ok(())
@@ -144,6 +145,9 @@ impl Driver {
     /// An exchange is complete.
     fn complete(&mut self, job: JobId, received: u64) -> Result<(), Cause> {
         let Some(mut first) = self.in_flight.pop_front() else { return Ok(()) };
+        if matches!(self.reader, Reader::Dropped) {
+            self.reader = Reader::None;
+        }
         // Its unverified response was not delivered.
         let back = first.job.take();
         let Some(end) = first.end else {

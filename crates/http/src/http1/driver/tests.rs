@@ -306,3 +306,48 @@ async fn large_body_in_memory_is_copied_in_pieces() {
         serving.await.unwrap();
     }
 }
+
+/// Asks for something whose response has four pieces, which is as much as a reader may lag behind.
+async fn answered_in_four_pieces(owner: &mut Owner, server: &mut DuplexStream) -> Response<Incoming> {
+    let reply = owner.ask("GET", Body::empty());
+    requests(server, 1).await;
+    for piece in ["HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\na", "b", "c", "d"] {
+        server.write_all(piece.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert!(matches!(owner.report().await, ConnectionEvent::Head { job: JobId(1), .. }));
+    reply.await.unwrap().unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn reader_of_a_complete_response_may_go_while_the_next_request_is_answered() {
+    let (near, mut server) = tokio::io::duplex(1 << 16);
+    let mut owner = start(near);
+    let answer = answered_in_four_pieces(&mut owner, &mut server).await;
+    assert!(matches!(owner.report().await, ConnectionEvent::Done { job: JobId(1), .. }));
+    let next = owner.ask("PUT", "x".into());
+    requests(&mut server, 1).await;
+    // It has read what the length promises, and not that this was the end.
+    drop(answer);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    server.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    assert_eq!(next.await.unwrap().unwrap().status(), 201);
+}
+
+#[tokio::test(start_paused = true)]
+async fn request_behind_a_dropped_response_has_its_own_timeout() {
+    let (near, mut server) = tokio::io::duplex(1 << 16);
+    let mut owner = start(near);
+    let first = owner.ask("GET", Body::empty());
+    requests(&mut server, 1).await;
+    server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na").await.unwrap();
+    drop(first.await.unwrap().unwrap());
+    server.write_all(b"b").await.unwrap();
+    assert!(matches!(owner.report().await, ConnectionEvent::Head { job: JobId(1), .. }));
+    assert!(matches!(owner.report().await, ConnectionEvent::Done { job: JobId(1), .. }));
+    let next = owner.ask("PUT", "x".into());
+    requests(&mut server, 1).await;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    server.write_all(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n").await.unwrap();
+    assert_eq!(next.await.unwrap().unwrap().status(), 201);
+}

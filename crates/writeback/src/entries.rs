@@ -6,44 +6,51 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    time::{Duration, Instant, SystemTime},
+    mem,
+    time::{Duration, SystemTime},
 };
 
 use dav::{RemotePath, Retry};
 use nix::errno::Errno;
+use tokio::time::Instant;
 
-use super::record::{Id, Record, Version, path_of, path_text, seconds, time};
 use crate::{
-    file_state::Base,
-    tree::{Facts, Ino},
+    record::{Details, Id, Record, path_of, path_text},
+    version::{Base, Facts, seconds, time},
 };
 
 /// A closed version of a file that the server lacks.
 #[derive(Debug, Clone)]
-pub(crate) struct Entry {
-    pub(crate) id: Id,
-    pub(crate) path: RemotePath,
-    /// Its node, once it has one.
-    pub(crate) ino: Option<Ino>,
+pub struct Entry<D> {
+    /// Its number, which also names its content.
+    pub id: Id,
+    /// Where it goes.
+    pub path: RemotePath,
     /// The version that its upload replaces.
-    pub(crate) base: Base,
-    pub(crate) length: u64,
-    pub(crate) modified: Option<SystemTime>,
-    pub(crate) closed: SystemTime,
+    pub base: Base,
+    /// In bytes.
+    pub length: u64,
+    /// The modification time that a program has set.
+    pub modified: Option<SystemTime>,
+    /// When its program closed it.
+    pub closed: SystemTime,
+    /// What else its program knows of it.
+    pub details: D,
     /// Whether an upload is on its way.
     is_sending: bool,
     /// Whether an earlier upload may have reached the server without our knowledge.
     is_doubtful: bool,
-    pub(crate) failures: u32,
+    /// How often its upload has failed.
+    pub failures: u32,
     /// Why the last upload failed.
-    pub(crate) failure: Option<(Errno, String)>,
+    pub failure: Option<(Errno, String)>,
     /// When to try (again).
-    pub(crate) due: Option<Instant>,
+    pub due: Option<Instant>,
 }
 
 /// How an upload has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The server has refused it, and would again.
     Refused,
     /// The server does not have it; next time, it may take it.
@@ -54,26 +61,32 @@ pub(crate) enum Failure {
 
 /// An upload that has failed.
 #[derive(Debug)]
-pub(crate) struct Failed {
-    pub(crate) how: Failure,
-    pub(crate) errno: Errno,
-    pub(crate) why: String,
+pub struct Failed {
+    /// Whether the server may have it.
+    pub how: Failure,
+    /// What programs that wait for it are told.
+    pub errno: Errno,
+    /// What people are told.
+    pub why: String,
     /// The pause that the server asks for.
-    pub(crate) retry_after: Option<Duration>,
+    pub retry_after: Option<Duration>,
 }
 
 /// Something that somebody has to know.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Message {
-    pub(crate) number: u64,
-    pub(crate) at: SystemTime,
-    pub(crate) what: String,
+pub struct Message {
+    /// Of all messages and entries of a journal, no two have the same.
+    pub number: u64,
+    /// When it happened.
+    pub at: SystemTime,
+    /// The sentence.
+    pub what: String,
 }
 
-/// The journal's content. Methods that change it return the records to write.
+/// The journal's content, and what of it is not on disk yet.
 #[derive(Debug, Default)]
-pub(crate) struct Entries {
-    all: BTreeMap<Id, Entry>,
+pub struct Entries<D> {
+    all: BTreeMap<Id, Entry<D>>,
     /// The versions of each file, in their order.
     files: HashMap<RemotePath, Vec<Id>>,
     /// The bytes of all entries.
@@ -82,37 +95,51 @@ pub(crate) struct Entries {
     /// The paths that an upload, a renaming or a removal is about.
     busy: HashSet<RemotePath>,
     messages: Vec<Message>,
+    changes: Changes<D>,
 }
 
-impl Entries {
-    /// What the records of an earlier mount have left. Any of it may have been sent.
-    pub(crate) fn replayed(records: Vec<Record>) -> Self {
+/// What has to be done on disk.
+#[derive(Debug, Default)]
+pub(crate) struct Changes<D> {
+    /// To be written, in their order.
+    pub(crate) records: Vec<Record<D>>,
+    /// Their contents are deleted once the records that say so are on disk.
+    pub(crate) useless: Vec<Id>,
+}
+
+impl<D: Details> Entries<D> {
+    /// What the records of an earlier process have left. Any of it may have been sent.
+    pub(crate) fn replayed(records: Vec<Record<D>>) -> Self {
         let mut entries = Self { next: 1, ..Self::default() };
         for record in records {
             entries.replay(record);
         }
+        entries.changes = Changes::default();
         entries
     }
 
-    fn replay(&mut self, record: Record) {
+    fn replay(&mut self, record: Record<D>) {
         match record {
-            Record::Closed { id, path, base, length, modified, at, replaced } => {
+            Record::Closed { id, path, base, length, modified, at, replaced, details } => {
                 self.remove(&replaced);
                 self.next = self.next.max(id.0 + 1);
                 let Some(path) = path_of(&path) else { return };
-                let (base, modified, closed) = ((&base).into(), modified.map(time), time(at));
-                self.insert(Entry { is_doubtful: true, closed, ..Entry::new(id, path, base, length, modified) });
+                let entry = Entry::new(id, path, base, length, modified.map(time));
+                self.insert(Entry { is_doubtful: true, closed: time(at), details, ..entry });
             }
             Record::Renamed { id, path, base, replaced } => {
                 self.remove(&replaced);
                 if let (Some(entry), Some(path)) = (self.take_out(id), path_of(&path)) {
-                    self.insert(Entry { path, base: (&base).into(), ..entry });
+                    self.insert(Entry { path, base, ..entry });
                 }
             }
             Record::Modified { id, modified } => {
                 self.all.entry(id).and_modify(|entry| entry.modified = Some(time(modified)));
             }
-            Record::Uploaded { id, version } => self.settle(id, &(&version).into()),
+            Record::Changed { id, details } => {
+                self.all.entry(id).and_modify(|entry| entry.details = details);
+            }
+            Record::Uploaded { id, version } => self.settle(id, &version),
             Record::Removed { ids } => self.remove(&ids),
             Record::Failed { id, why } => {
                 self.all.entry(id).and_modify(|entry| entry.failure = Some((Errno::EIO, why)));
@@ -125,7 +152,7 @@ impl Entries {
     }
 
     /// Records that say the same as the whole journal.
-    pub(crate) fn records(&self) -> Vec<Record> {
+    pub(crate) fn records(&self) -> Vec<Record<D>> {
         let mut records: Vec<_> = self.messages.iter().map(Message::record).collect();
         for entry in self.all.values() {
             records.push(entry.record(Vec::new()));
@@ -135,7 +162,34 @@ impl Entries {
         records
     }
 
-    fn insert(&mut self, entry: Entry) {
+    /// What has to be done on disk, and is from now on the caller's task.
+    pub(crate) fn take_changes(&mut self) -> Changes<D> {
+        mem::take(&mut self.changes)
+    }
+
+    /// It could not be done, and comes before what has changed since.
+    pub(crate) fn put_back(&mut self, mut changes: Changes<D>) {
+        changes.records.append(&mut self.changes.records);
+        changes.useless.append(&mut self.changes.useless);
+        self.changes = changes;
+    }
+
+    /// Whether nothing has to be done on disk.
+    pub fn is_written(&self) -> bool {
+        self.changes.records.is_empty() && self.changes.useless.is_empty()
+    }
+
+    /// Entries that the next process would not know.
+    pub fn unrecorded(&self) -> Vec<Entry<D>> {
+        let id = |record: &Record<D>| if let Record::Closed { id, .. } = record { Some(*id) } else { None };
+        self.changes.records.iter().filter_map(id).filter_map(|id| self.get(id).cloned()).collect()
+    }
+
+    fn note(&mut self, record: Record<D>) {
+        self.changes.records.push(record);
+    }
+
+    fn insert(&mut self, entry: Entry<D>) {
         self.bytes += entry.length;
         let versions = self.files.entry(entry.path.clone()).or_default();
         versions.push(entry.id);
@@ -143,7 +197,7 @@ impl Entries {
         self.all.insert(entry.id, entry);
     }
 
-    fn take_out(&mut self, id: Id) -> Option<Entry> {
+    fn take_out(&mut self, id: Id) -> Option<Entry<D>> {
         let entry = self.all.remove(&id)?;
         self.bytes -= entry.length;
         if let Some(versions) = self.files.get_mut(&entry.path) {
@@ -159,6 +213,7 @@ impl Entries {
         for id in ids {
             self.take_out(*id);
         }
+        self.changes.useless.extend(ids);
     }
 
     /// The numbers of a file's versions, in their order.
@@ -169,122 +224,141 @@ impl Entries {
     /// The server has a version: the next one of the same file replaces it.
     fn settle(&mut self, id: Id, base: &Base) {
         let Some(done) = self.take_out(id) else { return };
+        self.changes.useless.push(id);
         for later in self.versions(&done.path) {
             self.all.entry(later).and_modify(|entry| entry.base = base.clone());
         }
     }
 
-    pub(crate) fn next_id(&mut self) -> Id {
+    /// A number for a new entry.
+    pub fn next_id(&mut self) -> Id {
         self.next = self.next.max(1) + 1;
         Id(self.next - 1)
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    /// All entries, the longest closed first.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<D>> {
         self.all.values()
     }
 
-    pub(crate) fn get(&self, id: Id) -> Option<&Entry> {
+    /// An entry, unless it is done with.
+    pub fn get(&self, id: Id) -> Option<&Entry<D>> {
         self.all.get(&id)
     }
 
-    /// Gives an entry its node.
-    pub(crate) fn set_ino(&mut self, id: Id, ino: Ino) {
-        self.all.entry(id).and_modify(|entry| entry.ino = Some(ino));
+    /// Changes what a program knows of an entry, for as long as it runs.
+    pub fn set(&mut self, id: Id, change: impl FnOnce(&mut D)) {
+        self.all.entry(id).and_modify(|entry| change(&mut entry.details));
+    }
+
+    /// Changes what a program knows of an entry for good.
+    pub fn change(&mut self, id: Id, change: impl FnOnce(&mut D)) {
+        self.set(id, change);
+        if let Some(entry) = self.all.get(&id) {
+            self.note(Record::Changed { id, details: entry.details.clone() });
+        }
     }
 
     /// The first version of a file that the server lacks.
-    pub(crate) fn first(&self, path: &RemotePath) -> Option<&Entry> {
+    pub fn first(&self, path: &RemotePath) -> Option<&Entry<D>> {
         self.all.get(self.files.get(path)?.first()?)
     }
 
     /// The last closed version of a file.
-    pub(crate) fn latest(&self, path: &RemotePath) -> Option<&Entry> {
+    pub fn latest(&self, path: &RemotePath) -> Option<&Entry<D>> {
         self.all.get(self.files.get(path)?.last()?)
     }
 
     /// The bytes of all entries.
-    pub(crate) fn bytes(&self) -> u64 {
+    pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    pub(crate) fn messages(&self) -> &[Message] {
+    /// What somebody has to know.
+    pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
     /// Forgets the messages up to a number, which somebody has read.
-    pub(crate) fn forget_messages(&mut self, until: u64) {
+    pub fn forget_messages(&mut self, until: u64) {
         self.messages.retain(|message| message.number > until);
         self.next = self.next.max(until + 1);
     }
 
-    /// A program has closed a file. Returns the entries that it replaces.
-    pub(crate) fn close(&mut self, entry: Entry) -> (Record, Vec<Id>) {
+    /// Adds a version, and replaces none.
+    pub fn add(&mut self, entry: Entry<D>) {
+        self.add_over(entry, Vec::new());
+    }
+
+    fn add_over(&mut self, entry: Entry<D>, replaced: Vec<Id>) {
+        self.remove(&replaced);
+        self.note(entry.record(replaced));
+        self.next = self.next.max(entry.id.0 + 1);
+        self.insert(entry);
+    }
+
+    /// A program has closed a file. Earlier versions that were never sent are replaced.
+    pub fn close(&mut self, entry: Entry<D>) {
         let mut replaced = self.versions(&entry.path);
         replaced.retain(|id| self.all.get(id).is_some_and(|entry| !entry.is_sent()));
-        self.remove(&replaced);
-        let record = entry.record(replaced.clone());
-        self.insert(entry);
-        (record, replaced)
+        self.add_over(entry, replaced);
     }
 
     /// Whether the server has nothing of a file under this path: it is new, and no upload has begun.
-    pub(crate) fn is_only_here(&self, path: &RemotePath) -> bool {
+    pub fn is_only_here(&self, path: &RemotePath) -> bool {
         let versions = self.versions(path);
         let is_new = |id: &Id| self.all.get(id).is_some_and(|entry| entry.base == Base::New && !entry.is_sent());
         !versions.is_empty() && versions.iter().all(is_new)
     }
 
     /// Whether the server may have a version of a file without our knowledge.
-    pub(crate) fn is_doubtful(&self, path: &RemotePath) -> bool {
+    pub fn is_doubtful(&self, path: &RemotePath) -> bool {
         self.versions(path).iter().any(|id| self.all.get(id).is_some_and(|entry| entry.is_doubtful))
     }
 
     /// A program has removed the file at a path.
-    pub(crate) fn unlink(&mut self, path: &RemotePath) -> (Vec<Record>, Vec<Id>) {
+    pub fn unlink(&mut self, path: &RemotePath) {
         let ids = self.versions(path);
-        self.remove(&ids);
-        let record = (!ids.is_empty()).then(|| Record::Removed { ids: ids.clone() });
-        (record.into_iter().collect(), ids)
+        if !ids.is_empty() {
+            self.remove(&ids);
+            self.note(Record::Removed { ids });
+        }
     }
 
     /// A program has renamed a file. What the journal has at the new path is replaced. If it is only here, its upload
     /// replaces what the server has there as `base`.
-    pub(crate) fn rename(&mut self, from: &RemotePath, to: &RemotePath, base: Option<&Base>) -> (Vec<Record>, Vec<Id>) {
-        let replaced = self.versions(to);
+    pub fn rename(&mut self, from: &RemotePath, to: &RemotePath, base: Option<&Base>) {
+        let mut replaced = self.versions(to);
         self.remove(&replaced);
-        let mut records = Vec::new();
         for id in self.versions(from) {
             let Some(entry) = self.take_out(id) else { continue };
             let base = base.unwrap_or(&entry.base).clone();
-            let (path, version) = (path_text(to), (&base).into());
             // With the first record, so that a crash leaves one of both files.
-            let replaced = if records.is_empty() { replaced.clone() } else { Vec::new() };
-            records.push(Record::Renamed { id, path, base: version, replaced });
+            let replaced = mem::take(&mut replaced);
+            self.note(Record::Renamed { id, path: path_text(to), base: base.clone(), replaced });
             self.insert(Entry { path: to.clone(), base, ..entry });
         }
-        if records.is_empty() && !replaced.is_empty() {
-            records.push(Record::Removed { ids: replaced.clone() });
+        if !replaced.is_empty() {
+            self.note(Record::Removed { ids: replaced });
         }
-        (records, replaced)
     }
 
     /// A folder above an entry has another name.
-    pub(crate) fn repath(&mut self, id: Id, path: &RemotePath) -> Option<Record> {
-        let entry = self.take_out(id)?;
-        let record = Record::Renamed { id, path: path_text(path), base: (&entry.base).into(), replaced: Vec::new() };
+    pub fn repath(&mut self, id: Id, path: &RemotePath) {
+        let Some(entry) = self.take_out(id) else { return };
+        self.note(Record::Renamed { id, path: path_text(path), base: entry.base.clone(), replaced: Vec::new() });
         self.insert(Entry { path: path.clone(), is_sending: false, ..entry });
-        Some(record)
     }
 
     /// A program has set the modification time of a file.
-    pub(crate) fn modify(&mut self, path: &RemotePath, modified: SystemTime) -> Option<Record> {
-        let id = self.latest(path).filter(|entry| !entry.is_sent())?.id;
-        self.all.get_mut(&id)?.modified = Some(modified);
-        Some(Record::Modified { id, modified: seconds(modified) })
+    pub fn modify(&mut self, path: &RemotePath, modified: SystemTime) {
+        let Some(id) = self.latest(path).filter(|entry| !entry.is_sent()).map(|entry| entry.id) else { return };
+        self.all.entry(id).and_modify(|entry| entry.modified = Some(modified));
+        self.note(Record::Modified { id, modified: seconds(modified) });
     }
 
     /// Takes paths for something that nobody else may do with them meanwhile. False if one is taken.
-    pub(crate) fn take(&mut self, paths: &[RemotePath]) -> bool {
+    pub fn take(&mut self, paths: &[RemotePath]) -> bool {
         let is_free = paths.iter().all(|path| !self.busy.contains(path));
         if is_free {
             self.busy.extend(paths.iter().cloned());
@@ -292,12 +366,13 @@ impl Entries {
         is_free
     }
 
-    pub(crate) fn give_back(&mut self, paths: &[RemotePath]) {
+    /// Others may take the paths again.
+    pub fn give_back(&mut self, paths: &[RemotePath]) {
         self.busy.retain(|path| !paths.contains(path));
     }
 
     /// The next upload, whose path is taken now; or when to ask again.
-    pub(crate) fn begin(&mut self, now: Instant) -> Result<Entry, Option<Instant>> {
+    pub fn begin(&mut self, now: Instant) -> Result<Entry<D>, Option<Instant>> {
         let mut soonest = None::<Instant>;
         for entry in self.all.values_mut() {
             let is_first = self.files.get(&entry.path).is_some_and(|versions| versions.first() == Some(&entry.id));
@@ -316,28 +391,32 @@ impl Entries {
     }
 
     /// The server has an entry, as the version `facts`.
-    pub(crate) fn uploaded(&mut self, id: Id, facts: &Facts) -> Record {
-        let base = Base::Version(facts.clone());
-        self.settle(id, &base);
-        Record::Uploaded { id, version: Version::from(&base) }
+    pub fn uploaded(&mut self, id: Id, facts: &Facts) {
+        let version = Base::Version(facts.clone());
+        self.settle(id, &version);
+        self.note(Record::Uploaded { id, version });
     }
 
-    /// An upload has failed, and is to be tried again later.
-    pub(crate) fn failed(&mut self, id: Id, failed: Failed, now: Instant) -> Option<Record> {
+    /// An upload has failed, and is to be tried again after the pause that is returned.
+    pub fn failed(&mut self, id: Id, failed: Failed, now: Instant) -> Duration {
         let Failed { how, errno, why, retry_after } = failed;
-        let entry = self.all.get_mut(&id)?;
+        let Some(entry) = self.all.get_mut(&id) else { return Duration::ZERO };
         entry.failures += 1;
         entry.is_sending = false;
         entry.is_doubtful |= how == Failure::Unknown;
         let retry = if how == Failure::Refused { Retry::Refused } else { Retry::Later };
-        entry.due = Some(now + retry.pause(entry.failures, retry_after));
+        let pause = retry.pause(entry.failures, retry_after);
+        entry.due = Some(now + pause);
         let is_news = entry.failure.as_ref().is_none_or(|(_, before)| *before != why);
         entry.failure = Some((errno, why.clone()));
-        is_news.then_some(Record::Failed { id, why })
+        if is_news {
+            self.note(Record::Failed { id, why });
+        }
+        pause
     }
 
     /// An upload has ended without an outcome, by a panic: if it is still on its way, nobody knows whether the server has it.
-    pub(crate) fn break_off(&mut self, id: Id, now: Instant) {
+    pub fn break_off(&mut self, id: Id, now: Instant) {
         if self.get(id).is_some_and(|entry| entry.is_sending) {
             let why = "an error in this program has ended its upload; see the log".into();
             let failed = Failed { how: Failure::Unknown, errno: Errno::EIO, why, retry_after: None };
@@ -346,74 +425,74 @@ impl Entries {
     }
 
     /// Somebody waits for a file: it is tried at once.
-    pub(crate) fn hurry(&mut self, path: &RemotePath) {
+    pub fn hurry(&mut self, path: &RemotePath) {
         for id in self.versions(path) {
             self.all.entry(id).and_modify(|entry| entry.due = None);
         }
     }
 
     /// Somebody else has changed the file, so the server has an entry under another path. Later versions follow it there.
-    pub(crate) fn set_aside(&mut self, id: Id, path: &RemotePath, facts: &Facts) -> Vec<Record> {
+    pub fn set_aside(&mut self, id: Id, path: &RemotePath, facts: &Facts) {
         let before = self.all.get(&id).map(|entry| entry.path.clone());
-        let mut records = vec![self.uploaded(id, facts)];
+        self.uploaded(id, facts);
         for later in before.map(|before| self.versions(&before)).unwrap_or_default() {
-            records.extend(self.repath(later, path));
+            self.repath(later, path);
         }
-        records
     }
 
     /// An entry is given up: it is kept elsewhere.
-    pub(crate) fn give_up(&mut self, id: Id) -> Record {
+    pub fn give_up(&mut self, id: Id) {
         self.remove(&[id]);
-        Record::Removed { ids: vec![id] }
+        self.note(Record::Removed { ids: vec![id] });
     }
 
     /// Notes something that somebody has to know.
-    pub(crate) fn tell(&mut self, what: String) -> Record {
+    pub fn tell(&mut self, what: String) {
         let message = Message { number: self.next_id().0, at: SystemTime::now(), what };
-        let record = message.record();
+        self.note(message.record());
         self.messages.push(message);
-        record
     }
 }
 
-impl Entry {
-    pub(crate) fn new(id: Id, path: RemotePath, base: Base, length: u64, modified: Option<SystemTime>) -> Self {
-        let closed = SystemTime::now();
-        let (ino, is_sending, is_doubtful, failures, failure, due) = (None, false, false, 0, None, None);
-        Self { id, path, ino, base, length, modified, closed, is_sending, is_doubtful, failures, failure, due }
+impl<D: Details> Entry<D> {
+    /// A version that is closed now.
+    pub fn new(id: Id, path: RemotePath, base: Base, length: u64, modified: Option<SystemTime>) -> Self {
+        let (closed, details) = (SystemTime::now(), D::default());
+        let (is_sending, is_doubtful, failures, failure, due) = (false, false, 0, None, None);
+        Self { id, path, base, length, modified, closed, details, is_sending, is_doubtful, failures, failure, due }
     }
 
     /// What a program sees of it.
-    pub(crate) fn facts(&self) -> Facts {
+    pub fn facts(&self) -> Facts {
         Facts { length: self.length, modified: self.modified.or(Some(self.closed)), etag: None }
     }
 
     /// Whether an earlier upload may have reached the server.
-    pub(crate) fn is_doubtful(&self) -> bool {
+    pub fn is_doubtful(&self) -> bool {
         self.is_doubtful
     }
 
     /// Whether the server may have it.
-    pub(crate) fn is_sent(&self) -> bool {
+    pub fn is_sent(&self) -> bool {
         self.is_sending || self.is_doubtful
     }
 
-    fn record(&self, replaced: Vec<Id>) -> Record {
+    fn record(&self, replaced: Vec<Id>) -> Record<D> {
         Record::Closed {
             id: self.id,
             path: path_text(&self.path),
-            base: (&self.base).into(),
+            base: self.base.clone(),
             length: self.length,
             modified: self.modified.map(seconds),
             at: seconds(self.closed),
             replaced,
+            details: self.details.clone(),
         }
     }
 }
 
 impl Message {
-    fn record(&self) -> Record {
+    fn record<D>(&self) -> Record<D> {
         Record::Told { number: self.number, at: seconds(self.at), what: self.what.clone() }
     }
 }

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use dav::ETag;
 
 use super::*;
+use crate::record;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -34,6 +35,9 @@ fn path(number: u8) -> RemotePath {
     RemotePath::root().join(&[b'a' + number], false).unwrap()
 }
 
+#[derive(Debug, Clone, Default, PartialEq, serde::Serialize, serde::Deserialize)]
+struct Nothing {}
+
 /// A version of the server: its number is its entity tag.
 fn version(number: u64) -> Facts {
     Facts { length: 1, modified: None, etag: ETag::parse(&format!("\"{number}\"")) }
@@ -42,8 +46,8 @@ fn version(number: u64) -> Facts {
 /// The server, and what it should have.
 #[derive(Default)]
 struct World {
-    entries: Entries,
-    records: Vec<Record>,
+    entries: Entries<Nothing>,
+    records: Vec<Record<Nothing>>,
     /// The content of each entry, by its number.
     contents: HashMap<Id, u64>,
     /// Version and content of each file.
@@ -51,7 +55,7 @@ struct World {
     versions: u64,
     expected: BTreeMap<RemotePath, u64>,
     /// Uploads on their way, and whether they have taken effect.
-    sending: Vec<Entry>,
+    sending: Vec<Entry<Nothing>>,
     now: Option<Instant>,
 }
 
@@ -75,7 +79,7 @@ impl World {
     }
 
     /// A PUT with its precondition. An upload that may have arrived before is compared first, as the queue does.
-    fn put(&mut self, entry: &Entry) -> Option<Facts> {
+    fn put(&mut self, entry: &Entry<Nothing>) -> Option<Facts> {
         let content = self.contents[&entry.id];
         if let Some((number, is)) = self.server.get(&entry.path)
             && entry.is_doubtful
@@ -91,25 +95,24 @@ impl World {
         Some(version(self.versions))
     }
 
-    fn fail(&mut self, id: Id, how: Failure) -> Option<Record> {
+    fn fail(&mut self, id: Id, how: Failure) {
         let failed = Failed { how, errno: Errno::EIO, why: format!("{how:?}"), retry_after: None };
-        self.entries.failed(id, failed, self.now.unwrap())
+        self.entries.failed(id, failed, self.now.unwrap());
     }
 
     fn end(&mut self, how: u8) -> Result<(), TestCaseError> {
         let entry = self.sending.remove(0);
-        let record = if how == 1 {
-            self.fail(entry.id, Failure::Passing)
+        if how == 1 {
+            self.fail(entry.id, Failure::Passing);
         } else {
             let stored = self.put(&entry);
             prop_assert!(stored.is_some(), "a conflict with itself: {entry:?}, {:?}", self.server.get(&entry.path));
             if let Some(facts) = stored.filter(|_| how == 0) {
-                Some(self.entries.uploaded(entry.id, &facts))
+                self.entries.uploaded(entry.id, &facts);
             } else {
-                self.fail(entry.id, Failure::Unknown)
+                self.fail(entry.id, Failure::Unknown);
             }
-        };
-        self.records.extend(record);
+        }
         self.entries.give_back(std::slice::from_ref(&entry.path));
         Ok(())
     }
@@ -120,14 +123,14 @@ impl World {
                 let (path, id) = (path(*file), self.entries.next_id());
                 let entry = Entry::new(id, path.clone(), self.known(&path), 1, None);
                 self.contents.insert(id, content);
-                self.records.push(self.entries.close(entry).0);
+                self.entries.close(entry);
                 self.expected.insert(path, content);
             }
             // Names wait for uploads of the same file; what the server may have is deleted and renamed there.
             Step::Unlink(file) if !self.is_busy(&path(*file)) => {
                 let path = path(*file);
                 self.server.remove(&path);
-                self.records.extend(self.entries.unlink(&path).0);
+                self.entries.unlink(&path);
                 self.expected.remove(&path);
             }
             Step::Rename(from, to) if from != to && ![from, to].into_iter().any(|file| self.is_busy(&path(*file))) => {
@@ -136,7 +139,7 @@ impl World {
                     return Ok(());
                 }
                 let base = self.known(&to);
-                self.records.extend(self.entries.rename(&from, &to, Some(&base)).0);
+                self.entries.rename(&from, &to, Some(&base));
                 let content = self.expected.remove(&from).unwrap();
                 self.expected.insert(to, content);
             }
@@ -149,12 +152,13 @@ impl World {
                         self.put(&entry);
                     }
                 }
-                let text: String = self.records.iter().map(super::super::record::line).collect();
-                self.entries = Entries::replayed(super::super::record::parse(text.as_bytes()).0);
+                let text: String = self.records.iter().map(record::line).collect();
+                self.entries = Entries::replayed(record::parse(text.as_bytes()).unwrap().records);
                 self.records = self.entries.records();
             }
             _ => {}
         }
+        self.records.extend(self.entries.take_changes().records);
         self.now = self.now.map(|now| now + Duration::from_mins(10));
         Ok(())
     }
