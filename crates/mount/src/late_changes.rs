@@ -1,4 +1,4 @@
-//! What our own renamings, deletions and uploads may still do to a file after they have failed here. No I/O.
+//! What our own requests may still do to a file after they have failed here, or were repeated. No I/O.
 //!
 //! A request without an answer may be carried out much later, when the program has saved the file again. The server then has
 //! another version than that save replaces, and nobody else has changed anything.
@@ -6,7 +6,7 @@
 use std::{collections::VecDeque, time::Duration};
 
 use dav::{ETag, RemotePath};
-use haul_http::{Body, digest::Digests};
+use haul_http::digest::Digests;
 use tokio::time::Instant;
 
 /// How long a request may be on its way. Linux gives up a connection whose peer is silent after about 15 minutes
@@ -14,8 +14,6 @@ use tokio::time::Instant;
 const LONGEST: Duration = Duration::from_hours(1);
 /// How many requests are remembered.
 const MOST: usize = 1000;
-/// How many uploads, with their contents.
-const MOST_UPLOADS: usize = 64;
 
 /// A request that takes a file away from a path.
 #[derive(Debug)]
@@ -33,6 +31,20 @@ struct Request {
     put_back: Vec<ETag>,
 }
 
+/// An upload that may have been carried out, or be carried out once more.
+#[derive(Debug)]
+struct Upload {
+    path: RemotePath,
+    sent: Instant,
+    /// Whether it is one of a new file, so that it would bring a deleted one back.
+    is_new: bool,
+    content: Digests,
+    /// The versions that were stored there since.
+    versions: Vec<ETag>,
+    /// Whether its file is gone, and somebody looks whether it comes back.
+    is_watched: bool,
+}
+
 /// What a late request has done at a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Late {
@@ -48,31 +60,10 @@ pub(crate) enum Late {
 #[derive(Debug, Default)]
 pub(crate) struct LateChanges {
     requests: VecDeque<Request>,
-    next: u64,
     uploads: VecDeque<Upload>,
-    creations: VecDeque<Creation>,
     /// Where new files are being uploaded.
     creating: Vec<RemotePath>,
-}
-
-/// An upload of a new file, of which a copy may be carried out when the file is gone.
-#[derive(Debug)]
-struct Creation {
-    path: RemotePath,
-    sent: Instant,
-    content: Digests,
-    /// The versions that were stored there since.
-    versions: Vec<ETag>,
-    /// Whether its file is gone, and somebody looks whether it comes back.
-    is_watched: bool,
-}
-
-/// An upload without an answer.
-#[derive(Debug)]
-struct Upload {
-    sent: Instant,
-    path: RemotePath,
-    content: Body,
+    next: u64,
 }
 
 impl LateChanges {
@@ -98,24 +89,7 @@ impl LateChanges {
 
     fn forget_old(&mut self, now: Instant) {
         self.requests.retain(|request| now.saturating_duration_since(request.sent) < LONGEST);
-        self.creations.retain(|creation| now.saturating_duration_since(creation.sent) < LONGEST);
-    }
-
-    /// An upload has ended without an answer. It may have been carried out, or still is; when the program saves the file
-    /// again, that is no conflict.
-    pub(crate) fn may_have_stored(&mut self, now: Instant, path: &RemotePath, content: Body) {
-        if self.uploads.len() >= MOST_UPLOADS {
-            self.uploads.pop_front();
-        }
-        self.uploads.push_back(Upload { sent: now, path: path.clone(), content });
-    }
-
-    /// The contents of this length that such uploads may have stored at a path.
-    pub(crate) fn uploads(&mut self, now: Instant, path: &RemotePath, length: u64) -> Vec<Body> {
         self.uploads.retain(|upload| now.saturating_duration_since(upload.sent) < LONGEST);
-        let of_path =
-            self.uploads.iter().filter(|upload| upload.path == *path && upload.content.length() == Some(length));
-        of_path.filter_map(|upload| upload.content.try_clone()).collect()
     }
 
     /// A request is over: it is not carried out later.
@@ -136,8 +110,8 @@ impl LateChanges {
         for request in self.requests.iter_mut().filter(|request| request.from == *path && request.to.is_some()) {
             request.versions.push(version.clone());
         }
-        for creation in self.creations.iter_mut().filter(|creation| creation.path == *path) {
-            creation.versions.push(version.clone());
+        for upload in self.uploads.iter_mut().filter(|upload| upload.path == *path) {
+            upload.versions.push(version.clone());
         }
     }
 
@@ -153,46 +127,46 @@ impl LateChanges {
         }
     }
 
-    /// A copy of the upload of a new file may be carried out later.
-    pub(crate) fn expect_creation(&mut self, now: Instant, path: &RemotePath, content: Digests) {
+    /// An upload, perhaps of a new file, may have been carried out without our knowledge, or a copy of it may be later.
+    pub(crate) fn expect_upload(&mut self, now: Instant, path: &RemotePath, content: Digests, is_new: bool) {
         self.forget_old(now);
-        if self.creations.len() >= MOST {
-            self.creations.pop_front();
+        if self.uploads.len() >= MOST {
+            self.uploads.pop_front();
         }
         let path = path.clone();
-        self.creations.push_back(Creation { path, sent: now, content, versions: Vec::new(), is_watched: false });
+        self.uploads.push_back(Upload { path, sent: now, is_new, content, versions: Vec::new(), is_watched: false });
     }
 
-    /// The contents that a late upload may have brought back to a path as this version; none while a new file is being
+    /// The contents that such an upload may have put at a path as this version; none while a new file is being
     /// uploaded there.
-    pub(crate) fn creations(&mut self, now: Instant, path: &RemotePath, version: &ETag) -> Vec<Digests> {
+    pub(crate) fn uploads(&mut self, now: Instant, path: &RemotePath, version: &ETag) -> Vec<Digests> {
         self.forget_old(now);
         if self.creating.contains(path) {
             return Vec::new();
         }
-        let at = self.creations.iter().filter(|creation| creation.path == *path);
-        let is_other = |creation: &&Creation| !creation.versions.iter().any(|stored| stored.resembles(version));
-        at.filter(is_other).map(|creation| creation.content.clone()).collect()
+        let at = self.uploads.iter().filter(|upload| upload.path == *path);
+        let is_other = |upload: &&Upload| !upload.versions.iter().any(|stored| stored.resembles(version));
+        at.filter(is_other).map(|upload| upload.content.clone()).collect()
     }
 
     /// A file has lost its name. Returns whether to look from now on whether a late upload brings it back.
     pub(crate) fn begin_watch(&mut self, now: Instant, path: &RemotePath) -> bool {
         let is_new = !self.is_watched(now, path);
-        let mut creations = self.creations.iter_mut().filter(|creation| creation.path == *path).peekable();
-        let begins = is_new && creations.peek().is_some();
-        creations.for_each(|creation| creation.is_watched = true);
+        let mut uploads = self.uploads.iter_mut().filter(|upload| upload.is_new && upload.path == *path).peekable();
+        let begins = is_new && uploads.peek().is_some();
+        uploads.for_each(|upload| upload.is_watched = true);
         begins
     }
 
     /// Whether to look on.
     pub(crate) fn is_watched(&mut self, now: Instant, path: &RemotePath) -> bool {
         self.forget_old(now);
-        self.creations.iter().any(|creation| creation.path == *path && creation.is_watched)
+        self.uploads.iter().any(|upload| upload.path == *path && upload.is_watched)
     }
 
     /// A file was renamed to this path. It may have been there before.
     pub(crate) fn renamed_to(&mut self, path: &RemotePath) {
-        self.creations.retain(|creation| creation.path != *path);
+        self.uploads.retain(|upload| upload.path != *path);
     }
 
     /// Why this version is at a path now, or none, if a late request of our own may be the reason.
@@ -267,18 +241,17 @@ mod tests {
         let content = Digests::of(b"content", &[haul_http::digest::Algorithm::Sha256]);
         assert!(!late.begin_watch(now, &file), "nothing is expected");
         late.creates(&file);
-        late.expect_creation(now, &file, content.clone());
-        assert!(late.creations(now, &file, &tag("1")).is_empty(), "it may be the one that is being stored");
+        late.expect_upload(now, &file, content.clone(), true);
+        assert!(late.uploads(now, &file, &tag("1")).is_empty(), "it may be the one that is being stored");
         late.stored(now, &file, &tag("1"));
         late.created(&file);
-        assert!(late.creations(now, &file, &tag("1")).is_empty());
-        assert!(late.creations(now, &path("/f"), &tag("2")).is_empty());
-        assert_eq!(late.creations(now, &file, &tag("2")), [content]);
+        assert!(late.uploads(now, &file, &tag("1")).is_empty() && late.uploads(now, &path("/f"), &tag("2")).is_empty());
+        assert_eq!(late.uploads(now, &file, &tag("2")), [content]);
         assert!(late.begin_watch(now, &file) && !late.begin_watch(now, &file) && late.is_watched(now, &file));
         assert!(!late.is_watched(now + LONGEST, &file));
-        late.expect_creation(now, &file, Digests::of(b"", &[]));
+        late.expect_upload(now, &file, Digests::of(b"", &[]), true);
         late.renamed_to(&file);
-        assert!(late.creations(now, &file, &tag("2")).is_empty() && !late.begin_watch(now, &file));
+        assert!(late.uploads(now, &file, &tag("2")).is_empty() && !late.begin_watch(now, &file));
     }
 
     #[test]

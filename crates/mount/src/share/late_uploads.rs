@@ -1,10 +1,10 @@
-//! Uploads of new files that a server carries out when their file is gone.
+//! Uploads that a server may have carried out without our knowledge, or carries out when their file is gone.
 //!
-//! `If-None-Match: *` keeps a late copy of such an upload from replacing anything, but not from bringing a deleted file back.
-//! To prevent that, each new file would need a lock or a temporary name, which cost a round trip. So an upload that has had no
-//! answer is remembered by its digest. A file of this content that appears under the name afterwards, in a version that was
-//! not stored here, is its: it is deleted again, or replaced by the next save. The same content that somebody else uploads
-//! there within an hour cannot be told from it.
+//! An upload that has had no answer is remembered by its digest. A file of this content that is found under the name
+//! afterwards, in a version that was not stored here, is its: the next save replaces it. `If-None-Match: *` keeps a late copy
+//! of the upload of a new file from replacing anything, but not from bringing a deleted file back; to prevent that, each new
+//! file would need a lock or a temporary name, which cost a round trip. So that file is deleted again. The same content that
+//! somebody else uploads there within an hour cannot be told from it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -39,18 +39,18 @@ impl Share {
         Creating { share: self, path: path.clone() }
     }
 
-    /// A copy of the upload of a new file has had no answer.
-    pub(super) async fn expect_again(&self, path: &RemotePath, mut content: Body) {
+    /// A copy of an upload, perhaps of a new file, has had no answer.
+    pub(super) async fn expect_again(&self, path: &RemotePath, mut content: Body, is_new: bool) {
         if let Ok(digests) = Digests::of_body(&mut content, &[Algorithm::Sha256]).await {
-            self.late_changes().expect_creation(Instant::now(), path, digests);
+            self.late_changes().expect_upload(Instant::now(), path, digests, is_new);
         }
     }
 
-    /// Whether what the server has at a path was brought back by a late upload of our own.
-    pub(super) async fn is_brought_back(&self, path: &RemotePath, found: &Facts) -> Result<bool, Error> {
+    /// Whether what the server has at a path was put there by an upload of our own without our knowledge.
+    pub(super) async fn is_from_late_upload(&self, path: &RemotePath, found: &Facts) -> Result<bool, Error> {
         let expected = || {
             let tag = found.etag.as_ref().filter(|tag| self.dav.compares(tag));
-            tag.map(|tag| self.late_changes().creations(Instant::now(), path, tag)).unwrap_or_default()
+            tag.map(|tag| self.late_changes().uploads(Instant::now(), path, tag)).unwrap_or_default()
         };
         if expected().is_empty() {
             return Ok(false);
@@ -85,7 +85,7 @@ impl Share {
     async fn delete_again(&self, path: &RemotePath) -> Result<(), Error> {
         let Some(found) = self.dav.stat(path, PropertySet::LISTING).await? else { return Ok(()) };
         let found = facts(&found);
-        if !self.is_brought_back(path, &found).await? {
+        if !self.is_from_late_upload(path, &found).await? {
             return Ok(());
         }
         // A save that finds it gone replaces nothing of somebody else's.

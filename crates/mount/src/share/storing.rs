@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     Result, Share, facts,
-    writing::{Content, SMALL, precondition},
+    writing::{Content, precondition},
 };
 use crate::{
     file_state::Base,
@@ -76,7 +76,6 @@ impl Share {
                 return Err(Unstored::Conflict(Error::Differs { path: path.clone(), why }));
             }
             let content = (version.content)().map_err(Unstored::Unreadable)?;
-            let sent = content.body.try_clone().filter(|_| (1..=SMALL).contains(&content.length));
             let refused = match self.put_locked(path, &base, content).await {
                 Ok(facts) => return Ok(self.is_stored(path, facts)),
                 Err(error) => error,
@@ -85,9 +84,6 @@ impl Share {
                 return Err(Unstored::Conflict(refused));
             }
             if !refused.is(412) {
-                if let Some(sent) = sent.filter(|_| failure(&refused) == Failure::Unknown) {
-                    self.late_changes().may_have_stored(Instant::now(), path, sent);
-                }
                 return Err(Unstored::Failed(failure(&refused), refused));
             }
             version.is_doubtful |= refused.refusal().is_some_and(|refusal| refusal.times_sent > 1);
@@ -145,18 +141,11 @@ impl Share {
         if self.may_replace(path, base, found.as_ref()).await.map_err(unknown)? {
             return Ok(Found::Replaceable(found.map_or(Base::New, Base::Version)));
         }
-        if version.is_doubtful {
-            let arrived = self.has_arrived(path, (version.content)().map_err(Unstored::Unreadable)?).await;
-            if let Some(ours) = arrived.map_err(unknown)? {
-                return Ok(Found::Ours(ours));
-            }
+        if !version.is_doubtful {
+            return Ok(Found::Theirs);
         }
-        match found.filter(|_| *base == Base::New) {
-            Some(found) if self.is_brought_back(path, &found).await.map_err(unknown)? => {
-                Ok(Found::Replaceable(Base::Version(found)))
-            }
-            _ => Ok(Found::Theirs),
-        }
+        let arrived = self.has_arrived(path, (version.content)().map_err(Unstored::Unreadable)?).await;
+        Ok(arrived.map_err(unknown)?.map_or(Found::Theirs, Found::Ours))
     }
 
     /// What the server has at a path, if it is this content. An error if it does not answer.
@@ -199,19 +188,8 @@ impl Share {
         match late {
             Some(Late::MovedFrom(from)) => self.put_back(path, &from).await,
             Some(_) => Ok(true),
-            None => self.is_own_upload(path, found.length).await,
+            None => self.is_from_late_upload(path, found).await,
         }
-    }
-
-    /// Whether an earlier upload of ours, whose outcome was unknown, has put there what is there now.
-    async fn is_own_upload(&self, path: &RemotePath, length: u64) -> std::result::Result<bool, Error> {
-        let uploads = self.late_changes().uploads(Instant::now(), path, length);
-        for upload in uploads {
-            if self.has_content(path, upload).await? {
-                return Ok(true);
-            }
-        }
-        Ok(false)
     }
 
     /// A late renaming has moved a file here, for whose program it has failed. Before this one takes its place, it gets its

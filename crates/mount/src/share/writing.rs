@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Up to this size an upload is a small request.
-pub(super) const SMALL: u64 = 256 * 1024;
+const SMALL: u64 = 256 * 1024;
 
 impl Share {
     /// Creates a file and opens it. The server learns of it when the program closes it.
@@ -164,22 +164,25 @@ impl Share {
         // exclusively.
         let options = Options { class, pipeline, accept_unverified_refusal: is_new, ..Options::default() };
         let headers = HeaderMap::from_iter(self.time_header(modified));
-        let again = body.try_clone().filter(|_| is_new);
+        let again = body.try_clone();
         let _creating = is_new.then(|| self.creating(path));
-        let put = self.dav.put_and_stat(path, body, headers, precondition, claims, options).await;
-        if may_come_again(&put) {
+        let (is_repeated, stored) =
+            match self.dav.put_and_stat(path, body, headers, precondition, claims, options).await {
+                Ok(put) => (put.0.is_repeated, self.as_stored(path, length, pipeline, put).await),
+                Err(error) => (false, Err(error)),
+            };
+        if is_repeated || stored.as_ref().is_err_and(may_be_carried_out) {
             if let Some(again) = again {
-                self.expect_again(path, again).await;
+                self.expect_again(path, again, is_new).await;
             }
             if self.dav.fence(path, precondition, claims) == Fence::Lock {
                 self.locks.doubt(path);
             }
         }
-        let facts = self.as_stored(path, length, pipeline, put?).await?;
-        if let Some(tag) = &facts.etag {
+        if let Ok(Facts { etag: Some(tag), .. }) = &stored {
             self.late_changes().stored(Instant::now(), path, tag);
         }
-        Ok(facts)
+        stored
     }
 
     /// The version that a PUT has stored. It is looked at unless its answer tells.
@@ -309,14 +312,9 @@ impl Content {
     }
 }
 
-/// Whether a copy of an upload may be carried out after its answer.
-fn may_come_again(put: &std::result::Result<(Stored, Option<Entry>), dav::Error>) -> bool {
-    match put {
-        Ok((stored, _)) => stored.is_repeated,
-        Err(error) => {
-            failure(error) == Failure::Unknown || error.refusal().is_some_and(|refusal| refusal.times_sent > 1)
-        }
-    }
+/// Whether a copy of an upload that has failed may have been carried out, or may be later.
+fn may_be_carried_out(error: &dav::Error) -> bool {
+    failure(error) == Failure::Unknown || error.refusal().is_some_and(|refusal| refusal.times_sent > 1)
 }
 
 /// The version that a PUT has stored. `seen` behind it may be a newer one, by somebody else; the PUT's own tag is of ours
