@@ -31,7 +31,7 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use haul_http::{Answer, Body, Class, Client, Options, Origin, Timeouts, is_idempotent};
+use haul_http::{Answer, Body, Class, Client, Options, Origin, ResponseInfo, Timeouts, is_idempotent};
 use http::{HeaderMap, Method, Request, StatusCode};
 use tokio::sync::OnceCell;
 
@@ -132,13 +132,16 @@ impl Dav {
             let turn = within(patience, self.throttle.wait()).await.flatten().filter(|_| !is_large);
             let again = body.try_clone().map(|body| (parts.clone(), body));
             let sent = SystemTime::now();
-            let answer = self.client.send(Request::from_parts(parts, body)).await?;
+            let mut answer = self.client.send(Request::from_parts(parts, body)).await?;
             self.clock().hear(answer.headers(), sent, SystemTime::now());
             let unchanged =
                 answer.status() == StatusCode::NOT_MODIFIED && (method == Method::GET || method == Method::HEAD);
             if answer.status().is_success() || unchanged {
                 self.throttle.clear();
                 self.end_outage();
+                if let Some(info) = answer.extensions_mut().get_mut::<ResponseInfo>() {
+                    info.sendings += times_sent;
+                }
                 return Ok(answer);
             }
             let mut failure = refusal(&method, path, answer).await;

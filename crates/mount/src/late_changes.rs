@@ -85,8 +85,8 @@ impl LateChanges {
         self.requests.retain(|request| now.saturating_duration_since(request.sent) < LONGEST);
     }
 
-    /// An upload has ended without an answer. It may have been carried out, or still is; when the program saves the file
-    /// again, that is no conflict.
+    /// An upload has ended without an answer, or was sent again before. A copy may have been carried out, or still is; when
+    /// the program saves the file again, that is no conflict.
     pub(crate) fn may_have_stored(&mut self, now: Instant, path: &RemotePath, content: Body) {
         if self.uploads.len() >= MOST_UPLOADS {
             self.uploads.pop_front();

@@ -30,6 +30,8 @@ pub struct Stored {
     pub created: bool,
     /// The entity tag of this version, if the response has one.
     pub etag: Option<ETag>,
+    /// How often it was sent. Another copy may still be on its way.
+    pub times_sent: u32,
 }
 
 /// Bytes per second that a server stores at the least after it has received a PUT: it may scan the file, or copy it on
@@ -99,7 +101,7 @@ impl Dav {
         }
         request.extensions_mut().insert(options);
         let ours = body.try_clone();
-        let done = || (Stored { created: *precondition == Precondition::Absent, etag: None }, None);
+        let done = || (Stored { created: *precondition == Precondition::Absent, etag: None, times_sent: 2 }, None);
         let mut answer = self.send(request.clone().map(|()| body), path).await;
         if let Err(error) = &answer
             && (is_undecided(error) || matches!(error, Error::Http(haul_http::Error::Exchange { .. })))
@@ -133,11 +135,11 @@ impl Dav {
         let created = answer.status() == StatusCode::CREATED;
         let etag = answer.headers().get(header::ETAG).and_then(ETag::from_header);
         // What followed the first copy of a PUT that was sent again shows what the file was before.
-        let was_sent_once = answer.extensions().get::<ResponseInfo>().is_none_or(|info| info.sendings <= 1);
-        let look = answer.extensions().get::<FollowUpResponse>().filter(|_| was_sent_once).cloned();
+        let times_sent = answer.extensions().get::<ResponseInfo>().map_or(1, |info| info.sendings);
+        let look = answer.extensions().get::<FollowUpResponse>().filter(|_| times_sent <= 1).cloned();
         drain(answer).await;
         let seen = async { entry_of(look?.answer().await?, path).await.ok().flatten() };
-        Ok((Stored { created, etag }, seen.await))
+        Ok((Stored { created, etag, times_sent }, seen.await))
     }
 
     async fn fate(&self, path: &RemotePath, precondition: &Precondition, ours: Option<Body>) -> Fate {

@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 use super::{
     Result, Share, facts,
-    writing::{Content, SMALL, precondition},
+    writing::{Content, precondition},
 };
 use crate::{
     file_state::Base,
@@ -75,7 +75,6 @@ impl Share {
                 return Err(Unstored::Conflict(Error::Differs { path: path.clone(), why }));
             }
             let content = (version.content)().map_err(Unstored::Unreadable)?;
-            let sent = content.body.try_clone().filter(|_| (1..=SMALL).contains(&content.length));
             let refused = match self.put_locked(path, &base, content).await {
                 Ok(facts) => return Ok(self.is_stored(path, facts)),
                 Err(error) => error,
@@ -84,9 +83,6 @@ impl Share {
                 return Err(Unstored::Conflict(refused));
             }
             if !refused.is(412) {
-                if let Some(sent) = sent.filter(|_| failure(&refused) == Failure::Unknown) {
-                    self.late_changes().may_have_stored(Instant::now(), path, sent);
-                }
                 return Err(Unstored::Failed(failure(&refused), refused));
             }
             version.is_doubtful |= refused.refusal().is_some_and(|refusal| refusal.times_sent > 1);

@@ -11,12 +11,13 @@ use dav::{ETag, Entry, If, Precondition, RemotePath};
 use haul_http::{Body, Class, Options};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use nix::errno::Errno;
-use writeback::names_beside;
 use scopeguard::guard;
+use tokio::time::Instant;
+use writeback::names_beside;
 
 use super::{
     Result, Share, facts,
-    storing::{Unstored, Version},
+    storing::{Unstored, Version, failure},
 };
 use crate::{
     cached_file::CachedFile,
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// Up to this size an upload is a small request.
-pub(super) const SMALL: u64 = 256 * 1024;
+const SMALL: u64 = 256 * 1024;
 
 impl Share {
     /// Creates a file and opens it. The server learns of it when the program closes it.
@@ -146,12 +147,31 @@ impl Share {
         (tree.path(ino), tree.is_removed(ino))
     }
 
+    /// Uploads a content. What may also arrive later, or has arrived without an answer, is remembered.
     pub(super) async fn put(
         &self,
         path: &RemotePath,
         content: Content,
         precondition: &Precondition,
         claims: &If,
+    ) -> std::result::Result<Facts, dav::Error> {
+        let sent = content.body.try_clone().filter(|_| (1..=SMALL).contains(&content.length));
+        let mut times_sent = 1;
+        let stored = self.put_and_look(path, content, precondition, claims, &mut times_sent).await;
+        let may_come = times_sent > 1 || stored.as_ref().is_err_and(|error| failure(error) == Failure::Unknown);
+        if let Some(sent) = sent.filter(|_| may_come) {
+            self.late_changes().may_have_stored(Instant::now(), path, sent);
+        }
+        stored
+    }
+
+    async fn put_and_look(
+        &self,
+        path: &RemotePath,
+        content: Content,
+        precondition: &Precondition,
+        claims: &If,
+        times_sent: &mut u32,
     ) -> std::result::Result<Facts, dav::Error> {
         let Content { body, length, modified } = content;
         let class = if length <= SMALL { Class::Small } else { Class::Large };
@@ -164,6 +184,7 @@ impl Share {
         let options = Options { class, pipeline, accept_unverified_refusal: is_new, ..Options::default() };
         let headers = HeaderMap::from_iter(self.time_header(modified));
         let (stored, seen) = self.dav.put_and_stat(path, body, headers, precondition, claims, options).await?;
+        *times_sent = stored.times_sent;
         let seen = match seen {
             Some(seen) => Some(seen),
             None if stored.etag.is_none() || pipeline => {
