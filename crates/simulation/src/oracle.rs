@@ -181,7 +181,9 @@ impl Oracle {
                 !has_changed && !has_lost_lock && !self.forgotten.contains(path)
             })
         };
-        let beside = server.files().filter(|(path, _)| original(path).is_some_and(|original| is_alone(&original)));
+        let beside = server.files().filter(|(path, content)| {
+            !content.is_empty() && original(path).is_some_and(|original| is_alone(&original))
+        });
         beside
             .map(|(path, content)| format!("{path} with {} is a conflict with nobody", shown(Some(content))))
             .collect()
