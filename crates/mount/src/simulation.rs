@@ -26,7 +26,7 @@ use self::life::Run;
 /// How much of a run is shown that has failed, in lines.
 const SHOWN: usize = 40;
 /// The seeds of a usual run.
-const SEEDS: u64 = 1000;
+const SEEDS: u64 = 600;
 
 /// What panics in a simulation have said.
 #[derive(Debug, Clone, Default)]

@@ -3,7 +3,7 @@
 //! Each content is to be unique, so that the oracle can tell where it went. Paths are the server's, encoded.
 
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     time::Duration,
 };
 
@@ -43,6 +43,8 @@ pub struct Oracle {
     names: BTreeMap<String, Name>,
     /// What programs have written, and the content that each was made from; none if it does not matter.
     written: HashMap<Bytes, Option<Bytes>>,
+    /// Names with a change in flight when the program was killed: nobody remembers it.
+    forgotten: BTreeSet<String>,
 }
 
 impl Oracle {
@@ -70,6 +72,12 @@ impl Oracle {
         if !name.possible.contains(&content) {
             name.possible.push(content);
         }
+    }
+
+    /// The program under test is killed.
+    pub fn killed(&mut self) {
+        let uncertain = self.names.iter().filter(|(_, name)| name.possible.len() > 1);
+        self.forgotten.extend(uncertain.map(|(path, _)| path.clone()));
     }
 
     /// A program renames a file, and replaces what has the new name.
@@ -170,10 +178,12 @@ impl Oracle {
             self.all_names(path).into_iter().all(|path| {
                 let has_changed = changes_of(Author::Other, path, server).next().is_some();
                 let has_lost_lock = server.expired.iter().any(|(_, expired)| expired == path);
-                !has_changed && !has_lost_lock
+                !has_changed && !has_lost_lock && !self.forgotten.contains(path)
             })
         };
-        let beside = server.files().filter(|(path, _)| original(path).is_some_and(|original| is_alone(&original)));
+        let beside = server.files().filter(|(path, content)| {
+            !content.is_empty() && original(path).is_some_and(|original| is_alone(&original))
+        });
         beside
             .map(|(path, content)| format!("{path} with {} is a conflict with nobody", shown(Some(content))))
             .collect()

@@ -148,6 +148,13 @@ impl Server {
         self.folders.keys().map(|path| &**path).filter(|path| !path.is_empty())
     }
 
+    /// Whether the program under test knows which version a path has, or has not made it. Of its own upload, it does not know
+    /// that before it has looked, where the answer to PUT has no entity tag.
+    pub fn is_known(&self, path: &str) -> bool {
+        let version = self.files.get(path).map(|file| &self.versions[file.version]);
+        version.is_none_or(|version| version.by == Author::Other || version.shown.is_some())
+    }
+
     /// Another client stores a file, whatever is there. False if a lock or a folder is in its way, or none above it.
     pub fn store_by_other(&mut self, path: &str, content: impl Into<Bytes>) -> bool {
         self.expire_locks();

@@ -395,7 +395,10 @@ impl HeldLocks {
     async fn recover(&self, path: &RemotePath) -> Result<Option<LockToken>, Error> {
         let Some((token, _)) = self.find(path).await? else { return Ok(None) };
         let is_empty = self.is_empty(path).await?;
-        let known = |trace: &mut Trace| (trace.token, trace.hollow) = (Some(token.clone()), trace.hollow && is_empty);
+        let creates = self.late.expected(path, now()).unwrap_or(false);
+        let known = |trace: &mut Trace| {
+            (trace.token, trace.hollow) = (Some(token.clone()), (trace.hollow || creates) && is_empty);
+        };
         lock(&self.traces).change(path, known);
         Ok(Some(token))
     }

@@ -1,6 +1,12 @@
 //! Programs that work in the mount, and other clients of the server.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use bytes::Bytes;
 use nix::errno::Errno;
@@ -34,6 +40,7 @@ pub(super) struct Programs {
     pub(super) wrong: Vec<String>,
     network: Network,
     held: Option<Held>,
+    is_renaming: Arc<AtomicBool>,
     /// The number of the last content.
     last: usize,
     /// How many steps in a hundred are others'.
@@ -57,7 +64,7 @@ async fn place<'n>(kernel: &mut Kernel, name: &'n str) -> Result<(Ino, &'n [u8])
 impl Programs {
     pub(super) fn new(network: Network, random: Random, others: usize) -> Self {
         let (oracle, wrong) = (Oracle::default(), Vec::new());
-        Self { oracle, random, wrong, network, held: None, last: 0, others }
+        Self { oracle, random, wrong, network, held: None, is_renaming: Arc::default(), last: 0, others }
     }
 
     /// A line that nobody else writes; all are equally long.
@@ -83,6 +90,8 @@ impl Programs {
     /// The mount was killed: what was open is lost.
     pub(super) fn are_killed(&mut self) {
         self.held = None;
+        self.oracle.killed();
+        self.is_renaming.store(false, Ordering::SeqCst);
     }
 
     fn note<T>(&self, what: &str, outcome: &Result<T>) {
@@ -127,8 +136,14 @@ impl Programs {
         let (line, kind) = (self.line('o'), self.random.below(10));
         let (after, network, path) = (self.random.time(Duration::from_secs(30)), self.network.clone(), path(name));
         let lasts = Duration::from_secs(1 + self.random.below(90) as u64);
+        let renaming = self.is_renaming.clone();
         tokio::spawn(async move {
             sleep(after).await;
+            // What comes between an upload and the look at its entity tag cannot be told from the upload, nor what comes
+            // between such a look and a renaming.
+            if renaming.load(Ordering::SeqCst) || !network.server().is_known(&path) {
+                return;
+            }
             let mut server = network.server();
             let before = server.content(&path).cloned();
             let done = match kind {
@@ -258,10 +273,18 @@ impl Programs {
             let (old, new) = (place(kernel, from).await?, place(kernel, to).await?);
             kernel.rename(old, new).await
         };
+        self.is_renaming.store(true, Ordering::SeqCst);
         let renamed = renamed.await;
+        self.is_renaming.store(false, Ordering::SeqCst);
         self.note(&format!("rename {from} to {to}"), &renamed);
+        // What nobody has saved yet can still be lost with its name.
+        let is_saved = self.held.as_ref().is_none_or(|held| held.name != Some(from) || !held.is_changed);
         if renamed.is_ok() {
-            self.oracle.renamed(undecided, &self.network.server());
+            if is_saved {
+                self.oracle.renamed(undecided, &self.network.server());
+            } else {
+                self.oracle.unconfirmed(&path(to), None);
+            }
             if let Some(held) = &mut self.held {
                 let was = held.name;
                 held.name = if was == Some(from) { Some(to) } else { was.filter(|name| *name != to) };
