@@ -176,12 +176,11 @@ impl Account {
                 }
                 for saved in back.journal.take(&back.user) {
                     let path = saved.entry.path.clone();
-                    match self.upstream.at(&path).map(|url| client.at(url, path)) {
-                        Some(client) => self.begin_upload(saved, client),
-                        None => {
-                            let failed = failed(Failure::Refused, "the path is not the gateway's", None);
-                            back.journal.refused(&saved, failed).await;
-                        }
+                    if let Some(client) = self.upstream.at(&path).map(|url| client.at(url, path)) {
+                        self.begin_upload(saved, client);
+                    } else {
+                        let failed = failed(Failure::Refused, "the path is not the gateway's", None);
+                        back.journal.refused(&saved, failed).await;
                     }
                 }
             };
