@@ -343,13 +343,10 @@ impl HeldLocks {
                 Ok(Locked { token, lasts, created: !exists && self.is_empty(path).await? })
             }
             Err(error) if error.refusal().is_some() => {
-                let mut traces = lock(&self.traces);
-                match earlier {
-                    Some(earlier) => drop(traces.insert(path, earlier)),
-                    None => {
-                        drop(traces);
-                        self.forget(path);
-                    }
+                if let Some(earlier) = earlier {
+                    lock(&self.traces).insert(path, earlier);
+                } else {
+                    self.forget(path);
                 }
                 Err(error)
             }

@@ -45,10 +45,7 @@ impl LateLocks {
     /// The file is there, or is gone.
     pub(super) fn creates(&self, path: &RemotePath, hollow: bool) -> bool {
         let mut all = lock(&self.0);
-        let late = all.get_mut(path);
-        let is_expected = late.is_some();
-        late.into_iter().for_each(|late| late.hollow = hollow);
-        is_expected
+        all.get_mut(path).map(|late| late.hollow = hollow).is_some()
     }
 
     /// Whether it is time to look, if one is expected.

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn dates_are_of_2026() {
-        let days = |count| Duration::from_secs(86400 * count + 3661);
+        let days = |count: u64| Duration::from_secs(86400 * count + 3661);
         assert_eq!(date(days(0)), "Thu, 01 Jan 2026 01:01:01 GMT");
         assert_eq!(date(days(59)), "Sun, 01 Mar 2026 01:01:01 GMT");
     }
