@@ -344,7 +344,7 @@ impl Client {
         match &answer {
             Ok(_) => *lock(&self.inner.shared.away) = None,
             Err(error) if error.is_silence() => {
-                *lock(&self.inner.shared.away) = Some(tokio::time::Instant::now().into_std())
+                *lock(&self.inner.shared.away) = Some(tokio::time::Instant::now().into_std());
             }
             Err(_) => {}
         }

@@ -282,12 +282,11 @@ impl HeldLocks {
             }
             Err(error) if error.refusal().is_some() => {
                 let mut traces = lock(&self.traces);
-                match earlier {
-                    Some(earlier) => drop(traces.insert(path, earlier)),
-                    None => {
-                        drop(traces);
-                        self.forget(path);
-                    }
+                if let Some(earlier) = earlier {
+                    traces.insert(path, earlier);
+                } else {
+                    drop(traces);
+                    self.forget(path);
                 }
                 Err(error)
             }

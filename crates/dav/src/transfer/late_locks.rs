@@ -45,10 +45,9 @@ impl LateLocks {
     /// The file is there, or is gone.
     pub(super) fn creates(&self, path: &RemotePath, hollow: bool) -> bool {
         let mut all = lock(&self.0);
-        let late = all.get_mut(path);
-        let is_expected = late.is_some();
-        late.into_iter().for_each(|late| late.hollow = hollow);
-        is_expected
+        let Some(late) = all.get_mut(path) else { return false };
+        late.hollow = hollow;
+        true
     }
 
     /// Whether it is time to look, if one is expected.
