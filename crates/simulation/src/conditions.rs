@@ -32,7 +32,7 @@ pub(crate) fn lists(request: &Request) -> Vec<List<'_>> {
     while !rest.is_empty() {
         if let Some(tagged) = rest.strip_prefix('<') {
             let (tag, after) = tagged.split_once('>').expect("a tag of If ends");
-            path = path_of(tag).to_owned();
+            path_of(tag).clone_into(&mut path);
             rest = after.trim_start();
         }
         let (inner, after) = rest.strip_prefix('(').and_then(|rest| rest.split_once(')')).expect("a list of If");

@@ -241,10 +241,8 @@ impl Network {
                     Response::of(504)
                 }
             };
-            if stream.write_all(&response.message(&request.method)).await.is_err() {
-                // What has arrived of other requests is carried out all the same.
-                continue;
-            }
+            // If the client has gone, what has arrived of other requests is carried out all the same.
+            let _ = stream.write_all(&response.message(&request.method)).await;
         }
     }
 

@@ -92,13 +92,11 @@ impl Kernel {
         };
         let answered = |value, reply: Answer<T>| drop(reply.0.send(Ok(value)));
         self.calls.run(early, Answer(sender), operation, answered, undo);
-        match timeout(LONGEST_CALL, answer).await {
-            Ok(answer) => answer.unwrap_or(Err(Errno::EIO)),
-            Err(_) => {
-                self.hangs.lock().unwrap().push(format!("{what} waits without an end"));
-                Err(Errno::ETIME)
-            }
+        if let Ok(answer) = timeout(LONGEST_CALL, answer).await {
+            return answer.unwrap_or(Err(Errno::EIO));
         }
+        self.hangs.lock().unwrap().push(format!("{what} waits without an end"));
+        Err(Errno::ETIME)
     }
 
     fn learn(&mut self, found: &Attributes) {

@@ -338,7 +338,7 @@ impl Programs {
                 let open = kernel.open(folder, file, How::default()).await?;
                 let read = kernel.read(&open).await;
                 let _ = kernel.close(open).await;
-                Ok(read?)
+                read
             };
             let here: Result<Vec<u8>> = here.await;
             let is_same = match (&here, &there) {

@@ -119,7 +119,7 @@ impl Server {
     }
 
     /// RFC 4918 §9.10.2.
-    fn refresh(&mut self, request: &Request, lasts: Duration) -> Response {
+    fn refresh(&mut self, request: &Request, term: Duration) -> Response {
         let (now, path) = (self.now(), &*request.path);
         let lists = conditions::lists(request);
         let mut conditions = lists.iter().flat_map(|list| &list.conditions);
@@ -128,7 +128,7 @@ impl Server {
             .get_mut(path)
             .filter(|lock| conditions.any(|(_, condition)| *condition == Condition::Token(&lock.token)));
         let Some(lock) = lock else { return Response::of(412) };
-        lock.until = now + lasts;
+        lock.until = now + term;
         let lock = lock.clone();
         self.granted(path, &lock)
     }
