@@ -38,6 +38,14 @@ const MIN_UNSENT: usize = 16 * 1024;
 const MAX_UNSENT: usize = 128 * 1024;
 const UNSENT_OF_ADDRESS: usize = 8 * 1024 * 1024;
 
+/// Maximum size of a request's head.
+pub(crate) const HEAD_SIZE: usize = 64 * 1024;
+
+/// Buffers of HTTP/1.1, which hold a request's head, or what of its body was read at once: of a connection, and of those of
+/// an address.
+const MIN_BUFFER: usize = 16 * 1024;
+const BUFFERS_OF_ADDRESS: usize = 6 * 1024 * 1024;
+
 /// Web pages that list a folder, which `dav-server` holds whole, per address.
 const PAGES: usize = 4;
 
@@ -120,8 +128,18 @@ impl Budget {
     /// How many bytes the kernel may take that it cannot send (`TCP_NOTSENT_LOWAT` of tcp(7)). Without a limit it takes
     /// megabytes for each connection that asks and does not read.
     pub(crate) fn unsent(&self) -> usize {
+        self.share(UNSENT_OF_ADDRESS).clamp(MIN_UNSENT, MAX_UNSENT)
+    }
+
+    /// The size of the buffers of HTTP/1.1.
+    pub(crate) fn buffer(&self) -> usize {
+        self.share(BUFFERS_OF_ADDRESS).clamp(MIN_BUFFER, HEAD_SIZE)
+    }
+
+    /// A connection's part of what its address may have.
+    fn share(&self, of_address: usize) -> usize {
         // Each connection of the address has a reference to it.
-        (UNSENT_OF_ADDRESS / Arc::strong_count(&self.address)).clamp(MIN_UNSENT, MAX_UNSENT)
+        of_address / Arc::strong_count(&self.address)
     }
 
     /// Whether a body that has a piece waits with the next one.
@@ -303,6 +321,18 @@ mod tests {
         assert!(!outstanding.is_none(&context) && activity.budget.all.bytes.load(Ordering::Relaxed) == 10);
         drop(part);
         assert!(outstanding.is_none(&context) && activity.budget.all.bytes.load(Ordering::Relaxed) == 0);
+    }
+
+    #[test]
+    fn buffers_become_smaller_as_an_address_has_more_connections() {
+        let address = Held::of_address();
+        let connect = || Budget::new(Arc::clone(&address), Held::of_all());
+        let first = connect();
+        assert_eq!((first.buffer(), first.unsent()), (HEAD_SIZE, MAX_UNSENT));
+        let budgets: Vec<_> = (0..750).map(|_| connect()).collect();
+        assert_eq!((first.buffer(), first.unsent()), (MIN_BUFFER, MIN_UNSENT));
+        drop(budgets);
+        assert_eq!((first.buffer(), first.unsent()), (HEAD_SIZE, MAX_UNSENT));
     }
 
     #[test]

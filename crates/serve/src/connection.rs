@@ -29,6 +29,7 @@ use transport::TcpInfo;
 use crate::activity::{Activity, RequestGuard};
 use crate::admission::{Admission, ConnectionGuard};
 use crate::body::{Incoming, ResponseBody};
+use crate::budget::HEAD_SIZE;
 use crate::early_data::{self, HandshakeState};
 use crate::fast_path::{self, Replayed};
 use crate::framing;
@@ -56,9 +57,6 @@ const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(500);
 
 /// How long a client that still sends is read from after the server has closed its side.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// Maximum size of a request's head.
-pub(crate) const HEAD_SIZE: usize = 64 * 1024;
 
 /// Maximum number of concurrent streams per HTTP/2 connection.
 const MAX_STREAMS: u32 = 200;
@@ -269,7 +267,7 @@ async fn http(
         }
     });
     let mut builder = auto::Builder::new(group.clone());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEAD_SIZE);
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(activity.budget.buffer());
     builder
         .http2()
         .timer(TokioTimer::new())

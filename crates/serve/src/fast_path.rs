@@ -22,7 +22,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::access_log::{AccessLog, Entry};
 use crate::activity::{Activity, RequestGuard, WaitingForClient};
-use crate::connection::{HEAD_SIZE, HEAD_TIMEOUT};
+use crate::budget::HEAD_SIZE;
+use crate::connection::HEAD_TIMEOUT;
 use crate::responder::{PreparedResponse, Responder, SimpleRequest};
 
 /// Bytes per read.

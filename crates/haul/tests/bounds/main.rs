@@ -296,6 +296,35 @@ fn listings_of_many_credentials_hold_little_and_are_given_back() {
 }
 
 #[test]
+fn unfinished_heads_over_many_connections_hold_little_and_give_it_back() {
+    allow_many_files();
+    let room = Room::new();
+    let server = Program::serve(&room);
+    let before = server.settled();
+    // Shorter ones than the limit, and longer ones.
+    for fields in [14, 60] {
+        let head =
+            format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}", format!("X: {}\r\n", "a".repeat(1000)).repeat(fields));
+        let connections: Vec<_> = (0..750)
+            .map(|_| {
+                let mut connection = connect_from([127, 0, 0, 1], &server.at);
+                // The server refuses a head that is too long, and closes its connection.
+                let _ = connection.write_all(head.as_bytes());
+                connection
+            })
+            .collect();
+        let held = server.settled().saturating_sub(before);
+        assert!(held <= HELD, "{fields} fields: {} MiB are held", held / MIB);
+        assert!(server.metric("longhaul_serve_connections") > 50, "control");
+        assert!(server.ask([127, 0, 0, 2], "GET", "/files/small", "").starts_with("HTTP/1.1 200 "), "{fields} fields");
+        drop(connections);
+        let given_back = eventually(|| server.memory() <= before + KEPT);
+        assert!(given_back, "{fields} fields: {} MiB stay", server.memory().saturating_sub(before) / MIB);
+    }
+    assert_nothing_is_held(&server);
+}
+
+#[test]
 fn unread_downloads_through_a_gateway_hold_little_and_give_it_back() {
     allow_many_files();
     let room = Room::new();
