@@ -99,7 +99,7 @@ impl World {
 
     /// Whether a client has taken the place of somebody else's version by a request that names neither lock nor version, as it
     /// would have done without a gateway: a DELETE, a MOVE, or the empty PUT before the LOCK.
-    fn is_own_risk(&self, said: &str, server: &Server) -> bool {
+    fn is_own_risk(said: &str, server: &Server) -> bool {
         let is_empty = |change: &Change| change.after.is_some_and(|after| server.versions[after].content.is_empty());
         let is_it = |change: &Change| {
             change.by == Author::Ours
@@ -244,12 +244,14 @@ fn run(seed: u64, has_trace: bool) -> (Vec<String>, String) {
     let mut oracle = world.oracle.lock().unwrap().clone();
     let doubtful = world.doubtful.lock().unwrap();
     for (path, effects) in &*doubtful {
-        effects.iter().for_each(|effect| oracle.unconfirmed(path, effect.clone()));
+        for effect in effects {
+            oracle.unconfirmed(path, effect.clone());
+        }
     }
     let mut wrong = oracle.judge(&server, &[]);
     wrong.retain(|said| {
         let path = said.split(' ').next().unwrap_or_default();
-        let is_known = || said.ends_with("of another client") && world.is_own_risk(said, &server);
+        let is_known = || said.ends_with("of another client") && World::is_own_risk(said, &server);
         let is_beside = || oracle.possible(path).iter().flatten().any(|content| is_beside(&server, content));
         let excuses = [
             // The conflict of what somebody's change under no lock has made of the file.

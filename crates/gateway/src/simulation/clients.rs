@@ -207,13 +207,17 @@ impl Person {
             // The other user may have saved it meanwhile.
             let moved = oracle.possible(from).to_vec();
             oracle.renamed(renaming, &self.life.world.network.server());
-            moved.into_iter().filter(Option::is_some).for_each(|content| oracle.unconfirmed(to, content));
+            for content in moved.into_iter().flatten() {
+                oracle.unconfirmed(to, Some(content));
+            }
         }
         let is_refused =
             answer.is_some_and(|answer| matches!(answer.status.as_u16(), 401 | 404 | 409 | 412 | 423 | 507));
         if !(is_done || is_refused) || self.life.world.repeats {
             self.life.world.doubt(from, None);
-            moved.into_iter().for_each(|content| self.life.world.doubt(to, content));
+            for content in moved {
+                self.life.world.doubt(to, content);
+            }
         }
     }
 }

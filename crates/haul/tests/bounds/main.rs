@@ -215,9 +215,9 @@ fn assert_nothing_is_held(server: &Program) {
 
 /// A client asks for a large file over many connections of HTTP/1.1, and reads nothing. Those at these addresses are served
 /// meanwhile.
-fn ask_over_many_connections(server: &Program, served: &[[u8; 4]]) {
-    let is_served = |source| server.ask(source, "GET", "/files/small", "").starts_with("HTTP/1.1 200 ");
-    assert!(is_served([127, 0, 0, 1]), "control");
+fn ask_over_many_connections(server: &Program, sources: &[[u8; 4]]) {
+    let gets_small = |source| server.ask(source, "GET", "/files/small", "").starts_with("HTTP/1.1 200 ");
+    assert!(gets_small([127, 0, 0, 1]), "control");
     let before = server.settled();
     let connections: Vec<_> = (0..CONNECTIONS)
         .map(|_| {
@@ -234,8 +234,8 @@ fn ask_over_many_connections(server: &Program, served: &[[u8; 4]]) {
     let open = server.metric("longhaul_serve_connections");
     // Beyond the limit of requests, some are closed.
     assert!(open > CONNECTIONS / 2, "control: {open} connections");
-    for &source in served {
-        assert!(is_served(source), "{source:?} is not served");
+    for &source in sources {
+        assert!(gets_small(source), "{source:?} is not served");
         let length = server.ask(source, "GET", "/files/large", "").len();
         assert!(length > 64 << 20, "{source:?} got {length} bytes");
     }
@@ -303,13 +303,13 @@ fn unfinished_heads_over_many_connections_hold_little_and_give_it_back() {
     let before = server.settled();
     // Shorter ones than the limit, and longer ones.
     for fields in [14, 60] {
-        let head =
-            format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}", format!("X: {}\r\n", "a".repeat(1000)).repeat(fields));
+        let field = format!("X: {}\r\n", "a".repeat(1000));
+        let request = format!("GET / HTTP/1.1\r\nHost: localhost\r\n{}", field.repeat(fields));
         let connections: Vec<_> = (0..750)
             .map(|_| {
                 let mut connection = connect_from([127, 0, 0, 1], &server.at);
                 // The server refuses a head that is too long, and closes its connection.
-                let _ = connection.write_all(head.as_bytes());
+                let _ = connection.write_all(request.as_bytes());
                 connection
             })
             .collect();
