@@ -3,6 +3,7 @@
 use std::{fs, net::SocketAddr, time::Duration};
 
 use gateway::{WriteBack, pending};
+use servers::{Apache, HoldingLink};
 use tokio::{
     io::AsyncWriteExt,
     net::TcpStream,
@@ -10,8 +11,6 @@ use tokio::{
 };
 
 use crate::{
-    common::Apache,
-    holding::Link,
     passwords::password_line,
     world::{PATIENCE, Running, gateway_with, rest, status},
 };
@@ -23,7 +22,7 @@ const LOCK: &str = r#"<D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:
 /// An Apache whose user ann has a file, and a gateway in front of it that has seen how she saves.
 struct World {
     apache: Apache,
-    link: Link,
+    link: HoldingLink,
     gateway: Running,
     /// Of the gateway.
     state: tempfile::TempDir,
@@ -39,7 +38,7 @@ impl World {
         })?;
         let state = tempfile::tempdir().unwrap();
         let back = has_journal.then(|| WriteBack { state: state.path().to_owned(), size: 1 << 20 });
-        let link = Link::to(apache.address).unwrap();
+        let link = HoldingLink::to(apache.address).unwrap();
         let gateway = gateway_with(link.at, SHORT, back);
         let world = Self { apache, link, gateway, state };
         world.save("warm", &["warm"]).await;

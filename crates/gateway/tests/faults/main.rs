@@ -2,10 +2,6 @@
 
 mod bounds;
 mod clients;
-#[path = "../common/apache.rs"]
-mod common;
-#[path = "../common/holding.rs"]
-mod holding;
 mod late;
 #[path = "../common/passwords.rs"]
 mod passwords;

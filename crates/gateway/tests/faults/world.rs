@@ -5,14 +5,13 @@ use std::{net::SocketAddr, path::Path, sync::Arc, time::Duration};
 use gateway::{Gateway, Settings, WriteBack};
 use haul_http::Timeouts;
 use serve::{Config, Server};
+use servers::Apache;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     task::JoinHandle,
     time::timeout,
 };
-
-use crate::common::Apache;
 
 /// A test fails if anything takes longer, on the slowest machine.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(2);

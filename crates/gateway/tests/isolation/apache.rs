@@ -2,8 +2,9 @@
 
 use std::{fs, time::Duration};
 
+use servers::Apache;
+
 use crate::{
-    common::Apache,
     passwords::password_line,
     raw::ask_with,
     upstream::{USERS, basic, gateway_to},

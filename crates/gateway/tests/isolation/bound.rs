@@ -9,13 +9,13 @@ use std::{
     time::Duration,
 };
 
+use servers::Apache;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 
 use crate::{
-    common::Apache,
     raw::{Answer, Raw, ask_with},
     upstream::{basic, gateway_to},
 };

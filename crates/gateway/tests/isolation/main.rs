@@ -6,8 +6,6 @@
 mod apache;
 mod bound;
 mod caches;
-#[path = "../common/apache.rs"]
-mod common;
 mod connections;
 mod http2;
 mod journal;

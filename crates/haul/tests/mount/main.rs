@@ -1,7 +1,7 @@
 //! `haul mount` as a process, in all sorts of trouble: no content is lost whose close(2) succeeded, and nothing hangs.
 //!
 //! Programs write while the mount or the server is killed, the link is cut, the disk of the cache is full, or the server
-//! refuses. `CRASHES`, `CUTS`, `CUT_SECONDS`, `DISK_SECONDS` and `REFUSALS` set how often or how long, for long runs;
+//! refuses, or requests come late. `CRASHES`, `CUTS`, `CUT_SECONDS`, `DISK_SECONDS`, `REFUSALS` and `STORMS` set how often or how long, for long runs;
 //! `CRASH_SEED=<N>` repeats a run as far as its threads allow.
 
 #[path = "../common/mod.rs"]
@@ -13,6 +13,7 @@ mod full_disk;
 mod random;
 mod refusals;
 mod relay;
+mod storms;
 mod world;
 mod writers;
 
@@ -46,12 +47,14 @@ fn main() {
     if let Some(missing) = &missing {
         eprintln!("SKIPPED: mounts: {missing}");
     }
-    let troubles: [(&str, Test); 5] = [
+    let troubles: [(&str, Test); 7] = [
         ("the_mount_or_the_server_is_killed", crashes::mount_or_server),
         ("the_server_is_killed", crashes::server_only),
         ("the_link_is_cut", cuts::under_load),
         ("the_disk_of_the_cache_is_full", full_disk::under_load),
         ("the_server_refuses", refusals::under_load),
+        ("requests_come_late", storms::over_serve),
+        ("requests_come_late_to_apache", storms::over_apache),
     ];
     let others: [(&str, OtherTest); 6] = [
         ("a_mount_is_told_to_end_and_a_dead_one_is_named", crashes::a_mount_is_told_to_end),

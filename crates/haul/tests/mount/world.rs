@@ -24,6 +24,7 @@ pub(crate) struct World {
     /// Where the mount finds the server: its address, or that of something between.
     pub(crate) target: String,
     pub(crate) mode: &'static str,
+    pub(crate) lock: &'static str,
     timeout: &'static str,
     /// Where it is mounted.
     pub(crate) here: &'static str,
@@ -40,8 +41,17 @@ impl World {
     pub(crate) fn with_timeout(mode: &'static str, timeout: &'static str) -> io::Result<Self> {
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
         let folder = tempfile::Builder::new().prefix("haul-crash").tempdir()?;
-        let world =
-            Self { folder, target: address.clone(), address, mode, timeout, here: "here", server: None, mount: None };
+        let world = Self {
+            folder,
+            target: address.clone(),
+            address,
+            mode,
+            lock: "never",
+            timeout,
+            here: "here",
+            server: None,
+            mount: None,
+        };
         for name in ["there", "here", "cache"] {
             fs::create_dir(world.path(name))?;
         }
@@ -70,7 +80,7 @@ impl World {
 
     pub(crate) fn mount_command(&self) -> Command {
         let mut command = Command::new(HAUL);
-        command.args(["mount", "--foreground", "--lock", "never", "--write", self.mode, "--timeout", self.timeout]);
+        command.args(["mount", "--foreground", "--lock", self.lock, "--write", self.mode, "--timeout", self.timeout]);
         command.arg("--cache-dir").arg(self.path("cache"));
         command.arg(format!("http://{}/", self.target)).arg(self.path(self.here));
         command

@@ -1,7 +1,7 @@
-//! Programs that write files, and what the mount has promised them.
+//! Programs that write and delete files, and what the mount has promised them.
 //!
-//! In the end the server must have, of every file, what the last successful close(2) or rename(2) left, or what a later one
-//! was about to leave when it failed.
+//! In the end the server must have, of every file, what the last successful close(2), rename(2) or unlink(2) left, or what a
+//! later one was about to leave when it failed.
 
 use std::{
     collections::BTreeMap,
@@ -112,6 +112,11 @@ impl Load {
         self.longest = self.longest.max(other.longest);
     }
 
+    /// Whether a name is one of the programs' own.
+    pub(crate) fn is_named(&self, name: &str) -> bool {
+        self.promises.contains_key(name.strip_suffix(".new").unwrap_or(name))
+    }
+
     /// Whether the server has kept all promises; `stored` returns what it has under a name.
     pub(crate) fn check(&self, world: &World, stored: impl Fn(&str) -> Option<Vec<u8>>) -> Result<(), Failed> {
         for (name, acceptable) in &self.promises {
@@ -147,22 +152,24 @@ impl Writer<'_> {
             let length = self.random.below(limit) as usize;
             let mut content = format!("{} {count} ", self.number).into_bytes();
             content.resize(content.len() + length, b'a' + (count % 26) as u8);
+            let content = Some(content).filter(|_| self.random.below(8) > 0);
             let promise = load.promises.entry(name.clone()).or_insert_with(|| vec![None]);
-            promise.push(Some(content.clone()));
+            promise.push(content.clone());
             let begin = Instant::now();
             *self.waits_since.lock().expect("it does not panic") = Some(begin);
-            let saved = self.save(&name, &content);
+            let saved = self.save(&name, content.as_deref());
             *self.waits_since.lock().expect("it does not panic") = None;
             load.longest = load.longest.max(begin.elapsed());
             match saved {
                 Ok(()) => {
                     load.cut_off.remove(&name);
-                    *promise = vec![Some(content)];
+                    *promise = vec![content];
                     load.saved += 1;
                 }
+                Err(error) if content.is_none() && error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
                     if error.downcast::<CutOff>().is_ok() {
-                        load.cut_off.entry(name).or_default().push(content);
+                        load.cut_off.entry(name).or_default().extend(content);
                     }
                     load.failed += 1;
                     thread::sleep(Duration::from_millis(20));
@@ -172,7 +179,9 @@ impl Writer<'_> {
         load
     }
 
-    fn save(&mut self, name: &str, content: &[u8]) -> io::Result<()> {
+    /// Saves a file, or deletes it.
+    fn save(&mut self, name: &str, content: Option<&[u8]>) -> io::Result<()> {
+        let Some(content) = content else { return fs::remove_file(self.here.join(name)) };
         if self.random.below(2) == 0 {
             return store(&self.here.join(name), content);
         }

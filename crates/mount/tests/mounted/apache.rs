@@ -12,9 +12,10 @@ use dav::{Dav, LockPolicy, RemotePath};
 use haul_http::{Client, Origin, Settings, Timeouts, auth::Authenticator};
 use libtest_mimic::Failed;
 use mount::{Mount, Options};
+use servers::{Apache, HoldingLink};
 use tokio::runtime::Runtime;
 
-use crate::{DoubleTest, doubled, doubled::PATIENCE, holding::Link, server::Apache};
+use crate::{DoubleTest, doubled, doubled::PATIENCE};
 
 pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_late_upload_to_apache_undoes_no_newer_save", a_late_upload_undoes_no_newer_save),
@@ -27,7 +28,7 @@ const SHORT: Duration = Duration::from_secs(3);
 
 struct World {
     apache: Apache,
-    link: Link,
+    link: HoldingLink,
     here: PathBuf,
     runtime: Option<Runtime>,
     mount: Option<Mount>,
@@ -42,7 +43,7 @@ impl World {
         let scratch = tempfile::Builder::new().prefix("haul-mount").tempdir()?;
         let [here, cache] = ["here", "cache"].map(|name| scratch.path().join(name));
         fs::create_dir(&here)?;
-        let link = Link::to(apache.address)?;
+        let link = HoldingLink::to(apache.address)?;
         let origin = Origin::of(&format!("http://{}", link.at).parse()?)?;
         let timeouts = Timeouts { connect: SHORT, first_byte: SHORT, pipelined: SHORT, stall: SHORT, idle: PATIENCE };
         let settings = Settings { timeouts, patience: Some(SHORT), ..Settings::default() };

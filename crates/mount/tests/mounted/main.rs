@@ -12,15 +12,11 @@ mod far;
 mod files;
 mod folders;
 mod full_disk;
-#[path = "../../../gateway/tests/common/holding.rs"]
-mod holding;
 mod interrupts;
 mod lock_files;
 mod locks;
 mod races;
 mod reads;
-#[path = "../../../gateway/tests/common/apache.rs"]
-mod server;
 mod sync_reports;
 mod watchdog;
 mod world;

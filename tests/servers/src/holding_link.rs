@@ -1,7 +1,5 @@
 //! A link to a server, on which a box keeps a request and hands it over late.
 
-#![allow(dead_code, reason = "no test uses all of it")]
-
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
@@ -10,8 +8,9 @@ use std::{
 };
 
 /// A link. Its threads end with their connections.
-pub(crate) struct Link {
-    pub(crate) at: SocketAddr,
+pub struct HoldingLink {
+    /// Where it listens.
+    pub at: SocketAddr,
     server: SocketAddr,
     held: Arc<Mutex<Held>>,
 }
@@ -24,8 +23,9 @@ struct Held {
     request: Vec<u8>,
 }
 
-impl Link {
-    pub(crate) fn to(server: SocketAddr) -> io::Result<Self> {
+impl HoldingLink {
+    /// A link to a server.
+    pub fn to(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let (at, held) = (listener.local_addr()?, Arc::<Mutex<Held>>::default());
         let holding = held.clone();
@@ -42,13 +42,19 @@ impl Link {
     }
 
     /// Keeps the next request with this method for this path.
-    pub(crate) fn hold(&self, method: &str, path: &str) {
+    ///
+    /// # Panics
+    /// If a thread of the link has panicked.
+    pub fn hold(&self, method: &str, path: &str) {
         let wanted = Some(format!("{method} {path} "));
         *self.held.lock().unwrap() = Held { wanted, request: Vec::new() };
     }
 
     /// Hands over what was kept, and returns the status of the answer.
-    pub(crate) fn let_go(&self) -> String {
+    ///
+    /// # Panics
+    /// If nothing was kept, or the server does not answer.
+    pub fn let_go(&self) -> String {
         let held = std::mem::take(&mut *self.held.lock().unwrap());
         assert!(!held.request.is_empty(), "nothing was kept for {:?}", held.wanted);
         let mut server = TcpStream::connect(self.server).unwrap();

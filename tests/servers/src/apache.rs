@@ -1,7 +1,5 @@
 //! A real Apache with `mod_dav`, where it is installed.
 
-#![allow(dead_code, reason = "no test uses all of it")]
-
 use std::{
     fs,
     net::{SocketAddr, TcpListener, TcpStream},
@@ -15,10 +13,11 @@ const MODULES: &str = "/usr/lib/apache2/modules";
 const NOBODY: u32 = 65_534;
 
 /// A running Apache. Ends when dropped.
-pub(crate) struct Apache {
+pub struct Apache {
     child: Child,
     folder: tempfile::TempDir,
-    pub(crate) address: SocketAddr,
+    /// Where it listens.
+    pub address: SocketAddr,
 }
 
 impl Drop for Apache {
@@ -31,7 +30,10 @@ impl Drop for Apache {
 impl Apache {
     /// Serves `root/` below the folder as `/`, by these directives. Says aloud if Apache is not installed. `prepare` gets
     /// the folder.
-    pub(crate) fn start(modules: &[&str], directives: &str, prepare: impl FnOnce(&Path)) -> Option<Self> {
+    ///
+    /// # Panics
+    /// If it does not start.
+    pub fn start(modules: &[&str], directives: &str, prepare: impl FnOnce(&Path)) -> Option<Self> {
         let all = ["mpm_event", "authz_core", "dav", "dav_fs"].iter().chain(modules);
         let file = |name: &&&str| PathBuf::from(format!("{MODULES}/mod_{name}.so"));
         if !Path::new("/usr/sbin/apache2").exists() || !all.clone().all(|name| file(&name).exists()) {
@@ -76,16 +78,17 @@ impl Apache {
     }
 
     /// A file below its folder.
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
+    pub fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    pub(crate) fn text(&self, name: &str) -> String {
+    /// The text of a file below its folder.
+    pub fn text(&self, name: &str) -> String {
         fs::read_to_string(self.path(name)).unwrap_or_default()
     }
 
     /// Ends it at once, in the middle of what it does.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         let workers = fs::read_to_string(format!("/proc/{0}/task/{0}/children", self.child.id())).unwrap_or_default();
         let pids = workers.split_whitespace().filter_map(|pid| pid.parse().ok()).chain([self.child.id() as i32]);
         for pid in pids.collect::<Vec<i32>>().into_iter().rev() {
