@@ -214,7 +214,10 @@ impl Account {
 
     async fn look(&self, client: &Caller) -> Result<Shown, Outcome> {
         let answer = self.exchange(client.look()).await.map_err(Outcome::away)?;
-        let unknown = |_| Outcome::away("the server does not show the file");
+        let unknown = |status| match status {
+            StatusCode::UNAUTHORIZED => Outcome::SignedOut,
+            _ => Outcome::away("the server does not show the file"),
+        };
         shown(answer, &client.path).await.map_err(unknown)
     }
 
