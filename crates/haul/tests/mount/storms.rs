@@ -73,7 +73,7 @@ fn storms(mut world: World, server: SocketAddr, there: &Path) -> Result<(), Fail
         return Ok(());
     }
     let amiss = format!("{with}: beside the files: {strange:?}, unsaved: {has_unsaved}, locks: {locks}");
-    // A few storms of a hundred still leave something behind, of which nobody was told that it is safe. A long run fails then.
+    // One storm in ten still leaves something behind, of which nobody was told that it is safe. A long run fails then.
     if variable("STORMS").is_some() {
         return Err(format!("{amiss}\n{}", world.log()).into());
     }
