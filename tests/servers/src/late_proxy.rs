@@ -4,12 +4,13 @@
 //! and carried out then, carried out without an answer, carried out twice, or lost.
 
 use std::{
+    fmt::Write,
     net::SocketAddr,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -66,6 +67,8 @@ struct Shared {
     is_late: AtomicBool,
     random: Mutex<StdRng>,
     late: tokio::sync::Mutex<JoinSet<()>>,
+    begun: Instant,
+    log: Mutex<String>,
 }
 
 impl LateProxy {
@@ -74,8 +77,9 @@ impl LateProxy {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let random = Mutex::new(StdRng::seed_from_u64(seed));
-        let shared =
-            Arc::new(Shared { server, is_late: AtomicBool::new(false), random, late: tokio::sync::Mutex::default() });
+        let (is_late, late) = (AtomicBool::new(false), tokio::sync::Mutex::default());
+        let (begun, log) = (Instant::now(), Mutex::default());
+        let shared = Arc::new(Shared { server, is_late, random, late, begun, log });
         let for_all = shared.clone();
         let accepting = tokio::spawn(async move {
             let mut connections = JoinSet::new();
@@ -94,6 +98,11 @@ impl LateProxy {
     /// From now on, some changes come late, or not.
     pub fn be_late(&self, is_late: bool) {
         self.shared.is_late.store(is_late, Ordering::Relaxed);
+    }
+
+    /// What has come, what became of it, and when and how the server answered each copy.
+    pub fn log(&self) -> String {
+        self.shared.log().clone()
     }
 
     /// Waits until nothing comes late any more.
@@ -119,6 +128,9 @@ impl Shared {
             request.headers_mut().insert(CONTENT_LENGTH, body.len().into());
         }
         let (fate, pause) = self.draw(&request);
+        if fate != Fate::Passed {
+            self.note(&request, &format!("{fate:?} {}", pause.as_millis()));
+        }
         match fate {
             Fate::Passed => self.pass(request).await,
             Fate::Unanswered => self.pass(request).await.and(Err("its answer is lost")),
@@ -156,6 +168,19 @@ impl Shared {
         (fate, random.random_range(Duration::ZERO..LONGEST))
     }
 
+    fn log(&self) -> MutexGuard<'_, String> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, request: &Request<Full<Bytes>>, what: &str) {
+        let of_interest = ["if", "if-match", "if-none-match", "lock-token", "destination", "overwrite"];
+        let headers = request.headers().iter().filter(|(name, _)| of_interest.contains(&name.as_str()));
+        let headers: String =
+            headers.map(|(name, value)| format!(" {name}: {}", String::from_utf8_lossy(value.as_bytes()))).collect();
+        let at = self.begun.elapsed().as_millis();
+        let _ = writeln!(self.log(), "{at:6} {} {}{headers} -> {what}", request.method(), request.uri().path());
+    }
+
     async fn later(self: Arc<Self>, request: Request<Full<Bytes>>, pause: Duration) {
         sleep(pause).await;
         let _ = self.pass(request).await;
@@ -163,6 +188,15 @@ impl Shared {
 
     /// Passes a request on over a connection of its own.
     async fn pass(&self, request: Request<Full<Bytes>>) -> Result<Answer, &'static str> {
+        let asked = request.clone();
+        let answer = self.exchange(request).await;
+        let tag = |answer: &Answer| Some(format!("{:?}", answer.headers().get("etag")?));
+        let said = answer.as_ref().map(|answer| format!("{} {}", answer.status(), tag(answer).unwrap_or_default()));
+        self.note(&asked, said.as_deref().unwrap_or_else(|why| why));
+        answer
+    }
+
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, &'static str> {
         let exchange = async {
             let far = TcpStream::connect(self.server).await.ok()?;
             let (mut sender, connection) = client::conn::http1::handshake(TokioIo::new(far)).await.ok()?;

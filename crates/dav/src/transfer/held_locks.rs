@@ -509,19 +509,34 @@ impl HeldLocks {
     pub async fn tidy(&self) {
         let left: Vec<_> = lock(&self.traces).all().map(|(path, _)| path.clone()).collect();
         for path in left {
-            {
-                let locks = lock(&self.locks);
-                let has_token = lock(&self.traces).get(&path).is_some_and(|trace| trace.token.is_some());
-                if locks.is_known(&path) || !(has_token || self.late.is_time_to_look(&path, now())) {
-                    continue;
-                }
-                lock(&self.tidied).insert(path.clone());
-            }
-            defer! { lock(&self.tidied).remove(&path); }
-            if self.is_undone(&path).await.unwrap_or(false) {
-                self.forget(&path);
+            let is_used = lock(&self.locks).is_known(&path);
+            let has_token = lock(&self.traces).get(&path).is_some_and(|trace| trace.token.is_some());
+            if !is_used && (has_token || self.late.is_time_to_look(&path, now())) {
+                self.tidy_at(&path).await;
             }
         }
+    }
+
+    /// A change was refused because of a lock (423). It may be ours, of a LOCK that was carried out late, or whose UNLOCK was
+    /// lost: undoes it if nobody uses it. Returns whether the change may succeed now.
+    pub async fn undo_unused(&self, path: &RemotePath) -> bool {
+        lock(&self.traces).get(path).is_some() && self.tidy_at(path).await
+    }
+
+    /// Undoes what is left at a path, unless the lock is used. Returns whether nothing is left.
+    async fn tidy_at(&self, path: &RemotePath) -> bool {
+        {
+            let locks = lock(&self.locks);
+            if locks.is_known(path) || !lock(&self.tidied).insert(path.clone()) {
+                return false;
+            }
+        }
+        defer! { lock(&self.tidied).remove(path); }
+        let is_undone = self.is_undone(path).await.unwrap_or(false);
+        if is_undone {
+            self.forget(path);
+        }
+        is_undone
     }
 
     async fn is_undone(&self, path: &RemotePath) -> Result<bool, Error> {

@@ -126,6 +126,6 @@ fn finish(world: &mut World) -> Result<(), Failed> {
             return Ok(());
         }
         assert!(begin.elapsed() < PATIENCE, "{said}\n{}\n{}", world.status(), world.log());
-        world.start_mount()?;
+        world.start_mount_sometime()?;
     }
 }

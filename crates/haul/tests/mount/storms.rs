@@ -45,14 +45,14 @@ fn storms(mut world: World, server: SocketAddr, there: &Path) -> Result<(), Fail
     let runtime = Runtime::new()?;
     let proxy = runtime.block_on(LateProxy::start(server, random.below(u64::MAX)))?;
     world.target = proxy.address.to_string();
-    world.start_mount()?;
+    world.start_mount_sometime()?;
     let load = load(&mut world, &mut random, LARGEST, |world, random| {
         for number in 0..times("STORMS", 3) {
             proxy.be_late(true);
             thread::sleep(random.time(Duration::from_secs(3)));
             if number % 3 == 2 {
                 world.kill_mount();
-                world.start_mount()?;
+                world.start_mount_sometime()?;
             }
             proxy.be_late(false);
             thread::sleep(random.time(Duration::from_millis(500)));
@@ -62,7 +62,9 @@ fn storms(mut world: World, server: SocketAddr, there: &Path) -> Result<(), Fail
     runtime.block_on(proxy.settle());
     finish(&mut world)?;
     let with = format!("with --lock {}", world.lock);
-    load.check(&world, |name| fs::read(there.join(name)).ok()).map_err(|why| format!("{with}: {}", message(&why)))?;
+    let story = || format!("{}\nThe requests:\n{}", world.log(), proxy.log());
+    load.check(&world, |name| fs::read(there.join(name)).ok())
+        .map_err(|why| format!("{with}: {}\nThe requests:\n{}", message(&why), proxy.log()))?;
     let names = fs::read_dir(there)?.map(|entry| Ok(entry?.file_name().display().to_string()));
     // Apache's own are ".DAV" and "files".
     let is_strange = |name: &String| !(matches!(&**name, ".DAV" | "files") || load.is_named(name));
@@ -75,7 +77,7 @@ fn storms(mut world: World, server: SocketAddr, there: &Path) -> Result<(), Fail
     let amiss = format!("{with}: beside the files: {strange:?}, unsaved: {has_unsaved}, locks: {locks}");
     // One storm in ten still leaves something behind, of which nobody was told that it is safe. A long run fails then.
     if variable("STORMS").is_some() {
-        return Err(format!("{amiss}\n{}", world.log()).into());
+        return Err(format!("{amiss}\n{}", story()).into());
     }
     println!("not as it should be: {amiss}");
     Ok(())

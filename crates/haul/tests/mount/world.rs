@@ -86,7 +86,21 @@ impl World {
         command
     }
 
+    /// Mounts the share. Where requests may be slow, the first may fail: then it is tried again.
+    pub(crate) fn start_mount_sometime(&mut self) -> io::Result<()> {
+        let begin = Instant::now();
+        while !self.has_started_mount()? {
+            assert!(begin.elapsed() < PATIENCE, "the share is not mounted: {}", self.log());
+        }
+        Ok(())
+    }
+
     pub(crate) fn start_mount(&mut self) -> io::Result<()> {
+        assert!(self.has_started_mount()?, "the share is not mounted: {}", self.log());
+        Ok(())
+    }
+
+    fn has_started_mount(&mut self) -> io::Result<bool> {
         let mut command = self.mount_command();
         let log = File::options().create(true).append(true).open(self.path("log"))?;
         // The sandbox blocks what ends it, and programs inherit that.
@@ -97,10 +111,12 @@ impl World {
         let begin = Instant::now();
         while !self.is_mounted()? {
             let has_ended = self.mount.as_mut().is_some_and(|mount| matches!(mount.try_wait(), Ok(Some(_))));
-            assert!(begin.elapsed() < PATIENCE && !has_ended, "the share is not mounted: {}", self.log());
+            if begin.elapsed() > PATIENCE || has_ended {
+                return Ok(false);
+            }
             thread::sleep(Duration::from_millis(10));
         }
-        Ok(())
+        Ok(true)
     }
 
     pub(crate) fn is_mounted(&self) -> io::Result<bool> {

@@ -9,6 +9,8 @@
 //! of the source arrives late in between, the source is there again. So before a MOVE is repeated for another target, its
 //! source must be the version that it was.
 //!
+//! A lock may be our own, too: of a LOCK that was carried out late, or whose UNLOCK was lost. It is released then.
+//!
 //! What they have changed all the same by the time of a later save is no conflict: see [`crate::late_changes`].
 
 use dav::{Confirmed, ETag, Error, If, Precondition, PropertySet, RemotePath};
@@ -80,7 +82,7 @@ impl Share {
         ino: Option<Ino>,
         locks: &If,
     ) -> Result<Confirmed, Error> {
-        let (mut victim, mut repetitions) = (self.known(ino), 0);
+        let (mut victim, mut repetitions, mut is_unlocked) = (self.known(ino), 0, false);
         let request = self.sending(path, None, None);
         loop {
             let precondition = match &victim {
@@ -95,6 +97,7 @@ impl Share {
                     }
                     repetitions += 1;
                 }
+                Err(error) if error.is(423) && !is_unlocked && self.locks.undo_unused(path).await => is_unlocked = true,
                 outcome => return request.ends(outcome),
             }
         }
@@ -119,7 +122,7 @@ impl Share {
         may_replace: bool,
         locks: &If,
     ) -> Result<Confirmed, Error> {
-        let (source, mut repetitions) = (self.known(Some(ino)), 0);
+        let (source, mut repetitions, mut is_unlocked) = (self.known(Some(ino)), 0, false);
         let mut victim = match replaced {
             None => Victim::Nothing,
             replaced => self.known(replaced),
@@ -143,6 +146,13 @@ impl Share {
                         return request.ends(Err(error));
                     }
                     repetitions += 1;
+                }
+                Err(error)
+                    if error.is(423)
+                        && !is_unlocked
+                        && (self.locks.undo_unused(from).await | self.locks.undo_unused(to).await) =>
+                {
+                    is_unlocked = true;
                 }
                 outcome => return request.ends(outcome),
             }

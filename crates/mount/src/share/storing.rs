@@ -83,6 +83,9 @@ impl Share {
             if self.has_lost_lock(ino, Some(&refused)).await && !self.was_taken_away(path).await {
                 return Err(Unstored::Conflict(refused));
             }
+            if refused.is(423) && self.locks.undo_unused(path).await {
+                continue;
+            }
             if !refused.is(412) {
                 return Err(Unstored::Failed(failure(&refused), refused));
             }
