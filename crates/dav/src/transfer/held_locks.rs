@@ -4,7 +4,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
     sync::Mutex,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use futures_util::future::join_all;
@@ -262,7 +262,7 @@ impl HeldLocks {
                 Ok(Locked { token, lasts, .. }) => {
                     lock(&self.traces).change(path, |trace| trace.token = Some(token.clone()));
                     lock(&self.locks).granted(path, token.clone(), lasts, sent);
-                    if !found.is_ok_and(|found| found.as_ref().map(version) == before.as_ref().map(version)) {
+                    if !found.is_ok_and(|found| is_same_version(before.as_ref(), found.as_ref())) {
                         lock(&self.locks).lost(path, &token);
                     }
                 }
@@ -601,8 +601,13 @@ impl HeldLocks {
     }
 }
 
-/// What a listing tells of a file's version.
-fn version(entry: &Entry) -> (Option<u64>, Option<&ETag>, Option<SystemTime>) {
-    let found = &entry.properties;
-    (found.length, found.etag.as_ref(), found.modified)
+/// Whether two listings show the same version. Apache's tag of a young file is weak, and becomes strong by itself.
+fn is_same_version(before: Option<&Entry>, after: Option<&Entry>) -> bool {
+    let (Some(before), Some(after)) = (before, after) else { return before.is_none() && after.is_none() };
+    let (before, after) = (&before.properties, &after.properties);
+    let has_same_tag = match (&before.etag, &after.etag) {
+        (Some(before), Some(after)) => before.resembles(after),
+        (before, after) => before.is_none() && after.is_none(),
+    };
+    has_same_tag && before.length == after.length && before.modified == after.modified
 }

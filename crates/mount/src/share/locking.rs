@@ -138,6 +138,15 @@ impl Share {
         self.release_lock(ino, path).await;
     }
 
+    /// The same after a version of this path was uploaded. Another node that had the name, and has lost it to what the server
+    /// showed, has left its lock to this version, too.
+    pub(super) async fn unlock_uploaded(&self, ino: Ino, path: &RemotePath) {
+        let others: Vec<_> = self.locked().iter().filter(|(_, held)| *held == path).map(|(other, _)| *other).collect();
+        for ino in others.into_iter().filter(|other| *other != ino).chain([ino]) {
+            self.unlock(ino).await;
+        }
+    }
+
     fn is_written(&self, ino: Ino) -> bool {
         self.content_of(ino).is_some_and(|file| file.is_written())
     }

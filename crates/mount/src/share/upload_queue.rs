@@ -125,7 +125,7 @@ impl Share {
         let _ = written.await;
         match entry.details.ino {
             Some(ino) if is_aside => self.unlock_now(ino).await,
-            Some(ino) => self.unlock(ino).await,
+            Some(ino) => self.unlock_uploaded(ino, &entry.path).await,
             None => {}
         }
     }
