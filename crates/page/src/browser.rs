@@ -319,18 +319,29 @@ fn launch(
 impl Browser {
     /// Ends Chromium, which then writes its cache.
     fn end(&mut self) {
+        let sockets = self.socket_folder();
         let _ = self.send("", "Browser.close", &json!({}));
         // It should exit when its pipe closes, and is killed if it does not.
         self.child.stdin.take();
         let until = Instant::now() + EXIT_TIMEOUT;
-        while Instant::now() < until {
-            if !matches!(self.child.try_wait(), Ok(None)) {
-                return;
-            }
+        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.messages.recv_timeout(Duration::from_millis(10));
         }
         let _ = self.child.kill();
         let _ = self.child.wait();
+        // What is killed, or has crashed, leaves it behind.
+        if let Some(folder) = sockets {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+    }
+
+    /// The folder of the socket on which Chromium learns that it is started again with the same profile. It lies beside the
+    /// profile, because the paths of sockets must be short.
+    fn socket_folder(&self) -> Option<PathBuf> {
+        let socket = std::fs::read_link(self.profile.path().join("SingletonSocket")).ok()?;
+        let folder = socket.parent()?;
+        let is_its_own = folder.file_name()?.to_str()?.starts_with("org.chromium.Chromium.");
+        is_its_own.then(|| folder.to_owned())
     }
 }
 
