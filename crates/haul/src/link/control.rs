@@ -31,7 +31,7 @@ use nix::{
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long a killed link may still hold its socket.
-const LEFTOVER: Duration = Duration::from_millis(500);
+const LEFTOVER: Duration = Duration::from_secs(3);
 
 /// The pause after a client could not be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
