@@ -18,8 +18,9 @@
 //! byte stream ([`Io`]) that still knows its TCP connection: the kernel's view of it ([`TcpInfo`]) is what a pool
 //! decides by. Dropping the future leaves nothing behind except a lookup that ends by itself.
 //!
-//! Nothing here sends an HTTP request, except `CONNECT` to a proxy. Small things that both ends of HTTP need are
-//! here too, so that a server need not import a client: [`content_length`](mod@content_length) and [`h3_frame_limit`].
+//! Nothing here sends an HTTP request, except `CONNECT` to a proxy. Two small things that both ends of HTTP need are
+//! here too, so that a server need not import a client: [`content_length`](mod@content_length) and [`h3_frame_limit`];
+//! and [`stable_hash`](fn@stable_hash), since this is the lowest crate whose names are stored.
 //!
 //! ```
 //! # use std::time::Duration;
