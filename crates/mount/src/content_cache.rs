@@ -18,7 +18,6 @@ mod unused;
 use std::{
     collections::HashSet,
     fs::{self, File},
-    hash::{DefaultHasher, Hash, Hasher},
     io,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
@@ -31,6 +30,7 @@ use std::{
 
 use nix::unistd::{geteuid, syncfs};
 use output::durable;
+use transport::stable_hash;
 
 use self::{
     record::{Name, Record},
@@ -43,6 +43,8 @@ use crate::{
     unsaved::{self, Unsaved},
 };
 
+/// The contents that outlive their mounts.
+pub const CONTENTS: &str = "contents-1";
 const LOCK: &str = "lock";
 const STATE: &str = "state";
 const ENDING: &str = "ending";
@@ -95,9 +97,8 @@ impl ContentCache {
 
     /// None if another mount uses it.
     fn lasting(cache: &Path, source: &str, identity: u64) -> io::Result<Option<Self>> {
-        let mut hasher = DefaultHasher::new();
-        (source, identity).hash(&mut hasher);
-        let folder = cache.join("contents").join(format!("{:016x}", hasher.finish()));
+        let share = stable_hash("longhaul.contents/1", &[&source, &identity.to_be_bytes()]);
+        let folder = cache.join(CONTENTS).join(format!("{share:016x}"));
         durable::create_folder(&folder)?;
         let about = fs::symlink_metadata(&folder)?;
         if !about.is_dir() || about.uid() != geteuid().as_raw() || about.permissions().mode() & 0o077 != 0 {

@@ -61,11 +61,12 @@ use tokio::{
     task::{self, JoinHandle},
 };
 
-use crate::{filesystem::Filesystem, share::Share};
 pub use crate::{
+    content_cache::CONTENTS,
     journal::{JournalError, Pending, Report},
     share::JOURNAL_ATTRIBUTE,
 };
+use crate::{filesystem::Filesystem, share::Share};
 
 /// How a share is mounted.
 #[derive(Debug, Clone)]

@@ -9,12 +9,12 @@
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
-    hash::{DefaultHasher, Hash, Hasher},
     time::{Duration, SystemTime},
 };
 
 use dav::{RemotePath, siblings::Siblings};
 use tokio::time::Instant;
+use transport::stable_hash;
 pub(crate) use writeback::Facts;
 
 pub(crate) use self::sync::Change;
@@ -139,9 +139,8 @@ impl Tree {
     /// A number that the next mount gives the same path too: git reads a file again whose number has changed.
     fn new_ino(&mut self, parent: Option<Ino>, name: &[u8]) -> Ino {
         if let Some(parent) = parent {
-            let mut hasher = DefaultHasher::new();
-            (parent, name).hash(&mut hasher);
-            let derived = (hasher.finish() >> 2) | DERIVED;
+            let number = stable_hash("longhaul.inode/1", &[&parent.0.to_be_bytes(), &name]);
+            let derived = (number >> 2) | DERIVED;
             if self.derived.insert(derived) {
                 return Ino(derived);
             }

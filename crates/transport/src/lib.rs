@@ -19,7 +19,8 @@
 //! decides by. Dropping the future leaves nothing behind except a lookup that ends by itself.
 //!
 //! Nothing here sends an HTTP request, except `CONNECT` to a proxy. Two small things that both ends of HTTP need are
-//! here too, so that a server need not import a client: [`content_length`](mod@content_length) and [`h3_frame_limit`].
+//! here too, so that a server need not import a client: [`content_length`](mod@content_length) and [`h3_frame_limit`];
+//! and [`stable_hash`](fn@stable_hash), since this is the lowest crate whose names are stored.
 //!
 //! ```
 //! # use std::time::Duration;
@@ -54,6 +55,7 @@ mod quic;
 mod quic_race;
 mod resolve;
 mod sleep;
+mod stable_hash;
 mod tcp;
 mod tcp_info;
 mod tls;
@@ -70,6 +72,7 @@ pub use proxy::Proxies;
 pub use quic::{Pending, Quic, QuicSettings, connection_error};
 pub use quic_race::{Dial, Dialed, race};
 pub use sleep::sleep;
+pub use stable_hash::stable_hash;
 pub use tcp::{Keepalive, Tcp};
 pub use tcp_info::{FastOpenFailure, TcpInfo};
 pub use tls::{Confirmation, Identity, TlsSettings};

@@ -12,7 +12,6 @@ use std::{
     env,
     error::Error,
     fs::{self, File},
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
     io::{self, BufRead, BufReader},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -28,6 +27,7 @@ use nix::{
     sys::stat::{Mode, umask},
     unistd::{dup2_stderr, dup2_stdout, getegid, geteuid, setsid},
 };
+use transport::stable_hash;
 use units::{Size, Span};
 
 use crate::files::{
@@ -208,7 +208,8 @@ async fn serve(args: Args, folder: PathBuf, stop: Arc<Stop>) -> Outcome {
     let remote = &urls[0];
     let session = Session::for_mount(remote, &args.connection).await?;
     // What a server has sent that need not prove who it is, is not for mounts that ask for the proof.
-    let identity = BuildHasherDefault::<DefaultHasher>::default().hash_one((session.who, args.connection.insecure));
+    let identity =
+        stable_hash("longhaul.account/1", &[&session.who.to_be_bytes(), &[u8::from(args.connection.insecure)]]);
     let account = session.user.clone().unwrap_or_default();
     let options = Options { identity: Some(identity), ..options(&args, session.url(&remote.path), account)? };
     let log = options.cache.join("mount.log");

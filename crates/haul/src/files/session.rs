@@ -14,8 +14,8 @@ pub(super) mod settings;
 
 use std::{
     error::Error,
-    hash::{DefaultHasher, Hash, Hasher},
     io::{self, ErrorKind, IsTerminal},
+    os::unix::ffi::OsStrExt,
     path::PathBuf,
     sync::Arc,
     time::Duration,
@@ -29,7 +29,7 @@ use haul_http::{
         default_netrc,
     },
 };
-use transport::FastOpen;
+use transport::{FastOpen, stable_hash};
 
 use crate::files::{
     options::{ConnectionOptions, TransferOptions},
@@ -172,15 +172,15 @@ fn known(client: &Client, origin: &Origin) -> Confirmed {
 }
 
 fn who(credentials: &Credentials, remote: &Remote, settings: &Settings) -> u64 {
-    let mut mark = DefaultHasher::new();
-    match credentials.get(&remote.origin) {
-        Some(Credential::Password { user, .. }) => user.hash(&mut mark),
-        Some(Credential::Token(token)) => token.reveal().hash(&mut mark),
-        Some(Credential::Kerberos(kerberos)) => kerberos.owner().ok().hash(&mut mark),
-        None => {}
-    }
-    settings.client.connect.tls.identity.as_ref().map(|identity| &identity.certificate).hash(&mut mark);
-    mark.finish()
+    let (kind, owner) = match credentials.get(&remote.origin) {
+        Some(Credential::Password { user, .. }) => ("user", user.clone()),
+        Some(Credential::Token(token)) => ("token", token.reveal().to_owned()),
+        Some(Credential::Kerberos(kerberos)) => ("kerberos", kerberos.owner().unwrap_or_default()),
+        None => ("nobody", String::new()),
+    };
+    let identity = settings.client.connect.tls.identity.as_ref();
+    let certificate = identity.map(|identity| identity.certificate.as_os_str().as_bytes()).unwrap_or_default();
+    stable_hash("longhaul.who/1", &[&kind, &owner, &certificate])
 }
 
 /// The credentials for a server, the user, and whether there are any credentials.

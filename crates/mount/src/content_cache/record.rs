@@ -1,12 +1,10 @@
 //! What is known of a content on disk: which version of which file it is, and which bytes of it are here. No I/O.
 
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    ops::Range,
-};
+use std::ops::Range;
 
 use dav::ETag;
 use serde::{Deserialize, Serialize};
+use transport::stable_hash;
 
 use crate::{ranges::Ranges, tree::Facts};
 
@@ -58,9 +56,7 @@ pub(crate) struct Name {
 
 impl Name {
     pub(crate) fn key(path: &str) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        path.hash(&mut hasher);
-        hasher.finish()
+        stable_hash("longhaul.content/1", &[&path])
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {

@@ -16,6 +16,8 @@ use super::{LOCK, keep_spared};
 use crate::unsaved;
 
 const PREFIX: &str = "mount-";
+/// Where release 0.1 had the contents that outlived their mounts.
+const EARLIER: &str = "contents";
 
 /// A folder of one mount, which goes with it.
 pub(super) struct Temporary {
@@ -48,13 +50,13 @@ impl Drop for Temporary {
     }
 }
 
-/// Removes the folders of mounts that were killed, unless a content in them cannot be kept.
+/// Removes the folders of mounts that were killed, and of release 0.1, whose names nobody finds any more, unless a content in
+/// them cannot be kept.
 pub(super) fn clear(cache: &Path) {
-    for entry in fs::read_dir(cache).into_iter().flatten().flatten() {
+    let entries = |folder| fs::read_dir(folder).into_iter().flatten().flatten();
+    let killed = entries(cache.to_owned()).filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    for entry in killed.chain(entries(cache.join(EARLIER))) {
         let folder = entry.path();
-        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
-            continue;
-        }
         // Without the file, its mount begins just now.
         let Ok(lock) = File::open(folder.join(LOCK)) else { continue };
         if lock.try_lock().is_ok() && keep_spared(&folder, cache).unwrap_or(false) {

@@ -126,3 +126,33 @@ fn the_folder_of_a_killed_mount_goes_and_what_it_could_not_keep_stays() {
     let kept: Vec<_> = fs::read_dir(scratch.path().join("unsaved")).unwrap().map(|file| file.unwrap().path()).collect();
     assert!(matches!(&kept[..], [file] if fs::read(file).unwrap() == b"2"), "{kept:?}");
 }
+
+#[test]
+fn the_contents_of_release_0_1_go_and_what_it_could_not_keep_stays() {
+    let scratch = tempfile::tempdir().unwrap();
+    let [ended, running] =
+        ["0123456789abcdef", "123456789abcdef0"].map(|name| scratch.path().join("contents").join(name));
+    for folder in [&ended, &running] {
+        fs::create_dir_all(folder).unwrap();
+        for name in ["1", "2", LOCK, STATE, "1-2-1-9.record"] {
+            fs::write(folder.join(name), name).unwrap();
+        }
+    }
+    unsaved::spare(&ended.join("2"));
+    let lock = File::open(running.join(LOCK)).unwrap();
+    lock.try_lock().unwrap();
+    let cache = open(scratch.path());
+    assert!(!ended.exists() && running.join("1").exists(), "a mount of that release runs");
+    let kept = fs::read_dir(scratch.path().join("unsaved")).unwrap().map(|file| file.unwrap().path());
+    assert!(kept.map(|file| fs::read(file).unwrap()).eq([b"2"]));
+    assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 2, "the lock and the state");
+}
+
+/// What this release stores, the next one finds.
+#[test]
+fn names_are_those_of_earlier_releases() {
+    let scratch = tempfile::tempdir().unwrap();
+    let cache = open(scratch.path());
+    let folder = cache.folder().strip_prefix(scratch.path()).unwrap();
+    assert_eq!((folder, Name::key("/a b")), (Path::new("contents-1/178024df334417ae"), 0xa19f_92be_2741_9940));
+}

@@ -113,7 +113,7 @@ fn contents_outlive_the_mount() -> Result<(), Failed> {
     // After the end of both, whoever unmounted them, they are used after a restart too.
     nix::mount::umount(&doubled.here)?;
     doubled.unmount().ok();
-    let folders: Vec<_> = fs::read_dir(doubled.cache.join("contents"))?.collect::<Result<_, _>>()?;
+    let folders: Vec<_> = fs::read_dir(doubled.cache.join(mount::CONTENTS))?.collect::<Result<_, _>>()?;
     assert_eq!(folders.len(), 2);
     for folder in folders {
         let state = fs::read_to_string(folder.path().join("state"))?;

@@ -7,12 +7,12 @@
 
 use std::{
     collections::BTreeSet,
-    hash::{DefaultHasher, Hash, Hasher},
     sync::Mutex,
     time::{Duration, Instant},
 };
 
 use super::netlink::{ROUTE, ask, attributes};
+use crate::stable_hash;
 
 /// How long a result is cached: connections made together are in one network.
 const FRESH: Duration = Duration::from_millis(500);
@@ -75,7 +75,11 @@ fn number() -> u64 {
             seen.insert((2, vec![(0, address), (0, link)]));
         }
     }
-    let mut hasher = DefaultHasher::new();
-    seen.hash(&mut hasher);
-    hasher.finish()
+    let mut parts = Vec::new();
+    for (kind, attributes) in &seen {
+        parts.push(vec![*kind, u8::try_from(attributes.len()).unwrap_or(u8::MAX)]);
+        parts.extend(attributes.iter().flat_map(|(kind, value)| [kind.to_be_bytes().to_vec(), value.clone()]));
+    }
+    let parts: Vec<&dyn AsRef<[u8]>> = parts.iter().map(|part| part as _).collect();
+    stable_hash("longhaul.network/1", &parts)
 }

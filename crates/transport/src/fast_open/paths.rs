@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeMap,
-    hash::{DefaultHasher, Hash, Hasher},
     net::{IpAddr, SocketAddr},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -16,7 +15,7 @@ use super::{
     network::Network,
     path_history::{Event, PathHistory, Plan},
 };
-use crate::tcp_info::TcpInfo;
+use crate::{stable_hash, tcp_info::TcpInfo};
 
 /// The maximum number of paths; the least recently used makes room.
 const MOST: usize = 512;
@@ -207,9 +206,7 @@ impl PathHandle {
 
     fn cookie(&self, ours: IpAddr) -> Option<u64> {
         let cookie = cookies::cookie(ours, self.id.server).ok()??;
-        let mut hasher = DefaultHasher::new();
-        cookie.hash(&mut hasher);
-        Some(hasher.finish().max(1))
+        Some(stable_hash("longhaul.cookie/1", &[&cookie]).max(1))
     }
 
     pub(super) fn count(&self, count: impl FnOnce(&mut Tally)) {

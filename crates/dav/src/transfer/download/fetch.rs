@@ -3,7 +3,6 @@
 use std::{
     ffi::OsStr,
     fs,
-    hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write},
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -14,6 +13,7 @@ use haul_http::{Answer, Body, Class};
 use http::{HeaderMap, StatusCode};
 use http_body_util::BodyExt;
 use tokio::io::AsyncWriteExt;
+use transport::stable_hash;
 
 use super::{
     Download, FileFacts, RemoteFile,
@@ -129,9 +129,9 @@ impl Download<'_> {
         if let Some((length, tag)) =
             facts.in_parts(LARGE).filter(|_| self.options.resume && !self.ranges.unsupported.load(Ordering::Relaxed))
         {
-            let mut mark = DefaultHasher::new();
-            (path.target(), length, tag).hash(&mut mark);
-            let local = folder.join(OsStr::from_bytes(&part_name(name.as_bytes(), mark.finish())));
+            let version = [&path.target() as _, &length.to_be_bytes() as _, &tag.to_string() as _];
+            let mark = stable_hash("longhaul.download/1", &version);
+            let local = folder.join(OsStr::from_bytes(&part_name(name.as_bytes(), mark)));
             if let Some(file) = ours_alone(&local) {
                 let has = file.metadata().map_or(0, |kind| kind.len());
                 return PartialFile { path: local, has: if has > length { 0 } else { has }, left: Some(file) };

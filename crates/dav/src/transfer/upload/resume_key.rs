@@ -9,7 +9,6 @@
 
 use std::{
     fs,
-    hash::{DefaultHasher, Hash, Hasher},
     os::{
         linux::net::SocketAddrExt,
         unix::{
@@ -19,6 +18,8 @@ use std::{
     },
     path::Path,
 };
+
+use transport::stable_hash;
 
 use crate::{Error, RemotePath};
 
@@ -33,10 +34,9 @@ impl ResumeKey {
     /// The key for uploading a local file to `path` in parts of this size; none if another process holds it.
     pub(super) fn claim(local: &Path, path: &RemotePath, origin: &str, size: u64) -> Result<Option<Self>, Error> {
         let kind = fs::metadata(local).map_err(|error| Error::local("read", local, error))?;
-        let mut mark = DefaultHasher::new();
-        let state = (kind.len(), kind.mtime(), kind.mtime_nsec(), kind.ctime(), kind.ctime_nsec(), kind.ino());
-        (origin, path.target(), state, size).hash(&mut mark);
-        let mark = mark.finish();
+        let times = [kind.mtime(), kind.mtime_nsec(), kind.ctime(), kind.ctime_nsec()].map(i64::to_be_bytes).concat();
+        let numbers = [kind.len(), kind.ino(), size].map(u64::to_be_bytes).concat();
+        let mark = stable_hash("longhaul.upload/1", &[&origin, &path.target(), &times, &numbers]);
         let held = SocketAddr::from_abstract_name(format!("longhaul-upload-{mark:016x}"))
             .and_then(|name| UnixListener::bind_addr(&name));
         Ok(held.ok().map(|held| Self { mark, _held: held }))

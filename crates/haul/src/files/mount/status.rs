@@ -115,7 +115,7 @@ pub(super) fn run(args: &Args) -> Outcome {
     };
     let mounts: Vec<_> = shares.map(mounted).collect();
     let results = Results::new("mount status", args.json.as_deref());
-    let [cache_bytes, journal_bytes] = ["contents", "journal"].map(|folder| size_on_disk(&cache.join(folder)));
+    let [cache_bytes, journal_bytes] = [mount::CONTENTS, "journal"].map(|folder| size_on_disk(&cache.join(folder)));
     let sizes = [("cached contents", cache_bytes), ("journals", journal_bytes)];
     results.print(&(text(&mounts, &reports, &unsaved)? + &held(&cache, sizes)))?;
     let needs_attention = !unsaved.is_empty()

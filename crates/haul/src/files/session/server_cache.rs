@@ -7,8 +7,8 @@
 use std::{
     collections::BTreeMap,
     fs::{self, File},
-    hash::{DefaultHasher, Hash, Hasher},
     io,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
 };
@@ -16,7 +16,10 @@ use std::{
 use dav::RemotePath;
 use haul_http::{AltSvc, Origin, PipeliningHistory};
 use serde::{Deserialize, Serialize};
-use transport::fast_open::{self, PathId};
+use transport::{
+    fast_open::{self, PathId},
+    stable_hash,
+};
 
 use crate::files::session::settings::base;
 use crate::say;
@@ -73,11 +76,12 @@ pub(crate) struct Mirror {
 /// Where that is kept of a folder on a server, as `who` asks sees it, and one here.
 pub(crate) fn mirror(origin: &Origin, who: u64, path: &RemotePath, here: &Path) -> Option<Mirror> {
     let folder = mirrors()?;
-    let mut mark = DefaultHasher::new();
-    (origin.to_string(), who, path.target()).hash(&mut mark);
-    let snapshot = folder.join(format!("{:016x}", mark.finish()));
-    std::path::absolute(here).unwrap_or_else(|_| here.to_owned()).hash(&mut mark);
-    Some(Mirror { snapshot, synced_versions: folder.join(format!("{:016x}.seen", mark.finish())) })
+    let (origin, who, path) = (origin.to_string(), who.to_be_bytes(), path.target());
+    let here = std::path::absolute(here).unwrap_or_else(|_| here.to_owned());
+    let snapshot = stable_hash("longhaul.snapshot/1", &[&origin, &who, &path]);
+    let seen = stable_hash("longhaul.seen/1", &[&origin, &who, &path, &here.as_os_str().as_bytes()]);
+    let synced_versions = folder.join(format!("{seen:016x}.seen"));
+    Some(Mirror { snapshot: folder.join(format!("{snapshot:016x}")), synced_versions })
 }
 
 /// Where it is kept what was last seen of each file of two folders on servers, each as somebody sees it.
@@ -85,11 +89,10 @@ pub(crate) fn synced_versions_between(
     from: (&Origin, u64, &RemotePath),
     to: (&Origin, u64, &RemotePath),
 ) -> Option<PathBuf> {
-    let mut mark = DefaultHasher::new();
-    for (origin, who, path) in [from, to] {
-        (origin.to_string(), who, path.target()).hash(&mut mark);
-    }
-    Some(mirrors()?.join(format!("{:016x}.seen", mark.finish())))
+    let [(origin, who, path), target] =
+        [from, to].map(|(origin, who, path)| (origin.to_string(), who.to_be_bytes(), path.target()));
+    let seen = stable_hash("longhaul.seen-between/1", &[&origin, &who, &path, &target.0, &target.1, &target.2]);
+    Some(mirrors()?.join(format!("{seen:016x}.seen")))
 }
 
 /// The folder for what mirrors have seen. What has not been used for long is deleted.
