@@ -117,6 +117,13 @@ impl Load {
         self.promises.contains_key(name.strip_suffix(".new").unwrap_or(name))
     }
 
+    /// Forgets, and returns, the deleted files that the server has again; `stored` returns what it has under a name.
+    pub(crate) fn take_returned(&mut self, stored: impl Fn(&str) -> Option<Vec<u8>>) -> Vec<String> {
+        let has_returned = |name: &str, acceptable: &[Option<Vec<u8>>]| acceptable == [None] && stored(name).is_some();
+        let returned = self.promises.extract_if(.., |name, acceptable| has_returned(name, acceptable));
+        returned.map(|(name, _)| name).collect()
+    }
+
     /// Whether the server has kept all promises; `stored` returns what it has under a name.
     pub(crate) fn check(&self, world: &World, stored: impl Fn(&str) -> Option<Vec<u8>>) -> Result<(), Failed> {
         for (name, acceptable) in &self.promises {
