@@ -22,6 +22,7 @@
 mod cached_file;
 mod calls;
 mod content_cache;
+mod disk;
 mod errno;
 mod failures;
 mod file_state;

@@ -8,8 +8,7 @@
 //! A failing run names its seed and shows its end. `SIMULATION_SEED=<N>` repeats that seed alone and shows all of it;
 //! `SIMULATION_SEEDS=<COUNT>` runs so many, from `SIMULATION_FROM=<N>` on.
 //!
-//! What a seed does not repeat: conflict files are named after the clock on the wall, and where two tasks can go on at the same
-//! simulated moment, one of them after the disk, either may be first.
+//! A run has one thread, and its own clock on the wall, so that a seed repeats it; the seeds share the processors.
 
 mod kernel;
 mod life;
@@ -18,7 +17,11 @@ mod programs;
 use std::{
     cell::RefCell,
     env, panic,
-    sync::{Arc, Mutex, Once, PoisonError},
+    sync::{
+        Arc, Mutex, Once, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
 };
 
 use self::life::Run;
@@ -78,15 +81,42 @@ fn nothing_confirmed_is_lost_in_simulated_time() {
         return;
     }
     let (from, count) = (number("SIMULATION_FROM").unwrap_or(0), number("SIMULATION_SEEDS").unwrap_or(SEEDS));
-    let mut failed = Vec::new();
-    for seed in from..from + count {
-        let run = Run::of(seed);
-        if !run.wrong.is_empty() {
-            let lines: Vec<_> = run.trace.lines().collect();
-            println!("{}", lines[lines.len().saturating_sub(SHOWN)..].join("\n"));
-            println!("SIMULATION_SEED={seed}: {}", run.wrong.join("; "));
-            failed.push(seed);
+    let (next, failed) = (AtomicU64::new(from), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= from + count {
+                return;
+            }
+            let run = Run::of(seed);
+            if !run.wrong.is_empty() {
+                failed.lock().unwrap_or_else(PoisonError::into_inner).push((seed, run));
+            }
         }
+    };
+    thread::scope(|scope| {
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from) {
+            scope.spawn(work);
+        }
+    });
+    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
+    failed.sort_by_key(|(seed, _)| *seed);
+    for (seed, run) in &failed {
+        let lines: Vec<_> = run.trace.lines().collect();
+        println!("{}", lines[lines.len().saturating_sub(SHOWN)..].join("\n"));
+        println!("SIMULATION_SEED={seed}: {}", run.wrong.join("; "));
     }
+    let failed: Vec<_> = failed.into_iter().map(|(seed, _)| seed).collect();
     assert!(failed.is_empty(), "{} of {count} seeds have failed: {failed:?}", failed.len());
+}
+
+#[test]
+fn seed_repeats_its_simulated_run() {
+    watch_panics();
+    for seed in 0..50 {
+        let (first, second) = (Run::of(seed).trace, Run::of(seed).trace);
+        let differs = first.lines().zip(second.lines()).find(|(first, second)| first != second);
+        assert_eq!(differs, None, "seed {seed}");
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
 }

@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use tokio::time::Instant;
 
 use crate::{
+    clock,
     record::{Details, Id, Record, path_of, path_text},
     version::{Base, Facts, seconds, time},
 };
@@ -457,7 +458,7 @@ impl<D: Details> Entries<D> {
 impl<D: Details> Entry<D> {
     /// A version that is closed now.
     pub fn new(id: Id, path: RemotePath, base: Base, length: u64, modified: Option<SystemTime>) -> Self {
-        let (closed, details) = (SystemTime::now(), D::default());
+        let (closed, details) = (clock::now(), D::default());
         let (is_sending, is_doubtful, failures, failure, due) = (false, false, 0, None, None);
         Self { id, path, base, length, modified, closed, details, is_sending, is_doubtful, failures, failure, due }
     }

@@ -47,6 +47,7 @@
 //! `found`. At the next start, the records are written anew without those that have no effect any more.
 
 mod beside;
+pub mod clock;
 mod entries;
 mod journal;
 mod record;

@@ -16,6 +16,7 @@ use scopeguard::guard;
 use super::{Result, Share};
 use crate::{
     cached_file::CachedFile,
+    disk::on_disk,
     errno,
     file_state::{Base, FileState},
     pacing::{self, Pace},
@@ -127,7 +128,7 @@ impl Share {
         }
         self.contents().files.values().for_each(|file| file.end());
         let share = self.clone();
-        let ended = tokio::task::spawn_blocking(move || share.cache.end());
+        let ended = on_disk(move || share.cache.end());
         if let Ok(Ok(Err(error))) = tokio::time::timeout(limit, ended).await {
             tracing::warn!("the cached contents are lost if this machine restarts: {error}");
         }

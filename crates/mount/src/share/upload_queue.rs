@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, io, path::PathBuf, sync::Arc};
 use dav::RemotePath;
 use nix::errno::Errno;
 use tokio::{
-    task::{self, JoinSet},
+    task::JoinSet,
     time::{Instant, sleep_until},
 };
 
@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     cached_file::CachedFile,
+    disk::on_disk,
     errno,
     journal::{Entries, Entry, Failed, Failure, Id},
     tree::{Facts, Ino, Tree},
@@ -113,7 +114,7 @@ impl Share {
         let is_settled = self.note_outcome(back, &entry, outcome);
         drop(sending);
         let (share, id, ino) = (self.clone(), entry.id, entry.details.ino);
-        let written = task::spawn_blocking(move || {
+        let written = on_disk(move || {
             let Some(back) = &share.write_back else { return };
             if back.commit().is_ok() && is_settled {
                 let file = ino.and_then(|ino| share.content_of(ino));
@@ -227,8 +228,8 @@ impl Share {
     /// Keeps a file whose folder has gone. If that fails, the journal keeps it, and tries again.
     async fn keep_homeless(&self, data: PathBuf, path: &RemotePath, why: String) -> Outcome {
         let (unsaved, name) = (self.unsaved.clone(), path.name().unwrap_or_default().to_vec());
-        let kept = task::spawn_blocking(move || unsaved.keep(&data, &name)).await;
-        match kept.map_err(io::Error::other).flatten() {
+        let kept = on_disk(move || unsaved.keep(&data, &name)).await;
+        match kept.map_err(io::Error::from).flatten() {
             Ok(target) => {
                 Outcome::Kept(format!("{path} is not on the server ({why}); its content is in {}", target.display()))
             }

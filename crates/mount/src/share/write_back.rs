@@ -15,13 +15,13 @@ use dav::RemotePath;
 use nix::errno::Errno;
 use tokio::{
     sync::Notify,
-    task,
     time::{Instant, timeout},
 };
 
 use super::{Result, Share, upload_queue::show_latest};
 use crate::{
     cached_file::{CachedFile, Linked},
+    disk::on_disk,
     errno,
     file_state::{Base, FileState},
     journal::{Entries, Entry, Id, Journal},
@@ -165,7 +165,7 @@ impl Share {
         self.fetch_whole(ino, file).await?;
         self.wait_for_room(0).await?;
         let (share, file) = (self.clone(), file.clone());
-        task::spawn_blocking(move || share.store_in_journal(ino, &file)).await.unwrap_or(Err(Errno::EIO))
+        on_disk(move || share.store_in_journal(ino, &file)).await.flatten()
     }
 
     /// Stores a closed file in the journal, and has it uploaded.
@@ -393,6 +393,6 @@ impl Share {
         back.wake.notify_one();
         let share = self.clone();
         let commit = move || share.write_back.as_ref().map_or(Ok(()), WriteBack::commit);
-        task::spawn_blocking(commit).await.unwrap_or(Err(Errno::EIO))
+        on_disk(commit).await.flatten()
     }
 }

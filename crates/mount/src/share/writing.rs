@@ -13,7 +13,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use nix::errno::Errno;
 use scopeguard::guard;
 use tokio::time::Instant;
-use writeback::names_beside;
+use writeback::{clock, names_beside};
 
 use super::{
     Result, Share, facts,
@@ -227,7 +227,7 @@ impl Share {
 
     /// Somebody else has changed the file. Stores ours beside it; the program learns of it in any case.
     async fn keep_both(&self, ino: Ino, path: &RemotePath, file: &CachedFile, snapshot: &Snapshot) -> Errno {
-        let stored = self.store_beside(path, SystemTime::now(), || content(file, snapshot)).await;
+        let stored = self.store_beside(path, clock::now(), || content(file, snapshot)).await;
         match stored {
             Ok((beside, facts)) => {
                 tracing::error!("{}", conflict(path, &beside));

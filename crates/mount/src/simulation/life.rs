@@ -5,7 +5,7 @@ use std::{
     os::unix::fs::{DirBuilderExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -17,10 +17,13 @@ use tokio::{
     task::JoinHandle,
     time::{sleep, timeout},
 };
+use writeback::clock;
 
 use super::{Panics, kernel::Kernel, programs::Programs};
 use crate::{Options, Write, panics::restarted, share::Share, tree::Tree};
 
+/// When the simulated time begins, since 1970: at the first of 2026, as at the model server.
+const BEGIN: Duration = Duration::from_hours(490_896);
 /// How long the mount may try to start, and how long what was late may take.
 const PATIENCE: Duration = Duration::from_hours(1);
 /// How long after all faults the server may lack something.
@@ -136,6 +139,7 @@ impl World {
     /// One life of the mount. Returns whether the run is over.
     async fn live(&mut self) -> bool {
         self.network.resume();
+        clock::simulate(SystemTime::UNIX_EPOCH + BEGIN + self.network.server().now());
         let Some(Mounted { mut kernel, tasks }) = self.mount().await else { return true };
         while self.steps < self.setup.steps {
             self.steps += 1;
