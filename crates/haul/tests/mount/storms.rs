@@ -66,11 +66,11 @@ fn storms(mut world: World, server: SocketAddr, there: &Path) -> Result<(), Fail
     // A PUT that was answered, or sent by a mount that was killed, is not expected again. The lock of a new file stops its copy.
     let returned = if world.lock == "always" { Vec::new() } else { load.take_returned(stored) };
     let story = || format!("{}\nThe requests:\n{}", world.log(), proxy.log());
-    load.check(&world, stored)
-        .map_err(|why| format!("{with}: {}\nThe requests:\n{}", message(&why), proxy.log()))?;
+    load.check(&world, stored).map_err(|why| format!("{with}: {}\nThe requests:\n{}", message(&why), proxy.log()))?;
     let names = fs::read_dir(there)?.map(|entry| Ok(entry?.file_name().display().to_string()));
     // Apache's own are ".DAV" and "files".
-    let is_strange = |name: &String| !(matches!(&**name, ".DAV" | "files") || load.is_named(name) || returned.contains(name));
+    let is_strange =
+        |name: &String| !(matches!(&**name, ".DAV" | "files") || load.is_named(name) || returned.contains(name));
     let strange: Vec<_> = names.collect::<io::Result<Vec<_>>>()?.into_iter().filter(is_strange).collect();
     let locks = ask_for_locks(server)?.matches("</D:activelock>").count();
     let has_unsaved = world.path("cache").join("unsaved").exists();
