@@ -175,10 +175,13 @@ impl Shared {
     fn note(&self, request: &Request<Full<Bytes>>, what: &str) {
         let of_interest = ["if", "if-match", "if-none-match", "lock-token", "destination", "overwrite"];
         let headers = request.headers().iter().filter(|(name, _)| of_interest.contains(&name.as_str()));
-        let headers: String =
-            headers.map(|(name, value)| format!(" {name}: {}", String::from_utf8_lossy(value.as_bytes()))).collect();
         let at = self.begun.elapsed().as_millis();
-        let _ = writeln!(self.log(), "{at:6} {} {}{headers} -> {what}", request.method(), request.uri().path());
+        let mut log = self.log();
+        let _ = write!(log, "{at:6} {} {}", request.method(), request.uri().path());
+        for (name, value) in headers {
+            let _ = write!(log, " {name}: {}", String::from_utf8_lossy(value.as_bytes()));
+        }
+        let _ = writeln!(log, " -> {what}");
     }
 
     async fn later(self: Arc<Self>, request: Request<Full<Bytes>>, pause: Duration) {

@@ -520,7 +520,12 @@ impl HeldLocks {
     /// A change was refused because of a lock (423). It may be ours, of a LOCK that was carried out late, or whose UNLOCK was
     /// lost: undoes it if nobody uses it. Returns whether the change may succeed now.
     pub async fn undo_unused(&self, path: &RemotePath) -> bool {
-        lock(&self.traces).get(path).is_some() && self.tidy_at(path).await
+        if lock(&self.locks).is_known(path) || lock(&self.traces).get(path).is_none() {
+            return false;
+        }
+        // The change is for the file that the lock may have created.
+        self.written(path);
+        self.tidy_at(path).await
     }
 
     /// Undoes what is left at a path, unless the lock is used. Returns whether nothing is left.
