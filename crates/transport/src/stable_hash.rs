@@ -11,7 +11,7 @@ use ring::digest::{Context, SHA256};
 /// ```
 pub fn stable_hash(purpose: &str, parts: &[&dyn AsRef<[u8]>]) -> u64 {
     let mut context = Context::new(&SHA256);
-    for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().map(|part| part.as_ref().as_ref())) {
+    for part in std::iter::once(purpose.as_bytes()).chain(parts.iter().map(AsRef::as_ref)) {
         context.update(&(part.len() as u64).to_be_bytes());
         context.update(part);
     }
