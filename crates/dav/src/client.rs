@@ -127,12 +127,17 @@ impl Dav {
         let is_large = parts.extensions.get::<Options>().is_some_and(|options| options.class != Class::Small);
         let (mut times_sent, mut unanswered, mut pauses) = (0, 0, Duration::ZERO);
         let patience = self.client.patience();
+        let mut earlier = None;
         for attempt in 1.. {
             // A large transfer does not hold the others back until its answer arrives.
             let turn = within(patience, self.throttle.wait()).await.flatten().filter(|_| !is_large);
             let again = body.try_clone().map(|body| (parts.clone(), body));
             let sent = SystemTime::now();
-            let mut answer = self.client.send(Request::from_parts(parts, body)).await?;
+            let mut answer = match (self.client.send(Request::from_parts(parts, body)).await, earlier.take()) {
+                // The refused one may have taken effect; this one has not.
+                (Err(haul_http::Error::Connect(_)), Some(failure)) => return Err(Error::Refused(failure)),
+                (answer, _) => answer?,
+            };
             self.clock().hear(answer.headers(), sent, SystemTime::now());
             let unchanged =
                 answer.status() == StatusCode::NOT_MODIFIED && (method == Method::GET || method == Method::HEAD);
@@ -169,6 +174,7 @@ impl Dav {
                 Some(again) => (parts, body) = again,
                 None => return Err(Box::new(failure).into()),
             }
+            earlier = Some(Box::new(failure));
             // For a busy server, `throttle` waits.
             if !busy {
                 tokio::time::sleep(pause).await;
@@ -393,11 +399,23 @@ impl Dav {
         overwrite: bool,
         locks: &If,
     ) -> Result<Confirmed, Error> {
+        self.rename_version((from, &Precondition::None), to, overwrite, locks).await
+    }
+
+    /// The same, with a precondition on what is renamed.
+    pub async fn rename_version(
+        &self,
+        (from, precondition): (&RemotePath, &Precondition),
+        to: &RemotePath,
+        overwrite: bool,
+        locks: &If,
+    ) -> Result<Confirmed, Error> {
         // A file keeps its bytes where they are.
         let options =
             if from.is_folder() { self.slow() } else { Options { class: Class::Large, ..Options::default() } };
-        let request = self.requests.rename(from, to, overwrite, locks);
-        let moved = self.done_in_parts(request, from, options, Some(to)).await;
+        let mut request = self.requests.rename(from, to, overwrite, &self.claims(from, precondition, locks))?;
+        precondition.apply(request.headers_mut());
+        let moved = self.done_in_parts(Ok(request), from, options, Some(to)).await;
         self.confirmed(moved, Intent::Move { left: from, to }).await
     }
 

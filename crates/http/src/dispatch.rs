@@ -278,7 +278,9 @@ impl Dispatch {
                     Action::Fail { job, cause, outcome_unknown } => {
                         let Some(job) = self.jobs.remove(&job) else { continue };
                         let asked = RequestLine::of(&job.request);
-                        let error = match self.failure.take_if(|_| self.connections.is_empty() && !outcome_unknown) {
+                        // What was sent before may have taken effect.
+                        let is_unsent = job.sendings == 0 && !outcome_unknown;
+                        let error = match self.failure.take_if(|_| self.connections.is_empty() && is_unsent) {
                             // The server cannot be reached at all.
                             Some(failure) => self.failure.insert(failure).clone().into(),
                             None if outcome_unknown => Error::OutcomeUnknown { asked, cause: cause.0 },

@@ -48,6 +48,11 @@ impl Panics {
     fn watch(&self) {
         PANICS.with_borrow_mut(|watch| *watch = Some(self.clone()));
     }
+
+    /// This thread's are printed again.
+    fn unwatch() {
+        PANICS.with_borrow_mut(|watch| *watch = None);
+    }
 }
 
 /// Other tests' panics are printed as usual.

@@ -45,6 +45,8 @@ pub struct Oracle {
     written: HashMap<Bytes, Option<Bytes>>,
     /// Names with a change in flight when the program was killed: nobody remembers it.
     forgotten: BTreeSet<String>,
+    /// Folders that a program may have removed.
+    removed: BTreeSet<String>,
 }
 
 impl Oracle {
@@ -78,6 +80,11 @@ impl Oracle {
     pub fn killed(&mut self) {
         let uncertain = self.names.iter().filter(|(_, name)| name.possible.len() > 1);
         self.forgotten.extend(uncertain.map(|(path, _)| path.clone()));
+    }
+
+    /// Removing a folder has failed, and may take effect later: what is stored in it then is put aside.
+    pub fn may_be_removed(&mut self, folder: &str) {
+        self.removed.insert(folder.to_owned());
     }
 
     /// A program renames a file, and replaces what has the new name.
@@ -138,7 +145,9 @@ impl Oracle {
                 let is_replaced = theirs.iter().any(|change| content_of(change.before) == Some(ours));
                 let is_beside = server.files().any(|(_, content)| content == ours);
                 // Nobody misses an empty file.
-                is_replaced || (!theirs.is_empty() && (is_beside || ours.is_empty() || kept.contains(ours)))
+                let is_homeless = path.rsplit_once('/').is_some_and(|(folder, _)| self.removed.contains(folder));
+                let has_reason = is_homeless || !theirs.is_empty();
+                is_replaced || (has_reason && (is_beside || ours.is_empty() || kept.contains(ours)))
             }
         })
     }

@@ -54,8 +54,9 @@ pub struct HeldLocks {
     traces: Mutex<Traces>,
     /// Files that a lock of ours has created. An upload that is repeated finds such a file empty.
     created: Mutex<BTreeMap<RemotePath, Created>>,
-    /// Locks under which a change has had no answer, and names no version.
-    doubtful: Mutex<BTreeSet<RemotePath>>,
+    /// Locks under which a change has had no answer, and names no version; and what was there when such a lock was released to
+    /// be taken anew.
+    doubtful: Mutex<BTreeMap<RemotePath, Option<Released>>>,
     /// LOCK requests that may still be carried out.
     late: LateLocks,
     /// The paths that [`HeldLocks::tidy`] cleans up.
@@ -73,6 +74,19 @@ enum Created {
     Version(ETag),
     /// No file: the name is reserved (RFC 2518 §7.4).
     Reserved,
+}
+
+/// What was at a path when its lock was released.
+type Released = Option<Entry>;
+
+/// What became of the DELETE of an empty file.
+#[derive(Debug, PartialEq, Eq)]
+enum Removal {
+    Done,
+    /// The server would refuse it again.
+    Refused,
+    /// To be tried again.
+    Failed,
 }
 
 impl HeldLocks {
@@ -239,22 +253,24 @@ impl HeldLocks {
 
     /// A change under a lock has had no answer, and names no version ([`crate::Fence::Lock`]).
     pub fn doubt(&self, path: &RemotePath) {
-        lock(&self.doubtful).insert(path.clone());
+        lock(&self.doubtful).entry(path.clone()).or_default();
     }
 
     /// Before a newer change under a lock: from now on, a late copy of a doubtful one fails, because its token is of a lock that
     /// has ended (RFC 4918 §6.5). If the file has changed before it is locked again, the lock counts as lost.
     pub async fn fence(&self, path: &RemotePath) -> Result<(), Error> {
-        if !lock(&self.doubtful).contains(path) {
-            return Ok(());
-        }
+        let Some(released) = lock(&self.doubtful).get(path).cloned() else { return Ok(()) };
         if let Some((_, token)) = self.held_at(path).next() {
-            let before = self.dav.stat(path, PropertySet::LISTING).await?;
+            let before = match released {
+                Some(before) => before,
+                None => self.dav.stat(path, PropertySet::LISTING).await?,
+            };
             match self.dav.unlock(path, &token).await {
                 // It has ended by itself.
                 Err(error) if error.refusal().is_some_and(|refusal| refusal.status.is_client_error()) => {}
                 unlocked => drop(unlocked?),
             }
+            lock(&self.doubtful).insert(path.clone(), Some(before.clone()));
             let sent = now();
             let again = self.ask(path, true, None).await;
             let found = self.dav.stat(path, PropertySet::LISTING).await;
@@ -265,6 +281,10 @@ impl HeldLocks {
                     if !found.is_ok_and(|found| is_same_version(before.as_ref(), found.as_ref())) {
                         lock(&self.locks).lost(path, &token);
                     }
+                }
+                // Somebody else has it now, or nobody: it is asked for again before the next change.
+                Err(error) if error.is(423) || error.refusal().is_none_or(|refusal| refusal.is_passing()) => {
+                    return Err(error);
                 }
                 Err(_) => drop(lock(&self.locks).lost(path, &token)),
             }
@@ -442,33 +462,39 @@ impl HeldLocks {
     }
 
     /// Returns whether the lock is released. The file that it created is deleted first: without the lock, this could
-    /// delete somebody else's file. If that is refused, the lock is kept, unless this is the `last` attempt.
+    /// delete somebody else's file. If that fails for now, the lock is kept, unless this is the `last` attempt.
     async fn take_away(&self, path: &RemotePath, token: &LockToken, hollow: bool, last: bool) -> bool {
         // A MOVE may have put another file in its place, or a PUT without an answer its content.
         let found = if hollow { Some(self.dav.stat(path, PropertySet::LISTING).await) } else { None };
-        let (hollow, away) = match found {
+        let (hollow, removal) = match found {
             Some(Ok(Some(found))) if found.properties.length == Some(0) => {
                 let tag = found.properties.etag.as_ref();
-                (true, self.delete(path, token, tag).await || self.delete(path, token, tag).await)
+                let removal = self.delete(path, token, tag).await;
+                (true, if removal == Removal::Done { removal } else { self.delete(path, token, tag).await })
             }
-            None | Some(Ok(Some(_))) => (false, false),
-            Some(Ok(None)) => (true, true),
-            Some(Err(_)) => (true, false),
+            None | Some(Ok(Some(_))) => (false, Removal::Refused),
+            Some(Ok(None)) => (true, Removal::Done),
+            Some(Err(_)) => (true, Removal::Failed),
         };
+        let away = removal == Removal::Done;
         // An error may mean that the lock is gone already (RFC 4918 §9.11.1); another attempt at the end makes sure.
         // DELETE removes the lock too (RFC 4918 §9.6), and then UNLOCK fails.
-        (away || !hollow || last)
+        (!hollow || last || removal != Removal::Failed)
             && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |_| true)
     }
 
     /// Deletes the file that a lock created, and thereby the lock (RFC 4918 §9.6). A 404 may be wrong, so a lookup shows
     /// whether the file is gone.
-    async fn delete(&self, path: &RemotePath, token: &LockToken, version: Option<&ETag>) -> bool {
+    async fn delete(&self, path: &RemotePath, token: &LockToken, version: Option<&ETag>) -> Removal {
         let claims = If::default().locked(path, token.clone());
         let claims = version.map_or_else(|| claims.clone(), |tag| self.dav.claim_unchanged(&claims, path, tag));
         match self.dav.delete(path, &Precondition::None, &claims).await {
-            Ok(_) => true,
-            Err(error) => error.is(404) && matches!(self.dav.stat(path, PropertySet::LISTING).await, Ok(None)),
+            Ok(_) => Removal::Done,
+            Err(error) if error.is(404) && matches!(self.dav.stat(path, PropertySet::LISTING).await, Ok(None)) => {
+                Removal::Done
+            }
+            Err(error) if error.refusal().is_some_and(|refusal| !refusal.is_passing()) => Removal::Refused,
+            Err(_) => Removal::Failed,
         }
     }
 
@@ -557,7 +583,7 @@ impl HeldLocks {
         let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
         let hollow = hollow && self.is_untouched(path, &token).await?;
         // It may be another one by now, of a LOCK that was carried out late.
-        Ok(self.take_away(path, &token, hollow, true).await || self.recover(path).await?.is_none())
+        Ok(self.take_away(path, &token, hollow, false).await || self.recover(path).await?.is_none())
     }
 
     /// Whether there is something to undo.

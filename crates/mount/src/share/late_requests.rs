@@ -5,15 +5,15 @@
 //! program has saved in the meantime. So both say which version they mean, as uploads do. rename(2) and unlink(2) do not ask
 //! for a version: if the server has another one, it is looked up, and the request is repeated for that one.
 //!
-//! A MOVE that is repeated because its answer was lost finds its target changed, by itself. If an upload of an older version
-//! of the source arrives late in between, the source is there again. So before a MOVE is repeated for another target, its
-//! source must be the version that it was.
+//! A MOVE names the version of its source in `If-Match`, and that of its target in `If`, whose lists are alternatives (RFC 4918
+//! §10.4.3). One that is repeated because its answer was lost finds its target changed, by itself. So after a refusal its
+//! source and its target are looked up, before it is repeated for what is there now.
 //!
 //! A lock may be our own, too: of a LOCK that was carried out late, or whose UNLOCK was lost. It is released then.
 //!
 //! What they have changed all the same by the time of a later save is no conflict: see [`crate::late_changes`].
 
-use dav::{Confirmed, ETag, Error, If, Precondition, PropertySet, RemotePath};
+use dav::{Confirmed, ETag, Entry, Error, If, Precondition, PropertySet, RemotePath};
 use haul_http::Error::{Connect, Credentials, Shutdown};
 use tokio::time::Instant;
 
@@ -38,6 +38,16 @@ impl Victim {
     fn tag(&self) -> Option<&ETag> {
         if let Self::Version(tag) = self { Some(tag) } else { None }
     }
+}
+
+/// What is at the old name of a file after a MOVE was refused.
+enum Source {
+    Unchanged,
+    /// Another version.
+    Changed(Victim),
+    /// Nothing of the file: an earlier copy of the MOVE was carried out.
+    Moved,
+    Gone,
 }
 
 /// A request, until its outcome is known. If that never happens, it may be carried out later.
@@ -83,10 +93,16 @@ impl Share {
         locks: &If,
     ) -> Result<Confirmed, Error> {
         let (mut victim, mut repetitions, mut is_unlocked) = (self.known(ino), 0, false);
+        if victim == Victim::Any && self.in_journal(path).is_some() {
+            // An earlier mount may have uploaded it.
+            victim = self.found_at(path).await?;
+        }
         let request = self.sending(path, None, None);
         loop {
             let precondition = match &victim {
                 Victim::Version(tag) => Precondition::Unchanged(tag.clone()),
+                // A late copy of a request without a condition would delete what is saved here from now on.
+                Victim::Nothing => return request.ends(Ok(Confirmed::ByLookup)),
                 _ => Precondition::None,
             };
             match self.dav.delete(path, &precondition, locks).await {
@@ -122,7 +138,7 @@ impl Share {
         may_replace: bool,
         locks: &If,
     ) -> Result<Confirmed, Error> {
-        let (source, mut repetitions, mut is_unlocked) = (self.known(Some(ino)), 0, false);
+        let (mut source, mut repetitions, mut is_unlocked) = (self.known(Some(ino)), 0, false);
         let mut victim = match replaced {
             None => Victim::Nothing,
             replaced => self.known(replaced),
@@ -134,16 +150,31 @@ impl Share {
                 Victim::Version(tag) => locks.clone().unchanged(to, tag.clone()),
                 _ => locks.clone(),
             };
-            match self.dav.rename(from, to, overwrite, &claims).await {
-                Err(error) if error.is(412) && may_replace && victim != Victim::Any && !from.is_folder() => {
-                    match self.has_moved(from, to, &source).await {
-                        None => {}
-                        Some(true) => return request.ends(Ok(Confirmed::ByLookup)),
-                        Some(false) => return request.ends(Err(error)),
-                    }
-                    victim = self.instead_of(to, &victim, repetitions).await?;
-                    if victim == Victim::Folder {
-                        return request.ends(Err(error));
+            let unchanged = match &source {
+                Victim::Version(tag) if !from.is_folder() => Precondition::Unchanged(tag.clone()),
+                _ => Precondition::None,
+            };
+            match self.dav.rename_version((from, &unchanged), to, overwrite, &claims).await {
+                Err(error) if error.is(412) && !from.is_folder() && !(source == Victim::Any && victim == Victim::Any) => {
+                    match self.source_after(from, to, &source).await? {
+                        Source::Moved => return request.ends(Ok(Confirmed::ByLookup)),
+                        Source::Gone => return request.ends(Err(error)),
+                        Source::Changed(_) if repetitions >= REPETITIONS => source = Victim::Any,
+                        Source::Changed(now) => {
+                            if let Some(tag) = now.tag() {
+                                self.late_changes().stored(Instant::now(), from, tag);
+                            }
+                            source = now;
+                        }
+                        Source::Unchanged => match self.found_at(to).await? {
+                            Victim::Folder => return request.ends(Err(error)),
+                            found if !may_replace && found != Victim::Nothing => return request.ends(Err(error)),
+                            found if found != victim && repetitions < REPETITIONS => victim = found,
+                            // The server does not know its own entity tags.
+                            _ if source != Victim::Any => source = Victim::Any,
+                            _ if may_replace => victim = Victim::Any,
+                            _ => return request.ends(Err(error)),
+                        },
                     }
                     repetitions += 1;
                 }
@@ -159,14 +190,20 @@ impl Share {
         }
     }
 
-    /// Whether a file has its new name, if its old name is not its own any more; none if it is, or if that cannot be told.
-    async fn has_moved(&self, from: &RemotePath, to: &RemotePath, source: &Victim) -> Option<bool> {
-        let Victim::Version(tag) = source else { return None };
-        let is_at = async |path| {
-            let found = self.dav.stat(path, PropertySet::LISTING).await.ok().flatten();
-            found.and_then(|found| found.properties.etag).is_some_and(|found| found.resembles(tag))
-        };
-        if is_at(from).await { None } else { Some(is_at(to).await) }
+    /// What a MOVE that was refused may have found at its source, or left of it.
+    async fn source_after(&self, from: &RemotePath, to: &RemotePath, source: &Victim) -> Result<Source, Error> {
+        let Victim::Version(tag) = source else { return Ok(Source::Unchanged) };
+        let found = self.dav.stat(from, PropertySet::LISTING).await?;
+        let is_it = |found: &Entry| found.properties.etag.as_ref().is_some_and(|found| found.resembles(tag));
+        if found.as_ref().is_some_and(is_it) {
+            return Ok(Source::Unchanged);
+        }
+        let there = self.dav.stat(to, PropertySet::LISTING).await?;
+        Ok(match found {
+            _ if there.as_ref().is_some_and(is_it) => Source::Moved,
+            Some(found) if !found.path.is_folder() => Source::Changed(self.victim(found.properties.etag)),
+            _ => Source::Gone,
+        })
     }
 
     fn known(&self, ino: Option<Ino>) -> Victim {
@@ -178,14 +215,22 @@ impl Share {
         tag.filter(|tag| self.dav.compares(tag)).map_or(Victim::Any, Victim::Version)
     }
 
+    /// What the server has at a path.
+    async fn found_at(&self, path: &RemotePath) -> Result<Victim, Error> {
+        Ok(match self.dav.stat(path, PropertySet::LISTING).await? {
+            Some(found) if !found.path.is_folder() => self.victim(found.properties.etag),
+            Some(_) => Victim::Folder,
+            None => Victim::Nothing,
+        })
+    }
+
     /// What the server has in place of what it said it has not. Some servers answer 412 to every entity tag. An error if it does
     /// not answer: a request for any version could arrive late.
     async fn instead_of(&self, path: &RemotePath, tried: &Victim, repetitions: u32) -> Result<Victim, Error> {
-        let found = match self.dav.stat(path, PropertySet::LISTING).await? {
-            Some(found) if !found.path.is_folder() => self.victim(found.properties.etag),
-            Some(_) => return Ok(Victim::Folder),
-            None => Victim::Nothing,
-        };
+        let found = self.found_at(path).await?;
+        if found == Victim::Folder {
+            return Ok(found);
+        }
         Ok(if repetitions >= REPETITIONS || found == *tried { Victim::Any } else { found })
     }
 }

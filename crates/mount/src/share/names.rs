@@ -68,11 +68,11 @@ impl Share {
                 })?),
             }
         }
+        self.locks.gone(&path);
         if let Err(errno) = decide() {
             self.tree().expire(parent);
             return Err(errno);
         }
-        self.locks.gone(&path);
         self.unlock_all_at(&path, file.as_slice()).await;
         self.tree().remove(parent, name);
         self.watch(&path);

@@ -144,6 +144,11 @@ impl Share {
         if is_empty && *version.base == Base::New && self.locks.has_created(path) {
             return Ok(Found::Replaceable(found.map_or(Base::New, Base::Version)));
         }
+        // And the empty file that our lock has created in place of an empty one, or of one that a late request took away.
+        let was_empty = matches!(version.base, Base::Version(base) if base.length == 0);
+        if is_empty && is_locked && (was_empty || self.late_changes().reason(Instant::now(), path, None).is_some()) {
+            return Ok(Found::Replaceable(found.map_or(Base::New, Base::Version)));
+        }
         if found.is_none() && *version.base == Base::New {
             return Ok(Found::Replaceable(Base::New));
         }
@@ -171,7 +176,7 @@ impl Share {
     }
 
     /// An error if the server does not answer, or cannot at the moment.
-    async fn has_content(&self, path: &RemotePath, content: Body) -> std::result::Result<bool, Error> {
+    pub(super) async fn has_content(&self, path: &RemotePath, content: Body) -> std::result::Result<bool, Error> {
         match self.dav.has_content(path, content).await {
             Err(error @ Error::Http(_)) => Err(error),
             Err(Error::Refused(refusal)) if refusal.is_passing() => Err(Error::Refused(refusal)),
@@ -204,6 +209,11 @@ impl Share {
     /// A late renaming has moved a file here, for whose program it has failed. Before this one takes its place, it gets its
     /// old name again, unless there is a newer version of it by now.
     async fn put_back(&self, path: &RemotePath, from: &RemotePath) -> std::result::Result<bool, Error> {
+        let is_replaced = self.tree().find(from);
+        if is_replaced.is_some_and(|ino| self.is_only_here(ino)) {
+            // Its program has made a new file of that name meanwhile.
+            return Ok(true);
+        }
         // Without a condition on its version, which dav-server (of `haul serve`) refuses for COPY; the next PUT has one.
         let copied = self.dav.copy(path, from, false, &If::default()).await;
         let is_copied = match copied {

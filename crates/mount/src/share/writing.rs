@@ -4,7 +4,12 @@
 //! has the version that the content began with (`If-Match`), or none (`If-None-Match: *`). If that fails, somebody else has
 //! changed the file: both versions are kept, ours under a name of its own beside the other.
 
-use std::{fs, io, path::PathBuf, sync::Arc, time::SystemTime};
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use bytes::Bytes;
 use dav::{ETag, Entry, Fence, If, Precondition, RemotePath, Stored};
@@ -30,6 +35,8 @@ use crate::{
 
 /// Up to this size an upload is a small request.
 const SMALL: u64 = 256 * 1024;
+/// A look behind an upload of that size comes later than usual.
+const LATE: Duration = Duration::from_secs(5);
 
 impl Share {
     /// Creates a file and opens it. The server learns of it when the program closes it.
@@ -164,11 +171,20 @@ impl Share {
         // exclusively.
         let options = Options { class, pipeline, accept_unverified_refusal: is_new, ..Options::default() };
         let headers = HeaderMap::from_iter(self.time_header(modified));
-        let again = body.try_clone();
+        let (again, began) = (body.try_clone(), Instant::now());
         let _creating = is_new.then(|| self.creating(path));
         let (is_repeated, stored) =
             match self.dav.put_and_stat(path, body, headers, precondition, claims, options).await {
-                Ok(put) => (put.0.is_repeated, self.as_stored(path, length, pipeline, put).await),
+                Ok(put) => {
+                    let (is_repeated, is_ours) = (put.0.is_repeated, put.0.etag.is_some() || *claims != If::default());
+                    let stored = self.as_stored(path, length, pipeline, put).await;
+                    // The look behind it was late, so that it may show somebody else's.
+                    let is_unsure = !is_ours && length <= SMALL && began.elapsed() > LATE;
+                    match (again.as_ref().filter(|_| is_unsure && stored.is_ok()).and_then(Body::try_clone), stored) {
+                        (Some(content), Ok(stored)) => (is_repeated, self.still_there(path, content, stored).await),
+                        (_, stored) => (is_repeated, stored),
+                    }
+                }
                 Err(error) => (false, Err(error)),
             };
         if is_repeated || stored.as_ref().is_err_and(may_be_carried_out) {
@@ -183,6 +199,20 @@ impl Share {
             self.late_changes().stored(Instant::now(), path, tag);
         }
         stored
+    }
+
+    /// What was found behind an upload, if it is the upload.
+    async fn still_there(
+        &self,
+        path: &RemotePath,
+        content: Body,
+        found: Facts,
+    ) -> std::result::Result<Facts, dav::Error> {
+        if self.has_content(path, content).await? {
+            return Ok(found);
+        }
+        let why = "it is uploaded, and somebody else has changed it since".into();
+        Err(dav::Error::Differs { path: path.clone(), why })
     }
 
     /// The version that a PUT has stored. It is looked at unless its answer tells.
@@ -342,9 +372,9 @@ pub(super) fn content(file: &CachedFile, snapshot: &Snapshot) -> Result<Content>
 /// The server has an upload, and does not show it. It has not refused the upload.
 fn unseen(path: &RemotePath, error: dav::Error) -> dav::Error {
     match error {
-        dav::Error::Refused(refusal) => dav::Error::Differs {
+        error @ (dav::Error::Refused(_) | dav::Error::Http(haul_http::Error::Connect(_))) => dav::Error::Differs {
             path: path.clone(),
-            why: format!("it is uploaded, and cannot be looked up: {refusal}"),
+            why: format!("it is uploaded, and cannot be looked up: {error}"),
         },
         error => error,
     }

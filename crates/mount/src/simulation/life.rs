@@ -131,6 +131,7 @@ impl Run {
         wrong.extend(world.hangs.lock().unwrap().clone());
         wrong.extend(panics.all());
         wrong.extend(world.programs.oracle.judge(&world.network.server(), &kept(folder.path())));
+        Panics::unwatch();
         Self { wrong, trace: world.network.trace() }
     }
 }

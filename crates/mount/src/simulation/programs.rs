@@ -31,6 +31,14 @@ struct Held {
     content: Bytes,
     /// Whether the program has changed it since it was last told that it is safe.
     is_changed: bool,
+    /// Whether a request to take its name away has failed, and may have been carried out.
+    may_be_nameless: bool,
+}
+
+impl Held {
+    fn new(name: &'static str, open: Open, content: Bytes, is_changed: bool) -> Self {
+        Self { name: Some(name), open, content, is_changed, may_be_nameless: false }
+    }
 }
 
 /// The programs, and what they were told.
@@ -169,7 +177,7 @@ impl Programs {
         };
         self.note(&format!("open {name} to rewrite it"), &opened);
         if let Ok(open) = opened {
-            self.go_on(kernel, Held { name: Some(name), open, content: Bytes::new(), is_changed: true }, (line, None))
+            self.go_on(kernel, Held::new(name, open, Bytes::new(), true), (line, None))
                 .await;
         }
     }
@@ -186,7 +194,7 @@ impl Programs {
             self.note(&format!("close {name}"), &kernel.close(open).await);
             return;
         };
-        let held = Held { name: Some(name), open, content: before.clone(), is_changed: false };
+        let held = Held::new(name, open, before.clone(), false);
         self.go_on(kernel, held, (line, Some(before))).await;
     }
 
@@ -222,10 +230,19 @@ impl Programs {
     }
 
     async fn finish(&mut self, kernel: &mut Kernel, held: Held) {
-        let closed = kernel.close(held.open).await;
-        self.note(&format!("close {:?}", held.name), &closed);
-        if let (Ok(()), Some(name), true) = (closed, held.name, held.is_changed) {
-            self.oracle.confirmed(&path(name), Some(held.content));
+        let Held { name, open, content, is_changed, may_be_nameless } = held;
+        let closed = kernel.close(open).await;
+        self.note(&format!("close {name:?}"), &closed);
+        if let (Ok(()), Some(name), true) = (closed, name, is_changed) {
+            self.is_safe(name, content, may_be_nameless);
+        }
+    }
+
+    /// A program was told that what it has written is safe.
+    fn is_safe(&mut self, name: &str, content: Bytes, may_be_nameless: bool) {
+        self.oracle.confirmed(&path(name), Some(content));
+        if may_be_nameless {
+            self.oracle.unconfirmed(&path(name), None);
         }
     }
 
@@ -241,7 +258,7 @@ impl Programs {
         self.note(&format!("fsync {:?}", held.name), &synced);
         match (synced, held.name) {
             (Ok(()), Some(name)) if held.is_changed => {
-                self.oracle.confirmed(&path(name), Some(held.content.clone()));
+                self.is_safe(name, held.content.clone(), held.may_be_nameless);
                 held.is_changed = false;
             }
             // It goes on elsewhere.
@@ -289,6 +306,8 @@ impl Programs {
                 let was = held.name;
                 held.name = if was == Some(from) { Some(to) } else { was.filter(|name| *name != to) };
             }
+        } else if let Some(held) = self.held.as_mut().filter(|held| held.name == Some(from) || held.name == Some(to)) {
+            held.may_be_nameless = true;
         }
     }
 
@@ -299,11 +318,14 @@ impl Programs {
             Err(errno) => Err(errno),
         };
         self.note(&format!("unlink {name}"), &removed);
+        let held = self.held.as_mut().filter(|held| held.name == Some(name));
         if removed.is_ok() {
             self.oracle.confirmed(&path(name), None);
-            if let Some(held) = self.held.as_mut().filter(|held| held.name == Some(name)) {
+            if let Some(held) = held {
                 held.name = None;
             }
+        } else if let Some(held) = held {
+            held.may_be_nameless = true;
         }
     }
 
@@ -327,6 +349,9 @@ impl Programs {
         // One that is not empty, which lists it.
         let refused = kernel.rmdir(Tree::ROOT, b"d").await;
         self.note("rmdir d", &refused);
+        if refused.is_err_and(|errno| errno != Errno::ENOTEMPTY) {
+            self.oracle.may_be_removed("/d");
+        }
     }
 
     /// When all has settled, the mount shows what the server has.
