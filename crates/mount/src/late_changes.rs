@@ -92,6 +92,13 @@ impl LateChanges {
         self.uploads.retain(|upload| now.saturating_duration_since(upload.sent) < LONGEST);
     }
 
+    /// A renaming is sent again, for another version of its file.
+    pub(crate) fn sends(&mut self, number: u64, version: &ETag) {
+        if let Some(request) = self.requests.iter_mut().find(|request| request.number == number) {
+            request.versions.push(version.clone());
+        }
+    }
+
     /// A request is over: it is not carried out later.
     pub(crate) fn settled(&mut self, number: u64) {
         self.requests.retain(|request| request.number != number);

@@ -146,7 +146,7 @@ impl Oracle {
                 let is_beside = server.files().any(|(_, content)| content == ours);
                 // Nobody misses an empty file.
                 let is_homeless = path.rsplit_once('/').is_some_and(|(folder, _)| self.removed.contains(folder));
-                let has_reason = is_homeless || !theirs.is_empty();
+                let has_reason = is_homeless || !theirs.is_empty() || self.forgotten.contains(path);
                 is_replaced || (has_reason && (is_beside || ours.is_empty() || kept.contains(ours)))
             }
         })
@@ -198,13 +198,31 @@ impl Oracle {
             .collect()
     }
 
+    /// Whether what a change replaces was only there because a renaming of ours had come late, and it has its old name again, or
+    /// a program has made a newer version from it there.
+    fn goes_on_elsewhere(&self, change: &Change, server: &Server) -> bool {
+        let by_us = |method: &'static str| {
+            server.changes.iter().filter(move |one| one.by == Author::Ours && one.method == method && one.at <= change.at)
+        };
+        let Some(content) = change.before.map(|before| &server.versions[before].content) else { return false };
+        let was_moved = by_us("MOVE").any(|moved| moved.path == change.path && moved.after == change.before);
+        let is_content = |copy: &Change| copy.after.is_some_and(|after| server.versions[after].content == *content);
+        let is_base = |upload: &Change| {
+            let made = upload.after.map(|after| &server.versions[after].content);
+            made.and_then(|made| self.written.get(made)).is_some_and(|base| base.as_ref() == Some(content))
+        };
+        was_moved && (by_us("COPY").any(is_content) || by_us("PUT").any(is_base))
+    }
+
     /// Another client's version that an upload has replaced without knowing it. Whoever removes or renames a file means what
     /// has its name.
     fn lost_of_others(&self, change: &Change, server: &Server) -> Option<String> {
         let before = &server.versions[change.before.filter(|_| change.by == Author::Ours)?];
         let after = &server.versions[change.after.filter(|_| change.method == "PUT")?].content;
         let is_known = before.shown.is_some_and(|shown| shown <= change.at);
-        let is_lost = before.by == Author::Other && !(is_known && self.may_replace(after, &before.content));
+        let is_lost = before.by == Author::Other
+            && !(is_known && self.may_replace(after, &before.content))
+            && !self.goes_on_elsewhere(change, server);
         is_lost.then(|| {
             let Change { path, method, at, .. } = change;
             let content = shown(Some(&before.content));

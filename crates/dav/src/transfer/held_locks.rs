@@ -225,11 +225,11 @@ impl HeldLocks {
     }
 
     /// What the first upload of a new file requires beside its lock, which keeps others out: nothing if the lock has created an
-    /// empty file.
+    /// empty file. One that has not may be of somebody else's file.
     pub fn precondition_of_new(&self, path: &RemotePath) -> Precondition {
         match lock(&self.created).get(path) {
-            Some(Created::Reserved) => Precondition::Absent,
-            _ => Precondition::None,
+            None | Some(Created::Reserved) => Precondition::Absent,
+            Some(Created::Unknown | Created::Version(_)) => Precondition::None,
         }
     }
 
@@ -277,8 +277,12 @@ impl HeldLocks {
             match again {
                 Ok(Locked { token, lasts, .. }) => {
                     lock(&self.traces).change(path, |trace| trace.token = Some(token.clone()));
-                    lock(&self.locks).granted(path, token.clone(), lasts, sent);
-                    if !found.is_ok_and(|found| is_same_version(before.as_ref(), found.as_ref())) {
+                    let unused = lock(&self.locks).granted(path, token.clone(), lasts, sent);
+                    if let Some(LockAction::Unlock(path, token)) = unused {
+                        // Its writers have gone meanwhile.
+                        defer! { lock(&self.locks).unlocked(&path); }
+                        self.undo(&path, &token, false).await;
+                    } else if !found.is_ok_and(|found| is_same_version(before.as_ref(), found.as_ref())) {
                         lock(&self.locks).lost(path, &token);
                     }
                 }

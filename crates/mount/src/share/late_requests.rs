@@ -162,7 +162,7 @@ impl Share {
                         Source::Changed(_) if repetitions >= REPETITIONS => source = Victim::Any,
                         Source::Changed(now) => {
                             if let Some(tag) = now.tag() {
-                                self.late_changes().stored(Instant::now(), from, tag);
+                                self.late_changes().sends(request.number, tag);
                             }
                             source = now;
                         }

@@ -135,7 +135,8 @@ impl Share {
         let found = found.map(|found| facts(&found));
         // What is under a lock that has created the file is ours: an earlier upload, whose answer was lost.
         let is_locked = self.locks.claims(&[path]) != If::default();
-        if let Some(ours) = found.clone().filter(|_| is_locked && *base == Base::New) {
+        let is_new = is_locked && *base == Base::New && self.locks.has_created(path);
+        if let Some(ours) = found.clone().filter(|_| is_new) {
             self.locks.written(path);
             return Ok(Found::Replaceable(Base::Version(ours)));
         }

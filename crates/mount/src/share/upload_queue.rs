@@ -151,7 +151,7 @@ impl Share {
                 }
             },
             // RFC 4918 §9.7.1
-            Err(Unstored::Failed(_, error)) if error.is(404) || error.is(409) => match self.place_now(entry) {
+            Err(Unstored::Failed(Failure::Refused, error)) if error.is(404) || error.is(409) => match self.place_now(entry) {
                 Some(now) if now != *path => Outcome::Elsewhere(now),
                 _ => self.keep_homeless(data, path, error.to_string()).await,
             },
