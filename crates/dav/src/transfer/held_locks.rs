@@ -512,7 +512,7 @@ impl HeldLocks {
             let is_used = lock(&self.locks).is_known(&path);
             let has_token = lock(&self.traces).get(&path).is_some_and(|trace| trace.token.is_some());
             if !is_used && (has_token || self.late.is_time_to_look(&path, now())) {
-                self.tidy_at(&path).await;
+                self.tidy_at(&path, false).await;
             }
         }
     }
@@ -524,12 +524,11 @@ impl HeldLocks {
             return false;
         }
         // The change is for the file that the lock may have created.
-        self.written(path);
-        self.tidy_at(path).await
+        self.tidy_at(path, true).await
     }
 
-    /// Undoes what is left at a path, unless the lock is used. Returns whether nothing is left.
-    async fn tidy_at(&self, path: &RemotePath) -> bool {
+    /// Undoes what is left at a path, perhaps without its file, unless the lock is used. Returns whether no lock is left.
+    async fn tidy_at(&self, path: &RemotePath, keeps_file: bool) -> bool {
         {
             let locks = lock(&self.locks);
             if locks.is_known(path) || !lock(&self.tidied).insert(path.clone()) {
@@ -537,14 +536,14 @@ impl HeldLocks {
             }
         }
         defer! { lock(&self.tidied).remove(path); }
-        let is_undone = self.is_undone(path).await.unwrap_or(false);
+        let is_undone = self.is_undone(path, keeps_file).await.unwrap_or(false);
         if is_undone {
             self.forget(path);
         }
         is_undone
     }
 
-    async fn is_undone(&self, path: &RemotePath) -> Result<bool, Error> {
+    async fn is_undone(&self, path: &RemotePath, keeps_file: bool) -> Result<bool, Error> {
         let Some(trace) = lock(&self.traces).get(path).cloned() else { return Ok(true) };
         let token = match trace.token {
             Some(token) => token,
@@ -554,8 +553,7 @@ impl HeldLocks {
             },
         };
         // An earlier process may have left it, long ago.
-        let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
-        let hollow = hollow && self.is_untouched(path, &token).await?;
+        let hollow = !keeps_file && self.has_created(path) && self.is_untouched(path, &token).await?;
         // It may be another one by now, of a LOCK that was carried out late.
         Ok(self.take_away(path, &token, hollow, true).await || self.recover(path).await?.is_none())
     }
