@@ -75,6 +75,23 @@ impl Share {
         Sending { share: self, number }
     }
 
+    /// Sends a change, and once more if a lock of our own at one of its paths was in its way.
+    async fn past_own_locks<F: Future<Output = Result<Confirmed, Error>>>(
+        &self,
+        paths: &[&RemotePath],
+        send: impl Fn() -> F,
+    ) -> Result<Confirmed, Error> {
+        let refused = match send().await {
+            Err(error) if error.is(423) => error,
+            outcome => return outcome,
+        };
+        let mut is_undone = false;
+        for path in paths {
+            is_undone |= self.locks.undo_unused(path).await;
+        }
+        if is_undone { send().await } else { Err(refused) }
+    }
+
     /// Deletes the file of a node, if it is known.
     pub(super) async fn delete_version(
         &self,
@@ -82,14 +99,15 @@ impl Share {
         ino: Option<Ino>,
         locks: &If,
     ) -> Result<Confirmed, Error> {
-        let (mut victim, mut repetitions, mut is_unlocked) = (self.known(ino), 0, false);
+        let (mut victim, mut repetitions) = (self.known(ino), 0);
         let request = self.sending(path, None, None);
         loop {
             let precondition = match &victim {
                 Victim::Version(tag) => Precondition::Unchanged(tag.clone()),
                 _ => Precondition::None,
             };
-            match self.dav.delete(path, &precondition, locks).await {
+            let deleted = self.past_own_locks(&[path], || self.dav.delete(path, &precondition, locks)).await;
+            match deleted {
                 Err(error) if error.is(412) && victim != Victim::Any => {
                     victim = self.instead_of(path, &victim, repetitions).await?;
                     if victim == Victim::Folder {
@@ -97,7 +115,6 @@ impl Share {
                     }
                     repetitions += 1;
                 }
-                Err(error) if error.is(423) && !is_unlocked && self.locks.undo_unused(path).await => is_unlocked = true,
                 outcome => return request.ends(outcome),
             }
         }
@@ -122,7 +139,7 @@ impl Share {
         may_replace: bool,
         locks: &If,
     ) -> Result<Confirmed, Error> {
-        let (source, mut repetitions, mut is_unlocked) = (self.known(Some(ino)), 0, false);
+        let (source, mut repetitions) = (self.known(Some(ino)), 0);
         let mut victim = match replaced {
             None => Victim::Nothing,
             replaced => self.known(replaced),
@@ -134,7 +151,8 @@ impl Share {
                 Victim::Version(tag) => locks.clone().unchanged(to, tag.clone()),
                 _ => locks.clone(),
             };
-            match self.dav.rename(from, to, overwrite, &claims).await {
+            let renamed = self.past_own_locks(&[from, to], || self.dav.rename(from, to, overwrite, &claims)).await;
+            match renamed {
                 Err(error) if error.is(412) && may_replace && victim != Victim::Any && !from.is_folder() => {
                     match self.has_moved(from, to, &source).await {
                         None => {}
@@ -146,13 +164,6 @@ impl Share {
                         return request.ends(Err(error));
                     }
                     repetitions += 1;
-                }
-                Err(error)
-                    if error.is(423)
-                        && !is_unlocked
-                        && (self.locks.undo_unused(from).await | self.locks.undo_unused(to).await) =>
-                {
-                    is_unlocked = true;
                 }
                 outcome => return request.ends(outcome),
             }
