@@ -87,9 +87,9 @@ impl HeldLocks {
 
     fn continued(dav: Dav, policy: LockPolicy, owner: &str, number: u32, traces: Traces) -> Self {
         let owner = format!("{owner} ({number:08x})");
-        // An earlier process may have been killed while it waited for the answer.
+        // An earlier process may have been killed while it waited for an answer, also if the log has the token of a lock before.
         let late = LateLocks::default();
-        for (path, trace) in traces.all().filter(|(_, trace)| trace.token.is_none()) {
+        for (path, trace) in traces.all() {
             late.sent(path, trace.hollow, now());
         }
         Self {

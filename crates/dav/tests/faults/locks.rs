@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use dav::{
     If, LockPolicy, Precondition, RemotePath,
-    transfer::{HeldLocks, Options},
+    transfer::{HeldLocks, LockLog, Options},
 };
 use haul_http::{Body, Settings};
 use http::HeaderMap;
 use servers::{Double, Fault};
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::common::{Failed, PATIENCE, Tree, check, client, folder, lay_out, mirror, path, rest, up};
 
@@ -279,4 +279,36 @@ async fn late_lock_of_our_own_is_undone_when_it_refuses_a_change() {
         };
         assert_eq!(left, expected, "{method}: {}", double.log());
     }
+}
+
+/// The log has the token of the lock before: the process was killed while it took the lock of a doubtful change anew.
+#[tokio::test]
+async fn lock_in_flight_at_a_kill_is_released_by_the_next_process() {
+    let (double, file, (_kept, here)) = (Double::start().await, path("/file"), folder());
+    double.put("/file", b"content", Duration::from_hours(2));
+    let started = || {
+        let log = LockLog::open(&here.join("locks")).unwrap();
+        HeldLocks::with_log(client(double.address, |_| ()), LockPolicy::OnEdit, "ann", log)
+    };
+    let killed = started();
+    killed.acquire(&file, true).await.unwrap();
+    let owner = double.lock_owner("/file").expect("it is locked");
+    killed.doubt(&file);
+    double.script(|asked, _, _| (asked == "LOCK").then_some(Fault::Silence));
+    let asks_again = async {
+        while double.log().matches(" LOCK ").count() < 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        fenced = killed.fence(&file) => panic!("its LOCK has an answer: {fenced:?}"),
+        asked = timeout(PATIENCE, asks_again) => asked.expect("it locks the file again"),
+    }
+    drop(killed);
+    double.clear_faults();
+    let next = started();
+    next.tidy().await;
+    double.lock_late("/file", &owner);
+    next.release_all().await;
+    assert_eq!(double.locks(), 0, "{}", double.log());
 }
