@@ -40,6 +40,7 @@ pub use file_facts::FileFacts;
 pub use filter::{BadPattern, Filter, Rule};
 pub use held_locks::HeldLocks;
 pub use keep_existing::{KeepExisting, SkipReason};
+pub use late_locks::{LOCK_IN_FLIGHT, LOCK_LOOKUP};
 pub use lock_traces::LockLog;
 pub use name_folding::key as name_key;
 pub use remote_body::{ListedFile, body_of, digests_agree};

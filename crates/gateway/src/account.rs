@@ -3,6 +3,7 @@
 mod creating;
 mod editing;
 mod large_files;
+mod own_lock;
 mod reading;
 mod renewal;
 mod upload;

@@ -171,8 +171,11 @@ impl LateChanges {
         self.uploads.iter().any(|upload| upload.path == *path && upload.is_watched)
     }
 
-    /// A file was renamed to this path. It may have been there before.
-    pub(crate) fn renamed_to(&mut self, path: &RemotePath) {
+    /// A file of this version was renamed to this path. It may have been there before.
+    pub(crate) fn renamed_to(&mut self, path: &RemotePath, version: Option<&ETag>) {
+        for request in self.requests.iter_mut().filter(|request| request.from == *path && request.to.is_some()) {
+            request.versions.extend(version.cloned());
+        }
         self.uploads.retain(|upload| upload.path != *path);
     }
 
@@ -257,7 +260,7 @@ mod tests {
         assert!(late.begin_watch(now, &file) && !late.begin_watch(now, &file) && late.is_watched(now, &file));
         assert!(!late.is_watched(now + LONGEST, &file));
         late.expect_upload(now, &file, Digests::of(b"", &[]), true);
-        late.renamed_to(&file);
+        late.renamed_to(&file, None);
         assert!(late.uploads(now, &file, &tag("2")).is_empty() && !late.begin_watch(now, &file));
     }
 

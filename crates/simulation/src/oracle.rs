@@ -202,7 +202,10 @@ impl Oracle {
     /// a program has made a newer version from it there.
     fn goes_on_elsewhere(&self, change: &Change, server: &Server) -> bool {
         let by_us = |method: &'static str| {
-            server.changes.iter().filter(move |one| one.by == Author::Ours && one.method == method && one.at <= change.at)
+            server
+                .changes
+                .iter()
+                .filter(move |one| one.by == Author::Ours && one.method == method && one.at <= change.at)
         };
         let Some(content) = change.before.map(|before| &server.versions[before].content) else { return false };
         let was_moved = by_us("MOVE").any(|moved| moved.path == change.path && moved.after == change.before);

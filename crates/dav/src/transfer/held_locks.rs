@@ -1,5 +1,7 @@
 //! Locks around writes: carries out what [`Locks`] decides.
 
+mod release;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     hash::{BuildHasher, RandomState},
@@ -7,9 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures_util::future::join_all;
-use scopeguard::{ScopeGuard, defer, guard};
-use tokio::time::{sleep, timeout};
+use scopeguard::{ScopeGuard, guard};
+use tokio::time::sleep;
+
+pub(crate) use self::release::{PAUSE, ROUNDS};
 
 use super::{
     late_locks::LateLocks,
@@ -27,15 +30,8 @@ const LASTING: Duration = Duration::from_mins(10);
 const LOOK: Duration = Duration::from_millis(500);
 /// How often a writer asks whether an UNLOCK of its file has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// Time limit for releasing all locks at the end.
-const FAREWELL: Duration = Duration::from_secs(10);
 /// Why a lock on a missing file is no use.
 const DELETED: &str = "somebody else has deleted it since the folder was listed";
-/// Number of attempts to clean up: what a server refuses now it may accept a moment later.
-pub(crate) const ROUNDS: usize = 4;
-/// The pause between two attempts; an upload may still appear this long after its connection has ended.
-pub(crate) const PAUSE: Duration = Duration::from_millis(300);
-
 /// The time, by the clock of the timers, which a test may pause.
 fn now() -> Instant {
     tokio::time::Instant::now().into_std()
@@ -79,16 +75,6 @@ enum Created {
 /// What was at a path when its lock was released.
 type Released = Option<Entry>;
 
-/// What became of the DELETE of an empty file.
-#[derive(Debug, PartialEq, Eq)]
-enum Removal {
-    Done,
-    /// The server would refuse it again.
-    Refused,
-    /// To be tried again.
-    Failed,
-}
-
 impl HeldLocks {
     /// No locks yet. `owner` is what others see as their owner.
     pub fn new(dav: Dav, policy: LockPolicy, owner: &str) -> Self {
@@ -105,9 +91,9 @@ impl HeldLocks {
 
     fn continued(dav: Dav, policy: LockPolicy, owner: &str, number: u32, traces: Traces) -> Self {
         let owner = format!("{owner} ({number:08x})");
-        // An earlier process may have been killed while it waited for the answer.
+        // An earlier process may have been killed while it waited for an answer, also if the log has the token of a lock before.
         let late = LateLocks::default();
-        for (path, trace) in traces.all().filter(|(_, trace)| trace.token.is_none()) {
+        for (path, trace) in traces.all() {
             late.sent(path, trace.hollow, now());
         }
         Self {
@@ -280,8 +266,7 @@ impl HeldLocks {
                     let unused = lock(&self.locks).granted(path, token.clone(), lasts, sent);
                     if let Some(LockAction::Unlock(path, token)) = unused {
                         // Its writers have gone meanwhile.
-                        defer! { lock(&self.locks).unlocked(&path); }
-                        self.undo(&path, &token, false).await;
+                        self.end(&path, &token).await;
                     } else if !found.is_ok_and(|found| is_same_version(before.as_ref(), found.as_ref())) {
                         lock(&self.locks).lost(path, &token);
                     }
@@ -412,18 +397,6 @@ impl HeldLocks {
         Ok(ours.and_then(|lock| Some((lock.token?, lock.timeout))))
     }
 
-    /// Finds the lock of a LOCK without an answer. The lock may have created the file only if it is empty.
-    async fn recover(&self, path: &RemotePath) -> Result<Option<LockToken>, Error> {
-        let Some((token, _)) = self.find(path).await? else { return Ok(None) };
-        let is_empty = self.is_empty(path).await?;
-        let creates = self.late.expected(path, now()).unwrap_or(false);
-        let known = |trace: &mut Trace| {
-            (trace.token, trace.hollow) = (Some(token.clone()), (trace.hollow || creates) && is_empty);
-        };
-        lock(&self.traces).change(path, known);
-        Ok(Some(token))
-    }
-
     /// A file has been written under its lock, which stays: whatever created it, it is not deleted with the lock.
     pub fn written(&self, path: &RemotePath) {
         lock(&self.traces).change(path, |trace| trace.hollow = false);
@@ -441,75 +414,6 @@ impl HeldLocks {
     /// Whether an empty file at a path was created by a lock of ours, which is not undone yet.
     pub fn has_created(&self, path: &RemotePath) -> bool {
         lock(&self.traces).get(path).is_some_and(|trace| trace.hollow)
-    }
-
-    /// Releases a file's lock, if there is one. Deletes the file that the lock created, unless it was `written`.
-    pub async fn release(&self, path: &RemotePath, written: bool) {
-        // Also if the lock is lost.
-        if written {
-            lock(&self.traces).change(path, |trace| trace.hollow = false);
-        }
-        let action = lock(&self.locks).release(path);
-        let Some(LockAction::Unlock(path, token)) = action else { return };
-        // Also if this is not polled to its end: another writer would wait for it.
-        defer! { lock(&self.locks).unlocked(&path); }
-        self.undo(&path, &token, false).await;
-    }
-
-    /// Deletes what a lock created, and releases it. What the server refuses is left for the end, unless this is the
-    /// `last` attempt.
-    async fn undo(&self, path: &RemotePath, token: &LockToken, last: bool) {
-        let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
-        if self.take_away(path, token, hollow, last).await {
-            self.forget(path);
-        }
-    }
-
-    /// Returns whether the lock is released. The file that it created is deleted first: without the lock, this could
-    /// delete somebody else's file. If that fails for now, the lock is kept, unless this is the `last` attempt.
-    async fn take_away(&self, path: &RemotePath, token: &LockToken, hollow: bool, last: bool) -> bool {
-        // A MOVE may have put another file in its place, or a PUT without an answer its content.
-        let found = if hollow { Some(self.dav.stat(path, PropertySet::LISTING).await) } else { None };
-        let (hollow, removal) = match found {
-            Some(Ok(Some(found))) if found.properties.length == Some(0) => {
-                let tag = found.properties.etag.as_ref();
-                let removal = self.delete(path, token, tag).await;
-                (true, if removal == Removal::Done { removal } else { self.delete(path, token, tag).await })
-            }
-            None | Some(Ok(Some(_))) => (false, Removal::Refused),
-            Some(Ok(None)) => (true, Removal::Done),
-            Some(Err(_)) => (true, Removal::Failed),
-        };
-        let away = removal == Removal::Done;
-        // An error may mean that the lock is gone already (RFC 4918 §9.11.1); another attempt at the end makes sure.
-        // DELETE removes the lock too (RFC 4918 §9.6), and then UNLOCK fails.
-        (!hollow || last || removal != Removal::Failed)
-            && self.dav.unlock(path, token).await.map_or_else(|error| away && error.refusal().is_some(), |_| true)
-    }
-
-    /// Deletes the file that a lock created, and thereby the lock (RFC 4918 §9.6). A 404 may be wrong, so a lookup shows
-    /// whether the file is gone.
-    async fn delete(&self, path: &RemotePath, token: &LockToken, version: Option<&ETag>) -> Removal {
-        let claims = If::default().locked(path, token.clone());
-        let claims = version.map_or_else(|| claims.clone(), |tag| self.dav.claim_unchanged(&claims, path, tag));
-        match self.dav.delete(path, &Precondition::None, &claims).await {
-            Ok(_) => Removal::Done,
-            Err(error) if error.is(404) && matches!(self.dav.stat(path, PropertySet::LISTING).await, Ok(None)) => {
-                Removal::Done
-            }
-            Err(error) if error.refusal().is_some_and(|refusal| !refusal.is_passing()) => Removal::Refused,
-            Err(_) => Removal::Failed,
-        }
-    }
-
-    /// Whether nobody else can have written the file since its lock created it: our lock is still there, or no content.
-    /// Not every server checks the token of a lock that has ended.
-    async fn is_untouched(&self, path: &RemotePath, token: &LockToken) -> Result<bool, Error> {
-        if self.find(path).await?.is_some_and(|(held, _)| held == *token) {
-            return Ok(true);
-        }
-        let found = self.dav.stat(path, PropertySet::LISTING).await?;
-        Ok(found.is_none_or(|found| found.properties.length == Some(0)))
     }
 
     /// Refreshes the locks for as long as it is polled.
@@ -534,105 +438,9 @@ impl HeldLocks {
         }
     }
 
-    /// Undoes what requests without an answer may have left on the server: locks that nobody uses, and the empty files
-    /// that they created. What cannot be undone now is left for another call.
-    pub async fn tidy(&self) {
-        let left: Vec<_> = lock(&self.traces).all().map(|(path, _)| path.clone()).collect();
-        for path in left {
-            let is_used = lock(&self.locks).is_known(&path);
-            let has_token = lock(&self.traces).get(&path).is_some_and(|trace| trace.token.is_some());
-            if !is_used && (has_token || self.late.is_time_to_look(&path, now())) {
-                self.tidy_at(&path).await;
-            }
-        }
-    }
-
-    /// A change was refused because of a lock (423). It may be ours, of a LOCK that was carried out late, or whose UNLOCK was
-    /// lost: undoes it if nobody uses it. Returns whether the change may succeed now.
-    pub async fn undo_unused(&self, path: &RemotePath) -> bool {
-        if lock(&self.locks).is_known(path) || lock(&self.traces).get(path).is_none() {
-            return false;
-        }
-        // The change is for the file that the lock may have created.
-        self.written(path);
-        self.tidy_at(path).await
-    }
-
-    /// Undoes what is left at a path, unless the lock is used. Returns whether nothing is left.
-    async fn tidy_at(&self, path: &RemotePath) -> bool {
-        {
-            let locks = lock(&self.locks);
-            if locks.is_known(path) || !lock(&self.tidied).insert(path.clone()) {
-                return false;
-            }
-        }
-        defer! { lock(&self.tidied).remove(path); }
-        let is_undone = self.is_undone(path).await.unwrap_or(false);
-        if is_undone {
-            self.forget(path);
-        }
-        is_undone
-    }
-
-    async fn is_undone(&self, path: &RemotePath) -> Result<bool, Error> {
-        let Some(trace) = lock(&self.traces).get(path).cloned() else { return Ok(true) };
-        let token = match trace.token {
-            Some(token) => token,
-            None => match self.recover(path).await? {
-                Some(token) => token,
-                None => return Ok(true),
-            },
-        };
-        // An earlier process may have left it, long ago.
-        let hollow = lock(&self.traces).get(path).is_some_and(|trace| trace.hollow);
-        let hollow = hollow && self.is_untouched(path, &token).await?;
-        // It may be another one by now, of a LOCK that was carried out late.
-        Ok(self.take_away(path, &token, hollow, false).await || self.recover(path).await?.is_none())
-    }
-
     /// Whether there is something to undo.
     pub fn is_held(&self) -> bool {
         !lock(&self.traces).is_empty()
-    }
-
-    /// Undoes everything that is left, in a few rounds. A lock that cannot be released expires by itself.
-    pub async fn release_all(&self) {
-        lock(&self.locks).release_all();
-        let farewell = async {
-            for round in 1..=ROUNDS {
-                let left: Vec<_> =
-                    lock(&self.traces).all().map(|(path, trace)| (path.clone(), trace.clone())).collect();
-                if left.is_empty() {
-                    break;
-                }
-                if round > 1 {
-                    sleep(PAUSE).await;
-                }
-                join_all(left.into_iter().map(|(path, trace)| self.undo_late(path, trace, round == ROUNDS))).await;
-            }
-        };
-        let _ = timeout(FAREWELL, farewell).await;
-    }
-
-    /// Undoes what is left of a lock that its writer does not hold any more. Somebody else may hold it by now.
-    async fn undo_late(&self, path: RemotePath, trace: Trace, last: bool) {
-        let (token, is_untouched) = match trace.token {
-            Some(token) if trace.hollow => match self.is_untouched(&path, &token).await {
-                // Without an answer, only the lock is released.
-                Err(_) if last => (token, false),
-                Err(_) => return,
-                Ok(is_untouched) => (token, is_untouched),
-            },
-            Some(token) => (token, false),
-            None => match self.recover(&path).await {
-                Ok(Some(token)) => (token, true),
-                _ => return,
-            },
-        };
-        let hollow = is_untouched && lock(&self.traces).get(&path).is_some_and(|trace| trace.hollow);
-        if self.take_away(&path, &token, hollow, last).await || matches!(self.recover(&path).await, Ok(None)) {
-            self.forget(&path);
-        }
     }
 }
 

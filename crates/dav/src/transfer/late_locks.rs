@@ -10,10 +10,10 @@ use std::{
 use super::lock;
 use crate::RemotePath;
 
-/// How long one may be on its way: Linux gives up a silent connection after about 15 minutes.
-const LATE: Duration = Duration::from_mins(15);
-/// How often to look.
-const LOOK: Duration = Duration::from_secs(30);
+/// How long a LOCK without an answer may be in flight: Linux gives up a silent connection after about 15 minutes.
+pub const LOCK_IN_FLIGHT: Duration = Duration::from_mins(15);
+/// How often to look for the lock of a LOCK without an answer.
+pub const LOCK_LOOKUP: Duration = Duration::from_secs(30);
 
 /// The requests, by path.
 #[derive(Debug, Default)]
@@ -32,7 +32,7 @@ struct Late {
 impl LateLocks {
     /// A request has ended without an answer.
     pub(super) fn sent(&self, path: &RemotePath, hollow: bool, now: Instant) {
-        lock(&self.0).insert(path.clone(), Late { until: now + LATE, look: now, hollow });
+        lock(&self.0).insert(path.clone(), Late { until: now + LOCK_IN_FLIGHT, look: now, hollow });
     }
 
     /// Whether one may still be carried out, and then creates the file.
@@ -53,7 +53,7 @@ impl LateLocks {
         match lock(&self.0).get_mut(path) {
             Some(late) if now < late.look => false,
             Some(late) => {
-                late.look = now + LOOK;
+                late.look = now + LOCK_LOOKUP;
                 true
             }
             None => true,
@@ -70,11 +70,11 @@ mod tests {
         let (late, path, sent) = (LateLocks::default(), RemotePath::from_url_path("/a").unwrap(), Instant::now());
         assert!(late.is_time_to_look(&path, sent) && !late.creates(&path, true), "none is expected");
         late.sent(&path, false, sent);
-        assert!(late.is_time_to_look(&path, sent) && !late.is_time_to_look(&path, sent + LOOK / 2));
-        assert!(late.is_time_to_look(&path, sent + LOOK));
-        assert_eq!(late.expected(&path, sent + LATE / 2), Some(false));
+        assert!(late.is_time_to_look(&path, sent) && !late.is_time_to_look(&path, sent + LOCK_LOOKUP / 2));
+        assert!(late.is_time_to_look(&path, sent + LOCK_LOOKUP));
+        assert_eq!(late.expected(&path, sent + LOCK_IN_FLIGHT / 2), Some(false));
         assert!(late.creates(&path, true));
-        assert_eq!(late.expected(&path, sent + LATE / 2), Some(true));
-        assert_eq!(late.expected(&path, sent + LATE), None);
+        assert_eq!(late.expected(&path, sent + LOCK_IN_FLIGHT / 2), Some(true));
+        assert_eq!(late.expected(&path, sent + LOCK_IN_FLIGHT), None);
     }
 }

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use dav::{
     If, LockPolicy, Precondition, RemotePath,
-    transfer::{HeldLocks, Options},
+    transfer::{HeldLocks, LockLog, Options},
 };
 use haul_http::{Body, Settings};
 use http::HeaderMap;
 use servers::{Double, Fault};
 
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::common::{Failed, PATIENCE, Tree, check, client, folder, lay_out, mirror, path, rest, up};
 
@@ -239,5 +239,76 @@ async fn late_copy_under_a_lock_that_was_taken_anew_fails() {
     assert!(locks.is_lost(&path), "{}", double.log());
     locks.release(&path, true).await;
     locks.release_all().await;
+    assert_eq!(double.locks(), 0, "{}", double.log());
+}
+
+/// A LOCK without an answer is carried out when its writer has given up.
+#[tokio::test]
+async fn late_lock_of_our_own_is_undone_when_it_refuses_a_change() {
+    for method in ["PUT", "MOVE", "DELETE"] {
+        let (double, file, other) = (Double::start().await, path("/file"), path("/other"));
+        double.put("/file", b"content", Duration::from_hours(2));
+        let dav = client(double.address, |_| ());
+        let locks = HeldLocks::new(dav.clone(), LockPolicy::OnEdit, "ann");
+        locks.acquire(&file, true).await.unwrap();
+        let owner = double.lock_owner("/file").expect("it is locked");
+        assert!(!locks.undo_unused(&file).await, "it is in use");
+        locks.release(&file, true).await;
+        double.script(|asked, _, _| (asked == "LOCK").then_some(Fault::Reset));
+        assert!(locks.acquire(&file, true).await.is_err(), "control: it has no answer");
+        double.clear_faults();
+        double.lock_late("/file", &owner);
+        let (any, none) = (Precondition::None, If::default());
+        let change = async || match method {
+            "PUT" => {
+                let put = dav.put(&file, "newer".into(), HeaderMap::new(), &any, &none, haul_http::Options::default());
+                put.await.map(drop)
+            }
+            "MOVE" => dav.rename(&file, &other, true, &none).await.map(drop),
+            _ => dav.delete(&file, &any, &none).await.map(drop),
+        };
+        assert!(change().await.is_err_and(|error| error.is(423)), "{method}: {}", double.log());
+        assert!(locks.undo_unused(&file).await, "{method}: {}", double.log());
+        change().await.unwrap();
+        assert_eq!(double.locks(), 0, "{method}: {}", double.log());
+        let left: Vec<_> = double.files("").into_iter().collect();
+        let expected: &[(String, Vec<u8>)] = match method {
+            "PUT" => &[("file".into(), b"newer".into())],
+            "MOVE" => &[("other".into(), b"content".into())],
+            _ => &[],
+        };
+        assert_eq!(left, expected, "{method}: {}", double.log());
+    }
+}
+
+/// The log has the token of the lock before: the process was killed while it took the lock of a doubtful change anew.
+#[tokio::test]
+async fn lock_in_flight_at_a_kill_is_released_by_the_next_process() {
+    let (double, file, (_kept, here)) = (Double::start().await, path("/file"), folder());
+    double.put("/file", b"content", Duration::from_hours(2));
+    let started = || {
+        let log = LockLog::open(&here.join("locks")).unwrap();
+        HeldLocks::with_log(client(double.address, |_| ()), LockPolicy::OnEdit, "ann", log)
+    };
+    let killed = started();
+    killed.acquire(&file, true).await.unwrap();
+    let owner = double.lock_owner("/file").expect("it is locked");
+    killed.doubt(&file);
+    double.script(|asked, _, _| (asked == "LOCK").then_some(Fault::Silence));
+    let asks_again = async {
+        while double.log().matches(" LOCK ").count() < 2 {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::select! {
+        fenced = killed.fence(&file) => panic!("its LOCK has an answer: {fenced:?}"),
+        asked = timeout(PATIENCE, asks_again) => asked.expect("it locks the file again"),
+    }
+    drop(killed);
+    double.clear_faults();
+    let next = started();
+    next.tidy().await;
+    double.lock_late("/file", &owner);
+    next.release_all().await;
     assert_eq!(double.locks(), 0, "{}", double.log());
 }

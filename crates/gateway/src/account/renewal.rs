@@ -10,22 +10,23 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use dav::{AfterSilence, Fence, RemotePath};
-use haul_http::{Error, Incoming, ResponseInfo};
-use http::{HeaderValue, Response, header::CONTENT_TYPE};
+use haul_http::{Error, Incoming};
+use http::{HeaderValue, Response};
 
-use super::{Account, locked, upload::shown};
+use super::{
+    Account, locked,
+    own_lock::{OwnLock, is_pending, unlock},
+    upload::shown,
+};
 use crate::{
     answers::{self, LOCK_TOKEN, Shown},
     listings,
-    passing::{Caller, IF, Passing, TIMEOUT},
+    passing::{Caller, IF, Passing},
     redirector::are_related,
 };
 
-/// Of a lock that is taken anew.
-pub(super) const LOCK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner>haul gateway</D:owner></D:lockinfo>"#;
-/// Not long: if the answer to the LOCK is lost, nobody knows its token.
+/// Not long: the gateway may be killed before its answer.
 const LOCK_TIME: HeaderValue = HeaderValue::from_static("Second-600");
 /// The largest number of locks that are remembered.
 const MOST: usize = 256;
@@ -89,14 +90,7 @@ impl Renewals {
 
     /// Notes whether a change may be carried out yet, by its answer.
     pub(super) async fn note(&self, change: Option<UnderLock>, answer: &Result<Response<Incoming>, Error>) {
-        let is_pending = match answer {
-            Ok(answer) => {
-                let sendings = answer.extensions().get::<ResponseInfo>().map_or(1, |info| info.sendings);
-                sendings > 1 || matches!(answer.status().as_u16(), 502 | 504)
-            }
-            Err(error) => matches!(error, Error::Exchange { .. } | Error::OutcomeUnknown { .. }),
-        };
-        let Some(UnderLock { token, client, paths }) = change.filter(|_| is_pending) else { return };
+        let Some(UnderLock { token, client, paths }) = change.filter(|_| is_pending(answer)) else { return };
         let lock = {
             let mut all = self.all();
             if let Some(doubtful) = all.iter_mut().find(|doubtful| doubtful.token == token) {
@@ -106,7 +100,7 @@ impl Renewals {
                 if all.len() >= MOST {
                     all.remove(0);
                 }
-                let renewal = Renewal { client, token: token.clone(), is_pending };
+                let renewal = Renewal { client, token: token.clone(), is_pending: true };
                 let lock = Arc::new(tokio::sync::Mutex::new(renewal));
                 all.push(Doubtful { token, paths, lock: lock.clone() });
                 lock
@@ -179,31 +173,35 @@ impl Account {
 
     async fn renew(&self, Renewal { client, token, .. }: &Renewal) -> Result<Renewed, Error> {
         let Some(before) = self.seen(client).await? else { return Ok(Renewed::Ended) };
-        let unlock = |token: &str| {
-            let mut unlock = client.request("UNLOCK", Bytes::new());
-            HeaderValue::from_str(token).ok().map(|token| unlock.headers.insert(LOCK_TOKEN, token));
-            self.client.exchange(unlock.into_request())
-        };
-        let unlocked = unlock(token).await?;
+        let Ok(token) = HeaderValue::from_str(token) else { return Ok(Renewed::Ended) };
+        let unlocked = unlock(&self.client, client, token).await?;
         match unlocked.status() {
             status if status.is_success() => {}
             // It has ended by itself.
             status if status.is_client_error() => return Ok(Renewed::Ended),
             _ => return Ok(Renewed::Kept(unlocked)),
         }
-        let mut lock = client.request("LOCK", Bytes::from_static(LOCK));
-        lock.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=\"utf-8\""));
-        lock.headers.insert(TIMEOUT, LOCK_TIME);
-        let (parts, body) = self.client.exchange(lock.into_request()).await?.into_parts();
+        let mut own = OwnLock::new(&self.client, client);
+        let answer = self.client.exchange(own.request(LOCK_TIME).into_request()).await;
+        own.note(&answer);
+        let (parts, body) = answer?.into_parts();
         let body = answers::read(body, listings::LARGEST).await.unwrap_or_default();
         let Some(lock) = locked(&parts.headers, &body).filter(|_| parts.status.is_success()) else {
             return Ok(Renewed::Ended);
         };
-        if self.seen(client).await?.is_some_and(|now| now.is_like(&before)) {
+        let now = self.seen(client).await;
+        if let Ok(Some(now)) = &now
+            && now.is_like(&before)
+        {
+            own.settle();
             return Ok(Renewed::As(lock.token));
         }
-        drop(unlock(&lock.token).await);
-        Ok(Renewed::Ended)
+        if let Ok(token) = HeaderValue::from_str(&lock.token)
+            && unlock(&self.client, client, token).await.is_ok_and(|answer| answer.status().is_success())
+        {
+            own.settle();
+        }
+        now.map(|_| Renewed::Ended)
     }
 
     /// What the server shows of a file; none if it does not tell.

@@ -24,7 +24,7 @@ use http_body::Body as _;
 use http_body_util::{BodyExt, BodyStream};
 use writeback::{Failed, Failure, names_beside};
 
-use super::{Account, Change, WriteBack, locked, renewal::LOCK};
+use super::{Account, Change, WriteBack, locked, own_lock::OwnLock};
 use crate::{
     answers::{self, Shown, ShownContent},
     journal::{Saved, failed},
@@ -234,10 +234,10 @@ impl Account {
 
     /// Sends a file whose lock is gone: what the server has by now decides where.
     async fn send_unlocked(self: &Arc<Self>, saved: &Saved, client: &Caller) -> Outcome {
-        let mut lock = client.request("LOCK", Bytes::from_static(LOCK));
-        lock.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/xml; charset=\"utf-8\""));
-        lock.headers.insert(TIMEOUT, LOCK_TIME);
-        let (parts, body) = match self.exchange(lock).await {
+        let mut own = OwnLock::new(&self.client, client);
+        let answer = self.exchange(own.request(LOCK_TIME)).await;
+        own.note(&answer);
+        let (parts, body) = match answer {
             Ok(answer) => answer.into_parts(),
             Err(error) => return Outcome::away(error),
         };
@@ -253,6 +253,7 @@ impl Account {
         if let Ok(token) = HeaderValue::from_str(&lock.token) {
             unlock.headers.insert(answers::LOCK_TOKEN, token);
             self.send_acknowledged(unlock, None).await;
+            own.settle();
         }
         outcome
     }

@@ -74,6 +74,11 @@ impl World {
         self.settle().await;
     }
 
+    /// What the server answers to a client of its own that has no lock.
+    async fn put_unlocked(&self, name: &str) -> u16 {
+        ask(self.apache.address, "PUT", name, "", "without a lock").await.0
+    }
+
     /// Waits until the server has what the journal had.
     async fn settle(&self) {
         let all = async {
@@ -145,4 +150,24 @@ async fn a_late_deletion_or_renaming_under_a_lock_does_not_undo_a_newer_save() {
         }
         world.unlock("old", &token).await;
     }
+}
+
+/// The gateway takes the lock of a change without an answer anew, and this LOCK has no answer either.
+#[tokio::test]
+async fn a_late_lock_of_the_gateways_own_is_released() {
+    let Some(world) = World::new(false).await else { return };
+    let token = world.lock("old").await;
+    let held = format!("If: ({token})\r\n");
+    world.link.hold("PUT", "/files/old");
+    assert_eq!(world.ask("PUT", "old", &held, "older").await.0, 504);
+    world.link.hold("LOCK", "/files/old");
+    assert_eq!(world.ask("PUT", "old", &held, "newer").await.0, 504);
+    assert_eq!(world.link.let_go(), "200", "control: nobody has it locked");
+    let saving = async {
+        while world.put_unlocked("old").await == 423 {
+            sleep(Duration::from_millis(500)).await;
+        }
+    };
+    timeout(PATIENCE, saving).await.expect("the lock is released");
+    assert_eq!(world.on_disk("old").as_deref(), Some("without a lock"));
 }

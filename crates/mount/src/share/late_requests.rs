@@ -85,6 +85,23 @@ impl Share {
         Sending { share: self, number }
     }
 
+    /// Sends a change, and once more if a lock of our own at one of its paths was in its way.
+    async fn past_own_locks<F: Future<Output = Result<Confirmed, Error>>>(
+        &self,
+        paths: &[&RemotePath],
+        send: impl Fn() -> F,
+    ) -> Result<Confirmed, Error> {
+        let refused = match send().await {
+            Err(error) if error.is(423) => error,
+            outcome => return outcome,
+        };
+        let mut is_undone = false;
+        for path in paths {
+            is_undone |= self.locks.undo_unused(path).await;
+        }
+        if is_undone { send().await } else { Err(refused) }
+    }
+
     /// Deletes the file of a node, if it is known.
     pub(super) async fn delete_version(
         &self,
@@ -92,7 +109,7 @@ impl Share {
         ino: Option<Ino>,
         locks: &If,
     ) -> Result<Confirmed, Error> {
-        let (mut victim, mut repetitions, mut is_unlocked) = (self.known(ino), 0, false);
+        let (mut victim, mut repetitions) = (self.known(ino), 0);
         if victim == Victim::Any && self.in_journal(path).is_some() {
             // An earlier mount may have uploaded it.
             victim = self.found_at(path).await?;
@@ -105,7 +122,8 @@ impl Share {
                 Victim::Nothing => return request.ends(Ok(Confirmed::ByLookup)),
                 _ => Precondition::None,
             };
-            match self.dav.delete(path, &precondition, locks).await {
+            let deleted = self.past_own_locks(&[path], || self.dav.delete(path, &precondition, locks)).await;
+            match deleted {
                 Err(error) if error.is(412) && victim != Victim::Any => {
                     victim = self.instead_of(path, &victim, repetitions).await?;
                     if victim == Victim::Folder {
@@ -113,7 +131,6 @@ impl Share {
                     }
                     repetitions += 1;
                 }
-                Err(error) if error.is(423) && !is_unlocked && self.locks.undo_unused(path).await => is_unlocked = true,
                 outcome => return request.ends(outcome),
             }
         }
@@ -138,7 +155,7 @@ impl Share {
         may_replace: bool,
         locks: &If,
     ) -> Result<Confirmed, Error> {
-        let (mut source, mut repetitions, mut is_unlocked) = (self.known(Some(ino)), 0, false);
+        let (mut source, mut repetitions) = (self.known(Some(ino)), 0);
         let mut victim = match replaced {
             None => Victim::Nothing,
             replaced => self.known(replaced),
@@ -154,8 +171,11 @@ impl Share {
                 Victim::Version(tag) if !from.is_folder() => Precondition::Unchanged(tag.clone()),
                 _ => Precondition::None,
             };
-            match self.dav.rename_version((from, &unchanged), to, overwrite, &claims).await {
-                Err(error) if error.is(412) && !from.is_folder() && !(source == Victim::Any && victim == Victim::Any) => {
+            let rename = || self.dav.rename_version((from, &unchanged), to, overwrite, &claims);
+            match self.past_own_locks(&[from, to], rename).await {
+                Err(error)
+                    if error.is(412) && !from.is_folder() && !(source == Victim::Any && victim == Victim::Any) =>
+                {
                     match self.source_after(from, to, &source).await? {
                         Source::Moved => return request.ends(Ok(Confirmed::ByLookup)),
                         Source::Gone => return request.ends(Err(error)),
@@ -177,13 +197,6 @@ impl Share {
                         },
                     }
                     repetitions += 1;
-                }
-                Err(error)
-                    if error.is(423)
-                        && !is_unlocked
-                        && (self.locks.undo_unused(from).await | self.locks.undo_unused(to).await) =>
-                {
-                    is_unlocked = true;
                 }
                 outcome => return request.ends(outcome),
             }

@@ -149,8 +149,12 @@ impl Share {
             return Err(errno);
         }
         self.unlock_all_at(&to, &files).await;
-        self.tree().rename(parent, name, new_parent, new_name);
-        self.late_changes().renamed_to(&to);
+        let version = {
+            let mut tree = self.tree();
+            tree.rename(parent, name, new_parent, new_name);
+            if tree.contains(ino) { tree.facts(ino).etag.clone() } else { None }
+        };
+        self.late_changes().renamed_to(&to, version.as_ref());
         self.watch(&from);
         self.lock_again(unlocked, &files).await;
         self.renamed_in_journal(&from, &to, base.as_ref()).await?;

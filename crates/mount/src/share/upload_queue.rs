@@ -151,10 +151,12 @@ impl Share {
                 }
             },
             // RFC 4918 §9.7.1
-            Err(Unstored::Failed(Failure::Refused, error)) if error.is(404) || error.is(409) => match self.place_now(entry) {
-                Some(now) if now != *path => Outcome::Elsewhere(now),
-                _ => self.keep_homeless(data, path, error.to_string()).await,
-            },
+            Err(Unstored::Failed(Failure::Refused, error)) if error.is(404) || error.is(409) => {
+                match self.place_now(entry) {
+                    Some(now) if now != *path => Outcome::Elsewhere(now),
+                    _ => self.keep_homeless(data, path, error.to_string()).await,
+                }
+            }
             Err(Unstored::Failed(how, error)) => {
                 let (errno, why) = (errno::of(path, "upload", &error), error.to_string());
                 Outcome::Failed(Failed { how, errno, why, retry_after: error.retry_after() })

@@ -372,10 +372,9 @@ pub(super) fn content(file: &CachedFile, snapshot: &Snapshot) -> Result<Content>
 /// The server has an upload, and does not show it. It has not refused the upload.
 fn unseen(path: &RemotePath, error: dav::Error) -> dav::Error {
     match error {
-        error @ (dav::Error::Refused(_) | dav::Error::Http(haul_http::Error::Connect(_))) => dav::Error::Differs {
-            path: path.clone(),
-            why: format!("it is uploaded, and cannot be looked up: {error}"),
-        },
+        error @ (dav::Error::Refused(_) | dav::Error::Http(haul_http::Error::Connect(_))) => {
+            dav::Error::Differs { path: path.clone(), why: format!("it is uploaded, and cannot be looked up: {error}") }
+        }
         error => error,
     }
 }

@@ -177,8 +177,7 @@ impl Programs {
         };
         self.note(&format!("open {name} to rewrite it"), &opened);
         if let Ok(open) = opened {
-            self.go_on(kernel, Held::new(name, open, Bytes::new(), true), (line, None))
-                .await;
+            self.go_on(kernel, Held::new(name, open, Bytes::new(), true), (line, None)).await;
         }
     }
 

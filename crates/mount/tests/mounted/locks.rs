@@ -28,6 +28,7 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_file_stays_locked_when_it_is_renamed", a_file_stays_locked_when_it_is_renamed),
     ("a_lock_whose_answer_is_lost_is_found_and_released", a_lock_whose_answer_is_lost_is_found_and_released),
     ("a_late_lock_of_our_own_is_used_and_released", a_late_lock_of_our_own_is_used_and_released),
+    ("a_change_that_a_late_lock_of_our_own_refuses_succeeds", a_change_that_a_late_lock_of_our_own_refuses_succeeds),
     ("a_late_upload_of_a_new_file_undoes_nothing", a_late_upload_of_a_new_file_undoes_nothing),
     ("no_lock_outlives_the_mount", no_lock_outlives_the_mount),
     ("locks_that_a_mount_has_left_are_released_by_the_next", locks_that_a_mount_has_left_are_released_by_the_next),
@@ -300,6 +301,36 @@ fn a_late_lock_of_our_own_is_used_and_released() -> Result<(), Failed> {
     drop(world.edit("file", b"o")?);
     world.wait_until_unlocked();
     assert_eq!(world.content("file").as_deref(), Some(&b"original"[..]), "{}", world.double.log());
+    Ok(())
+}
+
+/// A LOCK without an answer is carried out when its program has given up.
+fn a_change_that_a_late_lock_of_our_own_refuses_succeeds() -> Result<(), Failed> {
+    for change in ["PUT", "MOVE", "DELETE"] {
+        let world = Doubled::new(&[("/file", b"original")], LockPolicy::OnEdit)?;
+        let (file, other) = (world.here.join("file"), world.here.join("other"));
+        let edited = world.edit("file", b"O")?;
+        let owner = world.double.lock_owner("/file").expect("it is locked");
+        drop(edited);
+        world.wait_until_unlocked();
+        world.double.script(|method, _, _| (method == "LOCK").then_some(Fault::Reset));
+        assert!(world.edit("file", b"o").is_err(), "control: its LOCK has no answer");
+        world.double.clear_faults();
+        if change == "PUT" {
+            // A new file is not locked first. The late LOCK creates it, too.
+            fs::remove_file(&file)?;
+            world.double.put("/file", b"", Duration::ZERO);
+        }
+        world.double.lock_late("/file", &owner);
+        let left = match change {
+            "PUT" => fs::write(&file, "newer").map(|()| vec![("file", "newer")])?,
+            "MOVE" => fs::rename(&file, &other).map(|()| vec![("other", "Original")])?,
+            _ => fs::remove_file(&file).map(|()| vec![])?,
+        };
+        assert_eq!(world.double.locks(), 0, "{change}: {}", world.double.log());
+        let expected = left.into_iter().map(|(name, content)| (name.to_owned(), content.as_bytes().to_vec()));
+        assert_eq!(world.double.files(""), expected.collect(), "{change}: {}", world.double.log());
+    }
     Ok(())
 }
 
