@@ -272,7 +272,7 @@ impl HeldLocks {
                     }
                 }
                 // Somebody else has it now, or nobody: it is asked for again before the next change.
-                Err(error) if error.is(423) || error.refusal().is_none_or(|refusal| refusal.is_passing()) => {
+                Err(error) if error.is(423) || error.refusal().is_none_or(crate::Failure::is_passing) => {
                     return Err(error);
                 }
                 Err(_) => drop(lock(&self.locks).lost(path, &token)),
