@@ -205,7 +205,7 @@ impl Account {
     }
 
     /// What the server shows of a file; none if it does not tell.
-    async fn seen(&self, client: &Caller) -> Result<Option<Shown>, Error> {
+    pub(super) async fn seen(&self, client: &Caller) -> Result<Option<Shown>, Error> {
         let answer = self.client.exchange(client.look().into_request()).await?;
         Ok(shown(answer, &client.path).await.ok())
     }

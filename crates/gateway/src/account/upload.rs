@@ -94,13 +94,15 @@ impl Account {
             let _change = Change::new(&self, [client.path.clone()]);
             let mut is_again = false;
             loop {
-                let Some(is_aside) = journal.begins(&saved) else { return };
+                let Some(saved) = journal.begins(&saved) else { return };
                 let turn = journal.turn().await;
                 if is_again {
                     self.refresh(&client, &saved.entry.details.token).await;
                 }
-                let outcome =
-                    if is_aside { self.send_beside(&saved, &client).await } else { self.send(&saved, &client).await };
+                let outcome = match saved.entry.details.is_aside {
+                    true => self.send_beside(&saved, &client).await,
+                    false => self.send(&saved, &client).await,
+                };
                 drop(turn);
                 match outcome {
                     Outcome::Stored => return journal.sent(&saved).await,

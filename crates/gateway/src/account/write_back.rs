@@ -189,6 +189,19 @@ impl Account {
         adopted.into()
     }
 
+    /// What a lock leaves at the server that is about to be released, if a file waits that was saved under it. The server has
+    /// not taken that yet, and the lock has kept all others out: an upload replaces what is there now, even if it is another
+    /// version than that which was locked. A PROPPATCH of times makes one at `haul serve`.
+    pub(super) fn left_under(
+        &self,
+        token: &str,
+        unlock: &Passing,
+    ) -> impl Future<Output = Option<ETag>> + Send + use<'_> {
+        let waits = self.write_back.as_ref().is_some_and(|back| back.journal.waits_under(token));
+        let client = waits.then(|| unlock.caller(unlock.url.clone(), unlock.path.clone()));
+        async move { self.seen(&client?).await.ok()??.version }
+    }
+
     /// Has a file uploaded, behind what goes on at its path.
     pub(super) fn begin_upload(self: &Arc<Self>, saved: Arc<Saved>, client: Caller) {
         let Some(back) = &self.write_back else { return };
