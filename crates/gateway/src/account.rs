@@ -203,10 +203,8 @@ impl Account {
         self.renewals.note(change, &answer).await;
         if let Some(token) = unlocks {
             self.renewals.unlocked(&token, &answer);
-            if let Some((back, left)) = self.write_back.as_ref().zip(left)
-                && answer.as_ref().is_ok_and(|answer| answer.status().is_success())
-            {
-                back.journal.unlocked(&token, &path, &left).await;
+            if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+                self.note_left(&token, &path, left.as_ref()).await;
             }
         }
         if let Ok(answer) = &answer {

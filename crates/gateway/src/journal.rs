@@ -288,6 +288,11 @@ impl Journal {
         self.entries().iter().any(|entry| entry.details.token == token)
     }
 
+    /// Whether this is the version that a file replaces, as far as is known by now.
+    pub(crate) fn replaces(&self, saved: &Saved, version: &ETag) -> bool {
+        self.entries().get(saved.entry.id).and_then(|entry| entry.base.tag()).is_some_and(|base| version.is(base))
+    }
+
     /// The lock under which files were saved has ended, and has left this version at their path.
     pub(crate) async fn unlocked(&self, token: &str, path: &RemotePath, left: &ETag) {
         let rebase = |entries: &mut Entries| {

@@ -273,14 +273,14 @@ fn run(seed: u64, has_trace: bool) -> (Vec<String>, String) {
         let path = said.split(' ').next().unwrap_or_default();
         let is_conflict = || said.ends_with("is a conflict with nobody");
         let is_own_risk = || said.ends_with("of another client") && World::is_own_risk(said, &server);
-        let is_beside = || oracle.possible(path).iter().flatten().any(|content| is_beside(&server, content));
+        let is_there = || oracle.possible(path).iter().flatten().any(|content| is_there(&server, content));
         let excuses = [
             // The conflict of what somebody's change under no lock has made of the file.
             is_conflict() && doubtful.keys().any(|path| said.starts_with(&**path)),
             // What is uploaded when its lock has ended takes the place of what was deleted meanwhile.
             (has_been_full || has_expired(path)) && is_known(path) && oracle.possible(path).contains(&None),
-            // The server has refused a saved file, and somebody has changed what is at its path since.
-            has_been_full && if is_conflict() { is_passed(path) } else { is_beside() },
+            // The server has refused a saved file, and somebody has changed or moved what is at its path since.
+            has_been_full && if is_conflict() { is_passed(path) } else { is_there() },
             is_own_risk(),
         ];
         !excuses.contains(&true)
@@ -291,9 +291,9 @@ fn run(seed: u64, has_trace: bool) -> (Vec<String>, String) {
     (wrong, network.trace())
 }
 
-/// Whether a content is under a name of its own, beside another version.
-fn is_beside(server: &Server, content: &bytes::Bytes) -> bool {
-    server.files().any(|(path, found)| path.contains("(conflict%20") && found == content)
+/// Whether somebody finds a content, under another name.
+fn is_there(server: &Server, content: &bytes::Bytes) -> bool {
+    server.files().any(|(_, found)| found == content)
 }
 
 fn number(variable: &str) -> Option<u64> {

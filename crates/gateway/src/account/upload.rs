@@ -266,7 +266,8 @@ impl Account {
             Err(outcome) => return outcome,
         };
         let (found, Shown { content, version, .. }) = (shown.precondition(), shown);
-        let is_base = version.as_ref().zip(saved.entry.base.tag()).is_some_and(|(version, base)| version.is(base));
+        let is_base = version
+            .is_some_and(|version| self.write_back.as_ref().is_some_and(|back| back.journal.replaces(saved, &version)));
         if content != ShownContent::Some || is_base {
             return match self.put_under(saved, client, token, Some(found)).await {
                 Outcome::Unmet(_) => Outcome::away("the server has lost a lock that it has just granted"),

@@ -189,9 +189,7 @@ impl Account {
         adopted.into()
     }
 
-    /// What a lock leaves at the server that is about to be released, if a file waits that was saved under it. The server has
-    /// not taken that yet, and the lock has kept all others out: an upload replaces what is there now, even if it is another
-    /// version than that which was locked. A PROPPATCH of times makes one at `haul serve`.
+    /// The version at the server that a lock leaves which is about to be released, if a file waits that was saved under it.
     pub(super) fn left_under(
         &self,
         token: &str,
@@ -200,6 +198,15 @@ impl Account {
         let waits = self.write_back.as_ref().is_some_and(|back| back.journal.waits_under(token));
         let client = waits.then(|| unlock.caller(unlock.url.clone(), unlock.path.clone()));
         async move { self.seen(&client?).await.ok()??.version }
+    }
+
+    /// A lock was released, and has left this version. It has kept all others out: the upload of a file that was saved under
+    /// it replaces that, even if it is not the version which was locked. A PROPPATCH of times makes another one at `haul
+    /// serve`.
+    pub(super) async fn note_left(&self, token: &str, path: &RemotePath, left: Option<&ETag>) {
+        if let Some((back, left)) = self.write_back.as_ref().zip(left) {
+            back.journal.unlocked(token, path, left).await;
+        }
     }
 
     /// Has a file uploaded, behind what goes on at its path.
