@@ -186,7 +186,11 @@ impl Account {
     ) -> Result<Response<Incoming>, haul_http::Error> {
         let unlocks =
             (request.method.as_str() == "UNLOCK").then(|| request.text(&LOCK_TOKEN).map(str::to_owned)).flatten();
-        let change = request.under_lock();
+        let left = match &unlocks {
+            Some(token) => self.left_under(token, &request).await,
+            None => None,
+        };
+        let (change, path) = (request.under_lock(), request.path.clone());
         let mut request = match self.renewed(request).await {
             Ok(request) => request.into_request(),
             Err(instead) => return instead,
@@ -199,6 +203,9 @@ impl Account {
         self.renewals.note(change, &answer).await;
         if let Some(token) = unlocks {
             self.renewals.unlocked(&token, &answer);
+            if answer.as_ref().is_ok_and(|answer| answer.status().is_success()) {
+                self.note_left(&token, &path, left.as_ref()).await;
+            }
         }
         if let Ok(answer) = &answer {
             self.learn(asked, answer.status());

@@ -46,7 +46,7 @@ pub(crate) struct Details {
     pub(crate) kind: Option<String>,
     /// It goes beside another version: its user has changed what is at its path since.
     #[serde(default)]
-    is_aside: bool,
+    pub(crate) is_aside: bool,
     #[serde(skip)]
     state: State,
 }
@@ -119,10 +119,13 @@ impl Saved {
 
 /// A file that a client saves now over the version `base`, if there is one and it is known.
 pub(crate) fn entry(path: RemotePath, base: Option<ETag>, length: u64, details: Details) -> Entry {
-    let base = base.map_or(Base::New, |etag| Base::Version(Facts { etag: Some(etag), ..Facts::default() }));
-    let mut entry = Entry::new(Id(0), path, base, length, None);
+    let mut entry = Entry::new(Id(0), path, base.map_or(Base::New, version), length, None);
     entry.details = details;
     entry
+}
+
+fn version(etag: ETag) -> Base {
+    Base::Version(Facts { etag: Some(etag), ..Facts::default() })
 }
 
 impl Details {
@@ -274,10 +277,31 @@ impl Journal {
         self.failed(saved, failed).await
     }
 
-    /// An upload begins. Returns whether the file goes beside another version; none if it is not wanted any more.
-    pub(crate) fn begins(&self, saved: &Saved) -> Option<bool> {
+    /// An upload begins. Returns what is known of the file by now; none if it is not wanted any more.
+    pub(crate) fn begins(&self, saved: &Saved) -> Option<Arc<Saved>> {
         self.set(saved, State::Sending);
-        self.entries().get(saved.entry.id).map(|entry| entry.details.is_aside)
+        self.entries().get(saved.entry.id).map(|entry| self.saved(entry))
+    }
+
+    /// Whether a file waits that was saved under this lock.
+    pub(crate) fn waits_under(&self, token: &str) -> bool {
+        self.entries().iter().any(|entry| entry.details.token == token)
+    }
+
+    /// Whether this is the version that a file replaces, as far as is known by now.
+    pub(crate) fn replaces(&self, saved: &Saved, version: &ETag) -> bool {
+        self.entries().get(saved.entry.id).and_then(|entry| entry.base.tag()).is_some_and(|base| version.is(base))
+    }
+
+    /// The lock under which files were saved has ended, and has left this version at their path.
+    pub(crate) async fn unlocked(&self, token: &str, path: &RemotePath, left: &ETag) {
+        let rebase = |entries: &mut Entries| {
+            let is_other = |entry: &&Entry| entry.base.tag().is_none_or(|base| !base.resembles(left));
+            let is_it = |entry: &&Entry| entry.details.token == token && entry.path == *path && is_other(entry);
+            let ids: Vec<_> = entries.iter().filter(is_it).map(|entry| entry.id).collect();
+            ids.into_iter().for_each(|id| entries.rebase(id, version(left.clone())));
+        };
+        self.change_or_log(rebase).await;
     }
 
     /// The user is about to change what is at a path, or below it. Versions that wait there would replace that later: they go
@@ -306,7 +330,11 @@ impl Journal {
     }
 
     async fn done(&self, ids: Vec<Id>) {
-        if let Err(error) = self.change(|entries| ids.into_iter().for_each(|id| entries.give_up(id))).await {
+        self.change_or_log(|entries| ids.into_iter().for_each(|id| entries.give_up(id))).await;
+    }
+
+    async fn change_or_log(&self, change: impl FnOnce(&mut Entries)) {
+        if let Err(error) = self.change(change).await {
             tracing::error!("cannot write the journal {}: {error}", self.log.folder().display());
         }
     }

@@ -14,6 +14,7 @@
 //! `SIMULATION_SEEDS=<COUNT>` runs so many, from `SIMULATION_FROM=<N>` on.
 
 mod clients;
+mod waiting;
 
 use std::{
     collections::HashMap,
@@ -26,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use ::simulation::{Author, Change, Network, Oracle, Profile, Random, Rates, Server, Spell, Weather};
+use ::simulation::{Author, Change, Network, Oracle, Profile, Random, Rates, Server, Spell, Weather, original};
 use dav::RemotePath;
 use haul_http::{Client, Origin, auth::Authenticator};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -81,6 +82,14 @@ struct Life {
 }
 
 impl World {
+    fn new(network: Network, repeats: bool) -> Arc<Self> {
+        network.server().add_folder(FOLDER);
+        let (oracle, doubtful, epoch, wrong, has_been_full) = Default::default();
+        let world = Arc::new(Self { network, oracle, doubtful, epoch, wrong, repeats, has_been_full });
+        world.set_passwords(0);
+        world
+    }
+
     fn authorization(user: &str, epoch: usize) -> String {
         let encoded = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, format!("{user}:{epoch}"));
         format!("Basic {encoded}")
@@ -95,6 +104,17 @@ impl World {
     /// A change under no lock may be carried out at any time.
     fn doubt(&self, path: &str, content: Option<bytes::Bytes>) {
         self.doubtful.lock().unwrap().entry(path.to_owned()).or_default().push(content);
+    }
+
+    /// A change has been answered: this copy of it will not be carried out any more.
+    fn undoubt(&self, path: &str, content: &Option<bytes::Bytes>) {
+        let mut doubtful = self.doubtful.lock().unwrap();
+        if let Some(effects) = doubtful.get_mut(path)
+            && let Some(at) = effects.iter().position(|effect| effect == content)
+        {
+            effects.remove(at);
+        }
+        doubtful.retain(|_, effects| !effects.is_empty());
     }
 
     /// Whether a client has taken the place of somebody else's version by a request that names neither lock nor version, as it
@@ -172,6 +192,10 @@ impl Life {
     }
 }
 
+fn paused_runtime() -> runtime::Runtime {
+    runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
+}
+
 /// What is wrong with the run of a seed, and what has happened in it.
 fn run(seed: u64, has_trace: bool) -> (Vec<String>, String) {
     let mut random = Random::for_part(seed, "gateway");
@@ -191,24 +215,13 @@ fn run(seed: u64, has_trace: bool) -> (Vec<String>, String) {
         network.keep_trace();
         network.note(&format!("{profile:?}, journal: {has_journal}, {:?}", network.rates()));
     }
-    network.server().add_folder(FOLDER);
-    let (oracle, doubtful, epoch, wrong) = Default::default();
-    let world = Arc::new(World {
-        network: network.clone(),
-        oracle,
-        doubtful,
-        epoch,
-        wrong,
-        repeats,
-        has_been_full: AtomicBool::new(false),
-    });
-    world.set_passwords(0);
+    let world = World::new(network.clone(), repeats);
     let folder = tempfile::tempdir().unwrap();
     let state = has_journal.then(|| folder.path());
     let lives = 1 + random.below(3);
     for number in 0..=lives {
         let is_last = number == lives;
-        let runtime = runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+        let runtime = paused_runtime();
         let journal = runtime.block_on(async {
             network.resume();
             network.note(&format!("gateway {number}"));
@@ -249,18 +262,26 @@ fn run(seed: u64, has_trace: bool) -> (Vec<String>, String) {
         }
     }
     let mut wrong = oracle.judge(&server, &[]);
+    let has_expired = |path: &str| server.expired.iter().any(|(_, expired)| expired == path);
+    let is_known = |path: &str| server.content(path).is_some_and(|content| oracle.knows(content, &server));
+    // Whether a client of ours has changed what is at the path of a conflict since.
+    let is_passed = |beside: &str| {
+        let possible = original(beside).map(|path| oracle.possible(&path).to_vec()).unwrap_or_default();
+        possible.len() > 1 || !possible.iter().any(|possible| possible.as_ref() == server.content(beside))
+    };
     wrong.retain(|said| {
         let path = said.split(' ').next().unwrap_or_default();
-        let is_known = || said.ends_with("of another client") && World::is_own_risk(said, &server);
-        let is_beside = || oracle.possible(path).iter().flatten().any(|content| is_beside(&server, content));
+        let is_conflict = || said.ends_with("is a conflict with nobody");
+        let is_own_risk = || said.ends_with("of another client") && World::is_own_risk(said, &server);
+        let is_there = || oracle.possible(path).iter().flatten().any(|content| is_there(&server, content));
         let excuses = [
             // The conflict of what somebody's change under no lock has made of the file.
-            said.ends_with("is a conflict with nobody") && doubtful.keys().any(|path| said.starts_with(&**path)),
-            // What is uploaded when its lock has expired takes the place of what was deleted meanwhile.
-            server.expired.iter().any(|(_, expired)| expired == path) && !said.ends_with("of another client"),
-            // The server has refused a saved file, and somebody has changed what is at its path since.
-            has_been_full && (is_beside() || said.ends_with("is a conflict with nobody")),
-            is_known(),
+            is_conflict() && doubtful.keys().any(|path| said.starts_with(&**path)),
+            // What is uploaded when its lock has ended takes the place of what was deleted meanwhile.
+            (has_been_full || has_expired(path)) && is_known(path) && oracle.possible(path).contains(&None),
+            // The server has refused a saved file, and somebody has changed or moved what is at its path since.
+            has_been_full && if is_conflict() { is_passed(path) } else { is_there() },
+            is_own_risk(),
         ];
         !excuses.contains(&true)
     });
@@ -270,9 +291,9 @@ fn run(seed: u64, has_trace: bool) -> (Vec<String>, String) {
     (wrong, network.trace())
 }
 
-/// Whether a content is under a name of its own, beside another version.
-fn is_beside(server: &Server, content: &bytes::Bytes) -> bool {
-    server.files().any(|(path, found)| path.contains("(conflict%20") && found == content)
+/// Whether somebody finds a content, under another name.
+fn is_there(server: &Server, content: &bytes::Bytes) -> bool {
+    server.files().any(|(_, found)| found == content)
 }
 
 fn number(variable: &str) -> Option<u64> {

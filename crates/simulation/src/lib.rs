@@ -35,7 +35,7 @@ mod weather;
 
 pub use fates::{Fate, Rates};
 pub use network::Network;
-pub use oracle::{Oracle, Renaming};
+pub use oracle::{Oracle, Renaming, original};
 pub use random::{Random, fill};
 pub use request::{Request, Response};
 pub use server::{Author, Change, Lock, Profile, Server, Version};

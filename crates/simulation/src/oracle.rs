@@ -14,6 +14,9 @@ use crate::server::{Author, Change, Server};
 /// What marks the name of a version that was stored beside another one.
 const BESIDE: &str = "conflict%20";
 
+/// How many bytes of a content are shown.
+const SHOWN: usize = 40;
+
 /// What a program may find at a name.
 #[derive(Debug, Clone, Default)]
 struct Name {
@@ -252,7 +255,7 @@ fn changes_of<'a>(by: Author, path: &'a str, server: &'a Server) -> impl Iterato
 }
 
 /// The path whose other version is at this one.
-fn original(beside: &str) -> Option<String> {
+pub fn original(beside: &str) -> Option<String> {
     let at = beside.find(BESIDE)?;
     // The blank and the parenthesis before it, encoded or not.
     let (stem, rest) = (&beside[..at], &beside[at..]);
@@ -263,7 +266,8 @@ fn original(beside: &str) -> Option<String> {
 }
 
 fn shown(content: Option<&Bytes>) -> String {
-    content.map_or_else(|| "nothing".into(), |content| format!("{:?}", String::from_utf8_lossy(content)))
+    let begin = |content: &Bytes| String::from_utf8_lossy(&content[..content.len().min(SHOWN)]).into_owned();
+    content.map_or_else(|| "nothing".into(), |content| format!("{:?}", begin(content)))
 }
 
 #[cfg(test)]

@@ -351,6 +351,15 @@ impl<D: Details> Entries<D> {
         self.insert(Entry { path: path.clone(), is_sending: false, ..entry });
     }
 
+    /// An upload replaces another version of the server's than was known.
+    pub fn rebase(&mut self, id: Id, base: Base) {
+        if let Some(entry) = self.all.get_mut(&id) {
+            entry.base = base.clone();
+            let record = Record::Renamed { id, path: path_text(&entry.path), base, replaced: Vec::new() };
+            self.note(record);
+        }
+    }
+
     /// A program has set the modification time of a file.
     pub fn modify(&mut self, path: &RemotePath, modified: SystemTime) {
         let Some(id) = self.latest(path).filter(|entry| !entry.is_sent()).map(|entry| entry.id) else { return };

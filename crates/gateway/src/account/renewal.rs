@@ -154,7 +154,7 @@ impl Account {
         for Doubtful { token, lock, .. } in all {
             let mut renewal = lock.lock().await;
             if renewal.is_pending && is_change(&request) {
-                match self.renew(&renewal).await.map_err(Err)? {
+                match self.renew(&token, &renewal).await.map_err(Err)? {
                     Renewed::As(token) => (renewal.token, renewal.is_pending) = (token, false),
                     Renewed::Ended => self.renewals.forget(&token),
                     Renewed::Kept(answer) => return Err(Ok(answer)),
@@ -171,12 +171,12 @@ impl Account {
         Ok(request)
     }
 
-    async fn renew(&self, Renewal { client, token, .. }: &Renewal) -> Result<Renewed, Error> {
+    async fn renew(&self, known_as: &str, Renewal { client, token, .. }: &Renewal) -> Result<Renewed, Error> {
         let Some(before) = self.seen(client).await? else { return Ok(Renewed::Ended) };
         let Ok(token) = HeaderValue::from_str(token) else { return Ok(Renewed::Ended) };
         let unlocked = unlock(&self.client, client, token).await?;
         match unlocked.status() {
-            status if status.is_success() => {}
+            status if status.is_success() => self.note_left(known_as, &client.path, before.version.as_ref()).await,
             // It has ended by itself.
             status if status.is_client_error() => return Ok(Renewed::Ended),
             _ => return Ok(Renewed::Kept(unlocked)),
@@ -205,7 +205,7 @@ impl Account {
     }
 
     /// What the server shows of a file; none if it does not tell.
-    async fn seen(&self, client: &Caller) -> Result<Option<Shown>, Error> {
+    pub(super) async fn seen(&self, client: &Caller) -> Result<Option<Shown>, Error> {
         let answer = self.client.exchange(client.look().into_request()).await?;
         Ok(shown(answer, &client.path).await.ok())
     }

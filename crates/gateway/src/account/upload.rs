@@ -94,13 +94,15 @@ impl Account {
             let _change = Change::new(&self, [client.path.clone()]);
             let mut is_again = false;
             loop {
-                let Some(is_aside) = journal.begins(&saved) else { return };
+                let Some(saved) = journal.begins(&saved) else { return };
                 let turn = journal.turn().await;
                 if is_again {
                     self.refresh(&client, &saved.entry.details.token).await;
                 }
-                let outcome =
-                    if is_aside { self.send_beside(&saved, &client).await } else { self.send(&saved, &client).await };
+                let outcome = match saved.entry.details.is_aside {
+                    true => self.send_beside(&saved, &client).await,
+                    false => self.send(&saved, &client).await,
+                };
                 drop(turn);
                 match outcome {
                     Outcome::Stored => return journal.sent(&saved).await,
@@ -264,7 +266,8 @@ impl Account {
             Err(outcome) => return outcome,
         };
         let (found, Shown { content, version, .. }) = (shown.precondition(), shown);
-        let is_base = version.as_ref().zip(saved.entry.base.tag()).is_some_and(|(version, base)| version.is(base));
+        let is_base = version
+            .is_some_and(|version| self.write_back.as_ref().is_some_and(|back| back.journal.replaces(saved, &version)));
         if content != ShownContent::Some || is_base {
             return match self.put_under(saved, client, token, Some(found)).await {
                 Outcome::Unmet(_) => Outcome::away("the server has lost a lock that it has just granted"),

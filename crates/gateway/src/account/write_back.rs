@@ -189,6 +189,26 @@ impl Account {
         adopted.into()
     }
 
+    /// The version at the server that a lock leaves which is about to be released, if a file waits that was saved under it.
+    pub(super) fn left_under(
+        &self,
+        token: &str,
+        unlock: &Passing,
+    ) -> impl Future<Output = Option<ETag>> + Send + use<'_> {
+        let waits = self.write_back.as_ref().is_some_and(|back| back.journal.waits_under(token));
+        let client = waits.then(|| unlock.caller(unlock.url.clone(), unlock.path.clone()));
+        async move { self.seen(&client?).await.ok()??.version }
+    }
+
+    /// A lock was released, and has left this version. It has kept all others out: the upload of a file that was saved under
+    /// it replaces that, even if it is not the version which was locked. A PROPPATCH of times makes another one at `haul
+    /// serve`.
+    pub(super) async fn note_left(&self, token: &str, path: &RemotePath, left: Option<&ETag>) {
+        if let Some((back, left)) = self.write_back.as_ref().zip(left) {
+            back.journal.unlocked(token, path, left).await;
+        }
+    }
+
     /// Has a file uploaded, behind what goes on at its path.
     pub(super) fn begin_upload(self: &Arc<Self>, saved: Arc<Saved>, client: Caller) {
         let Some(back) = &self.write_back else { return };

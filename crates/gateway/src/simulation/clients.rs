@@ -7,6 +7,7 @@ use std::{
 
 use ::simulation::{Random, fill};
 use bytes::Bytes;
+use http::StatusCode;
 use tokio::time;
 
 use super::{Answer, FOLDER, Life};
@@ -14,8 +15,8 @@ use super::{Answer, FOLDER, Life};
 pub(super) const USERS: [&str; 2] = ["ann", "bob"];
 /// Few, so that they meet.
 const NAMES: [&str; 4] = ["a", "b", "c.txt", "d"];
-const LOCK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner>them</D:owner></D:lockinfo>"#;
-const TIMES: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:propertyupdate xmlns:D="DAV:" xmlns:Z="urn:schemas-microsoft-com:"><D:set><D:prop><Z:Win32FileAttributes>00000020</Z:Win32FileAttributes></D:prop></D:set></D:propertyupdate>"#;
+pub(super) const LOCK: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:lockinfo xmlns:D="DAV:"><D:lockscope><D:exclusive/></D:lockscope><D:locktype><D:write/></D:locktype><D:owner>them</D:owner></D:lockinfo>"#;
+pub(super) const TIMES: &[u8] = br#"<?xml version="1.0" encoding="utf-8"?><D:propertyupdate xmlns:D="DAV:" xmlns:Z="urn:schemas-microsoft-com:"><D:set><D:prop><Z:Win32FileAttributes>00000020</Z:Win32FileAttributes></D:prop></D:set></D:propertyupdate>"#;
 
 /// Lets all do what they do until they are done.
 pub(super) async fn live(life: &Arc<Life>, seed: u64, number: usize) {
@@ -111,41 +112,51 @@ impl Person {
         let world = self.life.world.clone();
         for (path, effect) in effects {
             world.oracle.lock().unwrap().unconfirmed(path, effect.clone());
+            // The gateway may be killed meanwhile.
+            world.doubt(path, effect.clone());
         }
         let answer = self.ask(method, path, fields, b"").await;
         let is_done = answer.as_ref().is_some_and(|answer| answer.status.is_success());
-        let is_refused =
-            answer.is_some_and(|answer| matches!(answer.status.as_u16(), 401 | 404 | 409 | 412 | 423 | 507));
         for (path, effect) in effects {
             if is_done {
                 world.oracle.lock().unwrap().confirmed(path, effect.clone());
             }
-            if !(is_done || is_refused) || world.repeats {
-                world.doubt(path, effect.clone());
+            if self.is_over(answer.as_ref()) {
+                world.undoubt(path, effect);
             }
         }
         is_done
+    }
+
+    /// Whether no copy of a change will be carried out after this answer.
+    fn is_over(&self, answer: Option<&Answer>) -> bool {
+        let is_final =
+            |status: StatusCode| status.is_success() || matches!(status.as_u16(), 401 | 404 | 409 | 412 | 423 | 507);
+        !self.life.world.repeats && answer.is_some_and(|answer| is_final(answer.status))
     }
 
     /// As the redirector does it; perhaps several times under one lock.
     async fn save(&mut self, path: &str) {
         let empty = || Some(Bytes::new());
         let Some(found) = self.ask("PROPFIND", path, &[("depth", "0")], b"").await else { return };
-        match found.status.as_u16() {
-            207 => {}
+        let length = match found.status.as_u16() {
+            207 => listed_length(&found),
             404 => {
                 if !self.change("PUT", path, &[], &[(path, empty())]).await {
                     return;
                 }
+                Some(0)
             }
             _ => return,
-        }
+        };
         // If its answer is lost, it may create the file when that was deleted.
+        self.life.world.doubt(path, empty());
         let timeout = [("timeout", "Second-3600")];
         let Some(locked) = self.ask("LOCK", path, &timeout, LOCK).await.filter(|answer| answer.status.is_success())
         else {
-            return self.life.world.doubt(path, empty());
+            return;
         };
+        self.life.world.undoubt(path, &empty());
         let Some(token) = locked.headers.get("lock-token").map(|token| token.to_str().unwrap().to_owned()) else {
             return;
         };
@@ -154,8 +165,13 @@ impl Person {
         }
         let held = format!("({token})");
         let under = [("if", &*held)];
-        for _ in 0..=self.random.below(3) {
+        let rounds = 1 + self.random.below(3);
+        for round in 0..rounds {
             self.ask("PROPPATCH", path, &under, TIMES).await;
+            // Somebody may have changed it before it was locked.
+            if round == 0 && self.length(path).await != length {
+                break;
+            }
             let content = self.content();
             let world = self.life.world.clone();
             {
@@ -172,6 +188,12 @@ impl Person {
         }
         self.ask("PROPPATCH", path, &under, TIMES).await;
         self.ask("UNLOCK", path, &[("lock-token", &token)], b"").await;
+    }
+
+    /// How long a file is; none if that is not told.
+    async fn length(&self, path: &str) -> Option<usize> {
+        let answer = self.ask("HEAD", path, &[], b"").await.filter(|answer| answer.status == StatusCode::OK)?;
+        answer.headers.get("content-length")?.to_str().ok()?.parse().ok()
     }
 
     fn content(&mut self) -> Bytes {
@@ -198,8 +220,11 @@ impl Person {
 
     /// Without knowing what it moves, so that anything may be at both names from then on.
     async fn rename(&mut self, from: &str, to: &str) {
+        let world = self.life.world.clone();
         let renaming = self.life.world.oracle.lock().unwrap().begin_rename(from, to, &self.life.world.network.server());
         let moved = self.life.world.oracle.lock().unwrap().possible(from).to_vec();
+        world.doubt(from, None);
+        moved.iter().for_each(|content| world.doubt(to, content.clone()));
         let answer = self.ask("MOVE", from, &[("destination", to), ("overwrite", "T")], b"").await;
         let is_done = answer.as_ref().is_some_and(|answer| answer.status.is_success());
         if is_done {
@@ -211,13 +236,16 @@ impl Person {
                 oracle.unconfirmed(to, Some(content));
             }
         }
-        let is_refused =
-            answer.is_some_and(|answer| matches!(answer.status.as_u16(), 401 | 404 | 409 | 412 | 423 | 507));
-        if !(is_done || is_refused) || self.life.world.repeats {
-            self.life.world.doubt(from, None);
-            for content in moved {
-                self.life.world.doubt(to, content);
-            }
+        if self.is_over(answer.as_ref()) {
+            world.undoubt(from, &None);
+            moved.iter().for_each(|content| world.undoubt(to, content));
         }
     }
+}
+
+/// The length of the file that a multistatus shows.
+fn listed_length(answer: &Answer) -> Option<usize> {
+    let body = String::from_utf8_lossy(&answer.body);
+    let (_, rest) = body.split_once("getcontentlength>")?;
+    rest.split_once('<')?.0.parse().ok()
 }
