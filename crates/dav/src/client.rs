@@ -399,13 +399,14 @@ impl Dav {
         overwrite: bool,
         locks: &If,
     ) -> Result<Confirmed, Error> {
-        self.rename_version((from, &Precondition::None), to, overwrite, locks).await
+        self.rename_version(from, &Precondition::None, to, overwrite, locks).await
     }
 
     /// The same, with a precondition on what is renamed.
     pub async fn rename_version(
         &self,
-        (from, precondition): (&RemotePath, &Precondition),
+        from: &RemotePath,
+        precondition: &Precondition,
         to: &RemotePath,
         overwrite: bool,
         locks: &If,

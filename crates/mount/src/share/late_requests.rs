@@ -171,7 +171,7 @@ impl Share {
                 Victim::Version(tag) if !from.is_folder() => Precondition::Unchanged(tag.clone()),
                 _ => Precondition::None,
             };
-            let rename = || self.dav.rename_version((from, &unchanged), to, overwrite, &claims);
+            let rename = || self.dav.rename_version(from, &unchanged, to, overwrite, &claims);
             match self.past_own_locks(&[from, to], rename).await {
                 Err(error)
                     if error.is(412) && !from.is_folder() && !(source == Victim::Any && victim == Victim::Any) =>
