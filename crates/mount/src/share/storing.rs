@@ -71,7 +71,7 @@ impl Share {
         let (mut base, mut refusal) = (version.base.clone(), None);
         for _ in 0..TRIES {
             self.locks.fence(path).await.map_err(unknown)?;
-            if self.has_lost_lock(ino, None).await && !self.was_taken_away(path).await {
+            if self.has_lost_lock(ino, None).await && !self.is_free(path, &base).await {
                 let why = "the server has ended the lock under which it was edited".into();
                 return Err(Unstored::Conflict(Error::Differs { path: path.clone(), why }));
             }
@@ -80,7 +80,7 @@ impl Share {
                 Ok(facts) => return Ok(self.is_stored(path, facts)),
                 Err(error) => error,
             };
-            if self.has_lost_lock(ino, Some(&refused)).await && !self.was_taken_away(path).await {
+            if self.has_lost_lock(ino, Some(&refused)).await && !self.is_free(path, &base).await {
                 return Err(Unstored::Conflict(refused));
             }
             if refused.is(423) && self.locks.undo_unused(path).await {
@@ -100,9 +100,10 @@ impl Share {
         Err(refusal.map_or(Unstored::Unreadable(Errno::EIO), Unstored::Conflict))
     }
 
-    /// Whether a late DELETE or MOVE of our own has taken a file away, and the lock with it.
-    async fn was_taken_away(&self, path: &RemotePath) -> bool {
-        self.late_changes().reason(Instant::now(), path, None) == Some(Late::TakenAway)
+    /// Whether there is nothing, as expected, or because a late DELETE or MOVE of our own has taken the file away, and the lock
+    /// with it.
+    async fn is_free(&self, path: &RemotePath, base: &Base) -> bool {
+        (*base == Base::New || self.late_changes().reason(Instant::now(), path, None) == Some(Late::TakenAway))
             && matches!(self.dav.stat(path, PropertySet::LISTING).await, Ok(None))
     }
 

@@ -29,6 +29,10 @@ pub(crate) const TESTS: &[(&str, DoubleTest)] = &[
     ("a_lock_whose_answer_is_lost_is_found_and_released", a_lock_whose_answer_is_lost_is_found_and_released),
     ("a_late_lock_of_our_own_is_used_and_released", a_late_lock_of_our_own_is_used_and_released),
     ("a_change_that_a_late_lock_of_our_own_refuses_succeeds", a_change_that_a_late_lock_of_our_own_refuses_succeeds),
+    (
+        "a_new_file_whose_lock_is_lost_is_saved_where_nothing_is",
+        a_new_file_whose_lock_is_lost_is_saved_where_nothing_is,
+    ),
     ("a_late_upload_of_a_new_file_undoes_nothing", a_late_upload_of_a_new_file_undoes_nothing),
     ("no_lock_outlives_the_mount", no_lock_outlives_the_mount),
     ("locks_that_a_mount_has_left_are_released_by_the_next", locks_that_a_mount_has_left_are_released_by_the_next),
@@ -331,6 +335,21 @@ fn a_change_that_a_late_lock_of_our_own_refuses_succeeds() -> Result<(), Failed>
         let expected = left.into_iter().map(|(name, content)| (name.to_owned(), content.as_bytes().to_vec()));
         assert_eq!(world.double.files(""), expected.collect(), "{change}: {}", world.double.log());
     }
+    Ok(())
+}
+
+/// Apache reserves the name of a new file by its lock, and may lose both.
+fn a_new_file_whose_lock_is_lost_is_saved_where_nothing_is() -> Result<(), Failed> {
+    let world = Doubled::new(&[], LockPolicy::Always)?;
+    let mut file = File::create(world.here.join("file"))?;
+    file.write_all(b"content")?;
+    assert_eq!(world.double.locks(), 1, "control: it is locked");
+    world.double.remove("/file");
+    world.double.unlock("/file");
+    drop(file);
+    let expected = [("file".to_owned(), b"content".to_vec())];
+    assert_eq!(world.double.files(""), expected.into(), "{}", world.double.log());
+    world.wait_until_unlocked();
     Ok(())
 }
 
