@@ -20,8 +20,8 @@ use super::{
     lock_traces::{LockLog, Trace, Traces},
 };
 use crate::{
-    Dav, ETag, Entry, Error, Family, If, LockAction, LockPermit, LockToken, Locked, Locks, Precondition, PropertySet,
-    RemotePath, client::confirmation::is_undecided, locks::LockPolicy,
+    Dav, ETag, Entry, Error, Family, If, LockAction, LockPermit, LockToken, Locked, Locks, Precondition, Properties,
+    PropertySet, RemotePath, client::confirmation::is_undecided, locks::LockPolicy,
 };
 
 /// The requested timeout of a lock; the server decides.
@@ -226,11 +226,10 @@ impl HeldLocks {
             return;
         }
         let Ok(found) = self.dav.stat(path, PropertySet::LISTING).await else { return };
-        let properties = found.map(|found| found.properties).unwrap_or_default();
-        let seen = match (properties.length, properties.etag, properties.modified) {
-            (Some(0), Some(tag), _) => Created::Version(tag),
-            (None, None, None) => Created::Reserved,
-            _ => Created::Unknown,
+        let seen = match found.filter(|found| !is_reserved(found)).map(|found| found.properties) {
+            None => Created::Reserved,
+            Some(Properties { length: Some(0), etag: Some(tag), .. }) => Created::Version(tag),
+            Some(_) => Created::Unknown,
         };
         if let Some(created) = lock(&self.created).get_mut(path) {
             *created = seen;
@@ -446,6 +445,7 @@ impl HeldLocks {
 
 /// Whether two listings show the same version. Apache's tag of a young file is weak, and becomes strong by itself.
 fn is_same_version(before: Option<&Entry>, after: Option<&Entry>) -> bool {
+    let [before, after] = [before, after].map(|entry| entry.filter(|entry| !is_reserved(entry)));
     let (Some(before), Some(after)) = (before, after) else { return before.is_none() && after.is_none() };
     let (before, after) = (&before.properties, &after.properties);
     let has_same_tag = match (&before.etag, &after.etag) {
@@ -453,4 +453,32 @@ fn is_same_version(before: Option<&Entry>, after: Option<&Entry>) -> bool {
         (before, after) => before.is_none() && after.is_none(),
     };
     has_same_tag && before.length == after.length && before.modified == after.modified
+}
+
+/// Whether a listing shows no file, but a name that a lock reserves (RFC 2518 §7.4).
+fn is_reserved(entry: &Entry) -> bool {
+    let Properties { length, etag, modified, .. } = &entry.properties;
+    length.is_none() && etag.is_none() && modified.is_none()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_name_is_like_none() {
+        let path = RemotePath::from_url_path("/file").unwrap();
+        let entry = |properties| Entry {
+            path: path.clone(),
+            status: None,
+            properties,
+            refused: Vec::new(),
+            conditions: Vec::new(),
+            description: None,
+        };
+        let reserved = entry(Properties::default());
+        let empty = entry(Properties { length: Some(0), ..Properties::default() });
+        assert!(is_same_version(Some(&reserved), None) && is_same_version(None, Some(&reserved)));
+        assert!(!is_same_version(Some(&reserved), Some(&empty)) && !is_same_version(Some(&empty), None));
+    }
 }

@@ -130,7 +130,9 @@ impl HeldLocks {
     pub async fn undo_unused(&self, path: &RemotePath) -> bool {
         let Some(_turn) = self.keep_unused(path) else { return false };
         if lock(&self.traces).get(path).is_none() {
-            return false;
+            // Apache may acknowledge an UNLOCK and keep the lock.
+            let Ok(Some((token, _))) = self.find(path).await else { return false };
+            lock(&self.traces).insert(path, Trace { token: Some(token), hollow: false });
         }
         // The change is for the file that the lock may have created.
         self.tidy_at(path, true).await
