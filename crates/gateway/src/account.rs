@@ -356,9 +356,14 @@ impl Account {
             back.forget_base();
         }
         let look = template.as_ref().filter(|_| self.write_back.is_some()).map(|_| request.look());
+        let replaces = matches!(request.method.as_str(), "PUT" | "DELETE");
+        let condition = request.text(&IF).filter(|_| replaces).map(str::to_owned);
         let (parts, body) = self.exchange(request).await?.into_parts();
         drop(change);
         let is_good = parts.status.is_success();
+        if let Some((back, condition)) = self.write_back.as_ref().zip(condition).filter(|_| is_good) {
+            back.journal.overtaken(&back.user, &path, &condition).await;
+        }
         if !(is_good && (listing.is_some() || sets_times || template.is_some())) {
             return Ok(Response::from_parts(parts, answers::streamed(body)));
         }
@@ -485,6 +490,9 @@ impl Account {
         follow_up: Option<FollowUp>,
     ) -> Result<Option<FollowUpResponse>, (String, bool)> {
         let sets_properties = request.method.as_str() == "PROPPATCH";
+        if let Some(back) = self.write_back.as_ref().filter(|_| sets_properties) {
+            back.forget_base();
+        }
         let answer = self.exchange_followed(request, follow_up).await.map_err(|error| (error.to_string(), true))?;
         let (status, seen) = (answer.status(), answer.extensions().get::<FollowUpResponse>().cloned());
         if !status.is_success() {

@@ -299,7 +299,9 @@ impl Journal {
             let is_other = |entry: &&Entry| entry.base.tag().is_none_or(|base| !base.resembles(left));
             let is_it = |entry: &&Entry| entry.details.token == token && entry.path == *path && is_other(entry);
             let ids: Vec<_> = entries.iter().filter(is_it).map(|entry| entry.id).collect();
-            ids.into_iter().for_each(|id| entries.rebase(id, version(left.clone())));
+            for id in ids {
+                entries.rebase(id, version(left.clone()));
+            }
         };
         self.change_or_log(rebase).await;
     }
@@ -321,6 +323,16 @@ impl Journal {
         let Entry { id, path, details, .. } = &newer.entry;
         let is_older = |entry: &Entry| entry.id < *id && entry.details.token == details.token;
         let older = waiting_at(&self.entries(), &details.user, path, is_older);
+        self.done(older).await;
+    }
+
+    /// The server has carried out a change of a file under a lock: it supersedes versions that wait, and were saved under that.
+    pub(crate) async fn overtaken(&self, user: &str, path: &RemotePath, condition: &str) {
+        let is_older = |entry: &&Entry| {
+            let Details { user: owner, token, state, .. } = &entry.details;
+            *state != State::Sending && owner == user && entry.path == *path && condition.contains(token)
+        };
+        let older = self.entries().iter().filter(is_older).map(|entry| entry.id).collect();
         self.done(older).await;
     }
 

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dav::{AfterSilence, Fence, RemotePath};
 use haul_http::{Error, Incoming};
-use http::{HeaderValue, Response};
+use http::{HeaderValue, Response, StatusCode};
 
 use super::{
     Account, locked,
@@ -64,7 +64,7 @@ enum Renewed {
     As(String),
     /// It has ended.
     Ended,
-    /// The server has refused to end it.
+    /// The server has not ended it, and this is why.
     Kept(Response<Incoming>),
 }
 
@@ -172,11 +172,17 @@ impl Account {
     }
 
     async fn renew(&self, known_as: &str, Renewal { client, token, .. }: &Renewal) -> Result<Renewed, Error> {
-        let Some(before) = self.seen(client).await? else { return Ok(Renewed::Ended) };
+        let looked = self.client.exchange(client.look().into_request()).await?;
+        if !matches!(looked.status(), StatusCode::MULTI_STATUS | StatusCode::NOT_FOUND) {
+            // Nothing is known: the lock is still there, and so is what may come late.
+            return Ok(Renewed::Kept(looked));
+        }
+        let Ok(before) = shown(looked, &client.path).await else { return Ok(Renewed::Ended) };
         let Ok(token) = HeaderValue::from_str(token) else { return Ok(Renewed::Ended) };
         let unlocked = unlock(&self.client, client, token).await?;
         match unlocked.status() {
             status if status.is_success() => self.note_left(known_as, &client.path, before.version.as_ref()).await,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => return Ok(Renewed::Kept(unlocked)),
             // It has ended by itself.
             status if status.is_client_error() => return Ok(Renewed::Ended),
             _ => return Ok(Renewed::Kept(unlocked)),

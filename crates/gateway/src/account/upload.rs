@@ -99,10 +99,9 @@ impl Account {
                 if is_again {
                     self.refresh(&client, &saved.entry.details.token).await;
                 }
-                let outcome = match saved.entry.details.is_aside {
-                    true => self.send_beside(&saved, &client).await,
-                    false => self.send(&saved, &client).await,
-                };
+                let is_aside = saved.entry.details.is_aside;
+                let outcome =
+                    if is_aside { self.send_beside(&saved, &client).await } else { self.send(&saved, &client).await };
                 drop(turn);
                 match outcome {
                     Outcome::Stored => return journal.sent(&saved).await,

@@ -122,7 +122,7 @@ impl Person {
                 world.oracle.lock().unwrap().confirmed(path, effect.clone());
             }
             if self.is_over(answer.as_ref()) {
-                world.undoubt(path, effect);
+                world.undoubt(path, effect.as_ref());
             }
         }
         is_done
@@ -156,7 +156,7 @@ impl Person {
         else {
             return;
         };
-        self.life.world.undoubt(path, &empty());
+        self.life.world.undoubt(path, empty().as_ref());
         let Some(token) = locked.headers.get("lock-token").map(|token| token.to_str().unwrap().to_owned()) else {
             return;
         };
@@ -224,7 +224,9 @@ impl Person {
         let renaming = self.life.world.oracle.lock().unwrap().begin_rename(from, to, &self.life.world.network.server());
         let moved = self.life.world.oracle.lock().unwrap().possible(from).to_vec();
         world.doubt(from, None);
-        moved.iter().for_each(|content| world.doubt(to, content.clone()));
+        for content in &moved {
+            world.doubt(to, content.clone());
+        }
         let answer = self.ask("MOVE", from, &[("destination", to), ("overwrite", "T")], b"").await;
         let is_done = answer.as_ref().is_some_and(|answer| answer.status.is_success());
         if is_done {
@@ -237,8 +239,10 @@ impl Person {
             }
         }
         if self.is_over(answer.as_ref()) {
-            world.undoubt(from, &None);
-            moved.iter().for_each(|content| world.undoubt(to, content));
+            world.undoubt(from, None);
+            for content in &moved {
+                world.undoubt(to, content.as_ref());
+            }
         }
     }
 }
