@@ -299,7 +299,9 @@ impl Journal {
             let is_other = |entry: &&Entry| entry.base.tag().is_none_or(|base| !base.resembles(left));
             let is_it = |entry: &&Entry| entry.details.token == token && entry.path == *path && is_other(entry);
             let ids: Vec<_> = entries.iter().filter(is_it).map(|entry| entry.id).collect();
-            ids.into_iter().for_each(|id| entries.rebase(id, version(left.clone())));
+            for id in ids {
+                entries.rebase(id, version(left.clone()));
+            }
         };
         self.change_or_log(rebase).await;
     }

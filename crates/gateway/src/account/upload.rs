@@ -99,9 +99,10 @@ impl Account {
                 if is_again {
                     self.refresh(&client, &saved.entry.details.token).await;
                 }
-                let outcome = match saved.entry.details.is_aside {
-                    true => self.send_beside(&saved, &client).await,
-                    false => self.send(&saved, &client).await,
+                let outcome = if saved.entry.details.is_aside {
+                    self.send_beside(&saved, &client).await
+                } else {
+                    self.send(&saved, &client).await
                 };
                 drop(turn);
                 match outcome {
