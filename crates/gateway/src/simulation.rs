@@ -279,13 +279,17 @@ fn run(seed: u64, has_trace: bool) -> (Vec<String>, String) {
         let is_conflict = || said.ends_with("is a conflict with nobody");
         let is_own_risk = || said.ends_with("of another client") && World::is_own_risk(said, &server);
         let is_there = || oracle.possible(path).iter().flatten().any(|content| is_there(&server, content));
+        let is_beside = || {
+            let mut beside = server.files().filter(|(path, _)| original(path).is_some());
+            beside.any(|(_, content)| oracle.possible(path).iter().flatten().any(|possible| possible == content))
+        };
         let excuses = [
             // The conflict of what somebody's change under no lock has made of the file.
             is_conflict() && doubtful.keys().any(|path| said.starts_with(&**path)),
             // What is uploaded when its lock has ended takes the place of what was deleted meanwhile.
             was_waiting(path) && oracle.possible(path).contains(&None),
-            // A weak tag does not show that the file is the same as before.
-            profile == Profile::Apache && is_there(),
+            // A weak tag does not show that the file is the same as before: it goes beside.
+            profile == Profile::Apache && is_beside(),
             // The server has refused a saved file, and somebody has changed or moved what is at its path since.
             has_been_full && if is_conflict() { is_passed(path) } else { is_there() },
             is_own_risk(),
