@@ -70,10 +70,10 @@ impl WriteBack {
     pub(super) fn set_aside(&self, request: &Passing) -> impl Future<Output = io::Result<()>> + Send + use<'_> {
         let changes = !request.is_safe() && !matches!(request.method.as_str(), "LOCK" | "UNLOCK" | "PROPPATCH");
         let paths = [Some(&request.path), request.destination.as_ref()].into_iter().flatten().filter(|_| changes);
-        let paths: Vec<_> = paths.cloned().collect();
+        let (paths, condition) = (paths.cloned().collect::<Vec<_>>(), request.text(&IF).map(str::to_owned));
         async move {
             for path in paths {
-                self.journal.set_aside(&self.user, &path, None).await?;
+                self.journal.set_aside(&self.user, &path, condition.as_deref()).await?;
             }
             Ok(())
         }

@@ -134,6 +134,13 @@ impl Share {
             return Ok(Found::Theirs);
         }
         let found = found.map(|found| facts(&found));
+        if let (Base::Version(base), Some(found)) = (base, &found)
+            && found.etag.is_some()
+            && found.is_version(base)
+        {
+            // It was refused for its lock, which has ended.
+            return Ok(Found::Replaceable(Base::Version(found.clone())));
+        }
         // What is under a lock that has created the file is ours: an earlier upload, whose answer was lost.
         let is_locked = self.locks.claims(&[path]) != If::default();
         let is_new = is_locked && *base == Base::New && self.locks.has_created(path);
