@@ -1,4 +1,4 @@
-//! Cancelled requests do not arrive late.
+//! Cancelled requests do not arrive late, and what may arrive late is told from what was never sent.
 
 use std::{
     io::ErrorKind,
@@ -9,11 +9,12 @@ use std::{
     time::Duration,
 };
 
-use haul_http::{Body, Client, Settings, Timeouts, Versions, auth::Authenticator};
+use haul_http::{Body, Client, Error, Settings, Timeouts, Versions, auth::Authenticator};
 use http::Request;
 use rustls::ServerConfig;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
     sync::mpsc,
     time::timeout,
 };
@@ -54,6 +55,27 @@ async fn cancelled_upload_is_removed_from_the_send_buffer() {
     let_read.send(true).unwrap();
     let end = timeout(AMPLE, told.recv()).await.unwrap().unwrap();
     assert_eq!(end, Some(ErrorKind::ConnectionReset));
+}
+
+/// The server ends after it has read an upload. That no connection can be made for another copy says nothing of the first.
+#[tokio::test]
+async fn upload_that_was_sent_does_not_count_as_never_sent() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("{}/file", origin("http", listener.local_addr().unwrap()));
+    let client = Client::new(Settings::default(), Authenticator::default()).unwrap();
+    let put = || client.send(Request::put(&url).body(Body::from("content")).unwrap());
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        drop(listener);
+        let mut read = Vec::new();
+        while !read.ends_with(b"content") {
+            assert!(stream.read_buf(&mut read).await.unwrap() > 0);
+        }
+    };
+    let (first, ()) = timeout(AMPLE, async { tokio::join!(put(), server) }).await.unwrap();
+    assert!(matches!(first, Err(Error::Exchange { .. })), "{first:?}");
+    let second = timeout(AMPLE, put()).await.unwrap();
+    assert!(matches!(second, Err(Error::Connect(_))), "{second:?}");
 }
 
 /// With early data, an unsafe request still waits for the handshake, but with a timeout.
