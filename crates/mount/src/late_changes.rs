@@ -246,6 +246,20 @@ mod tests {
     }
 
     #[test]
+    fn version_belongs_to_the_request_that_names_it() {
+        let (mut late, new, file, now) = (LateChanges::default(), path("/new"), path("/file"), Instant::now());
+        let [first, second] = ["1", "2"].map(|version| late.expect(now, &new, Some(&tag(version)), Some(&file)));
+        late.failed(first);
+        late.sends(second, &tag("3"));
+        assert_eq!(late.reason(now, &file, Some(&tag("3"))), None, "the first has not sent it");
+        late.failed(second);
+        assert_eq!(late.reason(now, &file, Some(&tag("3"))), Some(Late::MovedFrom(new.clone())));
+        assert!(!late.is_newer(&new, &tag("4")));
+        late.renamed_to(&new, Some(&tag("4")));
+        assert!(late.is_newer(&new, &tag("4")), "another file has the old name");
+    }
+
+    #[test]
     fn only_what_was_not_stored_here_was_brought_back() {
         let (mut late, file, now) = (LateChanges::default(), path("/file"), Instant::now());
         let content = Digests::of(b"content", &[haul_http::digest::Algorithm::Sha256]);
