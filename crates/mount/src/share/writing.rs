@@ -177,13 +177,20 @@ impl Share {
             match self.dav.put_and_stat(path, body, headers, precondition, claims, options).await {
                 Ok(put) => {
                     let (is_repeated, is_ours) = (put.0.is_repeated, put.0.etag.is_some() || *claims != If::default());
-                    let stored = self.as_stored(path, length, pipeline, put).await;
-                    // The look behind it was late, so that it may show somebody else's.
-                    let is_unsure = !is_ours && length <= SMALL && began.elapsed() > LATE;
-                    match (again.as_ref().filter(|_| is_unsure && stored.is_ok()).and_then(Body::try_clone), stored) {
-                        (Some(content), Ok(stored)) => (is_repeated, self.still_there(path, content, stored).await),
-                        (_, stored) => (is_repeated, stored),
+                    let mut stored = self.as_stored(path, length, pipeline, put).await;
+                    // A look behind it that comes late may show somebody else's.
+                    let is_unsure = !is_ours && length <= SMALL && began.elapsed() > LATE && stored.is_ok();
+                    if let Some(content) = again.as_ref().filter(|_| is_unsure).and_then(Body::try_clone) {
+                        match self.has_content(path, content).await {
+                            Ok(true) => {}
+                            Ok(false) => {
+                                let why = "it is uploaded, and somebody else has changed it since".into();
+                                stored = Err(dav::Error::Differs { path: path.clone(), why });
+                            }
+                            Err(error) => stored = Err(unseen(path, error)),
+                        }
                     }
+                    (is_repeated, stored)
                 }
                 Err(error) => (false, Err(error)),
             };
@@ -199,20 +206,6 @@ impl Share {
             self.late_changes().stored(Instant::now(), path, tag);
         }
         stored
-    }
-
-    /// What was found behind an upload, if it is the upload.
-    async fn still_there(
-        &self,
-        path: &RemotePath,
-        content: Body,
-        found: Facts,
-    ) -> std::result::Result<Facts, dav::Error> {
-        if self.has_content(path, content).await? {
-            return Ok(found);
-        }
-        let why = "it is uploaded, and somebody else has changed it since".into();
-        Err(dav::Error::Differs { path: path.clone(), why })
     }
 
     /// The version that a PUT has stored. It is looked at unless its answer tells.
